@@ -1,0 +1,165 @@
+"""Everything a user can fix is a `LapisError`; anything else that escapes is a bug.
+
+An error knows where it is (a span of a source text), what kind it is (a stable code),
+and what to do about it (a hint). `str(error)` is what the user reads::
+
+    smoking.mln:4:5: unknown predicate 'Smoks'
+        1.5 Smoks(x) => Cancer(x)
+            ^^^^^
+        did you mean 'Smokes', declared at smoking.mln:1:1?
+"""
+
+from __future__ import annotations
+
+import difflib
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Source:
+    """A named text that spans point into."""
+
+    name: str
+    text: str = field(repr=False)
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        starts = [0]
+        position = self.text.find("\n")
+        while position >= 0:
+            starts.append(position + 1)
+            position = self.text.find("\n", position + 1)
+        return starts
+
+    def line_column(self, offset: int) -> tuple[int, int]:
+        """One-based line and column of a character offset."""
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def line_text(self, line: int) -> str:
+        start = self.line_starts[line - 1]
+        end = self.text.find("\n", start)
+        return self.text[start : end if end >= 0 else len(self.text)].rstrip("\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The characters `start` (inclusive) to `end` (exclusive) of a source."""
+
+    source: Source
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        line, column = self.source.line_column(self.start)
+        return f"{self.source.name}:{line}:{column}"
+
+    def underlined(self) -> list[str]:
+        """The source line and a row of carets below the span's part of it."""
+        line, column = self.source.line_column(self.start)
+        text = self.source.line_text(line)
+        width = max(1, min(self.end - self.start, len(text) - column + 1))
+        lead = "".join("\t" if c == "\t" else " " for c in text[: column - 1])
+        return [text, lead + "^" * width]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A second place worth showing with an error."""
+
+    message: str
+    span: Span | None = None
+
+    def lines(self) -> list[str]:
+        head = f"{self.span}: {self.message}" if self.span else self.message
+        return [head, *("    " + row for row in self.span.underlined())] if self.span else [head]
+
+
+class LapisError(Exception):
+    """Something the user can mend. `code` is stable and names the kind of mistake."""
+
+    exit_code = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        span: Span | None = None,
+        hint: str | None = None,
+        notes: Sequence[Note] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.span = span
+        self.hint = hint
+        self.notes = tuple(notes)
+
+    def __str__(self) -> str:
+        lines = [f"{self.span}: {self.message}" if self.span else self.message]
+        if self.span:
+            lines += ["    " + row for row in self.span.underlined()]
+        if self.hint:
+            lines.append("    " + self.hint)
+        for note in self.notes:
+            lines += note.lines()
+        return "\n".join(lines)
+
+
+class LapisErrors(LapisError):
+    """All mistakes of an input, reported in one go."""
+
+    def __init__(self, errors: Sequence[LapisError]) -> None:
+        super().__init__(errors[0].message, code=errors[0].code, span=errors[0].span)
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n".join(str(error) for error in self.errors)
+
+
+class TooLarge(LapisError):
+    """The work does not fit the limits given; carries an estimate and what to do instead."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Warning:
+    """Something legal that is probably not meant."""
+
+    message: str
+    code: str
+    span: Span | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.span}: warning: {self.message}" if self.span else f"warning: {self.message}"
+        ]
+        if self.span:
+            lines += ["    " + row for row in self.span.underlined()]
+        if self.hint:
+            lines.append("    " + self.hint)
+        return "\n".join(lines)
+
+
+def raise_all(errors: Sequence[LapisError]) -> None:
+    """Raise nothing, the one error, or all of them together."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise LapisErrors(errors)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest to a misspelt one, if any is close."""
+    candidates = list(known)
+    folded = {candidate.lower(): candidate for candidate in candidates}
+    if name.lower() in folded:
+        return folded[name.lower()]
+    close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.7)
+    return close[0] if close else None

@@ -1,0 +1,40 @@
+"""Hard constraints on numbers of true atoms, as in |Boss| - 2 |Works| = 3."""
+
+from __future__ import annotations
+
+from lapis.errors import LapisError, Span
+from lapis.language.formulas import ASCII_OPERATOR
+from lapis.language.lexer import Token
+from lapis.language.syntax import Cardinality
+
+
+def is_cardinality(tokens: list[Token]) -> bool:
+    kinds = [token.kind for token in tokens]
+    opens = kinds[0] in ("BAR", "NUMBER", "MINUS") and "BAR" in kinds
+    return opens and kinds[-1] == "NUMBER" and kinds[-2] in ASCII_OPERATOR
+
+
+def parse_cardinality(tokens: list[Token], span: Span) -> Cardinality:
+    """2 |P| - |Q| = 3"""
+    parts: list[tuple[int, str]] = []
+    sign, size, index = 1, 1, 0
+    while index < len(tokens) and tokens[index].kind not in ASCII_OPERATOR:
+        token = tokens[index]
+        following = [t.kind for t in tokens[index : index + 3]]
+        if following == ["BAR", "NAME", "BAR"]:
+            parts.append((sign * size, tokens[index + 1].text))
+            sign, size, index = 1, 1, index + 3
+            continue
+        if token.kind in ("PLUS", "MINUS"):
+            sign = 1 if token.kind == "PLUS" else -1
+        elif token.kind == "NUMBER" and token.text.isdecimal():
+            size = int(token.text)
+        elif token.kind != "STAR":
+            break
+        index += 1
+    rest = tokens[index:]
+    if not parts or len(rest) != 2 or not rest[1].text.isdecimal():
+        raise LapisError(
+            "a cardinality constraint reads like |P| - 2 |Q| = 3", code="cardinality", span=span
+        )
+    return Cardinality(tuple(parts), ASCII_OPERATOR[rest[0].kind], int(rest[1].text), span)

@@ -1,0 +1,160 @@
+"""Text to tokens, and tokens to statements.
+
+A statement ends with its line, unless a bracket is open, the line ends with a connective or a
+comma, or the next line starts with a connective. Splitting first, and parsing each statement
+by itself, is what lets a file report all of its mistakes and not only the first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from lapis.errors import LapisError, Source, Span
+
+
+class Token(NamedTuple):
+    kind: str  # NAME, NUMBER, STRING, or the name of a symbol below
+    text: str
+    start: int
+    end: int
+
+
+# Spellings of the connectives: Alchemy's, those of WFOMC files, and the mathematical ones.
+SYMBOLS = {
+    "<=>": "IFF", "<->": "IFF", "⇔": "IFF", "↔": "IFF",
+    "=>": "IMPLIES", "->": "IMPLIES", "⇒": "IMPLIES", "→": "IMPLIES",
+    "^": "AND", "&": "AND", "∧": "AND",
+    "|": "BAR", "∨": "OR",
+    "!=": "NE", "≠": "NE", "<=": "LE", "≤": "LE", ">=": "GE", "≥": "GE",
+    "=": "EQ", "<": "LT", ">": "GT",
+    "!": "NOT", "~": "NOT", "¬": "NOT",
+    "∃": "EXISTS", "∀": "FORALL", "\\exists": "EXISTS", "\\forall": "FORALL",
+    "...": "ELLIPSIS", ".": "PERIOD", ",": "COMMA", ":": "COLON", "?": "QUESTION", "@": "AT",
+    "(": "LPAR", ")": "RPAR", "[": "LSQB", "]": "RSQB", "{": "LBRACE", "}": "RBRACE",
+    "+": "PLUS", "-": "MINUS", "*": "STAR", "/": "SLASH",
+}  # fmt: skip
+
+KEYWORDS = {"v": "OR", "_": "UNDERSCORE"}
+QUANTIFIERS = {"exist": "EXISTS", "exists": "EXISTS", "forall": "FORALL"}
+
+TOKEN = re.compile(
+    r"""
+      (?P<SPACE>[^\S\n]+)
+    | (?P<COMMENT>//[^\n]*|/\*.*?\*/)
+    | (?P<NEWLINE>\n)
+    | (?P<INCLUDE>\#include\b)
+    | (?P<HASH>\#[^\n]*)
+    | (?P<STRING>"(?:[^"\\\n]|\\.)*")
+    | (?P<NUMBER>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![^\W\d_])|\.\d+(?:[eE][+-]?\d+)?)
+    | (?P<NAME>[^\W\d]\w*'*|\d+\w*'*)
+    | (?P<SYMBOL>"""
+    + "|".join(re.escape(symbol) for symbol in sorted(SYMBOLS, key=len, reverse=True))
+    + r""")
+    | (?P<OTHER>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+OPENING = {"LPAR", "LSQB", "LBRACE"}
+CLOSING = {"RPAR", "RSQB", "RBRACE"}
+CONTINUING = {"AND", "OR", "IMPLIES", "IFF", "COMMA", "EQ", "NE", "LT", "GT", "LE", "GE"}
+DANGLING = CONTINUING | {"NOT", "BAR"}
+
+
+def tokenize(source: Source, *, hash_comments: bool = False) -> Iterator[Token | LapisError]:
+    """The tokens of a text, newlines included; mistakes are yielded in place."""
+    text = source.text
+    for match in TOKEN.finditer(text):
+        kind, piece = match.lastgroup or "OTHER", match.group()
+        start, end = match.span()
+        if kind == "SPACE" or (kind == "HASH" and hash_comments):
+            continue
+        if kind == "COMMENT":
+            continue
+        if kind == "NAME":
+            yield Token(keyword(piece), piece, start, end)
+        elif kind == "SYMBOL":
+            yield Token(SYMBOLS[piece], piece, start, end)
+        elif kind in ("OTHER", "HASH"):
+            yield unreadable(piece, Span(source, start, end), text)
+        else:
+            yield Token(kind, piece, start, end)
+
+
+def keyword(name: str) -> str:
+    """Quantifiers are known in any case; the connective v and the mark _ only as they are."""
+    return KEYWORDS.get(name) or QUANTIFIERS.get(name.lower(), "NAME")
+
+
+def unreadable(piece: str, span: Span, text: str) -> LapisError:
+    if piece == '"':
+        return LapisError("this string has no closing quote", code="open-string", span=span)
+    if text.startswith("/*", span.start):
+        return LapisError("this comment has no closing */", code="open-comment", span=span)
+    if piece.startswith("#"):
+        return LapisError(
+            f"unknown directive {piece.split()[0]!r}",
+            code="unknown-directive",
+            span=span,
+            hint='only #include "file" is known; comments start with //',
+        )
+    return LapisError(f"unexpected character {piece!r}", code="unexpected-character", span=span)
+
+
+def split_statements(
+    tokens: Sequence[Token | LapisError],
+) -> Iterator[list[Token | LapisError]]:
+    """Group tokens into statements.
+
+    A bracket that is never closed would swallow the rest of the file; then the statement is
+    taken to end with its first line, so that the others are still read.
+    """
+    first = 0
+    while first < len(tokens):
+        end = statement_end(tokens, first)
+        if end is None:
+            end = line_end(tokens, first)
+        statement = [
+            t for t in tokens[first:end] if isinstance(t, LapisError) or t.kind != "NEWLINE"
+        ]
+        if statement:
+            yield statement
+        first = end + 1
+
+
+def statement_end(tokens: Sequence[Token | LapisError], first: int) -> int | None:
+    """Index of the newline (or the end) that closes the statement, None if brackets stay open."""
+    depth, last = 0, "NEWLINE"
+    for index in range(first, len(tokens)):
+        token = tokens[index]
+        kind = token.kind if isinstance(token, Token) else "ERROR"
+        if kind != "NEWLINE":
+            depth += (kind in OPENING) - (kind in CLOSING)
+            last = kind
+        elif depth <= 0 and last not in DANGLING and not joins(tokens, index):
+            return index
+    return len(tokens) if depth <= 0 else None
+
+
+def joins(tokens: Sequence[Token | LapisError], index: int) -> bool:
+    """Whether the line after a newline goes on with the statement before it."""
+    following: list[str] = []
+    while index < len(tokens) and len(following) < 3:
+        token = tokens[index]
+        kind = token.kind if isinstance(token, Token) else "ERROR"
+        if kind != "NEWLINE":
+            following.append(kind)
+        index += 1
+    if following == ["BAR", "NAME", "BAR"]:
+        return False  # a cardinality constraint |P| = 1
+    return bool(following) and (following[0] in CONTINUING or following[0] == "BAR")
+
+
+def line_end(tokens: Sequence[Token | LapisError], first: int) -> int:
+    for index in range(first, len(tokens)):
+        token = tokens[index]
+        if isinstance(token, Token) and token.kind == "NEWLINE":
+            return index
+    return len(tokens)

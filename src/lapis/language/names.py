@@ -1,0 +1,49 @@
+"""How names of predicates and constants are written, in models and in data alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+# A constant is written bare if no reader could take it for a variable or for punctuation.
+BARE_CONSTANT = re.compile(r"[A-Z0-9][A-Za-z0-9_]*|-?[0-9]+(\.[0-9]+)?")
+
+ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+UNESCAPES = {written[1]: character for character, written in ESCAPES.items()}
+
+_NEEDS_ESCAPE = re.compile(r'[\\"\n\r\t]')
+_ESCAPED = re.compile(r"\\(.)")
+
+
+def format_constant(name: str) -> str:
+    r"""A constant as it is written: bare where that is clear, otherwise quoted.
+
+    >>> print(format_constant("Ann"), format_constant("-3.5"), format_constant('a "b"'))
+    Ann -3.5 "a \"b\""
+    """
+    if BARE_CONSTANT.fullmatch(name):
+        return name
+    return '"' + _NEEDS_ESCAPE.sub(lambda found: ESCAPES[found.group()], name) + '"'
+
+
+def parse_constant(text: str) -> str:
+    """The constant that a bare or quoted text stands for; inverse of `format_constant`."""
+    if not text.startswith('"'):
+        return text
+    return _ESCAPED.sub(lambda found: UNESCAPES[found.group(1)], text[1:-1])
+
+
+def format_atom(predicate: str, constants: Sequence[str], function: bool = False) -> str:
+    """A ground atom as it is written; a function's value is the last of the constants.
+
+    >>> format_atom("Friends", ["Ann", "Bob"])
+    'Friends(Ann,Bob)'
+    >>> format_atom("MotherOf", ["Ann", "Eve"], function=True)
+    'Eve = MotherOf(Ann)'
+    >>> format_atom("Rain", [])
+    'Rain'
+    """
+    written = [format_constant(constant) for constant in constants]
+    if function:
+        return f"{written[-1]} = {predicate}({','.join(written[:-1])})"
+    return f"{predicate}({','.join(written)})" if written else predicate

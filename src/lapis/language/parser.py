@@ -1,0 +1,316 @@
+"""Text to syntax tree: statement by statement, all mistakes of a file reported together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from lapis.errors import LapisError, Note, Source, Span, raise_all
+from lapis.language.cardinality import is_cardinality, parse_cardinality
+from lapis.language.formulas import check_brackets, parse_formula_tokens, unquote
+from lapis.language.lexer import Token, split_statements, tokenize
+from lapis.language.syntax import (
+    Formula,
+    FunctionDeclaration,
+    Include,
+    Parameter,
+    PredicateDeclaration,
+    Program,
+    Statement,
+    TypeDeclaration,
+    WeightedFormula,
+)
+from lapis.language.weights import evaluate_weight, weight_length
+
+MAX_RANGE = 10_000_000
+
+
+def parse_program(text: str, name: str = "<text>") -> Program:
+    """The statements of a file, includes left as they stand.
+
+    >>> parse_program("Smokes(person)\\n1.5 Smokes(x)").statements[1].weight
+    1.5
+    """
+    statements, errors = parse_statements(text, name)
+    raise_all(errors)
+    return Program(tuple(statements))
+
+
+def parse_statements(text: str, name: str = "<text>") -> tuple[list[Statement], list[LapisError]]:
+    """The statements that can be read, and the mistakes of the others."""
+    from lapis.language import wfomc
+
+    source = Source(name, text)
+    if wfomc.is_wfomc(text):
+        return wfomc.parse_wfomc(source)
+    statements: list[Statement] = []
+    errors: list[LapisError] = []
+    declared: dict[str, PredicateDeclaration | FunctionDeclaration] = {}
+    for tokens in split_statements(list(tokenize(source))):
+        unreadable = [token for token in tokens if isinstance(token, LapisError)]
+        if unreadable:
+            errors += unreadable
+            continue
+        try:
+            statement = parse_statement(readable(tokens), source, declared)
+        except LapisError as error:
+            errors.append(error)
+            continue
+        if isinstance(statement, PredicateDeclaration | FunctionDeclaration):
+            declared.setdefault(statement.name, statement)
+        statements.append(statement)
+    return statements, errors
+
+
+def parse_formula(text: str, name: str = "<formula>") -> Formula:
+    """One formula, as in a query.
+
+    >>> from lapis.language.printer import print_formula
+    >>> print_formula(parse_formula("smokes(x) => (cancer(x) v !friends(x, y))"))
+    'smokes(x) => cancer(x) v !friends(x, y)'
+    """
+    source = Source(name, text)
+    found = [t for t in tokenize(source) if isinstance(t, LapisError) or t.kind != "NEWLINE"]
+    raise_all([token for token in found if isinstance(token, LapisError)])
+    if not found:
+        raise LapisError("there is no formula here", code="empty-formula", span=Span(source, 0, 0))
+    return parse_formula_tokens(readable(found), source)
+
+
+def readable(tokens: Sequence[Token | LapisError]) -> list[Token]:
+    return [token for token in tokens if isinstance(token, Token)]
+
+
+def read_text(path: Path) -> str:
+    """The text of a model file; raises a LapisError if there is none."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise LapisError(f"cannot read {path}: {reason}", code="unreadable-file") from None
+    except UnicodeDecodeError as error:
+        raise LapisError(
+            f"cannot read {path}: not UTF-8 text (byte {error.start})", code="unreadable-file"
+        ) from None
+
+
+def parse_statement(
+    tokens: list[Token],
+    source: Source,
+    declared: dict[str, PredicateDeclaration | FunctionDeclaration],
+) -> Statement:
+    kinds = [token.kind for token in tokens]
+    span = Span(source, tokens[0].start, tokens[-1].end)
+    if kinds[0] == "INCLUDE":
+        return parse_include(tokens, span)
+    if kinds[:3] == ["NAME", "EQ", "LBRACE"]:
+        return parse_type(tokens, source, span)
+    if kinds[:3] == ["NAME", "NAME", "LPAR"] and kinds[-1] == "RPAR":
+        return parse_function(tokens, source, span)
+    if is_cardinality(tokens):
+        return parse_cardinality(tokens, span)
+    declaration = parse_predicate(tokens, span)
+    if declaration is not None:
+        earlier = declared.get(declaration.name)
+        if earlier is None or earlier == declaration:
+            return declaration
+        if has_marks(declaration) or declaration.closed:
+            raise LapisError(
+                f"predicate {declaration.name!r} is declared twice, differently",
+                code="declared-twice",
+                span=span,
+                notes=[Note("it was first declared here", earlier.span)],
+            )
+    return parse_weighted(tokens, source, span)
+
+
+def parse_include(tokens: list[Token], span: Span) -> Include:
+    if [token.kind for token in tokens] != ["INCLUDE", "STRING"]:
+        raise LapisError(
+            "#include takes one file name in quotes",
+            code="include",
+            span=span,
+            hint='as in #include "other.mln"',
+        )
+    return Include(unquote(tokens[1].text), span)
+
+
+def parse_type(tokens: list[Token], source: Source, span: Span) -> TypeDeclaration:
+    check_brackets(tokens, source)
+    name, inner = tokens[0].text, tokens[3:-1]
+    if tokens[-1].kind != "RBRACE":
+        last = tokens[-1]
+        raise LapisError(
+            f"unexpected {last.text!r} after the constants of type {name!r}",
+            code="unexpected-token",
+            span=Span(source, last.start, last.end),
+        )
+    return TypeDeclaration(name, parse_constants(inner, source), span)
+
+
+def parse_constants(tokens: list[Token], source: Source) -> tuple[str, ...]:
+    """A, B, "c d" or 1, ..., 10; commas may be left out, as in Alchemy."""
+    constants: dict[str, None] = {}
+    items = [token for token in tokens if token.kind != "COMMA"]
+    index = 0
+    while index < len(items):
+        token = items[index]
+        if token.kind == "MINUS" and index + 1 < len(items) and items[index + 1].kind == "NUMBER":
+            constants.setdefault("-" + items[index + 1].text)
+            index += 2
+        elif token.kind == "ELLIPSIS":
+            for constant in parse_range(items, index, source):
+                constants.setdefault(constant)
+            index += 2
+        elif token.kind in ("NAME", "NUMBER", "OR", "EXISTS", "FORALL", "UNDERSCORE"):
+            constants.setdefault(token.text)
+            index += 1
+        elif token.kind == "STRING":
+            constants.setdefault(unquote(token.text))
+            index += 1
+        else:
+            raise LapisError(
+                f"{token.text!r} is not a constant",
+                code="constant",
+                span=Span(source, token.start, token.end),
+                hint="constants are names, numbers or strings in double quotes",
+            )
+    return tuple(constants)
+
+
+def parse_range(items: list[Token], index: int, source: Source) -> list[str]:
+    span = Span(source, items[index].start, items[index].end)
+    around = [items[i].text for i in (index - 1, index + 1) if 0 <= i < len(items)]
+    if index == 0 or len(around) < 2 or not all(text.isdecimal() for text in around):
+        raise LapisError(
+            "a range stands between two whole numbers, as in {1, ..., 10}", code="range", span=span
+        )
+    first, last = int(around[0]), int(around[1])
+    if last < first:
+        raise LapisError(
+            f"this range is empty: {first} is more than {last}", code="range", span=span
+        )
+    if last - first > MAX_RANGE:
+        raise LapisError(
+            f"this range has {last - first + 1:,} constants; at most {MAX_RANGE:,} are possible",
+            code="range",
+            span=span,
+        )
+    return [str(value) for value in range(first, last + 1)]
+
+
+def parse_function(tokens: list[Token], source: Source, span: Span) -> FunctionDeclaration:
+    parameters = parse_parameters(tokens[3:-1])
+    if parameters is None or not parameters or any(p.mark for p in parameters):
+        raise LapisError(
+            "a function is declared with the types of its arguments",
+            code="function-declaration",
+            span=span,
+            hint="as in person MotherOf(person)",
+        )
+    return FunctionDeclaration(
+        tokens[0].text, tokens[1].text, tuple(p.type for p in parameters), span
+    )
+
+
+def parse_predicate(tokens: list[Token], span: Span) -> PredicateDeclaration | None:
+    """P(type, type!), *P(type), P, or P(type) 2.5 1.0; None if it is a formula."""
+    closed = tokens[0].kind == "STAR"
+    rest = tokens[1:] if closed else tokens
+    if not rest or rest[0].kind != "NAME":
+        return None
+    factors, rest = trailing_factors(rest)
+    if len(rest) == 1:
+        return PredicateDeclaration(rest[0].text, (), closed, factors, span)
+    if rest[1].kind != "LPAR" or rest[-1].kind != "RPAR":
+        return None
+    parameters = parse_parameters(rest[2:-1])
+    if parameters is None:
+        return None
+    return PredicateDeclaration(rest[0].text, parameters, closed, factors, span)
+
+
+def trailing_factors(tokens: list[Token]) -> tuple[tuple[float, float] | None, list[Token]]:
+    """Split off the two numbers that may follow a declaration in Forclift's files."""
+    end = len(tokens)
+    values: list[float] = []
+    while len(values) < 2 and end >= 2 and tokens[end - 1].kind == "NUMBER":
+        negative = tokens[end - 2].kind == "MINUS"
+        values.append((-1 if negative else 1) * float(tokens[end - 1].text))
+        end -= 2 if negative else 1
+    if len(values) < 2:
+        return None, tokens
+    return (values[1], values[0]), tokens[:end]
+
+
+def parse_parameters(tokens: list[Token]) -> tuple[Parameter, ...] | None:
+    """Type names separated by commas, each perhaps marked ! or ?; None if it is not that."""
+    parameters: list[Parameter] = []
+    index = 0
+    while index < len(tokens):
+        if tokens[index].kind not in ("NAME", "OR") or not tokens[index].text[0].islower():
+            return None
+        mark = tokens[index + 1].text if index + 1 < len(tokens) else ""
+        if mark == "!":
+            parameters.append(Parameter(tokens[index].text, "!"))
+        elif mark == "?":
+            parameters.append(Parameter(tokens[index].text, "?"))
+        else:
+            parameters.append(Parameter(tokens[index].text))
+        index += 2 if mark in ("!", "?") else 1
+        if index < len(tokens):
+            if tokens[index].kind != "COMMA" or index + 1 == len(tokens):
+                return None
+            index += 1
+    return tuple(parameters)
+
+
+def has_marks(declaration: PredicateDeclaration) -> bool:
+    return any(p.mark for p in declaration.parameters)
+
+
+def parse_weighted(tokens: list[Token], source: Source, span: Span) -> WeightedFormula:
+    """[@fixed] [weight] [:utility] formula [.]"""
+    fixed = False
+    if tokens[0].kind == "AT":
+        fixed = True
+        named = (
+            len(tokens) > 1 and tokens[1].kind == "NAME" and tokens[1].text not in ("log", "exp")
+        )
+        if named and tokens[1].text != "fixed":
+            raise LapisError(
+                f"unknown mark '@{tokens[1].text}'",
+                code="unknown-mark",
+                span=Span(source, tokens[0].start, tokens[1].end),
+                hint="@fixed keeps a weight as it is while others are learned",
+            )
+        tokens = tokens[2:] if named else tokens[1:]
+    weight, weight_text, utility = None, None, None
+    length = weight_length(tokens)
+    if length:
+        weight = evaluate_weight(tokens[:length], source)
+        weight_text = "".join(token.text for token in tokens[:length])
+        tokens = tokens[length:]
+    if tokens and tokens[0].kind == "COLON":
+        length = weight_length(tokens[1:])
+        if not length:
+            raise LapisError("a utility is a number", code="utility", span=span)
+        utility = evaluate_weight(tokens[1 : 1 + length], source)
+        tokens = tokens[1 + length :]
+    hard = bool(tokens) and tokens[-1].kind == "PERIOD"
+    if hard:
+        period = Span(source, tokens[-1].start, tokens[-1].end)
+        tokens = tokens[:-1]
+        if weight is not None:
+            raise LapisError(
+                "a formula has a weight or a final period, not both",
+                code="weight-and-period",
+                span=period,
+                hint="the period makes the formula hard: leave out one of them",
+            )
+    if not tokens:
+        raise LapisError("there is no formula here", code="empty-formula", span=span)
+    if fixed and weight is None:
+        raise LapisError("@fixed needs a weight", code="fixed-without-weight", span=span)
+    formula = parse_formula_tokens(tokens, source)
+    return WeightedFormula(formula, weight, weight_text, hard, fixed, utility, span)

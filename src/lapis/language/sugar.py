@@ -1,0 +1,148 @@
+"""Formulas without sugar: signs of starred atoms chosen, names apart, offsets quantified."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+from lapis.errors import LapisError
+from lapis.language.formulas import rename_variable
+from lapis.language.syntax import (
+    And,
+    Atom,
+    Comparison,
+    Exists,
+    ForAll,
+    Formula,
+    Implies,
+    Not,
+    Offset,
+    Term,
+    Variable,
+    atoms,
+    children,
+    free_variables,
+    map_terms,
+    subformulas,
+    term_variables,
+    with_children,
+)
+
+MAX_STARS = 10
+
+
+def bound_variables(node: Formula) -> tuple[str, ...]:
+    return node.variables if isinstance(node, Exists | ForAll) else ()
+
+
+def plus_variables(formula: Formula) -> list[Variable]:
+    found: list[Variable] = []
+    for node in subformulas(formula):
+        terms: Sequence[Term] = ()
+        if isinstance(node, Atom):
+            terms = node.terms
+        elif isinstance(node, Comparison):
+            terms = (node.left, node.right)
+        found += [v for term in terms for v in term_variables(term) if v.plus]
+    return found
+
+
+def without_plus(formula: Formula) -> Formula:
+    def plain(term: Term) -> Term:
+        if isinstance(term, Variable) and term.plus:
+            return replace(term, plus=False)
+        if isinstance(term, Offset) and term.variable.plus:
+            return replace(term, variable=replace(term.variable, plus=False))
+        return term
+
+    return map_terms(with_children(formula, tuple(map(without_plus, children(formula)))), plain)
+
+
+def expand_stars(formula: Formula, errors: list[LapisError]) -> list[Formula]:
+    """One formula for each choice of signs of the starred atoms."""
+    starred = list(dict.fromkeys(atom for atom in atoms(formula) if atom.starred))
+    if len(starred) > MAX_STARS:
+        errors.append(
+            LapisError(
+                f"more than {MAX_STARS} starred atoms in one formula",
+                code="too-many-stars",
+                span=starred[MAX_STARS].span,
+            )
+        )
+        return []
+
+    def signed(node: Formula, signs: dict[Atom, bool]) -> Formula:
+        if isinstance(node, Atom) and node.starred:
+            plain = replace(node, starred=False)
+            return plain if signs[node] else Not(plain, node.span)
+        return with_children(node, tuple(signed(child, signs) for child in children(node)))
+
+    choices = itertools.product((True, False), repeat=len(starred))
+    return [signed(formula, dict(zip(starred, signs, strict=True))) for signs in choices]
+
+
+def rename_apart(formula: Formula) -> Formula:
+    """Give every quantified variable a name of its own."""
+    taken = set(free_variables(formula))
+
+    def fresh(name: str) -> str:
+        candidates = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(2)))
+        chosen = next(c for c in candidates if c not in taken)
+        taken.add(chosen)
+        return chosen
+
+    def visit(node: Formula) -> Formula:
+        if isinstance(node, Exists | ForAll):
+            body = node.body
+            names = list(dict.fromkeys(node.variables))
+            new_names = [fresh(name) for name in names]
+            # Through names no user can write, so that swapped names do not collide.
+            for i, old in enumerate(names):
+                body = rename_variable(body, old, f"\0{i}")
+            for i, new in enumerate(new_names):
+                body = rename_variable(body, f"\0{i}", new)
+            return replace(node, variables=tuple(new_names), body=visit(body))
+        return with_children(node, tuple(map(visit, children(node))))
+
+    return visit(formula)
+
+
+def compile_offsets(formula: Formula) -> Formula:
+    """Offsets in atoms to universally quantified variables around the scope of theirs."""
+    return quantify_offsets(offsets_below(formula), free_variables(formula))
+
+
+def offsets_below(node: Formula) -> Formula:
+    inner = with_children(node, tuple(map(offsets_below, children(node))))
+    if isinstance(inner, Exists | ForAll):
+        return replace(inner, body=quantify_offsets(inner.body, inner.variables))
+    return inner
+
+
+def quantify_offsets(body: Formula, names: Sequence[str]) -> Formula:
+    """∀j (j = i+1 ⇒ body with j for i+1), for the offsets of the variables given."""
+    found: dict[tuple[str, int], str] = {}
+
+    def replace_offset(term: Term) -> Term:
+        if isinstance(term, Offset) and term.variable.name in names:
+            key = (term.variable.name, term.amount)
+            sign = "plus" if term.amount >= 0 else "minus"
+            name = f"{term.variable.name}_{sign}_{abs(term.amount)}"
+            return Variable(found.setdefault(key, name), span=term.span)
+        return term
+
+    def in_atoms(node: Formula) -> Formula:
+        if isinstance(node, Atom):
+            return map_terms(node, replace_offset)
+        return with_children(node, tuple(map(in_atoms, children(node))))
+
+    body = in_atoms(body)
+    if not found:
+        return body
+    conditions = tuple(
+        Comparison("=", Variable(name), Offset(Variable(variable), amount))
+        for (variable, amount), name in found.items()
+    )
+    premise = conditions[0] if len(conditions) == 1 else And(conditions)
+    return ForAll(tuple(found.values()), Implies(premise, body))

@@ -1,0 +1,291 @@
+"""The syntax tree of a Markov logic file.
+
+    program     = statement*
+    statement   = Include | TypeDeclaration | PredicateDeclaration | FunctionDeclaration
+                | WeightedFormula | Cardinality
+    formula     = Atom | Comparison | Truth | Not | And | Or | Implies | Iff | Exists | ForAll
+    term        = Variable | Constant | Application | Offset
+
+Nodes are frozen and hashable; two nodes are equal when they say the same thing, wherever
+they stand (spans do not count). `And` and `Or` hold two or more parts and never nest in
+themselves on the left, so `a ^ b ^ c` is one node and printing then parsing gives it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal as Choice
+
+from lapis.errors import Span
+
+ComparisonOperator = Choice["=", "!=", "<", ">", "<=", ">="]
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    name: str
+    plus: bool = False  # written +x: one weight for each constant
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    name: str  # without quotes
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A function applied to terms, f(x, A)."""
+
+    function: str
+    terms: tuple[Term, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """A numeric variable moved by an integer, i+1 or i-2."""
+
+    variable: Variable
+    amount: int
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Term = Variable | Constant | Application | Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    predicate: str
+    terms: tuple[Term, ...]
+    starred: bool = False  # written *P(x): the formula is meant with both signs
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    operator: ComparisonOperator
+    left: Term
+    right: Term
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    value: bool
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    body: Formula
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    parts: tuple[Formula, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    parts: tuple[Formula, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Implies:
+    premise: Formula
+    conclusion: Formula
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Iff:
+    left: Formula
+    right: Formula
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    variables: tuple[str, ...]
+    body: Formula
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ForAll:
+    variables: tuple[str, ...]
+    body: Formula
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Formula = Atom | Comparison | Truth | Not | And | Or | Implies | Iff | Exists | ForAll
+Quantified = Exists | ForAll
+
+
+@dataclass(frozen=True, slots=True)
+class Include:
+    path: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeDeclaration:
+    name: str
+    constants: tuple[str, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An argument position of a declaration: its type and the mark behind it."""
+
+    type: str
+    mark: Choice["", "!", "?"] = ""  # ! exactly one value, ? at most one
+
+
+@dataclass(frozen=True, slots=True)
+class PredicateDeclaration:
+    name: str
+    parameters: tuple[Parameter, ...]
+    closed: bool = False  # written *P(t): evidence, false where the data is silent
+    factors: tuple[float, float] | None = None  # weights of a true and of a false atom (WFOMC)
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionDeclaration:
+    value: str  # the type of the value
+    name: str
+    parameters: tuple[str, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedFormula:
+    """A formula as it stands in a file. Without weight and not hard, it is to be learned."""
+
+    formula: Formula
+    weight: float | None = None
+    weight_text: str | None = None  # as written, e.g. log(3)/2
+    hard: bool = False
+    fixed: bool = False  # written @fixed: learning leaves the weight alone
+    utility: float | None = None  # written weight:utility (decision problems)
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Cardinality:
+    """A hard constraint on numbers of true atoms: Σ coefficient·|P| operator bound."""
+
+    parts: tuple[tuple[int, str], ...]
+    operator: ComparisonOperator
+    bound: int
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Statement = (
+    Include
+    | TypeDeclaration
+    | PredicateDeclaration
+    | FunctionDeclaration
+    | WeightedFormula
+    | Cardinality
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    statements: tuple[Statement, ...]
+
+
+def children(formula: Formula) -> tuple[Formula, ...]:
+    """The direct subformulas."""
+    match formula:
+        case And(parts) | Or(parts):
+            return parts
+        case Implies(left, right) | Iff(left, right):
+            return (left, right)
+        case Not(body) | Exists(_, body) | ForAll(_, body):
+            return (body,)
+        case _:
+            return ()
+
+
+def with_children(formula: Formula, parts: tuple[Formula, ...]) -> Formula:
+    """The same node over other direct subformulas."""
+    match formula:
+        case And() | Or():
+            return replace(formula, parts=parts)
+        case Implies():
+            return replace(formula, premise=parts[0], conclusion=parts[1])
+        case Iff():
+            return replace(formula, left=parts[0], right=parts[1])
+        case Not() | Exists() | ForAll():
+            return replace(formula, body=parts[0])
+        case _:
+            return formula
+
+
+def map_terms(formula: Formula, function: Callable[[Term], Term]) -> Formula:
+    """The node with its own terms replaced; subformulas are left alone."""
+    match formula:
+        case Atom():
+            return replace(formula, terms=tuple(map(function, formula.terms)))
+        case Comparison():
+            return replace(formula, left=function(formula.left), right=function(formula.right))
+        case _:
+            return formula
+
+
+def subformulas(formula: Formula) -> Iterator[Formula]:
+    """The formula and all below it, in reading order."""
+    yield formula
+    for child in children(formula):
+        yield from subformulas(child)
+
+
+def atoms(formula: Formula) -> Iterator[Atom]:
+    return (node for node in subformulas(formula) if isinstance(node, Atom))
+
+
+def term_variables(term: Term) -> Iterator[Variable]:
+    match term:
+        case Variable():
+            yield term
+        case Offset(variable, _):
+            yield variable
+        case Application(_, terms):
+            for inner in terms:
+                yield from term_variables(inner)
+
+
+def free_variables(formula: Formula) -> tuple[str, ...]:
+    """Names of the free variables, in order of first occurrence."""
+    seen: dict[str, None] = {}
+
+    def visit(node: Formula, bound: frozenset[str]) -> None:
+        match node:
+            case Atom(_, terms):
+                found = terms
+            case Comparison(_, left, right):
+                found = (left, right)
+            case Exists(variables, body) | ForAll(variables, body):
+                visit(body, bound | set(variables))
+                return
+            case _:
+                for child in children(node):
+                    visit(child, bound)
+                return
+        for term in found:
+            for variable in term_variables(term):
+                if variable.name not in bound:
+                    seen.setdefault(variable.name)
+
+    visit(formula, frozenset())
+    return tuple(seen)

@@ -1,0 +1,97 @@
+"""What formulas become: clauses with tied weights, and definitions of quantified parts.
+
+A rule with formula F, free variables x and weight w contributes w·Σ_x 1[F(x)] to the score of
+a world. Writing ¬F as disjoint cubes c₁ ⊎ … ⊎ c_J gives
+
+    1[F] = (1 − J) + Σ_j 1[¬c_j],
+
+so a `Feature` is the integer `constant` = 1 − J and the J clauses ¬c_j, all with weight w, all
+over the rule's full list of variables. A quantified subformula counts as one atom of a derived
+predicate, whose `Definition` says when it is true:
+
+    derived(x) ⇔ ∃ bound: cube₁ ∨ cube₂ ∨ …
+
+Definitions come in an order in which each uses only base predicates and earlier definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lapis.language.model import Predicate
+from lapis.language.syntax import ComparisonOperator, Constant, Variable
+
+SimpleTerm = Variable | Constant  # a Variable here always has plus=False
+TypedVariable = tuple[str, str]  # (name, type)
+
+
+class Literal(NamedTuple):
+    """An atom of a base or derived predicate, or its negation."""
+
+    predicate: str
+    terms: tuple[SimpleTerm, ...]
+    positive: bool
+
+    def negate(self) -> Literal:
+        return self._replace(positive=not self.positive)
+
+
+class Condition(NamedTuple):
+    """left operator right + offset. Known for each grounding, never an unknown.
+
+    With operator = or != and offset 0 it compares constants; otherwise their numeric values.
+    A grounding in which a constant is not a number makes a numeric comparison false.
+    """
+
+    operator: ComparisonOperator
+    left: SimpleTerm
+    right: SimpleTerm
+    offset: int = 0
+
+
+class Cube(NamedTuple):
+    """A conjunction: true when every literal and every condition is."""
+
+    literals: tuple[Literal, ...]
+    conditions: tuple[Condition, ...] = ()
+
+
+class Clause(NamedTuple):
+    """A disjunction: true when some literal or some condition is. The empty clause is false."""
+
+    literals: tuple[Literal, ...]
+    conditions: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One rule as clauses: its count in a world is constant·groundings + Σ_clauses true count."""
+
+    rule: int  # index in Model.rules
+    variables: tuple[TypedVariable, ...]  # each assignment to these is one grounding
+    plus: tuple[str, ...]  # the variables that select the weight
+    clauses: tuple[Clause, ...]
+    constant: int
+    hard: bool  # then every clause must be true in every grounding
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """predicate(variables) ⇔ ∃ bound: some cube is true."""
+
+    predicate: Predicate  # derived; its types are those of `variables`
+    variables: tuple[TypedVariable, ...]
+    bound: tuple[TypedVariable, ...]
+    cubes: tuple[Cube, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NormalForm:
+    features: tuple[Feature, ...]  # one for each rule of the model, in order
+    definitions: tuple[Definition, ...]  # in dependency order
+
+    @property
+    def derived(self) -> Mapping[str, Definition]:
+        return {definition.predicate.name: definition for definition in self.definitions}
