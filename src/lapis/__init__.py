@@ -1,0 +1,85 @@
+"""Lapis: a Markov logic engine.
+
+Write weighted first-order rules, point them at relational data, and get probabilities and most
+likely worlds; exact where it can be, approximate where it must, and it always says which.
+
+>>> import lapis
+>>> model = lapis.parse('''
+... person = {Anna, Bob}
+... Smokes(person)
+... Cancer(person)
+... 1.5 Smokes(x) => Cancer(x)
+... ''')
+>>> data = lapis.Database.parse("Smokes(Anna)")
+>>> answer = lapis.infer(model, data, query=["Cancer"])
+>>> round(answer["Cancer(Anna)"], 4)
+0.8176
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lapis.api import count, infer, map, score
+    from lapis.data.database import Database
+    from lapis.errors import LapisError, TooLarge
+    from lapis.grounding.bottom_up import ground
+    from lapis.inference.answer import Answer, MostLikelyWorld
+    from lapis.language.model import Model
+    from lapis.language.resolve import parse_model as parse
+    from lapis.language.resolve import read_model as read
+    from lapis.problem import Problem, build_problem
+
+__version__ = "0.1.0"
+
+# Resolved on first use, so that importing lapis costs next to nothing.
+_HOMES = {
+    "Answer": "lapis.inference.answer",
+    "Database": "lapis.data.database",
+    "LapisError": "lapis.errors",
+    "Model": "lapis.language.model",
+    "MostLikelyWorld": "lapis.inference.answer",
+    "Problem": "lapis.problem",
+    "TooLarge": "lapis.errors",
+    "build_problem": "lapis.problem",
+    "count": "lapis.api",
+    "ground": "lapis.grounding.bottom_up",
+    "infer": "lapis.api",
+    "map": "lapis.api",
+    "parse": "lapis.language.resolve:parse_model",
+    "read": "lapis.language.resolve:read_model",
+    "score": "lapis.api",
+}
+
+__all__ = [
+    "Answer",
+    "Database",
+    "LapisError",
+    "Model",
+    "MostLikelyWorld",
+    "Problem",
+    "TooLarge",
+    "build_problem",
+    "count",
+    "ground",
+    "infer",
+    "map",
+    "parse",
+    "read",
+    "score",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lapis' has no attribute {name!r}")
+    home, _, attribute = _HOMES[name].partition(":")
+    value = getattr(import_module(home), attribute or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

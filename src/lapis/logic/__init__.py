@@ -1,0 +1,23 @@
+"""Formulas → clauses: rewriting, disjoint cubes, quantifiers, unification, shattering."""
+
+from lapis.logic.clauses import (
+    Clause,
+    Condition,
+    Cube,
+    Definition,
+    Feature,
+    Literal,
+    NormalForm,
+)
+from lapis.logic.normalize import normalize
+
+__all__ = [
+    "Clause",
+    "Condition",
+    "Cube",
+    "Definition",
+    "Feature",
+    "Literal",
+    "NormalForm",
+    "normalize",
+]

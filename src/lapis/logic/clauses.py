@@ -89,7 +89,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class NormalForm:
-    features: tuple[Feature, ...]  # one for each rule of the model, in order
+    features: tuple[Feature, ...]  # in order of rules: one each, one or more for a hard rule
     definitions: tuple[Definition, ...]  # in dependency order
 
     @property

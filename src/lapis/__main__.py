@@ -1,0 +1,3 @@
+from lapis.cli.main import main
+
+main()

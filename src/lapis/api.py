@@ -1,0 +1,301 @@
+"""The functions people call: counts, marginals, most likely worlds and scores.
+
+`model` is a Model or the path of one; `data` is a Database, the path of one, None, or a list of
+these. Several databases are several independent worlds, each with its own constants.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lapis.data.database import Database
+from lapis.errors import LapisError, did_you_mean, raise_all
+from lapis.inference.answer import Answer, MostLikelyWorld
+from lapis.inference.query import Query, parse_queries, select_atoms
+from lapis.language.model import Model
+from lapis.language.resolve import read_model
+from lapis.problem import Problem, build_problem
+
+ModelLike = Model | str | Path
+World = Database | str | Path
+DataLike = World | Sequence[World] | None
+
+METHODS = ("auto", "enumerate")
+
+
+def infer(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    opened: Sequence[str] = (),
+    method: str = "auto",
+) -> Answer:
+    """Marginal probabilities P(atom = true | data) of the unknown query atoms.
+
+    `query` names predicates or single atoms; without it, every atom the data marks unknown is
+    asked. Raises TooLarge where the method cannot do it within its limits.
+
+    >>> import lapis
+    >>> model = lapis.parse("H(i)\\nS(o)\\ni = {A}\\no = {B}\\n1 H(x) ^ S(y)")
+    >>> answer = lapis.infer(model, query=["H", "S"])
+    >>> answer.exact, round(answer["H(A)"], 4)
+    (True, 0.6502)
+    """
+    from lapis.inference.enumerate import enumerate_worlds
+
+    check_method(method)
+    parts: list[Answer] = []
+    for problem, queries in problems(model, data, query, opened):
+        network = ground_problem(problem)
+        found = enumerate_worlds(network)
+        names, atom_ids, known = select_atoms(network, problem, queries)
+        probability = known_or(known, found.marginal, atom_ids)
+        diagnostics = {"components": found.num_components, "largest_states": found.largest_states}
+        parts.append(
+            Answer(
+                "enumerate", True, found.log_partition, names, probability, None,
+                found.expected_count, diagnostics=diagnostics,
+            )
+        )  # fmt: skip
+    return merge_answers(parts, world_names(data))
+
+
+def map(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    opened: Sequence[str] = (),
+    method: str = "auto",
+) -> MostLikelyWorld:
+    """A most likely truth assignment to the unknown atoms, given the data.
+
+    >>> import lapis
+    >>> model = lapis.parse("t = {A, B}\\nP(t)\\n2 P(A)\\n-1 P(B)")
+    >>> lapis.map(model, query="P").true_atoms
+    ['P(A)']
+    """
+    from lapis.inference.enumerate import enumerate_worlds
+
+    check_method(method)
+    parts: list[MostLikelyWorld] = []
+    for problem, queries in problems(model, data, query, opened):
+        network = ground_problem(problem)
+        found = enumerate_worlds(network)
+        names, atom_ids, known = select_atoms(network, problem, queries)
+        value = known_or(known, found.map_world, atom_ids) > 0
+        parts.append(MostLikelyWorld("enumerate", True, found.map_score, names, value))
+    return merge_worlds(parts, world_names(data))
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCount:
+    """True groundings of one weight's formula in the data."""
+
+    formula: str
+    weight: float | None
+    true: int
+    groundings: int
+    exact: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "formula": self.formula,
+            "weight": self.weight,
+            "true": self.true,
+            "groundings": self.groundings,
+            "exact": self.exact,
+        }
+
+
+def count(model: ModelLike, data: DataLike = None) -> list[RuleCount]:
+    """True groundings of each formula in the data, all predicates closed.
+
+    Several worlds are added up; formulas with + variables have a row for each constant.
+
+    >>> import lapis
+    >>> model = lapis.parse("Smokes(person)\\nFriends(person, person)\\n"
+    ...                     "1 Friends(x, y) ^ Smokes(x) => Smokes(y)")
+    >>> data = lapis.Database.parse("Smokes(Anna) Friends(Anna,Bob) Friends(Bob,Anna)")
+    >>> [(row.true, row.groundings) for row in lapis.count(model, data)]
+    [(3, 4)]
+    """
+    from lapis.counting.totals import count_features
+
+    totals: dict[tuple[int, str], tuple[int, int]] = {}
+    resolved = read_if_path(model)
+    for database in databases(data):
+        problem = build_problem(resolved, database)
+        require_complete(problem)
+        relations = {name: evidence.true for name, evidence in problem.evidence.items()}
+        counted = count_features(problem.normal_form, resolved, problem.domains, relations)
+        for feature, result in zip(problem.normal_form.features, counted, strict=True):
+            rule = resolved.rules[feature.rule]
+            names = [rule.text] if rule.hard else problem.rule_weight_names(rule)
+            for name, true in zip(names, result.true, strict=True):
+                key = (feature.rule, name)
+                before = totals.get(key, (0, 0))
+                totals[key] = (before[0] + true, before[1] + result.groundings)
+    return [
+        RuleCount(name, resolved.rules[index].weight, true, groundings)
+        for (index, name), (true, groundings) in totals.items()
+    ]
+
+
+def score(model: ModelLike, data: DataLike = None, query: Sequence[str] | str = ()) -> Any:
+    """How well the model explains data: likelihood, pseudo-likelihood, CLL and AUC-PR.
+
+    The (pseudo-)log-likelihood is that of all atoms; CLL and AUC-PR are those of the atoms of
+    the query predicates, whose facts are hidden and predicted from the rest.
+    """
+    from lapis.evaluation.score import score_worlds
+
+    resolved = read_if_path(model)
+    queries = query_predicates(query, resolved)
+    return score_worlds(resolved, databases(data), queries)
+
+
+def read_if_path(model: ModelLike) -> Model:
+    return model if isinstance(model, Model) else read_model(model)
+
+
+def databases(data: DataLike) -> list[Database]:
+    worlds: Sequence[World | None]
+    if data is None or isinstance(data, Database | str | Path):
+        worlds = [data]
+    else:
+        worlds = data
+    return [
+        Database({}, {})
+        if world is None
+        else (world if isinstance(world, Database) else Database.read(world))
+        for world in worlds
+    ]
+
+
+def world_names(data: DataLike) -> list[str]:
+    if data is None or isinstance(data, Database | str | Path) or len(data) < 2:
+        return []
+    return [w.name if isinstance(w, Database) else str(w) for w in data]
+
+
+def problems(
+    model: ModelLike, data: DataLike, query: Sequence[str] | str, opened: Sequence[str]
+) -> list[tuple[Problem, list[Query]]]:
+    """The model on each world, with what is asked of it."""
+    resolved = read_if_path(model)
+    queries = parse_queries([query] if isinstance(query, str) else query)
+    names = builtins.list(dict.fromkeys(q.predicate for q in queries))
+    found = [
+        (build_problem(resolved, world, names, opened=opened), queries) for world in databases(data)
+    ]
+    if not queries and not any(has_unknown(problem) for problem, _ in found):
+        raise LapisError(
+            "nothing is asked: every atom is known",
+            code="no-query",
+            hint="name the predicates to predict (-q P,Q), or mark facts unknown (?fact)",
+        )
+    refuse_unsupported(resolved)
+    return found
+
+
+def has_unknown(problem: Problem) -> bool:
+    return any(e.open or len(e.unknown) for e in problem.evidence.values())
+
+
+def query_predicates(query: Sequence[str] | str, model: Model) -> list[str]:
+    queries = parse_queries([query] if isinstance(query, str) else query)
+    return list(dict.fromkeys(q.predicate for q in queries))
+
+
+def refuse_unsupported(model: Model) -> None:
+    """Constructs that parse but have no ground meaning yet are refused, never ignored."""
+    errors = [
+        LapisError(
+            "cardinality constraints cannot be used in ground inference",
+            code="cardinality",
+            span=constraint.span,
+        )
+        for constraint in model.constraints
+    ]
+    errors += [
+        LapisError(
+            f"predicate {predicate.name!r} has a factor {min(predicate.factors):g}: "
+            "only positive factors define probabilities",
+            code="factor",
+            span=predicate.span,
+        )
+        for predicate in model.predicates.values()
+        if predicate.factors is not None
+    ]
+    raise_all(errors)
+
+
+def require_complete(problem: Problem) -> None:
+    for evidence in problem.evidence.values():
+        if len(evidence.unknown):
+            raise LapisError(
+                f"counting needs complete data, but facts of {evidence.predicate.name!r} "
+                "are marked unknown (?)",
+                code="incomplete-data",
+            )
+
+
+def ground_problem(problem: Problem) -> Any:
+    from lapis.grounding import ground
+
+    return ground(problem)
+
+
+def known_or(known: np.ndarray, found: np.ndarray, atom_ids: np.ndarray) -> np.ndarray:
+    """float64[num_asked]: the known value where there is one, else what was found."""
+    values = known.copy()
+    unknown = known < 0
+    values[unknown] = found[atom_ids[unknown]]
+    return values
+
+
+def check_method(method: str) -> None:
+    if method not in METHODS:
+        close = did_you_mean(method, METHODS)
+        raise LapisError(
+            f"unknown method {method!r}",
+            code="unknown-method",
+            hint=f"did you mean {close!r}?" if close else f"choose one of {', '.join(METHODS)}",
+        )
+
+
+def merge_answers(parts: list[Answer], worlds: list[str]) -> Answer:
+    """The answers of independent worlds, put one after another."""
+    if len(parts) == 1:
+        return parts[0]
+    return Answer(
+        parts[0].method,
+        all(part.exact for part in parts),
+        sum(part.log_partition or 0.0 for part in parts),
+        tuple(atom for part in parts for atom in part.atoms),
+        np.concatenate([part.probability for part in parts]),
+        None,
+        np.concatenate([part.expected_counts for part in parts]),
+        tuple(world for part, world in zip(parts, worlds, strict=True) for _ in part.atoms),
+    )
+
+
+def merge_worlds(parts: list[MostLikelyWorld], worlds: list[str]) -> MostLikelyWorld:
+    if len(parts) == 1:
+        return parts[0]
+    return MostLikelyWorld(
+        parts[0].method,
+        all(part.optimal for part in parts),
+        sum(part.score for part in parts),
+        tuple(name for part in parts for name in part.names),
+        np.concatenate([part.value for part in parts]),
+        tuple(world for part, world in zip(parts, worlds, strict=True) for _ in part.names),
+    )

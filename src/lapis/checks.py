@@ -1,0 +1,172 @@
+"""What `lapis check` says: warnings about a model on its data, and each formula explained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lapis.data.database import Database
+from lapis.errors import Warning
+from lapis.language.model import Model, Rule
+from lapis.language.printer import print_term
+from lapis.language.syntax import Exists, ForAll, atoms, free_variables, subformulas
+from lapis.language.words import describe_rule
+from lapis.logic.clauses import Clause, Condition, Literal
+from lapis.logic.normalize import is_constant
+from lapis.problem import Problem, build_problem
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One formula, taken apart."""
+
+    formula: str
+    weight: float | None
+    hard: bool
+    words: str
+    variables: tuple[tuple[str, str], ...]
+    groundings: int
+    clauses: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "formula": self.formula,
+            "weight": self.weight,
+            "hard": self.hard,
+            "words": self.words,
+            "variables": [{"name": name, "type": type_} for name, type_ in self.variables],
+            "groundings": self.groundings,
+            "clauses": list(self.clauses),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    warnings: tuple[Warning, ...]
+    formulas: tuple[Explanation, ...]
+    constants: dict[str, int]  # number of constants of each type
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "warnings": [
+                {"message": w.message, "code": w.code, "where": str(w.span) if w.span else None}
+                for w in self.warnings
+            ],
+            "formulas": [formula.to_json() for formula in self.formulas],
+            "types": self.constants,
+        }
+
+
+def check(model: Model, worlds: Sequence[Database] = ()) -> Report:
+    """Warnings and explanations; raises the errors that binding the data finds."""
+    problems = [build_problem(model, world) for world in worlds] or [build_problem(model)]
+    warnings = [*model.warnings, *unused_predicates(model, problems if worlds else [])]
+    for rule in model.rules:
+        warnings += rule_warnings(rule)
+    if worlds:
+        warnings += empty_types(model, problems)
+    constants = {
+        name: max(len(problem.domains[name]) for problem in problems) for name in model.types
+    }
+    explained = explain(model, problems)
+    return Report(tuple(warnings), tuple(explained), constants)
+
+
+def unused_predicates(model: Model, problems: Sequence[Problem]) -> list[Warning]:
+    """Predicates that no formula mentions and of which the data says nothing either."""
+    if not model.rules:
+        return []
+    used = {atom.predicate for rule in model.rules for atom in atoms(rule.formula)}
+    used |= {
+        name
+        for problem in problems
+        for name, evidence in problem.evidence.items()
+        if len(evidence.true) + len(evidence.unknown)
+    }
+    used |= {name for constraint in model.constraints for _, name in constraint.parts}
+    return [
+        Warning(f"predicate {predicate.name!r} is never used", "unused-predicate", predicate.span)
+        for predicate in model.predicates.values()
+        if predicate.name not in used
+    ]
+
+
+def rule_warnings(rule: Rule) -> list[Warning]:
+    found: list[Warning] = []
+    for node in subformulas(rule.formula):
+        if isinstance(node, Exists | ForAll):
+            inside = free_variables(node.body)
+            found += [
+                Warning(
+                    f"variable {name!r} is used only in its quantifier",
+                    "unused-variable",
+                    node.span or rule.span,
+                )
+                for name in node.variables
+                if name not in inside
+            ]
+    constant = is_constant(rule.formula)
+    if constant is not None:
+        kind = "hard formula" if rule.hard else "weight on a formula"
+        effect = "it has no effect" if constant or not rule.hard else "no world is possible"
+        found.append(
+            Warning(
+                f"this {kind} is always {str(constant).lower()}: {effect}",
+                "constant-formula",
+                rule.span,
+            )
+        )
+    return found
+
+
+def empty_types(model: Model, problems: Sequence[Problem]) -> list[Warning]:
+    return [
+        Warning(
+            f"type {name!r} has no constants"
+            + (f" in {problem.name}" if len(problems) > 1 else "")
+            + ": formulas over it have no groundings",
+            "empty-type",
+        )
+        for problem in problems
+        for name in model.types
+        if not len(problem.domains[name])
+    ]
+
+
+def explain(model: Model, problems: Sequence[Problem]) -> list[Explanation]:
+    features = problems[0].normal_form.features
+    return [
+        Explanation(
+            rule.text,
+            rule.weight,
+            rule.hard,
+            describe_rule(rule),
+            rule.variables,
+            sum(problem.num_groundings(rule.variables) for problem in problems),
+            tuple(
+                print_clause(clause)
+                for feature in features
+                if feature.rule == index
+                for clause in feature.clauses
+            ),
+        )
+        for index, rule in enumerate(model.rules)
+    ]
+
+
+def print_clause(clause: Clause) -> str:
+    parts = [*map(print_literal, clause.literals), *map(print_condition, clause.conditions)]
+    return " v ".join(parts) or "false"
+
+
+def print_literal(literal: Literal) -> str:
+    arguments = ", ".join(map(print_term, literal.terms))
+    atom = f"{literal.predicate}({arguments})" if literal.terms else literal.predicate
+    return atom if literal.positive else f"!{atom}"
+
+
+def print_condition(condition: Condition) -> str:
+    moved = f"{condition.offset:+d}" if condition.offset else ""
+    left, right = print_term(condition.left), print_term(condition.right)
+    return f"{left} {condition.operator} {right}{moved}"

@@ -1,0 +1,136 @@
+"""The commands: each reads its input, calls the library, and shows or prints the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from lapis.cli.options import (
+    AsJson,
+    DataPaths,
+    Merge,
+    Method,
+    ModelPath,
+    OpenNames,
+    QueryNames,
+    Seed,
+)
+
+
+def demo(as_json: AsJson = False) -> None:
+    """The smokers example, end to end: marginals and the most likely world."""
+    from lapis.cli.demo import run_demo
+
+    run_demo(as_json)
+
+
+def check(
+    model: ModelPath, data: DataPaths = None, merge: Merge = False, as_json: AsJson = False
+) -> None:
+    """Parse and type-check a model and its data, warn, and explain each formula."""
+    from lapis.checks import check as check_model
+    from lapis.cli.render import print_json, show_report
+    from lapis.language import read_model
+
+    report = check_model(read_model(model), read_worlds(data, merge))
+    if as_json:
+        print_json(report.to_json())
+    else:
+        show_report(report)
+
+
+def count(
+    model: ModelPath, data: DataPaths = None, merge: Merge = False, as_json: AsJson = False
+) -> None:
+    """Count the true groundings of each formula in the data."""
+    from lapis.api import count as count_rules
+    from lapis.cli.render import print_json, show_counts
+
+    rows = count_rules(model, read_worlds(data, merge) or None)
+    if as_json:
+        print_json({"formulas": [row.to_json() for row in rows]})
+    else:
+        show_counts(rows)
+
+
+def infer(
+    model: ModelPath,
+    data: DataPaths = None,
+    query: QueryNames = None,
+    opened: OpenNames = None,
+    method: Method = "auto",
+    merge: Merge = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Marginal probabilities of the unknown query atoms."""
+    from lapis.api import infer as infer_marginals
+    from lapis.cli.render import print_json, show_answer
+
+    answer = infer_marginals(
+        model, read_worlds(data, merge) or None, query or (), opened=split(opened), method=method
+    )
+    if as_json:
+        print_json(answer.to_json())
+    else:
+        show_answer(answer)
+
+
+def map_(
+    model: ModelPath,
+    data: DataPaths = None,
+    query: QueryNames = None,
+    opened: OpenNames = None,
+    method: Method = "auto",
+    merge: Merge = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """The most likely world."""
+    from lapis.api import map as most_likely_world
+    from lapis.cli.render import print_json, show_world
+
+    world = most_likely_world(
+        model, read_worlds(data, merge) or None, query or (), opened=split(opened), method=method
+    )
+    if as_json:
+        print_json(world.to_json())
+    else:
+        show_world(world)
+
+
+map_.__name__ = "map"
+
+
+def score(
+    model: ModelPath,
+    data: DataPaths = None,
+    query: QueryNames = None,
+    merge: Merge = False,
+    as_json: AsJson = False,
+) -> None:
+    """How well a model explains data: (pseudo-)log-likelihood, CLL and AUC-PR."""
+    from lapis.api import score as score_model
+    from lapis.cli.render import print_json, show_scores
+
+    result = score_model(model, read_worlds(data, merge) or None, query or ()).to_json()
+    if as_json:
+        print_json(result)
+    else:
+        show_scores(result)
+
+
+ALL = (demo, check, count, infer, map_, score)
+
+
+def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list:  # type: ignore[type-arg]
+    """The databases named on the command line."""
+    from lapis.data.database import Database
+
+    if not paths:
+        return []
+    return [Database.read(*paths)] if merge else [Database.read(path) for path in paths]
+
+
+def split(names: Sequence[str] | None) -> list[str]:
+    return [name.strip() for text in names or () for name in text.split(",") if name.strip()]

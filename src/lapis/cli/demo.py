@@ -1,0 +1,35 @@
+"""`lapis demo`: the smokers example, end to end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lapis.api import infer, map
+from lapis.cli.render import console, escape, print_json, show_answer, show_world
+from lapis.data.database import Database
+from lapis.examples import example_path
+from lapis.language import read_model
+
+QUERY = ("Smokes", "Cancer")
+
+
+def run_demo(as_json: bool) -> None:
+    path, data_path = example_path("smokers.mln"), example_path("smokers.db")
+    model, data = read_model(path), Database.read(data_path)
+    answer = infer(model, data, QUERY)
+    world = map(model, data, QUERY)
+    if as_json:
+        print_json({"infer": answer.to_json(), "map": world.to_json()})
+        return
+    out = console()
+    out.rule("The model")
+    out.print(escape(Path(path).read_text(encoding="utf-8").strip()))
+    out.rule("The data")
+    out.print(escape(str(data.describe())))
+    out.rule("How likely is it that each person smokes, and has cancer?")
+    show_answer(answer)
+    out.rule("The most likely world")
+    show_world(world)
+    out.print(
+        "\n[dim]The same with your own files: lapis infer MODEL DATA -q Smokes,Cancer[/dim]"
+    )

@@ -1,0 +1,71 @@
+"""The command line. Exit codes: 0 done, 1 wrong input, 2 wrong usage, 3 beyond the limits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated
+
+import typer
+
+from lapis.cli import commands
+
+app = typer.Typer(
+    name="lapis",
+    help="Markov logic: weighted rules, relational data, exact answers where possible.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def show_version(value: bool) -> None:
+    if value:
+        from lapis import __version__
+
+        typer.echo(f"lapis {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
+def interruptible(command: Callable[..., None]) -> Callable[..., None]:
+    """Ctrl-C ends a command with a word and the shell's usual code."""
+
+    @wraps(command)
+    def run(*arguments: object, **options: object) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt:
+            typer.echo("stopped", err=True)
+            raise typer.Exit(130) from None
+
+    return run
+
+
+for command in commands.ALL:
+    app.command()(interruptible(command))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command; user mistakes end in a message and an exit code, never in a traceback."""
+    from lapis.errors import LapisError
+
+    try:
+        app(arguments)
+    except LapisError as error:
+        typer.echo(f"error: {error}" if error.span is None else str(error), err=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""The options that several commands share, said once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A Markov logic file (.mln).")]
+DataPaths = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[DATA]...",
+        help="Facts: .db, .db.gz, or a folder of CSV or Parquet files. Several files are several "
+        "worlds, unless --merge.",
+    ),
+]
+QueryNames = Annotated[
+    list[str] | None,
+    typer.Option("-q", "--query", help="Predicates or atoms asked for, separated by commas."),
+]
+OpenNames = Annotated[
+    list[str] | None,
+    typer.Option("--open", help="Predicates that are unknown where the data is silent."),
+]
+Merge = Annotated[bool, typer.Option("--merge", help="Read all data files as one world.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+Method = Annotated[str, typer.Option("--method", help="auto or enumerate.")]

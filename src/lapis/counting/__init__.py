@@ -1,0 +1,1 @@
+"""clause × world → number of true groundings, in total or per ground atom."""

@@ -1,0 +1,182 @@
+"""What a count plan is made of: expressions over sparse factors.
+
+    expression = Tuples | Universe | Matches | Given
+               | Join | Project | Without | Restrict
+
+Expressions are immutable and compare by content, so a subexpression that several terms of a plan
+share is computed once. They say what to compute; `execute` runs them in memory, `sql` compiles
+them. Every expression denotes a factor: a function from assignments of its `variables` to
+integers, zero but for a sparse set of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from lapis.language.syntax import Constant, Variable
+from lapis.logic.clauses import Condition, SimpleTerm
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """1 on the listed tuples of a predicate that match the terms: variables or constants' codes.
+
+    What is listed are the true tuples, or the false ones if the extension is complemented.
+    """
+
+    predicate: str
+    terms: tuple[str | int, ...]
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(term for term in self.terms if isinstance(term, str)))
+
+
+@dataclass(frozen=True)
+class Test:
+    """A comparison of variables and constants that must come out as `expected`.
+
+    Comparing a constant that is not a number is false, so ¬(x < y) is not the same as x >= y.
+    """
+
+    condition: Condition
+    types: tuple[str | None, str | None]  # of the left and right term, None for a constant
+    expected: bool = True
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        sides = self.condition.left, self.condition.right
+        return tuple(dict.fromkeys(side.name for side in sides if isinstance(side, Variable)))
+
+    @property
+    def numeric(self) -> bool:
+        """Whether values are compared, not names."""
+        return self.condition.operator not in ("=", "!=") or self.condition.offset != 0
+
+    @property
+    def equates(self) -> bool | None:
+        """True if the test says that both sides are the same constant, False if different."""
+        if self.numeric:
+            return None
+        return (self.condition.operator == "=") == self.expected
+
+
+@dataclass(frozen=True)
+class Universe:
+    """1 for every constant of a type."""
+
+    variable: str
+    type: str
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return (self.variable,)
+
+
+@dataclass(frozen=True)
+class Matches:
+    """1 on the pairs of constants that pass an equality test, listed explicitly."""
+
+    test: Test
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.test.variables
+
+
+@dataclass(frozen=True)
+class Given:
+    """A factor handed to the executor from outside, by number."""
+
+    number: int
+    variables: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Join:
+    """Σ over the variables not in `keep` of left · right."""
+
+    left: Expression
+    right: Expression
+    keep: tuple[str, ...]
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.keep
+
+
+@dataclass(frozen=True)
+class Project:
+    """Σ over the variables not in `keep` of the part."""
+
+    part: Expression
+    keep: tuple[str, ...]
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.keep
+
+
+@dataclass(frozen=True)
+class Without:
+    """The part's rows that match none of the excluded tuples."""
+
+    part: Expression
+    excluded: Tuples
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.part.variables
+
+
+@dataclass(frozen=True)
+class Restrict:
+    """The part's rows that pass the test."""
+
+    part: Expression
+    test: Test
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.part.variables
+
+
+Leaf = Tuples | Universe | Matches | Given
+Expression = Leaf | Join | Project | Without | Restrict
+Filter = Tuples | Test  # as a filter, Tuples must not match
+
+
+def parts(expression: Expression) -> tuple[Expression, ...]:
+    """The expressions directly below."""
+    match expression:
+        case Join(left, right):
+            return (left, right)
+        case Project(part) | Restrict(part):
+            return (part,)
+        case Without(part, excluded):
+            return (part, excluded)
+        case _:
+            return ()
+
+
+def substitute_tuples(tuples: Tuples, replacement: dict[str, str | int]) -> Tuples:
+    """The same atom with variables replaced by variables or constants' codes."""
+    return Tuples(
+        tuples.predicate,
+        tuple(replacement.get(t, t) if isinstance(t, str) else t for t in tuples.terms),
+    )
+
+
+def substitute_test(test: Test, name: str, term: SimpleTerm) -> Test:
+    """The same test with a variable replaced; a constant has no type."""
+
+    def side(old: SimpleTerm, kind: str | None) -> tuple[SimpleTerm, str | None]:
+        if old == Variable(name):
+            return term, (None if isinstance(term, Constant) else kind)
+        return old, kind
+
+    left, left_type = side(test.condition.left, test.types[0])
+    right, right_type = side(test.condition.right, test.types[1])
+    condition = test.condition._replace(left=left, right=right)
+    return Test(condition, (left_type, right_type), test.expected)

@@ -1,0 +1,110 @@
+"""The extensions of derived predicates: quantified subformulas, decided by counting.
+
+A derived atom is true when some cube has a solution for the bound variables, that is when its
+number of solutions
+
+    n(x) = Σ_terms coefficient · multiplier · expression(x)
+
+is positive. Where no term that mentions x has a row, n is the same constant. If that constant is
+positive, nearly all atoms are true (∃y ¬F(x,y) fails only for an x with F to everyone), and the
+extension lists the false ones instead. Only when a term covers some of x's variables and not the
+others is n spread over the missing ones; that never goes beyond the definition's own variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lapis.counting.execute import run_terms
+from lapis.counting.extensions import Extension, Extensions
+from lapis.counting.factor import Factor, add_rows, indicator, multiply, scalar
+from lapis.counting.plan import CountPlan, plan_cube
+from lapis.errors import TooLarge
+from lapis.logic.clauses import Definition
+
+MAX_ROWS = 200_000_000  # of a term spread over a definition's variables
+
+
+def extend(extensions: Extensions, definitions: Sequence[Definition]) -> Extensions:
+    """The world with the derived predicates added, in their order of dependence."""
+    for definition in definitions:
+        extension = derive(definition, extensions)
+        extensions = extensions.extended(definition.predicate.name, extension)
+    return extensions
+
+
+def derive(definition: Definition, extensions: Extensions) -> Extension:
+    """predicate(x) ⇔ ∃ bound: some cube is true."""
+    names = tuple(name for name, _ in definition.variables)
+    types = tuple(type_name for _, type_name in definition.variables)
+    found = Extension(types, np.empty((0, len(names)), np.int32))
+    for cube in definition.cubes:
+        variables = definition.variables + definition.bound
+        plan = plan_cube(cube, variables, extensions, names)
+        found = _union(found, _solvable(plan, types, extensions))
+    return found
+
+
+def _solvable(plan: CountPlan, types: tuple[str, ...], extensions: Extensions) -> Extension:
+    """Where the plan's count is positive."""
+    constant = 0
+    listed: list[Factor] = []
+    for scale, factor in run_terms(plan.terms, extensions):
+        if factor is None:
+            constant += scale
+        else:
+            spread = _spread(factor, plan, extensions, types)
+            listed.append(multiply(spread, scalar(scale)))
+    if not plan.keep:
+        rows = np.empty((1 if constant > 0 else 0, 0), np.int32)
+        return Extension(types, rows)
+    if not listed:
+        return Extension(types, np.empty((0, len(types)), np.int32), complemented=constant > 0)
+    counts = add_rows(plan.keep, listed)
+    if constant > 0:
+        return Extension(types, counts.rows[counts.value == -constant], complemented=True)
+    return Extension(types, counts.rows[counts.value > -constant])
+
+
+def _spread(
+    factor: Factor, plan: CountPlan, extensions: Extensions, types: tuple[str, ...]
+) -> Factor:
+    """The factor over all kept variables: the same value whatever the missing ones are."""
+    for name, type_name in zip(plan.keep, types, strict=True):
+        if name in factor.variables:
+            continue
+        size = extensions.size(type_name)
+        if len(factor) * size > MAX_ROWS:
+            raise TooLarge(
+                f"a quantified subformula over {', '.join(plan.keep)} has more than "
+                f"{MAX_ROWS:,} cases to decide",
+                code="derived-too-large",
+                hint="give the quantified part fewer free variables",
+            )
+        universe = indicator((name,), np.arange(size, dtype=np.int32).reshape(-1, 1))
+        factor = multiply(factor, universe)
+    return factor
+
+
+def _union(one: Extension, other: Extension) -> Extension:
+    """Where one or the other is true: ¬A ∪ B = ¬(A∖B), ¬A ∪ ¬B = ¬(A∩B)."""
+    if one.complemented and not other.complemented:
+        one, other = other, one
+    inside = _contains(other.tuples, one.tuples)
+    if not other.complemented:
+        tuples = np.concatenate([one.tuples, other.tuples[~inside]])
+        return Extension(one.types, tuples)
+    kept = inside if one.complemented else ~inside
+    return Extension(one.types, other.tuples[kept], complemented=True)
+
+
+def _contains(rows: np.ndarray, listed: np.ndarray) -> np.ndarray:
+    """bool[num_rows], whether each row is among the listed ones."""
+    both = np.concatenate([rows, listed])
+    if both.shape[1] == 0:
+        return np.full(len(rows), len(listed) > 0)
+    number = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
+    found: np.ndarray = np.isin(number[: len(rows)], number[len(rows) :])
+    return found

@@ -1,0 +1,233 @@
+"""Order the joins of a sum-product, so that sums are pushed inward and results stay small.
+
+A term Σ_{x not in keep} Π_i f_i(x) is contracted pair by pair: take the two factors whose join is
+estimated smallest, join them, and sum out at once every variable that nothing else needs. This
+is variable elimination (Dechter 1999) with buckets taken two factors at a time, as tensor
+networks are contracted; factors over a subset of another's variables are absorbed and private
+variables summed out first, since both only shrink. A filter (a comparison, or tuples that must
+be absent) is applied as soon as one factor holds all its variables.
+
+Sizes are estimated from the rows n and the distinct values d of each column, as in relational
+optimisers: |f ⋈ g| ≈ |f|·|g| / Π_shared max(d_f, d_g). The order only ever uses estimates, so a
+plan can be made, printed and priced before anything is run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.counting.algebra import (
+    Expression,
+    Filter,
+    Given,
+    Join,
+    Project,
+    Restrict,
+    Test,
+    Without,
+)
+from lapis.counting.factor import Factor, sort_rows
+
+OVERHEAD = 300.0  # the price of one operation on nothing, in rows
+
+
+class Shape(NamedTuple):
+    """The estimated size of a factor."""
+
+    rows: float
+    distinct: Mapping[str, float]  # values taken by each variable
+
+
+class Contraction(NamedTuple):
+    """An expression, the estimated shape of its result, and the estimated rows touched."""
+
+    expression: Expression
+    shape: Shape
+    cost: float
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.expression.variables
+
+
+def sum_product(
+    factors: Sequence[Factor], keep: tuple[str, ...], sizes: Mapping[str, int]
+) -> Factor:
+    """Σ over all variables not in `keep` of Π factors.
+
+    The sum runs over assignments of the variables that occur in some factor; `keep` must be
+    among them. `sizes` are the domain sizes by variable. The result has the variables `keep` in
+    that order, rows sorted lexicographically, no zeros.
+    """
+    from lapis.counting.execute import evaluate
+
+    reduced = drop_dangling(factors, sizes)
+    leaves = [
+        Contraction(Given(number, factor.variables), measure(factor), 0.0)
+        for number, factor in enumerate(reduced)
+    ]
+    plan = contract(leaves, (), keep)
+    return sort_rows(evaluate(plan.expression, given=reduced))
+
+
+def drop_dangling(factors: Sequence[Factor], sizes: Mapping[str, int]) -> list[Factor]:
+    """Semi-join reduction by single variables: drop rows with a value another factor lacks."""
+    reduced = list(factors)
+    holders: dict[str, list[int]] = {}
+    for number, factor in enumerate(reduced):
+        for name in factor.variables:
+            holders.setdefault(name, []).append(number)
+    changed = True
+    while changed:
+        changed = False
+        for name, numbers in holders.items():
+            if len(numbers) < 2:
+                continue
+            present = np.zeros((len(numbers), sizes[name]), bool)
+            for row, number in enumerate(numbers):
+                present[row, reduced[number].column(name)] = True
+            alive: np.ndarray = np.logical_and.reduce(present)
+            for row, number in enumerate(numbers):
+                if (present[row] & ~alive).any():
+                    reduced[number] = reduced[number].take(alive[reduced[number].column(name)])
+                    changed = True
+    return reduced
+
+
+def measure(factor: Factor) -> Shape:
+    """The true shape of a factor."""
+    distinct = {name: float(count_distinct(factor.column(name))) for name in factor.variables}
+    return Shape(float(len(factor)), distinct)
+
+
+def count_distinct(column: np.ndarray) -> int:
+    if len(column) == 0:
+        return 0
+    seen = np.zeros(int(column.max()) + 1, bool)
+    seen[column] = True
+    return int(np.count_nonzero(seen))
+
+
+def contract(
+    leaves: Sequence[Contraction], filters: Sequence[Filter], keep: tuple[str, ...]
+) -> Contraction:
+    """Join the leaves, apply the filters and sum out all but `keep`.
+
+    Every variable of `filters` and of `keep` must occur in a leaf.
+    """
+    parts = list(leaves)
+    pending = list(filters)
+    while True:
+        parts = [_apply(part, pending) for part in parts]
+        needs = _Needs(parts, pending, keep)
+        parts = [_sum_private(part, needs) for part in parts]
+        if len(parts) == 1:
+            break
+        first, second = _cheapest_pair(parts, needs)
+        merged = _join(parts[first], parts[second], needs)
+        parts = [part for at, part in enumerate(parts) if at not in (first, second)]
+        parts.append(merged)
+    return _project(parts[0], keep)
+
+
+class _Needs:
+    """Which variables are needed outside a given set of parts."""
+
+    def __init__(
+        self, parts: Sequence[Contraction], pending: Sequence[Filter], keep: tuple[str, ...]
+    ) -> None:
+        self.uses: dict[str, int] = {}
+        for part in parts:
+            for name in part.variables:
+                self.uses[name] = self.uses.get(name, 0) + 1
+        self.always = set(keep).union(*(condition.variables for condition in pending))
+        self.filters = [frozenset(condition.variables) for condition in pending]
+
+    def outside(self, *group: Contraction) -> tuple[str, ...]:
+        inside: dict[str, int] = {}
+        for part in group:
+            for name in part.variables:
+                inside[name] = inside.get(name, 0) + 1
+        return tuple(
+            name for name, count in inside.items() if name in self.always or self.uses[name] > count
+        )
+
+
+def _apply(part: Contraction, pending: list[Filter]) -> Contraction:
+    """Apply and remove the filters that the part's variables decide."""
+    for condition in [found for found in pending if set(found.variables) <= set(part.variables)]:
+        pending.remove(condition)
+        expression: Expression
+        if isinstance(condition, Test):
+            expression = Restrict(part.expression, condition)
+        else:
+            expression = Without(part.expression, condition)
+        cost = part.cost + part.shape.rows + OVERHEAD
+        part = Contraction(expression, part.shape, cost)
+    return part
+
+
+def _sum_private(part: Contraction, needs: _Needs) -> Contraction:
+    return _project(part, needs.outside(part))
+
+
+def _project(part: Contraction, keep: tuple[str, ...]) -> Contraction:
+    if set(keep) == set(part.variables) and keep == part.variables:
+        return part
+    shape = _summed(part.shape, keep)
+    cost = part.cost + part.shape.rows + shape.rows + OVERHEAD
+    if isinstance(part.expression, Join):
+        # The sum happens inside the join; only the rows of its smaller result are written.
+        joined = Join(part.expression.left, part.expression.right, keep)
+        return Contraction(joined, shape, part.cost)
+    return Contraction(Project(part.expression, keep), shape, cost)
+
+
+def _cheapest_pair(parts: Sequence[Contraction], needs: _Needs) -> tuple[int, int]:
+    """The two parts to join next: connected if possible, absorbing first, then fewest pairs."""
+
+    def price(pair: tuple[int, int]) -> tuple[int, float, float]:
+        left, right = parts[pair[0]], parts[pair[1]]
+        shared = set(left.variables) & set(right.variables)
+        absorbed = len(shared) == min(len(left.variables), len(right.variables))
+        union = set(left.variables) | set(right.variables)
+        linked = bool(shared) or any(
+            names <= union and names & set(left.variables) for names in needs.filters
+        )
+        pairs = _joined(left.shape, right.shape)
+        kept = _summed(pairs, needs.outside(left, right))
+        rank = 0 if absorbed and (shared or len(parts) == 2) else 1 if linked else 2
+        return rank, pairs.rows + kept.rows, kept.rows
+
+    return min(combinations(range(len(parts)), 2), key=price)
+
+
+def _join(left: Contraction, right: Contraction, needs: _Needs) -> Contraction:
+    keep = needs.outside(left, right)
+    pairs = _joined(left.shape, right.shape)
+    shape = _summed(pairs, keep)
+    work = left.shape.rows + right.shape.rows + pairs.rows + shape.rows
+    cost = left.cost + right.cost + work + OVERHEAD
+    return Contraction(Join(left.expression, right.expression, keep), shape, cost)
+
+
+def _joined(left: Shape, right: Shape) -> Shape:
+    rows = left.rows * right.rows
+    distinct = dict(left.distinct)
+    for name, count in right.distinct.items():
+        if name in distinct:
+            rows /= max(1.0, distinct[name], count)
+            distinct[name] = min(distinct[name], count)
+        else:
+            distinct[name] = count
+    return Shape(min(rows, math.prod(distinct.values())), distinct)
+
+
+def _summed(shape: Shape, keep: tuple[str, ...]) -> Shape:
+    distinct = {name: min(shape.distinct[name], shape.rows) for name in keep}
+    return Shape(min(shape.rows, math.prod(distinct.values())), distinct)

@@ -1,0 +1,233 @@
+"""Σ over some variables of a product of tables: the one operation of message passing.
+
+A cluster's message is Σ_eliminated Π tables, where some tables are complements (default ≠ 0).
+Multiplying them out would make complements dense, so the product is kept in factored form as
+long as possible:
+
+1. Tables over kept variables only are passed on as they are; the rest falls apart into groups
+   connected through eliminated variables, and each group gives one table. The answer is the
+   *product* of the pieces.
+2. Within a group, variables are eliminated one at a time over sparse tables. A complement all of
+   whose variables a sparse table binds is looked up at that table's rows. A complement that
+   nothing binds is split, c = d + (c − d), into a constant and a sparse table: the answer is the
+   *sum* over the branches (inclusion–exclusion, but only where needed).
+3. The branches are put together: over one variable as a vector, over more as (default, rows). Only
+   a sum such as p(x) + q(y) has neither form; it is listed in full, within a limit.
+
+Looking up comes before splitting because splitting subtracts: Σ_x u(x) − Σ_{x ∈ R(y)} u(x) loses
+digits when R(y) holds almost all of u. Whether such a difference is zero is therefore decided on
+integers, by the support pass of `propagation`, never on these floats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lapis.counting.ijgp.table import (
+    Scope,
+    Table,
+    check_rows,
+    full,
+    group,
+    join,
+    merge_scopes,
+    multiply,
+    scalar,
+    scale_by_cover,
+    scale_by_vector,
+    sum_out,
+)
+
+Sizes = Sequence[int]  # domain size of each variable of the network
+
+
+def contract(
+    tables: Iterable[Table], variables: Iterable[int], keep: Iterable[int], sizes: Sizes
+) -> list[Table]:
+    """Pieces whose product is Σ over `variables` − `keep` of Π tables.
+
+    A variable that no table mentions counts with its domain size. All tables are over
+    `variables`; the pieces are over distinct subsets of `keep`, the number (scope ()) among them.
+    """
+    kept = frozenset(keep)
+    pieces: list[Table] = []
+    rest: list[Table] = []
+    for table in tables:
+        (pieces if kept.issuperset(table.scope) else rest).append(table)
+    mentioned = {variable for table in rest for variable in table.scope}
+    free = [each for each in variables if each not in kept and each not in mentioned]
+    pieces.append(scalar(float(math.prod(sizes[each] for each in free))))
+    for component in _components(rest, kept):
+        pieces.append(_sum_component(component, kept, sizes))
+    return merge_scopes(pieces)
+
+
+def total(tables: Iterable[Table], variables: Iterable[int], sizes: Sizes) -> float:
+    """Σ over all variables of Π tables."""
+    (piece,) = contract(tables, variables, (), sizes)
+    return float(piece.values[0])
+
+
+def dense(pieces: Iterable[Table], scope: Scope, sizes: Sizes) -> np.ndarray:
+    """float64[sizes of scope], the product of the pieces written out."""
+    shape = tuple(sizes[each] for each in scope)
+    check_rows(float(math.prod(shape)), dict(enumerate(sizes)), scope)
+    array = np.ones(shape)
+    for piece in pieces:
+        array *= _broadcast(piece, scope)
+    return array
+
+
+def _components(tables: list[Table], kept: frozenset[int]) -> list[list[Table]]:
+    """Groups of tables that share no variable outside `kept`."""
+    groups: list[tuple[set[int], list[Table]]] = []
+    for table in tables:
+        variables, members = set(table.scope) - kept, [table]
+        apart = []
+        for known in groups:
+            if known[0] & variables:
+                variables |= known[0]
+                members = known[1] + members
+            else:
+                apart.append(known)
+        groups = [*apart, (variables, members)]
+    return [members for _, members in groups]
+
+
+def _sum_component(tables: list[Table], kept: frozenset[int], sizes: Sizes) -> Table:
+    vectors: dict[int, Table] = {}
+    sparse: list[Table] = []
+    complements: list[Table] = []
+    for table in merge_scopes(tables):
+        if len(table.scope) == 1:
+            vectors[table.scope[0]] = table
+        else:
+            (complements if table.default else sparse).append(table)
+    mentioned = {variable for table in tables for variable in table.scope}
+    terms: list[Table] = []
+    _eliminate(_Branch(1.0, vectors, sparse, complements, mentioned - kept), sizes, terms)
+    return _add(terms, tuple(sorted(mentioned & kept)), sizes)
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """factor · Σ over `todo` of the product of all tables."""
+
+    factor: float
+    vectors: Mapping[int, Table]
+    sparse: list[Table]  # over two or more variables
+    complements: list[Table]  # likewise; each mentions a variable of `todo`
+    todo: set[int]
+
+
+def _eliminate(branch: _Branch, sizes: Sizes, terms: list[Table]) -> None:
+    """Append sparse tables over kept variables whose sum is the branch's value."""
+    if not branch.todo:
+        terms.append(_multiply_out(branch))
+        return
+    variable = min(branch.todo, key=lambda each: _cost(branch, each))
+    uncovered = _uncovered(branch, variable)
+    if not uncovered:
+        _eliminate(_sum_variable(branch, variable, sizes), sizes, terms)
+        return
+    split = uncovered[0]
+    others = [each for each in branch.complements if each is not split]
+    shifted = split.with_values(split.values - split.default, 0.0)
+    factor = branch.factor * split.default
+    _eliminate(replace(branch, factor=factor, complements=others), sizes, terms)
+    _eliminate(replace(branch, sparse=[*branch.sparse, shifted], complements=others), sizes, terms)
+
+
+def _uncovered(branch: _Branch, variable: int) -> list[Table]:
+    """The complements with `variable` that the sparse tables with `variable` do not bind."""
+    bound = {each for table in branch.sparse if variable in table.scope for each in table.scope}
+    return [
+        each
+        for each in branch.complements
+        if variable in each.scope and not bound.issuperset(each.scope)
+    ]
+
+
+def _cost(branch: _Branch, variable: int) -> tuple[int, int, int]:
+    touching = [table for table in branch.sparse if variable in table.scope]
+    bound = {each for table in touching for each in table.scope}
+    rows = sum(len(table.codes) for table in touching)
+    return len(_uncovered(branch, variable)), len(bound), rows
+
+
+def _sum_variable(branch: _Branch, variable: int, sizes: Sizes) -> _Branch:
+    """Sum out a variable whose complements are all covered."""
+    vectors = dict(branch.vectors)
+    weight = vectors.pop(variable, None)
+    todo = branch.todo - {variable}
+    touching = sorted(
+        (table for table in branch.sparse if variable in table.scope),
+        key=lambda table: len(table.codes),
+    )
+    if not touching:
+        number = float(sizes[variable]) if weight is None else float(weight.values.sum())
+        return replace(branch, factor=branch.factor * number, vectors=vectors, todo=todo)
+    covered = [table for table in branch.complements if variable in table.scope]
+    product = touching[0] if weight is None else scale_by_vector(touching[0], weight)
+    for position, table in enumerate(touching[1:], start=2):
+        last = position == len(touching) and not covered
+        product = join(product, table, drop=variable if last else None)
+    for table in covered:
+        product = scale_by_cover(product, table)
+    if variable in product.scope:
+        product = sum_out(product, variable)
+    sparse = [table for table in branch.sparse if variable not in table.scope]
+    factor = branch.factor
+    if not product.scope:
+        factor *= float(product.values[0])
+    elif len(product.scope) == 1:
+        known = vectors.get(product.scope[0])
+        vectors[product.scope[0]] = product if known is None else multiply(known, product)
+    else:
+        sparse.append(product)
+    complements = [table for table in branch.complements if variable not in table.scope]
+    return _Branch(factor, vectors, sparse, complements, todo)
+
+
+def _multiply_out(branch: _Branch) -> Table:
+    """The product of sparse tables over kept variables as one sparse table."""
+    product = scalar(branch.factor)
+    for table in branch.sparse:
+        product = join(product, table)
+    for variable, vector in branch.vectors.items():
+        bound = variable in product.scope
+        product = scale_by_vector(product, vector) if bound else join(product, vector)
+    return product
+
+
+def _add(terms: list[Table], scope: Scope, sizes: Sizes) -> Table:
+    """Σ of sparse tables over parts of `scope`, as one table over `scope`."""
+    shape = tuple(sizes[each] for each in scope)
+    if len(terms) == 1 and terms[0].scope == scope:
+        return terms[0]
+    constant = sum(float(term.values[0]) for term in terms if not term.scope)
+    partial = any(term.scope not in ((), scope) for term in terms)
+    if len(scope) <= 1 or partial:
+        check_rows(float(math.prod(shape)), dict(enumerate(sizes)), scope)
+        array = np.full(shape, constant)
+        for term in terms:
+            if term.scope:
+                array += _broadcast(term, scope)
+        return full(scope, shape, array.ravel())
+    listed = [term for term in terms if term.scope]
+    codes = np.concatenate([term.codes for term in listed]) if listed else np.empty(0, np.int64)
+    values = np.concatenate([term.values for term in listed]) if listed else np.empty(0)
+    table = group(scope, shape, codes, values)
+    return table.with_values(table.values + constant, constant)
+
+
+def _broadcast(table: Table, scope: Scope) -> np.ndarray:
+    """The table as an array that broadcasts over the sizes of `scope`."""
+    array = np.full(table.num_cells, table.default)
+    array[table.codes] = table.values
+    size = table.size
+    return array.reshape([size.get(each, 1) for each in scope])

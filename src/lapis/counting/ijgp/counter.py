@@ -1,0 +1,380 @@
+"""Estimated counts of a model's formulas in a world, kept up to date as the world changes.
+
+A feature's count is constant·N + Σ_clauses (N − solutions of the clause's cube), N its number of
+groundings; with per-constant weights (+x) the same for each constant, where the solutions with
+x = c are the estimated total times the belief in c of the cluster that holds the plus variables.
+
+Every estimate is kept within what is certain: between 0 and the least number of solutions that
+the tables of a single cluster allow. A diagnostic says when that was necessary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lapis.counting.derived import extend
+from lapis.counting.extensions import Extension, Extensions, interpret
+from lapis.counting.ijgp.contraction import dense
+from lapis.counting.ijgp.encoding import encode_cube, negate_clause
+from lapis.counting.ijgp.error import MeasuredError, compare_exactly
+from lapis.counting.ijgp.join_graph import build_join_graph
+from lapis.counting.ijgp.propagation import Propagation
+from lapis.data.database import Domain
+from lapis.errors import LapisError
+from lapis.language.model import Model
+from lapis.logic.clauses import Clause, Cube, Feature, NormalForm, TypedVariable
+
+TOLERANCE = 1e-6
+MAX_ITERATIONS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    ibound: int
+    tolerance: float = TOLERANCE  # largest relative change of a message at convergence
+    max_iterations: int = MAX_ITERATIONS  # updates per message
+    damping: float = 0.0  # share of the old message that is kept at each update
+
+    def __post_init__(self) -> None:
+        for name, valid, rule in (
+            ("ibound", self.ibound >= 1, "at least 1"),
+            ("tolerance", self.tolerance > 0.0, "positive"),
+            ("max_iterations", self.max_iterations >= 1, "at least 1"),
+            ("damping", 0.0 <= self.damping < 1.0, "at least 0 and below 1"),
+        ):
+            if not valid:
+                raise LapisError(f"{name} must be {rule}", code="invalid-option")
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseDiagnostics:
+    rule: int  # index in Model.rules
+    clause: int  # index in the rule's clauses
+    groundings: int
+    false: float  # estimated groundings in which the clause is false
+    iterations: float  # updates per message
+    converged: bool
+    exact: bool
+    bounded: bool  # the estimate was cut to a certain bound
+    ibound: int
+    clusters: tuple[tuple[str, ...], ...]  # the variables of each cluster
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureEstimate:
+    rule: int
+    true: float  # over all constants of plus variables
+    groundings: int
+    exact: bool
+
+
+@dataclass(frozen=True)
+class IjgpEstimate:
+    """Estimated true groundings. Weight ids are those of `WeightTable`."""
+
+    count: np.ndarray  # float64[num_weights]
+    features: tuple[FeatureEstimate, ...]  # one for each rule, hard ones too
+    clauses: tuple[ClauseDiagnostics, ...]
+    exact: bool  # every count is
+    error: MeasuredError | None = None
+
+
+class CubeCounter:
+    """The solutions of one cube's network in the current world."""
+
+    def __init__(
+        self,
+        cube: Cube,
+        variables: tuple[TypedVariable, ...],
+        plus: tuple[str, ...],
+        world: Extensions,
+        settings: Settings,
+    ) -> None:
+        self.network = encode_cube(cube, variables, world)
+        self.settings = settings
+        self.plus = plus
+        sizes = {name: world.size(type_name) for name, type_name in variables}
+        self._plus_shape = tuple(sizes[name] for name in self.plus)
+        self._plus_scope = tuple(
+            self.network.names.index(name) for name in self.plus if name in self.network.names
+        )
+        self.groundings = math.prod(sizes.values())
+        self.graph = build_join_graph(
+            self.network.scopes(),
+            settings.ibound,
+            len(self.network.names),
+            tuple(sorted(self._plus_scope)),
+        )
+        self.bounded = False
+        self._propagation: Propagation | None = None
+        if self.groundings:
+            self._propagation = Propagation(
+                self.graph,
+                self.network.sizes,
+                self.network.tables(world),
+                tolerance=settings.tolerance,
+                max_iterations=settings.max_iterations,
+                damping=settings.damping,
+            )
+
+    @property
+    def is_exact(self) -> bool:
+        propagation = self._propagation
+        return propagation is None or self.graph.is_tree or propagation.is_empty or self._is_void()
+
+    def assign(self, predicate: str, row: np.ndarray, value: bool) -> bool:
+        """Change one atom in all tables; False if the cube does not depend on it."""
+        changed = False
+        if self._propagation is not None:
+            for number, pattern in enumerate(self.network.literals):
+                if pattern.predicate == predicate:
+                    for code in pattern.codes(row[None, :]).tolist():
+                        holds = 1.0 if value == pattern.positive else 0.0
+                        self._propagation.assign(number, code, holds)
+                        changed = True
+        return changed
+
+    def exclude(self, predicate: str, row: np.ndarray) -> None:
+        """Make every literal false at one atom, whatever its sign: count groundings without it."""
+        if self._propagation is not None:
+            for number, pattern in enumerate(self.network.literals):
+                if pattern.predicate == predicate:
+                    for code in pattern.codes(row[None, :]).tolist():
+                        self._propagation.assign(number, code, 0.0)
+
+    def solutions(self) -> float:
+        """The estimated number of groundings in which the cube is true."""
+        propagation = self._propagation
+        self.bounded = False
+        if propagation is None or self._is_void():
+            return 0.0
+        propagation.run()
+        log_count = propagation.log_count()
+        if not self.is_exact:
+            bound = propagation.log_upper_bound()
+            self.bounded = log_count > bound
+            log_count = min(log_count, bound)
+        count = math.exp(log_count)
+        # An exact count is an integer; only the floats on the way to it are not.
+        count = float(round(count)) if self.is_exact else count
+        return count * self.network.multiplicity
+
+    def solutions_by_plus(self) -> np.ndarray:
+        """float64[sizes of the plus variables], the solutions for each of their values."""
+        total = self.solutions()
+        if not self._plus_scope or total == 0.0 or self._propagation is None:
+            return np.full(self._plus_shape, total / max(1, math.prod(self._plus_shape)))
+        scope = tuple(sorted(self._plus_scope))
+        belief = np.maximum(dense(self._propagation.belief(scope), scope, self.network.sizes), 0.0)
+        missing = math.prod(
+            size
+            for name, size in zip(self.plus, self._plus_shape, strict=True)
+            if name not in self.network.names
+        )
+        share = belief * (total / belief.sum() / missing)
+        ordered = share.transpose(np.argsort(np.argsort(self._plus_scope)).tolist())
+        largest = self.groundings / math.prod(self._plus_shape)
+        if self.is_exact:
+            ordered = np.round(ordered)
+        elif ordered.max(initial=0.0) > largest:
+            self.bounded = True
+            ordered = np.minimum(ordered, largest)
+        shape = [
+            size if name in self.network.names else 1
+            for name, size in zip(self.plus, self._plus_shape, strict=True)
+        ]
+        return np.broadcast_to(ordered.reshape(shape), self._plus_shape)
+
+    def diagnose(self, rule: int, clause: int, false: float) -> ClauseDiagnostics:
+        propagation = self._propagation
+        names = self.network.names
+        return ClauseDiagnostics(
+            rule=rule,
+            clause=clause,
+            groundings=self.groundings,
+            false=false,
+            iterations=propagation.num_iterations if propagation else 0.0,
+            converged=propagation is None or propagation.converged,
+            exact=self.is_exact,
+            bounded=self.bounded,
+            ibound=self.settings.ibound,
+            clusters=tuple(
+                tuple(names[each] for each in cluster.scope) for cluster in self.graph.clusters
+            ),
+        )
+
+    def _is_void(self) -> bool:
+        """Whether a literal or condition without variables is false."""
+        assert self._propagation is not None
+        return any(not each.scope and not each.values[0] for each in self._propagation.tables)
+
+
+class IjgpCounter:
+    """Counts in one world after another, reusing join graphs and messages.
+
+    >>> counter = IjgpCounter(normal_form, model, domains, ibound=2)  # doctest: +SKIP
+    >>> counter.count(relations).count                                # doctest: +SKIP
+    >>> counter.update("Friends", (0, 3), True).count                 # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        normal_form: NormalForm,
+        model: Model,
+        domains: Mapping[str, Domain],
+        ibound: int,
+        *,
+        tolerance: float = TOLERANCE,
+        max_iterations: int = MAX_ITERATIONS,
+        damping: float = 0.0,
+    ) -> None:
+        self.normal_form = normal_form
+        self.domains = domains
+        self.settings = Settings(ibound, tolerance, max_iterations, damping)
+        self._predicates = model.predicates
+        self._world: Extensions | None = None
+        self._counters: list[list[CubeCounter]] = []
+        self._solutions: dict[tuple[int, int], np.ndarray] = {}
+
+    def count(self, world: Mapping[str, np.ndarray]) -> IjgpEstimate:
+        """Estimates in a world given by its true tuples (int32[num_true, arity] per predicate)."""
+        base = interpret(self._predicates, self.domains, world)
+        self._world = extend(base, self.normal_form.definitions)
+        self._counters = [
+            [self._new_counter(feature, clause, self._world) for clause in feature.clauses]
+            for feature in self.normal_form.features
+        ]
+        self._solutions.clear()
+        return self._estimate()
+
+    def update(self, predicate: str, row: Iterable[int], value: bool) -> IjgpEstimate:
+        """Set one ground atom; only clauses that mention it pass messages again."""
+        if self._world is None:
+            raise LapisError("no world has been counted yet", code="no-world")
+        before = self._world
+        atom = np.asarray(tuple(row), np.int32)
+        self._world = extend(set_atom(before, predicate, atom, value), self.normal_form.definitions)
+        self._apply(predicate, [(atom, value)])
+        for definition in self.normal_form.definitions:
+            name = definition.predicate.name
+            old, new = before.by_predicate[name], self._world.by_predicate[name]
+            if old.complemented == new.complemented:
+                self._apply(name, _differences(old, new))
+            else:
+                self._rebuild(name, self._world)
+        return self._estimate()
+
+    def _new_counter(self, feature: Feature, clause: Clause, world: Extensions) -> CubeCounter:
+        cube = negate_clause(clause.literals, clause.conditions)
+        return CubeCounter(cube, feature.variables, feature.plus, world, self.settings)
+
+    def _apply(self, predicate: str, changes: Iterable[tuple[np.ndarray, bool]]) -> None:
+        for row, value in changes:
+            for rule, counters in enumerate(self._counters):
+                for clause, counter in enumerate(counters):
+                    if counter.assign(predicate, row, value):
+                        self._solutions.pop((rule, clause), None)
+
+    def _rebuild(self, predicate: str, world: Extensions) -> None:
+        """Start afresh the clauses with a predicate of which nearly everything changed."""
+        for rule, feature in enumerate(self.normal_form.features):
+            for number, clause in enumerate(feature.clauses):
+                if any(literal.predicate == predicate for literal in clause.literals):
+                    self._counters[rule][number] = self._new_counter(feature, clause, world)
+                    self._solutions.pop((rule, number), None)
+
+    def _estimate(self) -> IjgpEstimate:
+        counts: list[np.ndarray] = []
+        features: list[FeatureEstimate] = []
+        clauses: list[ClauseDiagnostics] = []
+        for rule, (feature, counters) in enumerate(
+            zip(self.normal_form.features, self._counters, strict=True)
+        ):
+            shape = plus_shape(feature, self.domains)
+            groundings = num_groundings(feature, self.domains)
+            each = groundings / math.prod(shape) if groundings else 0.0
+            true = np.full(shape, feature.constant * each)
+            for clause, counter in enumerate(counters):
+                if (rule, clause) not in self._solutions:
+                    self._solutions[rule, clause] = counter.solutions_by_plus()
+                false = self._solutions[rule, clause]
+                true += each - false
+                clauses.append(counter.diagnose(feature.rule, clause, float(false.sum())))
+            exact = all(counter.is_exact for counter in counters)
+            features.append(FeatureEstimate(feature.rule, float(true.sum()), groundings, exact))
+            if not feature.hard:
+                counts.append(true.ravel())
+        return IjgpEstimate(
+            np.concatenate(counts) if counts else np.empty(0),
+            tuple(features),
+            tuple(clauses),
+            all(feature.exact for feature in features),
+        )
+
+
+def count_ijgp(
+    normal_form: NormalForm,
+    model: Model,
+    domains: Mapping[str, Domain],
+    relations: Mapping[str, np.ndarray],
+    ibound: int,
+    *,
+    tolerance: float = TOLERANCE,
+    max_iterations: int = MAX_ITERATIONS,
+    damping: float = 0.0,
+    measure_error: bool = False,
+) -> IjgpEstimate:
+    """Estimated true groundings of every weight in the world with these true tuples.
+
+    With `measure_error` the exact counts are computed too, and the estimate's `error` compares.
+    """
+    counter = IjgpCounter(
+        normal_form,
+        model,
+        domains,
+        ibound,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        damping=damping,
+    )
+    estimate = counter.count(relations)
+    if not measure_error:
+        return estimate
+    return replace(
+        estimate, error=compare_exactly(estimate.count, normal_form, model, domains, relations)
+    )
+
+
+def num_groundings(feature: Feature, domains: Mapping[str, Domain]) -> int:
+    return math.prod(len(domains[type_name]) for _, type_name in feature.variables)
+
+
+def plus_shape(feature: Feature, domains: Mapping[str, Domain]) -> tuple[int, ...]:
+    """Sizes of the plus variables' domains; () without any, so that there is one weight."""
+    types = dict(feature.variables)
+    return tuple(len(domains[types[name]]) for name in feature.plus)
+
+
+def set_atom(world: Extensions, predicate: str, row: np.ndarray, value: bool) -> Extensions:
+    """The world with one ground atom of a base predicate made true or false."""
+    extension = world.by_predicate[predicate]
+    present = (extension.tuples == row).all(axis=1)
+    if present.any() == value:
+        return world
+    tuples = (
+        np.concatenate([extension.tuples, row[None, :]]) if value else extension.tuples[~present]
+    )
+    return world.extended(predicate, Extension(extension.types, tuples))
+
+
+def _differences(old: Extension, new: Extension) -> list[tuple[np.ndarray, bool]]:
+    """The atoms whose truth changed, with their new value."""
+    before, after = set(map(tuple, old.tuples.tolist())), set(map(tuple, new.tuples.tolist()))
+    return [
+        (np.asarray(row, np.int32), (row in after) != new.complemented)
+        for row in sorted(before ^ after)
+    ]

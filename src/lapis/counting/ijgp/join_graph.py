@@ -1,0 +1,237 @@
+"""Join graphs by the mini-bucket schematic, bounded by i.
+
+Variables are ordered, each table waits in the bucket of its first variable in that order, and
+the buckets are processed in turn (Mateescu, Kask, Gogate and Dechter 2010, section 3.2). A bucket
+is partitioned into *mini-buckets*; each becomes a cluster, sends a message over its remaining
+variables to a later bucket, and is chained to the bucket's other mini-buckets by the bucket's
+variable. So the clusters that contain a variable always form a tree along the arcs that carry it
+(running intersection): every variable is counted once.
+
+Convention: i is the largest number of variables of a cluster, and of a separator. A literal with
+more than i variables keeps a cluster of its own size, and a separator with more than i variables
+is split into separators of i. Two exceptions cost nothing: a table whose variables all occur in
+another table shares its cluster, and a mini-bucket takes whatever does not enlarge it. Hence
+IJGP(1) is belief propagation with one variable a message and the literals as factors. When i
+exceeds the treewidth, no bucket is partitioned, the graph is a tree, and propagation is exact.
+
+Variables with one weight for each constant (+x) come last and are not counted towards i: the
+answer needs their joint table anyway, and clusters that keep them amount to conditioning on
+each constant. Counting them would tie the estimates of all constants together through averages.
+
+The order is min-fill. If it needs more than i and the clause has few variables, the best order is
+searched for over subsets of variables, so that "i > treewidth" is the true treewidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import combinations
+
+from lapis.counting.ijgp.table import Scope
+
+_SEARCH_LIMIT = 10  # variables, for the search over 2^n subsets
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    scope: Scope
+    tables: tuple[int, ...]  # indices of the network's tables that live here
+
+
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """Two clusters that exchange messages over `separator`."""
+
+    left: int
+    right: int
+    separator: Scope
+
+
+@dataclass(frozen=True)
+class JoinGraph:
+    clusters: tuple[Cluster, ...]
+    arcs: tuple[Arc, ...]
+    order: tuple[int, ...]  # of elimination
+
+    @cached_property
+    def is_tree(self) -> bool:
+        """Whether no two paths join the same clusters (a forest also counts)."""
+        root = list(range(len(self.clusters)))
+
+        def find(cluster: int) -> int:
+            while root[cluster] != cluster:
+                cluster = root[cluster]
+            return cluster
+
+        for arc in self.arcs:
+            left, right = find(arc.left), find(arc.right)
+            if left == right:
+                return False
+            root[left] = right
+        return True
+
+
+@dataclass(slots=True)
+class _Item:
+    """What waits in a bucket: tables of the network, or the message of an earlier cluster."""
+
+    scope: frozenset[int]
+    tables: tuple[int, ...]
+    source: int | None = None
+
+
+@dataclass(slots=True)
+class _MiniBucket:
+    scope: frozenset[int]
+    items: list[_Item]
+
+
+def build_join_graph(
+    scopes: Sequence[Scope], ibound: int, num_variables: int, plus: Scope = ()
+) -> JoinGraph:
+    """Clusters for tables over `scopes` (those over no variable are left out).
+
+    One cluster contains all of `plus`.
+    """
+    order = elimination_order(scopes, ibound, num_variables, plus)
+    rank = {variable: position for position, variable in enumerate(order)}
+    counted = frozenset(order).difference(plus)
+    clusters: list[Cluster] = []
+    arcs: list[Arc] = []
+    buckets: dict[int, list[_Item]] = {variable: [] for variable in order}
+
+    def place(item: _Item) -> None:
+        buckets[min(item.scope, key=rank.__getitem__)].append(item)
+
+    for item in _absorb(scopes, plus):
+        place(item)
+    for variable in order:
+        previous: int | None = None
+        for mini in _partition(buckets[variable], ibound, counted):
+            number = len(clusters)
+            tables = tuple(sorted(table for item in mini.items for table in item.tables))
+            clusters.append(Cluster(tuple(sorted(mini.scope)), tables))
+            for item in mini.items:
+                if item.source is not None:
+                    arcs.append(Arc(item.source, number, tuple(sorted(item.scope))))
+            if previous is not None:
+                arcs.append(Arc(previous, number, (variable,)))
+            previous = number
+            rest = sorted(mini.scope - {variable}, key=rank.__getitem__)
+            for part in _split(rest, ibound, counted):
+                place(_Item(part, (), number))
+    return JoinGraph(tuple(clusters), tuple(arcs), order)
+
+
+def _absorb(scopes: Sequence[Scope], plus: Scope) -> list[_Item]:
+    """One item for each maximal scope, with all tables that fit into it."""
+    wanted = {frozenset(scope) for scope in (*scopes, plus) if scope}
+    maximal = [scope for scope in wanted if not any(scope < other for other in wanted)]
+    maximal.sort(key=sorted)
+    items = [_Item(scope, ()) for scope in maximal]
+    for table, scope in enumerate(scopes):
+        if scope:
+            home = next(item for item in items if item.scope.issuperset(scope))
+            home.tables += (table,)
+    return items
+
+
+def _partition(items: list[_Item], ibound: int, counted: frozenset[int]) -> list[_MiniBucket]:
+    """First fit, largest scopes first."""
+    minis: list[_MiniBucket] = []
+    for item in sorted(items, key=lambda each: (-len(each.scope), sorted(each.scope))):
+        for mini in minis:
+            union = mini.scope | item.scope
+            if len(union & counted) <= ibound or union == mini.scope:
+                mini.scope = union
+                mini.items.append(item)
+                break
+        else:
+            minis.append(_MiniBucket(item.scope, [item]))
+    return minis
+
+
+def _split(rest: Sequence[int], ibound: int, counted: frozenset[int]) -> Iterable[frozenset[int]]:
+    """The separators of a message: as it is, or in parts of i variables."""
+    inner = [variable for variable in rest if variable in counted]
+    plus = [variable for variable in rest if variable not in counted]
+    if not rest:
+        return
+    if len(inner) <= ibound:
+        yield frozenset(rest)
+        return
+    for start in range(0, len(inner), ibound):
+        yield frozenset([*inner[start : start + ibound], *(plus if start == 0 else ())])
+
+
+def elimination_order(
+    scopes: Iterable[Scope], ibound: int, num_variables: int, plus: Scope = ()
+) -> tuple[int, ...]:
+    """Variables in order of elimination, `plus` last."""
+    neighbours: dict[int, set[int]] = {
+        variable: set() for variable in range(num_variables) if variable not in plus
+    }
+    for scope in scopes:
+        for left, right in combinations([each for each in scope if each in neighbours], 2):
+            neighbours[left].add(right)
+            neighbours[right].add(left)
+    order, width = _min_fill(neighbours)
+    if width >= ibound and len(order) <= _SEARCH_LIMIT:
+        best, best_width = _search_order(neighbours)
+        if best_width < width:
+            order = best
+    return (*order, *plus)
+
+
+def _min_fill(neighbours: dict[int, set[int]]) -> tuple[tuple[int, ...], int]:
+    """Eliminate next the variable that connects the fewest new pairs; also the induced width."""
+    graph = {variable: set(adjacent) for variable, adjacent in neighbours.items()}
+    order: list[int] = []
+    width = 0
+    while graph:
+
+        def fill(variable: int) -> tuple[int, int, int]:
+            adjacent = graph[variable]
+            missing = sum(b not in graph[a] for a, b in combinations(sorted(adjacent), 2))
+            return missing, len(adjacent), variable
+
+        variable = min(graph, key=fill)
+        adjacent = graph.pop(variable)
+        width = max(width, len(adjacent))
+        for other in adjacent:
+            graph[other] |= adjacent
+            graph[other] -= {other, variable}
+        order.append(variable)
+    return tuple(order), width
+
+
+def _search_order(neighbours: dict[int, set[int]]) -> tuple[tuple[int, ...], int]:
+    """An order of least induced width.
+
+    width(S) = min over v ∈ S, eliminated last, of max(width(S − v), degree of v after S − v).
+    """
+
+    def degree(variable: int, gone: frozenset[int]) -> int:
+        """Variables that `variable` reaches through eliminated ones."""
+        seen, stack = {variable}, [variable]
+        while stack:
+            for other in neighbours[stack.pop()] - seen:
+                seen.add(other)
+                if other in gone:
+                    stack.append(other)
+        return len(seen - gone) - 1
+
+    @cache
+    def best(gone: frozenset[int]) -> tuple[int, tuple[int, ...]]:
+        if not gone:
+            return 0, ()
+        options = []
+        for last in sorted(gone):
+            width, order = best(gone - {last})
+            options.append((max(width, degree(last, gone - {last})), (*order, last)))
+        return min(options)
+
+    width, order = best(frozenset(neighbours))
+    return order, width

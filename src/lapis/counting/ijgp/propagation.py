@@ -1,0 +1,367 @@
+"""Message passing on a join graph: supports first, then values, then the solution count.
+
+Cluster a sends cluster b, over their separator S,
+
+    m_ab(S) = Σ_{a − S} Π tables of a · Π messages into a, except the one from b
+
+(Mateescu et al. 2010, section 3). Messages are normalised; at a fixed point the number of solutions
+is estimated by the Bethe–Kikuchi free energy of the join graph,
+
+    log Z = Σ_clusters log Σ_C Π tables · Π messages  −  Σ_arcs log Σ_S m_ab · m_ba,
+
+in which every message occurs once with each sign, so normalisation cancels. On a tree the fixed
+point is reached in one sweep and log Z is exact.
+
+**Supports.** First the same messages are passed with 0/1 entries and integer sums: which values
+can still be part of a solution. This is constraint propagation, it only ever removes values, and
+sums of 0/1 tables below 2^53 are exact in floating point. An empty support proves that the count
+is zero. Afterwards zeros are known, so rounding in the values cannot create or destroy one.
+
+**Schedule.** On a tree, messages are computed in the order of their dependencies, each once. With
+cycles the next message is the one whose inputs have changed most since it was last computed
+(residual scheduling, Elidan et al. 2006; we bound the residual by the sum of input changes as
+Sutton and McCallum 2007 do, since computing it exactly costs as much as sending the message).
+
+**Reuse.** When a table changes in one entry, all messages stay and only those that leave its
+cluster are due; the residuals decide how far the change travels. A removed tuple can only shrink
+supports, so their propagation resumes where it stood. An added tuple leaves them as they are if
+its cluster's outgoing messages support its projections already: any set of values that supports
+itself with the tuple then does so without it. Otherwise supports are computed afresh, because
+values that lost support along a cycle would never regain it by themselves.
+
+Flooding in rounds, tried first, sent two to three times as many messages on the benchmark clauses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from lapis.counting.ijgp.contraction import contract, total
+from lapis.counting.ijgp.join_graph import JoinGraph
+from lapis.counting.ijgp.table import Scope, Table, align, merge_scopes
+
+Message = dict[Scope, Table]  # a product of tables over parts of the separator; empty: all ones
+
+_EXACT_SUM = 2.0**53  # integers below this are exact in float64
+_SMALLEST = 1e-18  # of a supported entry, relative to the message's largest
+_NEGLIGIBLE = 1e-6  # entries this far below the largest do not hold up convergence
+
+
+class Propagation:
+    """The messages of one network on its join graph; kept between worlds."""
+
+    def __init__(
+        self,
+        graph: JoinGraph,
+        sizes: Sequence[int],
+        tables: Sequence[Table],
+        *,
+        tolerance: float,
+        max_iterations: int,
+        damping: float,
+    ) -> None:
+        self.graph = graph
+        self.sizes = sizes
+        self.tables = list(tables)
+        self.tolerance = tolerance
+        self.max_updates = max_iterations * max(1, 2 * len(graph.arcs))
+        self.damping = damping
+
+        # Message 2k goes from left to right of arc k, message 2k + 1 back.
+        self._sender = [end for arc in graph.arcs for end in (arc.left, arc.right)]
+        self._receiver = [end for arc in graph.arcs for end in (arc.right, arc.left)]
+        self._incoming: list[list[int]] = [[] for _ in graph.clusters]
+        for number, receiver in enumerate(self._receiver):
+            self._incoming[receiver].append(number)
+        self._outgoing = [[m ^ 1 for m in incoming] for incoming in self._incoming]
+        self._sweep = self._dependency_order() if graph.is_tree else []
+        self._home = {
+            table: number for number, each in enumerate(graph.clusters) for table in each.tables
+        }
+
+        self._own = [self._merge_own(number) for number in range(len(graph.clusters))]
+        self._support: list[Message] = [{} for _ in self._sender]
+        self._message: list[Message] = [{} for _ in self._sender]
+        self._due: dict[int, float] = {}  # message -> bound on its change
+        self._log_cluster: dict[int, float] = {}  # log Σ_C of the clusters known to be current
+        self._log_separator: dict[int, float] = {}
+        self._log_bound: dict[int, float] = {}
+        self.num_updates = 0
+        self.converged = True
+        self.is_empty = False
+        self._restart()
+
+    @property
+    def num_iterations(self) -> float:
+        """Message updates of the last run, as a multiple of the number of messages."""
+        return self.num_updates / max(1, len(self._sender))
+
+    def assign(self, table: int, code: int, value: float) -> None:
+        """Change one entry of a table; `run` then brings the messages up to date."""
+        old = float(self.tables[table].lookup(np.array([code]))[0])
+        if old == value:
+            return
+        self.tables[table] = self.tables[table].assign(code, value)
+        if table not in self._home:  # over no variable: a constant factor, none of our business
+            return
+        cluster = self._home[table]
+        self._own[cluster] = self._merge_own(cluster)
+        self._log_bound.pop(cluster, None)
+        self._log_cluster.pop(cluster, None)
+        if value < old:
+            self._shrink_supports(self._outgoing[cluster], [cluster])
+        elif self.is_empty or not self._is_supported(cluster, table, code):
+            previous = self._message
+            self._restart()
+            self._message = [
+                _restrict(dict(old_message), support)
+                for old_message, support in zip(previous, self._support, strict=True)
+            ]
+            return
+        for number in self._outgoing[cluster]:
+            self._due[number] = math.inf
+
+    def run(self) -> None:
+        """Send messages until none is due, or the limit is reached."""
+        self.num_updates = 0
+        if self.is_empty:
+            self.converged = True
+        elif self.graph.is_tree:
+            for number in self._sweep:
+                if self._due.pop(number, 0.0) > 0.0:
+                    self._send(number, damping=0.0)
+        else:
+            while self.num_updates < self.max_updates:
+                number = max(self._due, key=self._priority, default=-1)
+                if self._due.get(number, 0.0) <= self.tolerance:
+                    break
+                del self._due[number]
+                self._send(number, self.damping)
+            self.converged = max(self._due.values(), default=0.0) <= self.tolerance
+
+    def log_count(self) -> float:
+        """log Z of the current messages; −inf if the supports prove that there is no solution."""
+        if self.is_empty:
+            return -math.inf
+        for number in range(len(self.graph.clusters)):
+            if number not in self._log_cluster:
+                self._log_cluster[number] = math.log(self._cluster_sum(number))
+        for number, arc in enumerate(self.graph.arcs):
+            if number not in self._log_separator:
+                there, back = self._message[2 * number : 2 * number + 2]
+                tables = [*there.values(), *back.values()]
+                weight = total(tables, arc.separator, self.sizes)
+                self._log_separator[number] = math.log(max(weight, _SMALLEST**2))
+        return math.fsum(
+            [*self._log_cluster.values(), *(-each for each in self._log_separator.values())]
+        )
+
+    def log_upper_bound(self) -> float:
+        """log min over clusters of (solutions of its own tables · assignments of the rest)."""
+        log_sizes = [math.log(size) if size else -math.inf for size in self.sizes]
+        for number, cluster in enumerate(self.graph.clusters):
+            if number not in self._log_bound:
+                own = total(self._own[number], cluster.scope, self.sizes)
+                inside = set(cluster.scope)
+                others = (each for v, each in enumerate(log_sizes) if v not in inside)
+                self._log_bound[number] = (math.log(own) if own >= 0.5 else -math.inf) + sum(others)
+        return min(self._log_bound.values(), default=0.0)
+
+    def belief(self, scope: Scope) -> list[Table]:
+        """Pieces whose product is proportional to the solutions by value of `scope`."""
+        number = next(
+            number
+            for number, cluster in enumerate(self.graph.clusters)
+            if set(cluster.scope).issuperset(scope)
+        )
+        tables = self._gather(number, self._message)
+        return contract(tables, self.graph.clusters[number].scope, scope, self.sizes)
+
+    def _merge_own(self, cluster: int) -> list[Table]:
+        return merge_scopes(self.tables[each] for each in self.graph.clusters[cluster].tables)
+
+    def _restart(self) -> None:
+        """Supports from scratch, values equal to supports, every message due."""
+        self.is_empty = False
+        self._support = [{} for _ in self._sender]
+        self._log_cluster.clear()
+        self._log_separator.clear()
+        self._shrink_supports(range(len(self._sender)), range(len(self.graph.clusters)))
+        self._message = [dict(support) for support in self._support]
+        self._due = dict.fromkeys(range(len(self._sender)), math.inf)
+
+    def _shrink_supports(self, due: Iterable[int], touched: Iterable[int]) -> None:
+        """Pass 0/1 messages until no support changes, and restrict the values to them.
+
+        `due` are the messages to begin with, `touched` the clusters whose tables changed. Sets
+        `is_empty` once a cluster has no assignment left.
+        """
+        queue = dict.fromkeys(due)
+        unchecked = set(touched)
+        while queue:
+            number = next(iter(queue))
+            del queue[number]
+            pieces = self._compute(number, self._support)
+            is_exact = self._sums_exactly(self._sender[number])
+            support = {each.scope: _indicate(each, is_exact) for each in pieces if each.scope}
+            if _change(self._support[number], support) > 0.0:
+                self._support[number] = support
+                self._message[number] = _restrict(self._message[number], support)
+                self._forget(number)
+                unchecked.add(self._receiver[number])
+                for follower in self._followers(number):
+                    queue[follower] = None
+                    self._due[follower] = math.inf
+        for number in unchecked:
+            tables = self._gather(number, self._support)
+            count = total(tables, self.graph.clusters[number].scope, self.sizes)
+            if self._sums_exactly(number) and count < 0.5:
+                self.is_empty = True
+
+    def _sums_exactly(self, cluster: int) -> bool:
+        cells = math.prod(self.sizes[each] for each in self.graph.clusters[cluster].scope)
+        return cells < _EXACT_SUM
+
+    def _is_supported(self, cluster: int, table: int, code: int) -> bool:
+        """Whether all messages that leave the cluster allow what they share with the tuple."""
+        changed = self.tables[table]
+        values = dict(
+            zip(changed.scope, np.unravel_index(np.array([code]), changed.shape), strict=True)
+        )
+        for number in self._outgoing[cluster]:
+            for piece in self._support[number].values():
+                if values.keys() >= set(piece.scope):
+                    at = np.ravel_multi_index([values[v] for v in piece.scope], piece.shape)
+                    allowed = bool(piece.lookup(at)[0])
+                else:
+                    allowed = bool(piece.values.all()) and (piece.is_full or piece.default > 0.0)
+                if not allowed:
+                    return False
+        return True
+
+    def _send(self, number: int, damping: float) -> None:
+        pieces = self._compute(number, self._message)
+        computed = _restrict({each.scope: each for each in pieces}, self._support[number])
+        old = self._message[number]
+        change = _change(old, computed)
+        self.num_updates += 1
+        if change == 0.0:
+            return
+        if damping and math.isfinite(change):
+            computed = _blend(old, computed, damping)
+            self._due[number] = change * damping
+        self._message[number] = computed
+        self._forget(number)
+        for follower in self._followers(number):
+            self._due[follower] = self._due.get(follower, 0.0) + change * (1.0 - damping)
+
+    def _compute(self, number: int, messages: Sequence[Message]) -> list[Table]:
+        """m_ab from the other messages, as pieces; not normalised."""
+        sender = self._sender[number]
+        tables = self._gather(sender, messages, without=number ^ 1)
+        scope = self.graph.clusters[sender].scope
+        return contract(tables, scope, self.graph.arcs[number // 2].separator, self.sizes)
+
+    def _gather(
+        self, cluster: int, messages: Sequence[Message], without: int | None = None
+    ) -> list[Table]:
+        """A cluster's tables and the messages into it."""
+        arrived = [number for number in self._incoming[cluster] if number != without]
+        return [
+            *self._own[cluster],
+            *(table for number in arrived for table in messages[number].values()),
+        ]
+
+    def _forget(self, number: int) -> None:
+        """Drop the sums that a changed message enters."""
+        self._log_cluster.pop(self._receiver[number], None)
+        self._log_separator.pop(number // 2, None)
+
+    def _priority(self, number: int) -> tuple[float, int]:
+        """Largest residual first; among equals in order of elimination, then back."""
+        rank = number if number % 2 == 0 else 2 * len(self._sender) - number
+        return self._due[number], -rank
+
+    def _others(self, number: int) -> list[int]:
+        """The messages that a message is computed from."""
+        return [each for each in self._incoming[self._sender[number]] if each != number ^ 1]
+
+    def _followers(self, number: int) -> list[int]:
+        """The messages that are computed from a message."""
+        return [each for each in self._outgoing[self._receiver[number]] if each != number ^ 1]
+
+    def _cluster_sum(self, number: int) -> float:
+        tables = self._gather(number, self._message)
+        value = total(tables, self.graph.clusters[number].scope, self.sizes)
+        return max(value, _SMALLEST**2)
+
+    def _dependency_order(self) -> list[int]:
+        """Messages of a tree, each after those that it is computed from."""
+        order: list[int] = []
+        placed: set[int] = set()
+
+        def place(number: int) -> None:
+            if number not in placed:
+                placed.add(number)
+                for other in self._others(number):
+                    place(other)
+                order.append(number)
+
+        for number in range(len(self._sender)):
+            place(number)
+        return order
+
+
+def _indicate(table: Table, is_exact: bool) -> Table:
+    """1 where a sum of 0/1 tables is positive; sums too large to be exact count as positive."""
+    if not is_exact:
+        return table.with_values(np.ones(len(table.values)), 1.0 if table.default else 0.0)
+    return table.with_values((table.values > 0.5).astype(np.float64), float(table.default > 0.5))
+
+
+def _restrict(message: Message, support: Message) -> Message:
+    """Normalised to a largest value of 1, zero outside the support and positive inside it."""
+    restricted: Message = {}
+    for scope, mask in support.items():
+        table = message.get(scope, mask)
+        codes, (values, allowed) = align([table, mask])
+        default = 0.0 if table.is_full else table.default * mask.default
+        values = np.where(allowed > 0.0, values, 0.0)
+        largest = max(float(values.max(initial=0.0)), default)
+        if largest <= 0.0:
+            restricted[scope] = mask
+            continue
+        values = np.where(allowed > 0.0, np.maximum(values / largest, _SMALLEST), 0.0)
+        default = max(default / largest, _SMALLEST) if default else 0.0
+        if codes is table.codes:
+            restricted[scope] = table.with_values(values, default)
+        else:
+            restricted[scope] = Table(scope, table.shape, default, codes, values)
+    return restricted
+
+
+def _change(old: Message, new: Message) -> float:
+    """The largest relative change of an entry; infinite where the messages' forms differ."""
+    if old.keys() != new.keys():
+        return math.inf if new else 0.0
+    largest = 0.0
+    for scope, table in new.items():
+        _, (before, after) = align([old[scope], table])
+        before, after = np.append(before, old[scope].default), np.append(after, table.default)
+        difference = np.abs(after - before) / (np.maximum(before, after) + _NEGLIGIBLE)
+        largest = max(largest, float(difference.max()))
+    return largest
+
+
+def _blend(old: Message, new: Message, damping: float) -> Message:
+    """damping · old + (1 − damping) · new."""
+    blended: Message = {}
+    for scope, table in new.items():
+        codes, (before, after) = align([old[scope], table])
+        values = damping * before + (1.0 - damping) * after
+        default = damping * old[scope].default + (1.0 - damping) * table.default
+        blended[scope] = Table(scope, table.shape, default, codes, values)
+    return blended

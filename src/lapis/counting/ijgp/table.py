@@ -1,0 +1,257 @@
+"""Functions over logical variables, sparse around a default value.
+
+A table gives a non-negative number to every assignment of its scope: `values` to the assignments
+listed in `codes`, `default` to all others. A relation R is (default 0, its tuples 1), its
+complement 1 − R is (default 1, the same tuples 0), so neither is ever larger than R. Assignments
+are packed into one int64 in mixed radix, the last variable of the scope varying fastest.
+
+Tables over at most one variable are *full*: every assignment is listed, and `values` is simply a
+vector over the domain. A table with default 0 is called *sparse*; sums and joins are defined for
+sparse tables only, and `contraction` brings everything into that form by writing a table with
+another default d as d + (table − d).
+
+Joins go through scipy's sparse matrix product, which sums the inner variables while it multiplies:
+the joined rows themselves are never stored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from lapis.errors import TooLarge
+
+Scope = tuple[int, ...]  # variables of a constraint network, in increasing order
+
+ROW_LIMIT = 1 << 25  # rows of the largest table, half a GB
+_CODE_LIMIT = 1 << 62
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    scope: Scope
+    shape: tuple[int, ...]  # domain size of each variable of the scope
+    default: float
+    codes: np.ndarray  # int64[num_rows], increasing
+    values: np.ndarray  # float64[num_rows]
+
+    @cached_property
+    def columns(self) -> dict[int, np.ndarray]:
+        """For each variable int64[num_rows], its value in each row."""
+        if len(self.scope) == 1:
+            return {self.scope[0]: self.codes}
+        return dict(zip(self.scope, np.unravel_index(self.codes, self.shape), strict=True))
+
+    @property
+    def size(self) -> dict[int, int]:
+        return dict(zip(self.scope, self.shape, strict=True))
+
+    @property
+    def num_cells(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.codes) == self.num_cells
+
+    def lookup(self, codes: np.ndarray) -> np.ndarray:
+        """float64[len(codes)], the value at each of the given assignments."""
+        if self.is_full:
+            found: np.ndarray = self.values[codes]
+            return found
+        if not len(self.codes):
+            return np.full(len(codes), self.default)
+        position = np.minimum(np.searchsorted(self.codes, codes), len(self.codes) - 1)
+        return np.where(self.codes[position] == codes, self.values[position], self.default)
+
+    def with_values(self, values: np.ndarray, default: float | None = None) -> Table:
+        """The same rows with other values; keeps the unpacked columns."""
+        other = Table(
+            self.scope, self.shape, self.default if default is None else default, self.codes, values
+        )
+        if "columns" in self.__dict__:
+            other.__dict__["columns"] = self.columns
+        return other
+
+    def assign(self, code: int, value: float) -> Table:
+        """The table with another value at one assignment."""
+        position = int(np.searchsorted(self.codes, code))
+        if position < len(self.codes) and self.codes[position] == code:
+            values = self.values.copy()
+            values[position] = value
+            return self.with_values(values)
+        return Table(
+            self.scope,
+            self.shape,
+            self.default,
+            np.insert(self.codes, position, code),
+            np.insert(self.values, position, value),
+        )
+
+
+def scalar(value: float) -> Table:
+    """A number, as the table over no variables."""
+    return Table((), (), 0.0, np.zeros(1, np.int64), np.array([value]))
+
+
+def full(scope: Scope, shape: Sequence[int], values: np.ndarray) -> Table:
+    """A table that lists every assignment, in order of code."""
+    return Table(scope, tuple(shape), 0.0, np.arange(len(values), dtype=np.int64), values)
+
+
+def pack(columns: Sequence[np.ndarray], shape: Sequence[int], num_rows: int) -> np.ndarray:
+    """int64[num_rows], the mixed-radix code of each row."""
+    check_codes(shape)
+    code = np.zeros(num_rows, np.int64)
+    for column, size in zip(columns, shape, strict=True):
+        code *= size
+        code += column
+    return code
+
+
+def check_codes(shape: Sequence[int]) -> None:
+    """Raise `TooLarge` where an assignment does not fit into a code."""
+    if math.prod(shape) >= _CODE_LIMIT:
+        raise TooLarge(
+            f"{len(shape)} variables have {float(math.prod(shape)):.1e} assignments, "
+            "too many to number",
+            code="counts-too-large",
+            hint="lower the i-bound, or split the literal into predicates of fewer arguments",
+        )
+
+
+def multiply(left: Table, right: Table) -> Table:
+    """The product of two tables over the same scope, whatever their defaults."""
+    if left.codes is right.codes or np.array_equal(left.codes, right.codes):
+        return left.with_values(left.values * right.values, left.default * right.default)
+    codes, values = align([left, right])
+    return Table(left.scope, left.shape, left.default * right.default, codes, values[0] * values[1])
+
+
+def align(tables: Sequence[Table]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The rows that any of the tables lists, and every table's values there."""
+    first = tables[0].codes
+    if all(table.codes is first or np.array_equal(table.codes, first) for table in tables[1:]):
+        return first, [table.values for table in tables]
+    codes = np.unique(np.concatenate([table.codes for table in tables]))
+    return codes, [table.lookup(codes) for table in tables]
+
+
+def merge_scopes(tables: Iterable[Table]) -> list[Table]:
+    """The same product with one table for each scope."""
+    merged: dict[Scope, Table] = {}
+    for table in tables:
+        known = merged.get(table.scope)
+        merged[table.scope] = table if known is None else multiply(known, table)
+    return list(merged.values())
+
+
+def scale_by_vector(table: Table, vector: Table) -> Table:
+    """A sparse table times a function of one of its variables."""
+    return table.with_values(table.values * vector.values[table.columns[vector.scope[0]]])
+
+
+def scale_by_cover(table: Table, covered: Table) -> Table:
+    """A sparse table times any table over some of its variables, looked up row by row."""
+    codes = pack(
+        [table.columns[variable] for variable in covered.scope], covered.shape, len(table.codes)
+    )
+    return table.with_values(table.values * covered.lookup(codes))
+
+
+def sum_out(table: Table, variable: int) -> Table:
+    """Σ over one variable of a sparse table."""
+    scope = tuple(each for each in table.scope if each != variable)
+    shape = tuple(table.size[each] for each in scope)
+    columns = [table.columns[each] for each in scope]
+    return group(scope, shape, pack(columns, shape, len(table.codes)), table.values)
+
+
+def group(scope: Scope, shape: tuple[int, ...], codes: np.ndarray, values: np.ndarray) -> Table:
+    """The sparse table that sums the values of equal codes."""
+    space = math.prod(shape)
+    if len(scope) <= 1:
+        return full(scope, shape, np.bincount(codes, values, space))
+    if space <= 4 * len(codes):
+        present = np.flatnonzero(np.bincount(codes, minlength=space))
+        return Table(scope, shape, 0.0, present, np.bincount(codes, values, space)[present])
+    order = np.argsort(codes, kind="stable")
+    codes = codes[order]
+    begin = np.flatnonzero(np.diff(codes, prepend=-1))
+    sums = np.add.reduceat(values[order], begin) if len(begin) else np.empty(0)
+    return Table(scope, shape, 0.0, codes[begin], sums)
+
+
+def join(left: Table, right: Table, drop: int | None = None) -> Table:
+    """The product of two sparse tables, summed over the shared variable `drop` if one is given."""
+    shared = tuple(each for each in left.scope if each in right.scope)
+    if len(shared) == len(left.scope):
+        left, right = right, left
+    if len(shared) == len(right.scope):
+        product = scale_by_cover(left, right)
+        return product if drop is None else sum_out(product, drop)
+    return _multiply_matrices(left, right, shared, drop)
+
+
+def _multiply_matrices(left: Table, right: Table, shared: Scope, drop: int | None) -> Table:
+    """Rows: what stays of left's variables. Columns: what only right has. Inner: the shared."""
+    from scipy.sparse import csr_matrix
+
+    size = left.size | right.size
+    outer = tuple(each for each in left.scope if each != drop)
+    extra = tuple(each for each in right.scope if each not in shared)
+
+    def codes(table: Table, variables: Scope) -> np.ndarray:
+        columns = [table.columns[each] for each in variables]
+        return pack(columns, [size[each] for each in variables], len(table.codes))
+
+    row_codes, row = np.unique(codes(left, outer), return_inverse=True)
+    column_codes, column = np.unique(codes(right, extra), return_inverse=True)
+    inner_codes, inner = np.unique(
+        np.concatenate([codes(left, shared), codes(right, shared)]), return_inverse=True
+    )
+    left_inner, right_inner = inner[: len(left.codes)], inner[len(left.codes) :]
+    pairs = float(
+        np.bincount(left_inner, minlength=len(inner_codes)).astype(np.float64)
+        @ np.bincount(right_inner, minlength=len(inner_codes))
+    )
+    check_rows(min(pairs, float(len(row_codes)) * len(column_codes)), size, (*outer, *extra))
+    product = (
+        csr_matrix(
+            (left.values, (row, left_inner)), shape=(len(row_codes), max(1, len(inner_codes)))
+        )
+        @ csr_matrix(
+            (right.values, (right_inner, column)),
+            shape=(max(1, len(inner_codes)), len(column_codes)),
+        )
+    ).tocoo()
+    unpacked = {
+        **_unpack(row_codes[product.row], outer, size),
+        **_unpack(column_codes[product.col], extra, size),
+    }
+    scope = tuple(sorted(unpacked))
+    shape = tuple(size[each] for each in scope)
+    packed = pack([unpacked[each] for each in scope], shape, product.nnz)
+    order = np.argsort(packed)
+    values = np.asarray(product.data, np.float64)[order]
+    return Table(scope, shape, 0.0, packed[order], values)
+
+
+def _unpack(codes: np.ndarray, scope: Scope, size: dict[int, int]) -> dict[int, np.ndarray]:
+    shape = [size[each] for each in scope]
+    return dict(zip(scope, np.unravel_index(codes, shape), strict=True)) if scope else {}
+
+
+def check_rows(num_rows: float, size: dict[int, int], scope: Iterable[int]) -> None:
+    """Raise `TooLarge` where a table would outgrow the limit."""
+    if num_rows > ROW_LIMIT:
+        sizes = " × ".join(f"{size[each]:,}" for each in scope)
+        raise TooLarge(
+            f"an intermediate table over {sizes} assignments needs about {num_rows:.1e} rows",
+            code="counts-too-large",
+            hint="lower the i-bound",
+        )

@@ -1,0 +1,101 @@
+"""All sign patterns of a path at the price of its positive sub-joins.
+
+Structure learning tries every clause over the same k atoms. Let N(S) be the number of groundings
+in which the literals in S hold, whatever the others do: a positive sub-join. The number in which
+exactly the literals in p hold follows by Möbius inversion over supersets,
+
+    n(p) = Σ_{S ⊇ p} (−1)^{|S∖p|} N(S),
+
+k·2^(k−1) subtractions for all 2^k patterns together. N(S) is the product of the counts of S's
+connected parts and of the domains of variables that S does not mention, so only connected sets
+of atoms are ever joined, each once, and their subexpressions are shared among all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lapis.counting.algebra import Tuples
+from lapis.counting.elimination import Contraction, contract
+from lapis.counting.execute import Evaluation
+from lapis.counting.expansion import Term
+from lapis.counting.extensions import Extensions
+from lapis.counting.plan import shared_expressions
+from lapis.counting.settle import list_tuples
+from lapis.logic.clauses import Literal, TypedVariable
+
+
+def path_counts(
+    literals: Sequence[Literal], variables: tuple[TypedVariable, ...], world: Extensions
+) -> list[int]:
+    """For each of the 2^k patterns the number of groundings of `variables` that show it.
+
+    In pattern p, literal i holds exactly if bit i of p is set.
+    """
+    listed = [list_tuples(literal, world) for literal in literals]
+    flipped = sum(1 << bit for bit, (_, holds) in enumerate(listed) if not holds)
+    counts = _count_subsets([tuples for tuples, _ in listed], variables, world)
+    for bit in range(len(literals)):
+        for pattern in range(len(counts)):
+            if not pattern >> bit & 1:
+                counts[pattern] -= counts[pattern | 1 << bit]
+    return [counts[pattern ^ flipped] for pattern in range(len(counts))]
+
+
+def _count_subsets(
+    atoms: Sequence[Tuples], variables: tuple[TypedVariable, ...], world: Extensions
+) -> list[int]:
+    """N(S) for every set S of atoms, as a bit mask."""
+    components = [_components(subset, atoms) for subset in range(1 << len(atoms))]
+    plans = {
+        component: _plan_component(component, atoms, world)
+        for component in {part for parts in components for part in parts}
+    }
+    evaluation = Evaluation(world, shared_expressions(list(plans.values())))
+    joined = {}
+    for component, term in plans.items():
+        assert term.expression is not None
+        joined[component] = evaluation.run(term.expression).total()
+    sizes = {name: world.size(type_name) for name, type_name in variables}
+    counts = []
+    for subset, parts in enumerate(components):
+        mentioned = _mentioned(subset, atoms)
+        number = 1
+        for part in parts:
+            number *= joined[part]
+        for name, size in sizes.items():
+            number *= 1 if name in mentioned else size
+        counts.append(number)
+    return counts
+
+
+def _plan_component(component: int, atoms: Sequence[Tuples], world: Extensions) -> Term:
+    leaves = [
+        Contraction(atom, world.by_predicate[atom.predicate].shape(atom.terms), 0.0)
+        for bit, atom in enumerate(atoms)
+        if component >> bit & 1
+    ]
+    planned = contract(leaves, (), ())
+    return Term(1, planned.expression, (), 1, planned.shape.rows, planned.cost)
+
+
+def _components(subset: int, atoms: Sequence[Tuples]) -> list[int]:
+    """The subset as masks of atoms connected by shared variables."""
+    found: list[tuple[int, set[str]]] = []
+    for bit, atom in enumerate(atoms):
+        if not subset >> bit & 1:
+            continue
+        mask, names = 1 << bit, set(atom.variables)
+        apart = []
+        for other_mask, other_names in found:
+            if names & other_names:
+                mask |= other_mask
+                names |= other_names
+            else:
+                apart.append((other_mask, other_names))
+        found = [*apart, (mask, names)]
+    return [mask for mask, _ in found]
+
+
+def _mentioned(subset: int, atoms: Sequence[Tuples]) -> set[str]:
+    return {name for bit, atom in enumerate(atoms) if subset >> bit & 1 for name in atom.variables}

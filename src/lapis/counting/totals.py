@@ -1,0 +1,92 @@
+"""True groundings of every rule in a complete world, as exact integers.
+
+    true(feature) = constant · N + Σ_clauses (N − violations(clause))
+
+with N the number of groundings; for a rule with plus variables one such number for each
+combination of their constants, all from the same grouped sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.counting.derived import extend
+from lapis.counting.execute import count_table
+from lapis.counting.extensions import Extensions, interpret
+from lapis.counting.plan import CountPlan, plan_violations
+from lapis.data.database import Domain
+from lapis.language.model import Model
+from lapis.logic.clauses import Feature, NormalForm
+
+
+class FeatureCount(NamedTuple):
+    """The counts of one rule."""
+
+    true: list[int]  # for each weight of the rule (one if it has no plus variables)
+    groundings: int  # of each of these weights
+
+
+def count_true(
+    normal_form: NormalForm,
+    model: Model,
+    domains: Mapping[str, Domain],
+    relations: Mapping[str, np.ndarray],  # the true tuples, int32[num_true, arity], by predicate
+) -> tuple[list[int], list[int]]:
+    """True groundings and groundings of each weight, numbered as in `WeightTable`."""
+    true: list[int] = []
+    groundings: list[int] = []
+    for feature, counted in zip(
+        normal_form.features, count_features(normal_form, model, domains, relations), strict=True
+    ):
+        if not feature.hard:
+            true += counted.true
+            groundings += [counted.groundings] * len(counted.true)
+    return true, groundings
+
+
+def count_features(
+    normal_form: NormalForm,
+    model: Model,
+    domains: Mapping[str, Domain],
+    relations: Mapping[str, np.ndarray],
+) -> list[FeatureCount]:
+    """The counts of every rule, hard ones too."""
+    world = complete_world(normal_form, model, domains, relations)
+    return [count_feature(feature, world) for feature in normal_form.features]
+
+
+def complete_world(
+    normal_form: NormalForm,
+    model: Model,
+    domains: Mapping[str, Domain],
+    relations: Mapping[str, np.ndarray],
+) -> Extensions:
+    """The extensions of all base and derived predicates."""
+    return extend(interpret(model.predicates, domains, relations), normal_form.definitions)
+
+
+def count_feature(feature: Feature, world: Extensions) -> FeatureCount:
+    """constant · N + Σ_clauses (N − violations), for each weight of the feature."""
+    types = dict(feature.variables)
+    shape = tuple(world.size(types[name]) for name in feature.plus)
+    groundings = 1
+    for name, type_name in feature.variables:
+        if name not in feature.plus:
+            groundings *= world.size(type_name)
+    always = (feature.constant + len(feature.clauses)) * groundings
+    violations = np.zeros(shape, object)
+    for plan in plan_feature(feature, world):
+        violations += count_table(plan, world)
+    true = (always - violations.reshape(-1)).tolist()
+    return FeatureCount(true, groundings)
+
+
+def plan_feature(feature: Feature, world: Extensions) -> list[CountPlan]:
+    """One plan for each clause: the groundings that violate it, by the plus variables."""
+    return [
+        plan_violations(clause, feature.variables, world, feature.plus)
+        for clause in feature.clauses
+    ]

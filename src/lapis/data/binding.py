@@ -1,0 +1,161 @@
+"""A database bound to a model: arguments get the model's types, constants codes within them.
+
+The constants of a type are those the model names, then those the data declares for it, then
+those in its facts in the order in which they first appear.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from lapis.data.assembly import check_consistent
+from lapis.data.database import Database, Domain, Relation, empty_tuples
+from lapis.data.diagnosis import Shape, find_declaration, find_shapes
+from lapis.data.merging import recode, seen_order, translation
+from lapis.data.tuples import sorted_unique
+from lapis.errors import LapisError, Note, Span, did_you_mean, raise_all
+from lapis.language.model import Model, Predicate
+
+
+def bind(database: Database, model: Model) -> Database:
+    """The database over the model's types, with a relation for each of its predicates."""
+    raise_all([*_predicate_errors(database, model), *_type_errors(database, model)])
+    domains = {name: _domain(database, model, name) for name in model.types}
+    relations = {
+        name: _bind_relation(database, predicate, domains)
+        for name, predicate in model.predicates.items()
+    }
+    bound = replace(database, domains=domains, relations=relations, declared={}, first_seen={})
+    check_consistent(bound)
+    return bound
+
+
+def _domain(database: Database, model: Model, type_name: str) -> Domain:
+    known = dict.fromkeys((*model.types[type_name], *database.declared.get(type_name, ())))
+    if type_name in database.domains:  # bound before
+        known |= dict.fromkeys(database.domains[type_name].constants)
+    sources = [
+        data_type
+        for name, relation in database.relations.items()
+        for data_type, own in zip(relation.types, model.predicates[name].types, strict=True)
+        if own == type_name
+    ]
+    if sources:
+        names = np.concatenate([database.domains[name].names for name in sources])
+        seen = np.concatenate([seen_order(database, name) for name in sources])
+        known |= dict.fromkeys(names[np.argsort(seen, kind="stable")].tolist())
+    return Domain(type_name, tuple(known))
+
+
+def _bind_relation(
+    database: Database, predicate: Predicate, domains: dict[str, Domain]
+) -> Relation:
+    relation = database.relations.get(predicate.name)
+    if relation is None:
+        silent = empty_tuples(predicate.arity)
+        return Relation(
+            predicate.name, predicate.types, silent, silent, silent, function=predicate.function
+        )
+    maps = [
+        translation(database.domains[old], domains[new])
+        for old, new in zip(relation.types, predicate.types, strict=True)
+    ]
+    true, false, unknown = (sorted_unique(recode(rows, maps)) for _, rows in relation.stated())
+    return Relation(predicate.name, predicate.types, true, false, unknown, predicate.function)
+
+
+def _predicate_errors(database: Database, model: Model) -> list[LapisError]:
+    """What the model does not know, or knows differently."""
+    wrong = {
+        (relation.predicate, relation.function, relation.arity): relation
+        for relation in database.relations.values()
+        if not _fits(relation, model.predicates.get(relation.predicate))
+    }
+    places = find_shapes(database.origins, set(wrong)) if wrong else {}
+    errors = []
+    for shape, relation in wrong.items():
+        predicate = model.predicates.get(relation.predicate)
+        if predicate is None:
+            errors.append(_unknown_predicate(relation.predicate, model, places.get(shape)))
+        elif relation.function != predicate.function and (relation.function or shape in places):
+            errors.append(_wrong_kind(predicate, places.get(shape)))
+        elif relation.arity != predicate.arity:
+            errors.append(_wrong_arity(predicate, shape, places.get(shape)))
+    return errors
+
+
+def _fits(relation: Relation, predicate: Predicate | None) -> bool:
+    return predicate is not None and (relation.arity, relation.function) == (
+        predicate.arity,
+        predicate.function,
+    )
+
+
+def _unknown_predicate(name: str, model: Model, span: Span | None) -> LapisError:
+    close = did_you_mean(name, model.predicates)
+    hint = "the model declares no such predicate"
+    if close is not None:
+        declared = model.predicates[close].span
+        hint = f"did you mean {close!r}" + (f", declared at {declared}?" if declared else "?")
+    return LapisError(
+        f"data for an unknown predicate {name!r}",
+        code="unknown-predicate",
+        span=_name_span(span, name),
+        hint=hint,
+    )
+
+
+def _name_span(span: Span | None, name: str) -> Span | None:
+    """The predicate's name within the span of a fact (a function's value may hold it too)."""
+    if span is None or "=" in span.source.text[span.start : span.end]:
+        return span
+    start = span.source.text.index(name, span.start)
+    return Span(span.source, start, start + len(name))
+
+
+def _wrong_kind(predicate: Predicate, span: Span | None) -> LapisError:
+    if predicate.function:
+        message = f"{predicate.name} is a function, but the data uses it as a predicate"
+        hint = f"write its value in front: Value = {predicate.name}(…)"
+    else:
+        message = f"{predicate.name} is a predicate, but the data gives it a value"
+        hint = f"write it as a fact: {predicate.name}(…)"
+    return LapisError(
+        message, code="data-function", span=span, hint=hint, notes=_declaration_note(predicate)
+    )
+
+
+def _wrong_arity(predicate: Predicate, shape: Shape, span: Span | None) -> LapisError:
+    _, function, arity = shape
+    # A table has a column for a function's value, a fact of a text has it before the =.
+    given, expected = arity - function, predicate.arity - (function and predicate.function)
+    return LapisError(
+        f"{predicate.name} has {expected} argument{'s' * (expected != 1)}, but {given} in the data",
+        code="data-arity",
+        span=span,
+        notes=_declaration_note(predicate),
+    )
+
+
+def _declaration_note(predicate: Predicate) -> list[Note]:
+    if predicate.span is None:
+        return []
+    return [Note(f"{predicate.name} is declared here", predicate.span)]
+
+
+def _type_errors(database: Database, model: Model) -> list[LapisError]:
+    errors = []
+    for name in database.declared:
+        if name not in model.types:
+            close = did_you_mean(name, model.types)
+            errors.append(
+                LapisError(
+                    f"data for an unknown type {name!r}",
+                    code="unknown-type",
+                    span=find_declaration(database.origins, name),
+                    hint=f"did you mean {close!r}?" if close else "the model has no such type",
+                )
+            )
+    return errors

@@ -1,0 +1,215 @@
+"""Constants interned to integers, relations as columns of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from lapis.errors import Source
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from lapis.data.description import Description
+    from lapis.data.frames import Frame
+    from lapis.data.sources import Origin
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The constants of one type; a constant's code is its position."""
+
+    name: str
+    constants: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.constants)
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        return {constant: code for code, constant in enumerate(self.constants)}
+
+    @cached_property
+    def names(self) -> np.ndarray:
+        """object[size], the constants, to be taken by arrays of codes."""
+        names = np.empty(len(self.constants), object)
+        names[:] = self.constants
+        return names
+
+    @cached_property
+    def numeric(self) -> np.ndarray:
+        """float64[size], the value of constants that are numbers, NaN for the others."""
+
+        def value(constant: str) -> float:
+            try:
+                return float(constant)
+            except ValueError:
+                return float("nan")
+
+        return np.fromiter(map(value, self.constants), np.float64, len(self.constants))
+
+
+TRUE, FALSE, UNKNOWN = range(3)
+TRUTH_WORDS = ("true", "false", "unknown")
+
+
+def empty_tuples(arity: int) -> np.ndarray:
+    return np.empty((0, arity), np.int32)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What the data says of one predicate. Rows are unique and sorted lexicographically."""
+
+    predicate: str
+    types: tuple[str, ...]
+    true: np.ndarray  # int32[num_true, arity]
+    false: np.ndarray  # int32[num_false, arity], explicitly negated facts
+    unknown: np.ndarray  # int32[num_unknown, arity], facts marked ?
+    function: bool = False  # given as Value = f(arguments)
+
+    @property
+    def arity(self) -> int:
+        return len(self.types)
+
+    def stated(self) -> tuple[tuple[int, np.ndarray], ...]:
+        """The rows of each truth: TRUE, FALSE and UNKNOWN."""
+        return (TRUE, self.true), (FALSE, self.false), (UNKNOWN, self.unknown)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Relation)
+            and (self.predicate, self.types, self.function)
+            == (other.predicate, other.types, other.function)
+            and np.array_equal(self.true, other.true)
+            and np.array_equal(self.false, other.false)
+            and np.array_equal(self.unknown, other.unknown)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Database:
+    """Relations over domains. `types` of a relation name entries of `domains`.
+
+    >>> data = Database.parse("Smokes(Ann) Friends(Ann,Bob) !Friends(Bob,Ann)")
+    >>> print(data.describe())
+    predicate  types                 true  false  unknown  density
+    Smokes     Smokes.0                 1      0        0        1
+    Friends    Friends.0, Friends.1     1      1        0     0.25
+
+    Data alone does not say which arguments share a type. Until it is bound to a model, argument
+    i of predicate P has a domain "P.i" of its own.
+    """
+
+    domains: Mapping[str, Domain]
+    relations: Mapping[str, Relation]
+    name: str = field(default="<data>", compare=False)
+    declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # person = {Ann, Bob}
+    origins: tuple[Origin, ...] = field(default=(), compare=False, repr=False)
+    # int64[len(domain)] for each domain: order in which the data mentions its constants
+    first_seen: Mapping[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+
+    @staticmethod
+    def read(path: str | Path, *more_paths: str | Path) -> Database:
+        """Read facts from `.db` and `.db.gz` files, CSV and Parquet files, or folders of these.
+
+        Several paths are one world. A table (CSV with a header row, or Parquet) is named after
+        its predicate and has a column for each argument; `P.false.csv` and `P.unknown.csv` hold
+        negated and unknown facts.
+        """
+        from lapis.data.opening import read_paths
+
+        return read_paths([Path(path), *map(Path, more_paths)])
+
+    @staticmethod
+    def parse(text: str, name: str = "<data>") -> Database:
+        """The database that a text in the format of `.db` files states."""
+        from dataclasses import replace
+
+        from lapis.data.reading import read_text
+
+        return replace(read_text(Source(name, text)), name=name)
+
+    @staticmethod
+    def from_frames(frames: Mapping[str, Frame]) -> Database:
+        """Facts from pandas, polars or Arrow tables, one for each predicate.
+
+        Columns are arguments in order, whatever their names; values become constants by their
+        text. Keys `P.false` and `P.unknown` give negated and unknown facts.
+        """
+        from lapis.data.frames import from_frames
+
+        return from_frames(frames)
+
+    @staticmethod
+    def from_sql(
+        queries: Mapping[str, str], connection: duckdb.DuckDBPyConnection | None = None
+    ) -> Database:
+        """Facts from SQL queries, one for each predicate, run by DuckDB.
+
+        A query may read whatever DuckDB does: Parquet globs, CSV, attached databases.
+        """
+        from lapis.data.tables import from_sql
+
+        return from_sql(queries, connection)
+
+    def to_frames(self, kind: Literal["pandas", "polars", "arrow"] = "pandas") -> dict[str, Frame]:
+        """A table of constants for each predicate, in the form that `from_frames` takes."""
+        from lapis.data.frames import to_frames
+
+        return to_frames(self, kind)
+
+    def write(self, path: str | Path, *, format: Literal["csv", "parquet"] | None = None) -> None:
+        """Write `.db`, `.db.gz`, or with a format a folder of tables that did not exist before.
+
+        The file or folder appears whole or not at all. Reading it gives the same facts back.
+        """
+        from lapis.data.writing import write_database
+
+        write_database(self, Path(path), format)
+
+    def describe(self) -> Description:
+        """A table of the predicates: types, number of facts, density. Print it, or show it."""
+        from lapis.data.description import Description
+
+        return Description(self)
+
+    def decode(self, relation: Relation, rows: np.ndarray) -> list[tuple[str, ...]]:
+        """The constants of rows of a relation."""
+        if not relation.arity:
+            return [()] * len(rows)
+        columns = self.columns(relation, rows)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+    def columns(self, relation: Relation, rows: np.ndarray) -> list[np.ndarray]:
+        """The constants of rows of a relation: object[len(rows)] for each argument."""
+        domains = [self.domains[type_name] for type_name in relation.types]
+        return [domain.names[rows[:, i]] for i, domain in enumerate(domains)]
+
+    def facts(self) -> Iterator[tuple[str, tuple[str, ...], bool | None]]:
+        """Predicate, constants and truth (None: unknown) of all that the data states."""
+        for relation in self.relations.values():
+            for truth, rows in relation.stated():
+                value = None if truth == UNKNOWN else truth == TRUE
+                for constants in self.decode(relation, rows):
+                    yield relation.predicate, constants, value
+
+    def __repr__(self) -> str:
+        true, false, unknown = (
+            sum(len(getattr(relation, truth)) for relation in self.relations.values())
+            for truth in ("true", "false", "unknown")
+        )
+        return (
+            f"<Database {self.name}: {len(self.relations)} predicates, "
+            f"{true} true, {false} false, {unknown} unknown facts>"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.describe()._repr_html_()

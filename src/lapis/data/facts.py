@@ -1,0 +1,144 @@
+r"""The text of a `.db` file, exactly: facts, function facts, type declarations, comments.
+
+    text        = { fact | function | declaration | comment | white space }
+    fact        = [ "!" | "?" ] predicate [ "(" [ constants ] ")" ]
+    function    = [ "!" | "?" ] constant "=" name "(" [ constants ] ")"
+    declaration = type "=" "{" [ constants ] "}"       constants may be  1, ..., 10
+    constants   = constant { "," constant }
+    constant    = bare | '"' characters '"'            escapes \" \\ \n \r \t
+    comment     = "//" … end of line | "/*" … "*/"
+
+A fact stands on one line and ends at white space; declarations and block comments may span
+lines. A bare constant is any run of letters, digits and _ - ' . : of any case. The readers for
+bulk data (`plain`) recognise only the commonest form of a fact and leave all else to this one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from lapis.data.database import FALSE, TRUE, UNKNOWN
+from lapis.language.names import parse_constant
+
+SIGNS = {"": TRUE, "!": FALSE, "?": UNKNOWN}
+
+# Punctuation that ends a bare constant. Letters outside ASCII are allowed, spaces of any kind not.
+PUNCTUATION = '!"#$%&()*+,/;<=>?@[\\]^`{|}~'
+SPACE = r"[ \t\r\f\v]*+"
+NAME = r"[^\W\d][\w\-']*+"
+BARE = rf"[^\s\x00-\x1f\x7f{re.escape(PUNCTUATION)}]++"
+QUOTED = r'"(?:[^"\\\n]|\\["\\nrt])*+"'
+CONSTANT = rf"(?:{BARE}|{QUOTED})"
+CONSTANTS = rf"{CONSTANT}(?:{SPACE},{SPACE}{CONSTANT})*+"
+ARGUMENTS = rf"\({SPACE}({CONSTANTS})?{SPACE}\)"
+END = r"(?=[ \t\r\f\v\n]|\Z|/[/*])"
+COMMENT = r"//[^\n]*+|/\*(?s:.*?)\*/"
+GAP = rf"(?>[ \t\r\f\v\n]++|{COMMENT})*+"
+
+FACT = re.compile(
+    rf"[ \t\r\f\v\n]*+(([!?]?){SPACE}({NAME})(?:{SPACE}{ARGUMENTS}|(?!{SPACE}[(=])){END})"
+)
+FUNCTION = re.compile(rf"([!?]?){SPACE}({CONSTANT}){SPACE}={SPACE}({NAME}){SPACE}{ARGUMENTS}{END}")
+DECLARATION = re.compile(
+    rf"({NAME}){SPACE}={SPACE}\{{({GAP}(?:{CONSTANT}{GAP}(?:,{GAP}{CONSTANT}{GAP})*+)?)\}}{END}"
+)
+OPEN_DECLARATION = re.compile(rf"{NAME}{SPACE}={SPACE}\{{[^}}]*+\Z")
+ELEMENT = re.compile(rf"{COMMENT}|({CONSTANT})")
+SKIP = re.compile(GAP)
+PREDICATE = re.compile(rf"([!?]?)({NAME})")
+
+INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+MAX_RANGE = 10_000_000
+
+
+class Fact(NamedTuple):
+    truth: int  # TRUE, FALSE or UNKNOWN
+    predicate: str
+    constants: tuple[str, ...]  # of a function: arguments, then value
+    function: bool
+    start: int  # characters of the text, [start, end)
+    end: int
+
+
+class Declaration(NamedTuple):
+    type: str
+    constants: tuple[str, ...]
+    start: int
+    end: int
+
+
+class Mistake(NamedTuple):
+    """Something that is neither a fact nor a declaration begins here."""
+
+    start: int
+    after_fact: bool  # a fact or declaration stands before it on the same line
+
+
+class Unfinished(NamedTuple):
+    """The text ends inside a comment or declaration that begins here."""
+
+    start: int
+
+
+def scan_facts(text: str) -> Iterator[Fact | Declaration | Mistake | Unfinished]:
+    """All that a text says, in order. After a mistake the scan goes on with the next line."""
+    position, size = 0, len(text)
+    while True:
+        if found := FACT.match(text, position):
+            _, sign, predicate, arguments = found.groups()
+            start, position = found.span(1)[0], found.end()
+            constants = split_constants(arguments)
+            yield Fact(SIGNS[sign], predicate, constants, False, start, position)
+            continue
+        before, position = position, SKIP.match(text, position).end()  # type: ignore[union-attr]
+        if position >= size:
+            return
+        if position > before and FACT.match(text, position):
+            continue
+        if found := FUNCTION.match(text, position):
+            sign, value, name, arguments = found.groups()
+            constants = (*split_constants(arguments), parse_constant(value))
+            yield Fact(SIGNS[sign], name, constants, True, position, found.end())
+            position = found.end()
+        elif found := DECLARATION.match(text, position):
+            declared = expand_ranges(found.group(2))
+            if declared is None:
+                yield Mistake(position, False)
+            else:
+                yield Declaration(found.group(1), declared, position, found.end())
+            position = found.end()
+        elif text.startswith("/*", position) or OPEN_DECLARATION.match(text, position):
+            yield Unfinished(position)
+            return
+        else:
+            yield Mistake(position, before > text.rfind("\n", 0, position) + 1)
+            newline = text.find("\n", position)
+            position = newline if newline >= 0 else size
+
+
+def split_constants(arguments: str | None) -> tuple[str, ...]:
+    if not arguments:
+        return ()
+    if '"' not in arguments:
+        return tuple([constant.strip() for constant in arguments.split(",")])
+    return tuple(parse_constant(found) for found in ELEMENT.findall(arguments))
+
+
+def expand_ranges(text: str) -> tuple[str, ...] | None:
+    """The constants between braces, `1, ..., 4` written out; None if a range has no ends."""
+    elements = [found for found in ELEMENT.findall(text) if found]
+    constants: dict[str, None] = {}
+    for position, element in enumerate(elements):
+        if element != "...":
+            constants[parse_constant(element)] = None
+            continue
+        ends = elements[position - 1 : position + 2 : 2] if position else []
+        if len(ends) != 2 or not all(INTEGER.fullmatch(end) for end in ends):
+            return None
+        first, last = int(ends[0]), int(ends[1])
+        if not first <= last < first + MAX_RANGE:
+            return None
+        constants.update(dict.fromkeys(map(str, range(first, last + 1))))
+    return tuple(constants)

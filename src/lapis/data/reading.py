@@ -1,0 +1,199 @@
+"""Texts of facts to a database.
+
+Every name of a text is interned once, in one dictionary, by the plain and by the exact reader
+alike. A name's place is where it first appears; since the two readers take turns within a
+chunk, places are kept beside the codes and put in order at the end. So the result depends on
+the text alone, not on which reader saw which line.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from lapis.data.assembly import FactGroup, build_database
+from lapis.data.database import Database
+from lapis.data.diagnosis import raise_syntax_errors
+from lapis.data.facts import PREDICATE, SIGNS, Declaration, Fact, Unfinished, scan_facts
+from lapis.data.plain import may_be_plain, split_plain
+from lapis.data.sources import READ_ERRORS, Origin, open_origin, source_text, unreadable
+
+CHUNK_BYTES = 1 << 20  # larger chunks leave the cache, smaller ones pay for numpy's calls
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def read_text(origin: Origin, *, chunk_bytes: int = CHUNK_BYTES, plain: bool = True) -> Database:
+    """The database that a text of facts states; `plain=False` uses the exact reader throughout."""
+    found = _Collected()
+    try:
+        with open_origin(origin) as stream:
+            _collect_stream(found, stream, chunk_bytes, plain)
+    except READ_ERRORS as error:
+        raise unreadable(Path(str(origin)), error) from None
+    except (_Malformed, UnicodeDecodeError):
+        if (source := source_text(origin)) is not None:
+            raise_syntax_errors(source)
+        raise
+    names = list(map(bytes.decode, found.index))
+    return build_database(names, found.places(), found.groups(), found.declared, (origin,))
+
+
+class _Malformed(Exception):
+    """There is a mistake; a second reading finds and explains all of them."""
+
+
+def _collect_stream(found: _Collected, stream: BinaryIO, chunk_bytes: int, plain: bool) -> None:
+    offset, carried = 0, b""
+    for chunk in _line_chunks(stream, chunk_bytes):
+        chunk = carried + chunk
+        if plain and may_be_plain(chunk):
+            _collect_plain(found, chunk, offset)
+            used = len(chunk)
+        else:
+            text = chunk.decode()
+            unfinished = _collect_exact(found, [(text, offset)])
+            used = len(chunk) if unfinished is None else len(text[:unfinished].encode())
+        offset += used
+        carried = chunk[used:]
+    if carried:
+        raise _Malformed
+
+
+def _line_chunks(stream: BinaryIO, chunk_bytes: int) -> Iterator[bytes]:
+    """The stream in pieces that end with a newline."""
+    start = stream.read(len(BYTE_ORDER_MARK))
+    tail = b"" if start == BYTE_ORDER_MARK else start
+    while block := stream.read(chunk_bytes):
+        cut = block.rfind(b"\n") + 1
+        if cut:
+            yield tail + block[:cut]
+            tail = block[cut:]
+        else:
+            tail += block
+    if tail:
+        yield tail + b"\n"
+
+
+Kind = tuple[int, str, bool, int]  # truth, predicate, function, arity
+
+
+@dataclass
+class _Collected:
+    """Names interned and facts coded so far."""
+
+    index: defaultdict[bytes, int] = field(default_factory=defaultdict)
+    # Codes of names and places where they stand; the least place of a name counts.
+    seen: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    coded: dict[Kind, list[np.ndarray]] = field(default_factory=dict)
+    kind_place: dict[Kind, int] = field(default_factory=dict)  # where the first fact stands
+    declared: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.index.default_factory = self.index.__len__
+
+    def intern(self, names: list[bytes]) -> np.ndarray:
+        return np.fromiter(map(self.index.__getitem__, names), np.int32, len(names))
+
+    def add(self, kind: Kind, rows: np.ndarray, place: int) -> None:
+        self.coded.setdefault(kind, []).append(rows)
+        self.kind_place[kind] = min(self.kind_place.get(kind, place), place)
+
+    def places(self) -> np.ndarray:
+        """int64[num_names], where each name first appears."""
+        place = np.full(len(self.index), np.iinfo(np.int64).max)
+        for codes, places in self.seen:
+            np.minimum.at(place, codes, places)
+        return place
+
+    def groups(self) -> list[FactGroup]:
+        order = sorted(self.coded, key=self.kind_place.__getitem__)
+        return [FactGroup(*kind, np.concatenate(self.coded[kind])) for kind in order]
+
+
+def _collect_plain(found: _Collected, chunk: bytes, offset: int) -> None:
+    known = len(found.index)
+    facts, others = split_plain(chunk, found.intern)
+    names, codes, head, arity, line = facts
+    newlines = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n"))
+    line_start = np.concatenate([np.zeros(1, np.int64), newlines + 1])
+
+    # Codes are given out in order, so a name is new where the highest code so far rises.
+    place = np.repeat(offset + line_start[line] - head, arity + 1) + np.arange(len(codes))
+    highest = np.maximum.accumulate(np.concatenate([np.full(1, known - 1, np.int32), codes]))
+    new = np.flatnonzero(highest[1:] > highest[:-1])
+    found.seen.append((codes[new], place[new]))
+
+    # Facts with the same predicate and arity become the rows of one array.
+    suspect = _has_empty_constant(found, codes, head, arity)
+    _, first, kind_of = np.unique(
+        codes[head] * np.int64(2**31) + arity, return_index=True, return_inverse=True
+    )
+    for kind, sample in enumerate(first.tolist()):
+        name, width = names[head[sample]], int(arity[sample])
+        if not name and not width:
+            continue  # a blank line
+        chosen = (kind_of == kind) & ~suspect
+        if not chosen.any():
+            continue
+        if predicate := PREDICATE.fullmatch(name.decode()):
+            start = head if chosen.all() else head[chosen]
+            rows = codes[start[:, None] + np.arange(1, width + 1)]
+            truth = SIGNS[predicate.group(1)]
+            found.add((truth, predicate.group(2), False, width), rows, int(place[start[0]]))
+        else:
+            suspect |= chosen
+
+    others = np.concatenate([others, line[suspect]])
+    spans = zip(line_start[others].tolist(), line_start[others + 1].tolist(), strict=True)
+    _collect_exact(found, ((chunk[start:end].decode(), offset + start) for start, end in spans))
+
+
+def _has_empty_constant(
+    found: _Collected, codes: np.ndarray, head: np.ndarray, arity: np.ndarray
+) -> np.ndarray:
+    """bool[num_lines]: lines such as P(,A) that look plain but lack a constant."""
+    empty = found.index.get(b"")
+    if empty is None:
+        return np.zeros(len(head), np.bool_)
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(codes == empty)])
+    lacking: np.ndarray = before[head + 1 + arity] > before[head + 1]
+    return lacking
+
+
+def _collect_exact(found: _Collected, texts: Iterable[tuple[str, int]]) -> int | None:
+    """Collect what texts at given offsets state.
+
+    Returns the character of the last text at which something begins that it leaves unfinished.
+    """
+    names: list[bytes] = []
+    places: list[int] = []
+    starts: dict[Kind, list[int]] = {}
+    unfinished = None
+    for text, offset in texts:
+        for item in scan_facts(text):
+            if isinstance(item, Fact):
+                kind = (item.truth, item.predicate, item.function, len(item.constants))
+                starts.setdefault(kind, []).append(len(names))
+                # The predicate counts as a name, so that nullary facts have a place too.
+                names.append(item.predicate.encode())
+                names.extend(map(str.encode, item.constants))
+                place = offset + item.start
+                places.extend(range(place, place + 1 + len(item.constants)))
+            elif isinstance(item, Declaration):
+                known = found.declared.get(item.type, ())
+                found.declared[item.type] = tuple(dict.fromkeys((*known, *item.constants)))
+            elif isinstance(item, Unfinished):
+                unfinished = item.start
+            else:
+                raise _Malformed
+    codes = found.intern(names)
+    found.seen.append((codes, np.array(places, np.int64)))
+    for kind, heads in starts.items():
+        rows = codes[np.array(heads)[:, None] + np.arange(1, kind[3] + 1)]
+        found.add(kind, rows, places[heads[0]])
+    return unfinished

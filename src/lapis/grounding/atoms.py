@@ -1,0 +1,145 @@
+"""Every ground atom as known true, known false or unknown, and the numbers of the unknown ones.
+
+A predicate is kept in whichever of two forms is shorter:
+
+    sparse   lists of true and of unknown tuples; all others are false (closed predicates)
+    dense    lists of true and of false tuples; all others are unknown (open predicates)
+
+An open predicate most of whose atoms the evidence settles is turned sparse, so that joins can
+start from the few tuples that are still possible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from lapis.data.database import Domain, empty_tuples
+from lapis.engines.packing import fits, pack, unpack
+from lapis.errors import TooLarge
+from lapis.grounding.network import AtomTable
+from lapis.problem import Evidence
+
+LARGEST_TABLE = 2**26  # codes; above this atoms are looked up by binary search
+LARGEST_ATOM = 2**31 - 2  # literals are int32, atom + 1
+
+
+@dataclass(frozen=True)
+class PredicateAtoms:
+    name: str
+    sizes: tuple[int, ...]  # of the domains of its arguments
+    sparse: bool
+    true: np.ndarray  # int32[num_true, arity]
+    false: np.ndarray  # int32[num_false, arity], empty if sparse
+    unknown_codes: np.ndarray | None  # int64[num_unknown], sorted; None if all atoms are unknown
+    first: int  # number of its first unknown atom
+
+    @cached_property
+    def total(self) -> int:
+        return math.prod(self.sizes)
+
+    @property
+    def num_unknown(self) -> int:
+        return self.total if self.unknown_codes is None else len(self.unknown_codes)
+
+    @property
+    def num_false(self) -> int:
+        return self.total - len(self.true) - self.num_unknown
+
+    @cached_property
+    def unknown(self) -> np.ndarray:
+        """int32[num_unknown, arity], sorted."""
+        codes = self.unknown_codes
+        return unpack(np.arange(self.total) if codes is None else codes, self.sizes)
+
+    def codes(self, rows: np.ndarray) -> np.ndarray:
+        return pack([rows[:, i] for i in range(rows.shape[1])], self.sizes, len(rows))
+
+    @cached_property
+    def _table(self) -> np.ndarray:
+        """int32[total], atom + 1 for unknown atoms, 0 for known ones."""
+        table = np.zeros(self.total, np.int32)
+        table[self.unknown_codes] = np.arange(
+            self.first + 1, self.first + 1 + self.num_unknown, dtype=np.int32
+        )
+        return table
+
+    def literal(self, codes: np.ndarray) -> np.ndarray:
+        """int32[num_codes], atom + 1, or 0 where the atom is known."""
+        if self.unknown_codes is None:
+            return (codes + (self.first + 1)).astype(np.int32)
+        if self.num_unknown == 0:
+            return np.zeros(len(codes), np.int32)
+        if self.total <= min(LARGEST_TABLE, 4 * (len(codes) + self.num_unknown)):
+            return self._table[codes]
+        at = np.searchsorted(self.unknown_codes, codes)
+        at[at == self.num_unknown] = 0
+        found = self.unknown_codes[at] == codes
+        return np.where(found, at + (self.first + 1), 0).astype(np.int32)
+
+
+def number_atoms(
+    evidence: Mapping[str, Evidence], domains: Mapping[str, Domain]
+) -> Mapping[str, PredicateAtoms]:
+    """Number the unknown atoms, predicate by predicate, in lexicographic order of their tuples."""
+    numbered: dict[str, PredicateAtoms] = {}
+    first = 0
+    for name, known in evidence.items():
+        numbered[name] = atoms = _predicate_atoms(known, domains, first)
+        first += atoms.num_unknown
+    if first > LARGEST_ATOM:
+        raise TooLarge(
+            f"{first:,} unknown atoms, more than the {LARGEST_ATOM:,} that can be numbered",
+            code="too-large",
+            hint="query fewer predicates, or give more evidence",
+        )
+    return numbered
+
+
+def _predicate_atoms(
+    known: Evidence, domains: Mapping[str, Domain], first: int
+) -> PredicateAtoms:
+    predicate = known.predicate
+    sizes = tuple(len(domains[name]) for name in predicate.types)
+    if (known.open or len(known.unknown)) and not fits(sizes):
+        raise TooLarge(
+            f"predicate '{predicate.name}' has more than 2^62 possible ground atoms",
+            code="too-large",
+            span=predicate.span,
+            hint="split it into predicates of fewer arguments",
+        )
+
+    def codes(rows: np.ndarray) -> np.ndarray:
+        return pack([rows[:, i] for i in range(rows.shape[1])], sizes, len(rows))
+
+    nothing = empty_tuples(predicate.arity)
+    if not known.open:
+        unknown = codes(known.unknown) if len(known.unknown) else np.empty(0, np.int64)
+        return PredicateAtoms(predicate.name, sizes, True, known.true, nothing, unknown, first)
+    if len(known.true) + len(known.false) == 0:
+        return PredicateAtoms(predicate.name, sizes, False, nothing, nothing, None, first)
+    total = math.prod(sizes)
+    free = np.ones(total, bool)
+    free[codes(known.true)] = False
+    free[codes(known.false)] = False
+    unknown = np.flatnonzero(free)
+    if len(known.true) + len(unknown) < len(known.false):
+        return PredicateAtoms(predicate.name, sizes, True, known.true, nothing, unknown, first)
+    return PredicateAtoms(
+        predicate.name, sizes, False, known.true, known.false, unknown, first
+    )
+
+
+def atom_table(numbered: Mapping[str, PredicateAtoms]) -> AtomTable:
+    """The table of base atoms; predicates without unknown atoms are left out."""
+    listed = [atoms for atoms in numbered.values() if atoms.num_unknown]
+    counts = [atoms.num_unknown for atoms in listed]
+    return AtomTable(
+        tuple(atoms.name for atoms in listed),
+        np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64))),
+        tuple(atoms.unknown for atoms in listed),
+    )

@@ -1,0 +1,308 @@
+"""Derived atoms: quantified parts of formulas, grounded on demand.
+
+A definition says  derived(x) ⇔ ∃ bound: cube₁ ∨ cube₂ ∨ …  For an instance x let the cubes that
+evidence does not make false be listed with the literals it leaves undecided. Then the instance is
+
+    true       if some cube has none left, or if it has both a literal and its negation,
+    false      if there is no cube,
+    ⋁ l        otherwise: a one-literal cube is that literal, and a longer cube k is ¬b, where the
+               auxiliary atom b ⇔ ⋁_{l ∈ k} ¬l says that the cube fails.
+
+A disjunction of one literal is that literal. A longer one either stands in place in the clauses
+that use it positively (the long ground disjunction of an existential) or becomes an auxiliary
+atom a ⇔ ⋁ l. It stands in place unless that repeats many literals.
+
+Only instances that rows refer to are grounded: definitions are visited from the last to the first,
+each joined with the relation of instances that features and later definitions ask for, and
+resolved from the first to the last. Definitions over known relations only are evaluated before
+everything else and become ordinary relations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.engines.packing import unpack
+from lapis.engines.plan import Source
+from lapis.grounding.atoms import PredicateAtoms
+from lapis.grounding.merge import EMPTY, merge_rows
+from lapis.grounding.rows import (
+    Rows,
+    expect_packable,
+    fetch_rows,
+    reference_codes,
+    variable_codes,
+)
+from lapis.grounding.templates import PlanLimits, Query, cube_template, plan_template
+from lapis.grounding.world import GroundedWorld
+from lapis.logic.clauses import Definition
+
+MOST_REPEATED = 64  # literals that standing in place may add over an auxiliary atom
+
+Guard = Callable[[Query, str], None]  # refuses a query that would not fit
+
+
+class Instances(NamedTuple):
+    """The demanded instances of one derived predicate, resolved."""
+
+    code: np.ndarray  # int64[num_instances], sorted
+    value: np.ndarray  # int8[num_instances]: 1 true, 0 false, −1 undecided
+    literal: np.ndarray  # int32[num_instances], of the undecided ones: alias or auxiliary
+    start: np.ndarray  # int64[num_instances + 1], into
+    member: np.ndarray  # int32[...], the disjunction of each undecided instance
+
+
+class AuxiliaryGroup(NamedTuple):
+    """Auxiliary atoms of one kind, consecutively numbered."""
+
+    predicate: str
+    tuples: np.ndarray  # int32[num_atoms, arity]
+    start: np.ndarray  # int64[num_atoms + 1], into
+    member: np.ndarray  # int32[...], the disjunction that each atom is equivalent to
+
+
+@dataclass
+class Auxiliaries:
+    """Auxiliary atoms as they are introduced; some may turn out not to be needed."""
+
+    first: int  # number of the first one
+    groups: list[AuxiliaryGroup] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, group: AuxiliaryGroup) -> np.ndarray:
+        """int32[num_atoms], their literals."""
+        begin = self.first + self.count + 1
+        self.count += len(group.tuples)
+        self.groups.append(group)
+        return np.arange(begin, begin + len(group.tuples), dtype=np.int32)
+
+
+class CubeRows(NamedTuple):
+    """Undecided cubes of a definition as rows of ¬cube, with the instance each belongs to."""
+
+    rows: Rows
+    instance: np.ndarray  # int64[num_rows], code
+
+
+def evaluate_known(
+    definitions: Sequence[Definition], world: GroundedWorld, limits: PlanLimits, guard: Guard
+) -> list[Definition]:
+    """Turn definitions over known relations into relations; return the others."""
+    rest = []
+    for definition in definitions:
+        name = definition.predicate.name
+        used = {literal.predicate for cube in definition.cubes for literal in cube.literals}
+        if any(p not in world.atoms or world.atoms[p].num_unknown for p in used):
+            rest.append(definition)
+            continue
+        sizes = [len(world.domains[type_name]) for _, type_name in definition.variables]
+        expect_packable(name, sizes)
+        true = [np.empty(0, np.int64)]
+        for cube in definition.cubes:
+            template = cube_template(cube, definition.variables, definition.bound, None)
+            for query in plan_template(template, world, limits):
+                guard(query, name)
+                rows = fetch_rows(query, world)
+                names = [variable for variable, _ in definition.variables]
+                true.append(variable_codes(names, sizes, query, rows.bindings))
+        tuples = unpack(np.unique(np.concatenate(true)), sizes)
+        world.atoms[name] = PredicateAtoms(
+            name, tuple(sizes), True, tuples, tuples[:0], np.empty(0, np.int64), 0
+        )
+    return rest
+
+
+def resolve_definitions(
+    definitions: Sequence[Definition],
+    features: Sequence[Rows],
+    world: GroundedWorld,
+    limits: PlanLimits,
+    guard: Guard,
+    auxiliaries: Auxiliaries,
+) -> Mapping[str, Instances]:
+    """Ground and resolve every instance that the features' rows ask for, directly or not."""
+    cubes: dict[str, list[CubeRows]] = {}
+    demanded: dict[str, np.ndarray] = {}
+    asking = list(features)
+    for definition in reversed(definitions):
+        name = definition.predicate.name
+        codes = list(reference_codes(asking, name))
+        demanded[name] = np.unique(np.concatenate(codes)) if codes else np.empty(0, np.int64)
+        cubes[name] = list(_ground_cubes(definition, demanded[name], world, limits, guard))
+        asking += [block.rows for block in cubes[name]]
+    resolved: dict[str, Instances] = {}
+    for definition in definitions:
+        name = definition.predicate.name
+        resolved[name] = _resolve(
+            definition, demanded[name], cubes.pop(name), resolved, world, auxiliaries
+        )
+    return resolved
+
+
+def _ground_cubes(
+    definition: Definition,
+    demanded: np.ndarray,
+    world: GroundedWorld,
+    limits: PlanLimits,
+    guard: Guard,
+) -> list[CubeRows]:
+    if len(demanded) == 0:
+        return []
+    sizes = [len(world.domains[type_name]) for _, type_name in definition.variables]
+    names = tuple(name for name, _ in definition.variables)
+    demand = None
+    if len(demanded) < np.prod(np.array(sizes, dtype=float)):
+        demand = Source(world.add_rows(unpack(demanded, sizes)), names)
+    found = []
+    for cube in definition.cubes:
+        template = cube_template(cube, definition.variables, definition.bound, demand)
+        for query in plan_template(template, world, limits):
+            guard(query, definition.predicate.name)
+            rows = fetch_rows(query, world)
+            found.append(CubeRows(rows, variable_codes(names, sizes, query, rows.bindings)))
+    return found
+
+
+def _resolve(
+    definition: Definition,
+    demanded: np.ndarray,
+    cubes: Sequence[CubeRows],
+    earlier: Mapping[str, Instances],
+    world: GroundedWorld,
+    auxiliaries: Auxiliaries,
+) -> Instances:
+    name = definition.predicate.name
+    starts, literals, owners = [], [], []
+    for block in cubes:
+        start, literal, alive = resolve_references(block.rows, earlier, {})
+        starts.append(np.diff(start)[alive])
+        literals.append(literal[np.repeat(alive, np.diff(start))])
+        owners.append(np.searchsorted(demanded, block.instance[alive]))
+    length = _joined(starts, np.int64)
+    owner = _joined(owners, np.int64)
+    start = np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))
+    ones = np.zeros(len(length), np.int32)
+    merged = merge_rows(start, _joined(literals, np.int32), ones, ones.astype(np.float64))
+
+    is_true = np.zeros(len(demanded), bool)
+    is_true[owner[merged.merged == EMPTY]] = True
+    keep = (merged.merged >= 0) & ~is_true[owner]
+    pairs = np.unique(np.stack((owner[keep], merged.merged[keep]), axis=1), axis=0)
+    owner, row = pairs[:, 0], pairs[:, 1]
+
+    length = np.diff(merged.start)
+    used, row = np.unique(row, return_inverse=True)
+    failing = used[length[used] > 1]  # cubes of two literals or more: b ⇔ the cube fails
+    group_start, group_member = take_rows(merged.start, merged.literal, failing)
+    numbers = np.arange(len(failing), dtype=np.int32)[:, None]
+    literal_of = np.zeros(len(used), np.int32)
+    literal_of[length[used] == 1] = -merged.literal[merged.start[used[length[used] == 1]]]
+    literal_of[length[used] > 1] = -auxiliaries.add(
+        AuxiliaryGroup(f"{name} fails", numbers, group_start, group_member)
+    )
+    return _disjunctions(definition, demanded, is_true, owner, literal_of[row], world, auxiliaries)
+
+
+def _disjunctions(
+    definition: Definition,
+    demanded: np.ndarray,
+    is_true: np.ndarray,
+    owner: np.ndarray,
+    literal: np.ndarray,
+    world: GroundedWorld,
+    auxiliaries: Auxiliaries,
+) -> Instances:
+    """Instances as disjunctions of the literals that they own."""
+    # Sorted by owner, atom, sign: a literal next to its negation makes the owner true.
+    order = np.lexsort((literal, np.abs(literal), owner))
+    owner, literal = owner[order], literal[order]
+    same = np.ones(len(owner), bool)
+    same[1:] = (owner[1:] != owner[:-1]) | (literal[1:] != literal[:-1])
+    owner, literal = owner[same], literal[same]
+    opposite = (owner[1:] == owner[:-1]) & (literal[1:] == -literal[:-1])
+    is_true[owner[1:][opposite]] = True
+    keep = ~is_true[owner]
+    owner, literal = owner[keep], literal[keep]
+
+    length = np.bincount(owner, minlength=len(demanded))
+    start = np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))
+    value = np.where(is_true, 1, np.where(length == 0, 0, -1)).astype(np.int8)
+    literal_of = np.zeros(len(demanded), np.int32)
+    literal_of[length == 1] = literal[start[:-1][length == 1]]
+    long = np.flatnonzero(length > 1)
+    sizes = [len(world.domains[type_name]) for _, type_name in definition.variables]
+    group_start, group_member = take_rows(start, literal, long)
+    literal_of[long] = auxiliaries.add(
+        AuxiliaryGroup(
+            definition.predicate.name, unpack(demanded[long], sizes), group_start, group_member
+        )
+    )
+    return Instances(demanded, value, literal_of, start, literal)
+
+
+def resolve_references(
+    rows: Rows, resolved: Mapping[str, Instances], in_place: Mapping[str, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows as CSR (start, literal, 0 for nothing) with references replaced, and which survive.
+
+    `in_place` says for each derived predicate which instances a positive reference replaces by
+    their whole disjunction. A row in which a derived literal is true does not survive.
+    """
+    num_rows, width = rows.literal.shape
+    alive = np.ones(num_rows, bool)
+    if not rows.references:
+        return np.arange(num_rows + 1, dtype=np.int64) * width, rows.literal.ravel(), alive
+    row_of = [np.repeat(np.arange(num_rows), width)]
+    found = [rows.literal.ravel()]
+    for reference in rows.references:
+        instances = resolved[reference.predicate]
+        at = np.searchsorted(instances.code, reference.code)
+        alive &= instances.value[at] != (1 if reference.positive else 0)
+        literal = instances.literal[at]
+        whole = np.zeros(num_rows, bool)
+        if reference.positive and reference.predicate in in_place:
+            whole = in_place[reference.predicate][at] & (instances.value[at] < 0)
+            start, member = take_rows(instances.start, instances.member, at[whole])
+            row_of.append(np.repeat(np.flatnonzero(whole), np.diff(start)))
+            found.append(member)
+        row_of.append(np.flatnonzero(~whole))
+        found.append(literal[~whole] if reference.positive else -literal[~whole])
+    row, literal = np.concatenate(row_of), np.concatenate(found)
+    order = np.argsort(row, kind="stable")
+    length = np.bincount(row, minlength=num_rows)
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(length))), literal[order], alive
+
+
+def choose_in_place(
+    features: Sequence[Rows], resolved: Mapping[str, Instances]
+) -> Mapping[str, np.ndarray]:
+    """For each derived predicate, bool[num_instances]: positive references stand in place."""
+    chosen = {}
+    for name, instances in resolved.items():
+        positive = [r for rows in features for r in rows.references if r.predicate == name]
+        times = np.zeros(len(instances.code), np.int64)
+        for reference in positive:
+            if reference.positive:
+                at = np.searchsorted(instances.code, reference.code)
+                times += np.bincount(at, minlength=len(times))
+        repeated = np.maximum(times - 1, 0) * np.diff(instances.start)
+        chosen[name] = (repeated <= MOST_REPEATED) & (times > 0)
+    return chosen
+
+
+def take_rows(
+    start: np.ndarray, member: np.ndarray, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Some rows of a CSR array, as one."""
+    length = start[rows + 1] - start[rows]
+    new_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))
+    within = np.arange(int(new_start[-1])) - np.repeat(new_start[:-1], length)
+    return new_start, member[np.repeat(start[rows], length) + within]
+
+
+def _joined(parts: Sequence[np.ndarray], dtype: type) -> np.ndarray:
+    return np.concatenate([np.empty(0, dtype), *parts]).astype(dtype, copy=False)

@@ -1,0 +1,83 @@
+"""Refusing what does not fit, before it is started.
+
+Every query is estimated before any is run. A row costs its bindings, its literals before and
+after merging, its coefficient, weight and hash-table slots: about 64 bytes and 16 for each
+literal and variable. An atom costs its tuple and the numbers that inference keeps for it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+
+from lapis.engines.engine import Engine
+from lapis.errors import Span, TooLarge
+from lapis.grounding.templates import Query
+from lapis.problem import Problem
+
+SHARE_OF_MACHINE = 0.7
+
+
+def machine_memory() -> int:
+    """Bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def memory_limit(max_memory: int | None) -> int:
+    return int(SHARE_OF_MACHINE * machine_memory()) if max_memory is None else max_memory
+
+
+def check_atoms(problem: Problem, max_memory: int) -> None:
+    """Refuse a problem whose unknown atoms alone would not fit."""
+    total = 0
+    for name, evidence in problem.evidence.items():
+        predicate = evidence.predicate
+        atoms = len(evidence.unknown)
+        if evidence.open:
+            possible = math.prod(len(problem.domains[t]) for t in predicate.types)
+            atoms = possible - len(evidence.true) - len(evidence.false)
+        total += atoms * (4 * predicate.arity + 32)
+        if total > max_memory:
+            raise TooLarge(
+                f"'{name}' has {atoms:,} unknown atoms; "
+                f"about {describe_bytes(total)} of memory, over the limit of "
+                f"{describe_bytes(max_memory)}",
+                code="too-large",
+                span=predicate.span,
+                hint=f"do not query or open '{name}', give more evidence, use lifted inference, "
+                "or raise --max-memory",
+            )
+
+
+class QueryBudget:
+    """Adds up what queries are estimated to need and refuses the one that passes the limit."""
+
+    def __init__(self, engine: Engine, max_memory: int) -> None:
+        self._engine = engine
+        self._max_memory = max_memory
+        self._bytes = 0.0
+
+    def admit(self, query: Query, text: str, span: Span | None = None) -> float:
+        """Count a query in; its estimated rows."""
+        rows = sum(self._engine.estimate_rows(plan) for _, plan in query.terms)
+        width = len(query.literals) + len(query.terms[0][1].outputs)
+        self._bytes += rows * (64 + 16 * width)
+        if self._bytes > self._max_memory:
+            raise TooLarge(
+                f"grounding '{text}' would give about {rows:,.0f} clauses; "
+                f"about {describe_bytes(self._bytes)} of memory, over the limit of "
+                f"{describe_bytes(self._max_memory)}",
+                code="too-large",
+                span=span,
+                hint="give more evidence, query fewer predicates, shorten the formula, "
+                "use lifted inference, or raise --max-memory",
+            )
+        return rows
+
+
+def describe_bytes(count: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if count < 1000 or unit == "TB":
+            break
+        count /= 1000
+    return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"

@@ -1,0 +1,151 @@
+"""A model as clauses with tied weights (see clauses.py for what that means)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from lapis.errors import LapisError
+from lapis.language.model import Model, Predicate, Rule
+from lapis.language.syntax import (
+    Atom,
+    Comparison,
+    Constant,
+    Exists,
+    Formula,
+    Offset,
+    Or,
+    Term,
+    Truth,
+    Variable,
+    free_variables,
+)
+from lapis.logic.clauses import (
+    Clause,
+    Condition,
+    Cube,
+    Definition,
+    Feature,
+    Literal,
+    NormalForm,
+    SimpleTerm,
+    TypedVariable,
+)
+from lapis.logic.cubes import SignedLeaf, disjoint_cubes
+from lapis.logic.passes import rewrite, split_hard
+
+MAX_CUBES = 4096
+
+
+def normalize(model: Model) -> NormalForm:
+    """Features of all rules and the definitions they use.
+
+    >>> from lapis.language import parse_model
+    >>> model = parse_model("P(t)\\nQ(t)\\n1 P(x) ^ Q(x)")
+    >>> feature = normalize(model).features[0]
+    >>> feature.constant, len(feature.clauses)
+    (-1, 2)
+    """
+    normalizer = Normalizer(set(model.predicates))
+    features = [f for i, rule in enumerate(model.rules) for f in normalizer.features(i, rule)]
+    return NormalForm(tuple(features), tuple(normalizer.definitions))
+
+
+@dataclass
+class Normalizer:
+    taken: set[str]  # names of predicates
+    definitions: list[Definition] = field(default_factory=list)
+    known: dict[tuple[Formula, tuple[TypedVariable, ...]], Predicate] = field(default_factory=dict)
+
+    def features(self, index: int, rule: Rule) -> Iterator[Feature]:
+        """One feature; of a hard rule one for each part, over that part's own variables."""
+        types = dict(rule.variables + rule.bound)
+        formula = rewrite(rule.formula)
+        for names, part in split_hard(formula) if rule.hard else (((), formula),):
+            cubes = limited(disjoint_cubes(part, False), rule)
+            clauses = tuple(self.clause(cube, types) for cube in cubes)
+            variables = rule.variables + tuple((name, types[name]) for name in names)
+            constant = 0 if rule.hard else 1 - len(clauses)
+            yield Feature(index, variables, rule.plus, clauses, constant, rule.hard)
+
+    def clause(self, cube: tuple[SignedLeaf, ...], types: dict[str, str]) -> Clause:
+        """The negation of a cube."""
+        found = self.cube(tuple((leaf, not sign) for leaf, sign in cube), types)
+        return Clause(found.literals, found.conditions)
+
+    def cube(self, leaves: tuple[SignedLeaf, ...], types: dict[str, str]) -> Cube:
+        literals: list[Literal] = []
+        conditions: list[Condition] = []
+        for leaf, sign in leaves:
+            match leaf:
+                case Atom(predicate, terms):
+                    literals.append(Literal(predicate, tuple(map(simple, terms)), sign))
+                case Comparison():
+                    conditions.append(condition(leaf, sign))
+                case Exists():
+                    literals.append(self.derived(leaf, sign, types))
+        return Cube(tuple(literals), tuple(conditions))
+
+    def derived(self, formula: Exists, sign: bool, types: dict[str, str]) -> Literal:
+        """The atom of a quantified part, defined where it is first met."""
+        variables = tuple((name, types[name]) for name in free_variables(formula))
+        terms = tuple(Variable(name) for name, _ in variables)
+        predicate = self.known.get((formula, variables))
+        if predicate is None:
+            bound = tuple((name, types[name]) for name in formula.variables)
+            parts = formula.body.parts if isinstance(formula.body, Or) else (formula.body,)
+            cubes = tuple(
+                self.cube(cube, types) for part in parts for cube in disjoint_cubes(part, True)
+            )
+            predicate = Predicate(self.fresh_name(), tuple(t for _, t in variables))
+            self.definitions.append(Definition(predicate, variables, bound, cubes))
+            self.known[formula, variables] = predicate
+        return Literal(predicate.name, terms, sign)
+
+    def fresh_name(self) -> str:
+        number = len(self.definitions) + 1
+        while (name := f"_exists_{number}") in self.taken:
+            number += 1
+        self.taken.add(name)
+        return name
+
+
+def limited(
+    cubes: tuple[tuple[SignedLeaf, ...], ...], rule: Rule
+) -> tuple[tuple[SignedLeaf, ...], ...]:
+    if len(cubes) > MAX_CUBES:
+        raise LapisError(
+            f"this formula becomes {len(cubes):,} clauses; at most {MAX_CUBES:,} are possible",
+            code="too-many-clauses",
+            span=rule.span,
+            hint="introduce a predicate for a part of it",
+        )
+    return cubes
+
+
+def simple(term: Term) -> SimpleTerm:
+    assert isinstance(term, Variable | Constant)
+    return Variable(term.name) if isinstance(term, Variable) else Constant(term.name)
+
+
+def condition(comparison: Comparison, sign: bool) -> Condition:
+    """A comparison with = or <, or its negation."""
+    left, right = simple(comparison.left), comparison.right
+    offset = right.amount if isinstance(right, Offset) else 0
+    plain = simple(right.variable if isinstance(right, Offset) else right)
+    if comparison.operator == "=":
+        return Condition("=" if sign else "!=", left, plain, offset)
+    return Condition("<" if sign else ">=", left, plain, offset)
+
+
+def is_constant(formula: Formula) -> bool | None:
+    """True or False if the formula is always so, None if it depends on the world.
+
+    Comparisons count as open here even where they contradict each other.
+    """
+    formula = rewrite(formula)
+    if isinstance(formula, Truth):
+        return formula.value
+    if not disjoint_cubes(formula, False):
+        return True
+    return None if disjoint_cubes(formula, True) else False

@@ -1,0 +1,232 @@
+"""Rewriting passes from formula to formula, in the order they are applied.
+
+Each keeps the meaning in every world, over empty domains too: ∃y A(x) is false where y has no
+constant, so a quantifier is never dropped because its variable is unused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
+
+from lapis.errors import LapisError
+from lapis.language.syntax import (
+    And,
+    Atom,
+    Comparison,
+    Constant,
+    Exists,
+    ForAll,
+    Formula,
+    Iff,
+    Implies,
+    Not,
+    Offset,
+    Or,
+    Term,
+    Truth,
+    Variable,
+    children,
+    free_variables,
+    with_children,
+)
+
+
+def normalize_comparisons(formula: Formula) -> Formula:
+    """Only = and <, the others by negation or by swapping sides; offsets on the right.
+
+    a != b is ¬(a = b), a > b is b < a, a <= b is ¬(b < a), a >= b is ¬(a < b).
+    """
+    formula = with_children(formula, tuple(map(normalize_comparisons, children(formula))))
+    if not isinstance(formula, Comparison):
+        return formula
+    left, right = formula.left, formula.right
+    match formula.operator:
+        case "=" | "!=":
+            if isinstance(left, Offset) or is_before(right, left):
+                left, right = right, left
+            equal = compare("=", left, right)
+            return equal if formula.operator == "=" else negated(equal)
+        case "<":
+            return compare("<", left, right)
+        case ">":
+            return compare("<", right, left)
+        case "<=":
+            return negated(compare("<", right, left))
+        case ">=":
+            return negated(compare("<", left, right))
+
+
+def is_before(first: Term, second: Term) -> bool:
+    """A fixed order of two plain terms, so that x = y and y = x become the same."""
+
+    def key(term: Term) -> tuple[bool, str]:
+        return isinstance(term, Constant), term.name if isinstance(
+            term, Variable | Constant
+        ) else ""
+
+    return (
+        not isinstance(first, Offset)
+        and not isinstance(second, Offset)
+        and key(first) < key(second)
+    )
+
+
+def compare(operator: str, left: Term, right: Term) -> Formula:
+    """left operator right, with all offsets moved to the right; decided where it can be."""
+    left, moved = without_offset(left)
+    right, amount = without_offset(right)
+    amount -= moved
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        if operator == "=" and amount == 0:
+            return Truth(left.name == right.name)
+        values = numeric(left), numeric(right)
+        if values[0] is not None and values[1] is not None:
+            shifted = values[1] + amount
+            return Truth(values[0] == shifted if operator == "=" else values[0] < shifted)
+    if left == right:
+        return Truth(amount == 0 if operator == "=" else amount > 0)
+    if isinstance(right, Constant) and amount:
+        assert isinstance(left, Variable)
+        if operator == "=":
+            return Comparison("=", right, Offset(left, -amount))
+        value = numeric(right)
+        if value is None:
+            raise LapisError(
+                f"{right.name!r} is not a number, so nothing can be added to it",
+                code="not-a-number",
+                span=right.span,
+            )
+        right, amount = Constant(f"{value + amount:.17g}", right.span), 0
+    shifted_right = Offset(right, amount) if isinstance(right, Variable) and amount else right
+    return Comparison("=" if operator == "=" else "<", left, shifted_right)
+
+
+def without_offset(term: Term) -> tuple[Term, int]:
+    return (term.variable, term.amount) if isinstance(term, Offset) else (term, 0)
+
+
+def numeric(constant: Constant) -> float | None:
+    try:
+        return float(constant.name)
+    except ValueError:
+        return None
+
+
+def simplify(formula: Formula) -> Formula:
+    """Truth values folded, double negations and nested conjunctions and disjunctions flattened."""
+    formula = with_children(formula, tuple(map(simplify, children(formula))))
+    match formula:
+        case Not(body):
+            return negated(body)
+        case And(parts):
+            return conjunction(parts)
+        case Or(parts):
+            return disjunction(parts)
+        case Implies(premise, conclusion):
+            return disjunction((negated(premise), conclusion))
+        case Iff(left, Truth(value)) | Iff(Truth(value), left):
+            return left if value else negated(left)
+        case Iff(left, right) if left == right:
+            return Truth(True)
+        case Exists(_, Truth(False)):
+            return Truth(False)
+        case ForAll(_, Truth(True)):
+            return Truth(True)
+        case _:
+            return formula
+
+
+def negated(formula: Formula) -> Formula:
+    match formula:
+        case Truth(value):
+            return Truth(not value)
+        case Not(body):
+            return body
+        case _:
+            return Not(formula)
+
+
+def conjunction(parts: tuple[Formula, ...]) -> Formula:
+    """A conjunction without true parts and repetitions; false if a part and its negation meet."""
+    found: dict[Formula, None] = {}
+    for part in parts:
+        for piece in part.parts if isinstance(part, And) else (part,):
+            if piece == Truth(False) or negated(piece) in found:
+                return Truth(False)
+            if piece != Truth(True):
+                found.setdefault(piece)
+    pieces = tuple(found)
+    return Truth(True) if not pieces else pieces[0] if len(pieces) == 1 else And(pieces)
+
+
+def disjunction(parts: tuple[Formula, ...]) -> Formula:
+    """¬(¬a ∧ ¬b ∧ …), simplified."""
+    flat = [piece for part in parts for piece in (part.parts if isinstance(part, Or) else (part,))]
+    inner = conjunction(tuple(negated(piece) for piece in flat))
+    if isinstance(inner, And):
+        return Or(tuple(negated(piece) for piece in inner.parts))
+    return negated(inner)
+
+
+def exists_only(formula: Formula) -> Formula:
+    """∀ by ¬∃¬, and directly nested ∃ merged into one."""
+    formula = with_children(formula, tuple(map(exists_only, children(formula))))
+    if isinstance(formula, ForAll):
+        return negated(exists_only(Exists(formula.variables, negated(formula.body))))
+    if isinstance(formula, Exists) and isinstance(formula.body, Exists):
+        return Exists(formula.variables + formula.body.variables, formula.body.body)
+    return formula
+
+
+def narrow_scopes(formula: Formula) -> Formula:
+    """Parts of a conjunction that do not use the quantified variables leave the quantifier.
+
+    ∃y (A(x) ∧ B(x,y)) is A(x) ∧ ∃y B(x,y): the arguments of the derived atom are fewer.
+    """
+    formula = with_children(formula, tuple(map(narrow_scopes, children(formula))))
+    if not isinstance(formula, Exists) or not isinstance(formula.body, And):
+        return formula
+    own = set(formula.variables)
+    inside = tuple(p for p in formula.body.parts if own & set(free_variables(p)))
+    outside = tuple(p for p in formula.body.parts if not own & set(free_variables(p)))
+    if not inside or not outside:
+        return formula
+    return conjunction((*outside, replace(formula, body=conjunction(inside))))
+
+
+PASSES: tuple[Callable[[Formula], Formula], ...] = (
+    normalize_comparisons,
+    simplify,
+    exists_only,
+    narrow_scopes,
+    simplify,
+)
+
+
+def rewrite(formula: Formula) -> Formula:
+    """All passes in order."""
+    return reduce(lambda current, apply: apply(current), PASSES, formula)
+
+
+def split_hard(formula: Formula) -> tuple[tuple[tuple[str, ...], Formula], ...]:
+    """A hard formula as parts (extra variables, formula) that must each hold everywhere.
+
+    A conjunction holds iff its parts do; ∀x F holds iff F does for every x, so x joins the free
+    variables. Takes and gives rewritten formulas, where ∀ reads ¬∃.
+    """
+    match formula:
+        case And(parts):
+            return tuple(found for part in parts for found in split_hard(part))
+        case Not(Exists(variables, body)):
+            inner = split_hard(rewrite(negated(body)))
+            return tuple((variables + names, part) for names, part in inner)
+        case Not(Or(parts)):
+            return tuple(found for part in parts for found in split_hard(negated(part)))
+        case _:
+            return (((), formula),)
+
+
+def is_leaf(formula: Formula) -> bool:
+    return isinstance(formula, Atom | Comparison | Exists)

@@ -1,0 +1,61 @@
+"""Differences of single atoms, and their classes, against counting in both worlds."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lapis.counting.classes import DifferenceClasses, difference_classes, difference_sample
+
+from counting.small_worlds import (
+    PREDICATES,
+    Small,
+    all_atoms,
+    count_true,
+    difference,
+    small_problems,
+)
+
+
+def dense(classes: DifferenceClasses, number: int) -> tuple[int, ...]:
+    vector = [0] * classes.num_weights
+    for entry in range(classes.class_start[number], classes.class_start[number + 1]):
+        vector[classes.weight_id[entry]] = int(classes.difference[entry])
+    return tuple(vector)
+
+
+def check_classes(small: Small, predicate: str) -> None:
+    classes = difference_classes(small.problem, predicate)
+    expected: Counter[tuple[tuple[int, ...], bool, int]] = Counter()
+    atoms = all_atoms(small.problem, small.problem.model.predicates[predicate])
+    for arguments in atoms:
+        vector, violations = difference(small, (predicate, arguments))
+        expected[vector, (predicate, arguments) in small.true, violations] += 1
+    found = {}
+    hard = classes.hard_true_violations - classes.hard_false_violations
+    for number in range(len(classes)):
+        key = dense(classes, number), bool(classes.truth[number]), int(hard[number])
+        assert key not in found, "a class is listed once"
+        found[key] = int(classes.multiplicity[number])
+    assert found == expected
+    assert bool(classes.violated_rules) == bool(count_true(small.problem, small.true)[1])
+
+    arity = small.problem.model.predicates[predicate].arity
+    rows = np.array(atoms, np.int32).reshape(len(atoms), arity)
+    for arguments, number in zip(atoms, classes.class_of(rows), strict=True):
+        vector, violations = difference(small, (predicate, arguments))
+        truth = (predicate, arguments) in small.true
+        assert (dense(classes, number), classes.truth[number], hard[number]) == (
+            vector,
+            truth,
+            violations,
+        )
+
+
+@settings(max_examples=300, deadline=None)
+@given(small_problems(), st.sampled_from([predicate.name for predicate in PREDICATES]))
+def test_classes_match_brute_force(small: Small, predicate: str) -> None:
+    check_classes(small, predicate)

@@ -1,0 +1,80 @@
+"""Networks of random problems against the definition, on every engine and with every plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from evaluation import World, known_true, network_world
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_problems import problems
+
+from lapis.engines import AutoEngine, DuckDBEngine, Engine, MemoryEngine
+from lapis.errors import LapisError
+from lapis.grounding import close_blocks, ground
+from lapis.grounding.templates import PlanLimits
+from lapis.problem import Problem
+
+WHOLE = PlanLimits(split_above=10**9, sieve_above=10**9)
+SPLIT = PlanLimits(split_above=0, sieve_above=10**9)
+SIEVED = PlanLimits(split_above=10**9, sieve_above=0)
+BOTH = PlanLimits(split_above=0, sieve_above=0)
+
+
+def check(problem: Problem, engine: Engine, limits: PlanLimits, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    try:
+        evidence = close_blocks(problem)
+        network = ground(problem, engine=engine, limits=limits)
+    except LapisError as error:
+        assert error.code in ("block-violated", "hard-contradiction")
+        check_no_world(problem, rng)
+        return
+    finally:
+        engine.close()
+    for density in (0.0, 0.5, 0.8):
+        base = rng.random(network.num_base_atoms) < density
+        expected = network_world(problem, evidence, network, base)
+        world = network.complete(base)
+        np.testing.assert_allclose(network.counts(world), expected.counts(), atol=1e-9)
+        weights = problem.weight_table.value
+        assert network.score(world) == pytest.approx(float(weights @ expected.counts()))
+        assert network.is_feasible(world) == expected.is_feasible()
+
+
+def check_no_world(problem: Problem, rng: np.random.Generator) -> None:
+    """Worlds that agree with the evidence break a hard rule or a block, all that we try."""
+    for _ in range(20):
+        true = known_true(problem, problem.evidence)
+        for name, known in problem.evidence.items():
+            sizes = [len(problem.domains[t]) for t in known.predicate.types]
+            settled = {tuple(row) for row in (*known.true.tolist(), *known.false.tolist())}
+            for row in np.ndindex(*sizes):
+                unknown = row not in settled if known.open else list(row) in known.unknown.tolist()
+                if unknown and rng.random() < 0.5:
+                    constants = zip(known.predicate.types, row, strict=True)
+                    true.add((name, tuple(problem.domains[t].constants[c] for t, c in constants)))
+        assert not World(problem, true).is_feasible()
+
+
+@pytest.mark.parametrize("limits", [WHOLE, SPLIT, SIEVED, BOTH], ids=["whole", "split", "sieved", "both"])
+@given(problem=problems(with_definitions=False), seed=st.integers(0, 1000))
+@settings(max_examples=150, deadline=None)
+def test_clauses(limits: PlanLimits, problem: Problem, seed: int) -> None:
+    check(problem, AutoEngine(), limits, seed)
+
+
+@pytest.mark.parametrize("limits", [WHOLE, BOTH], ids=["whole", "both"])
+@given(problem=problems(), seed=st.integers(0, 1000))
+@settings(max_examples=250, deadline=None)
+def test_definitions(limits: PlanLimits, problem: Problem, seed: int) -> None:
+    check(problem, AutoEngine(), limits, seed)
+
+
+@pytest.mark.parametrize("make", [MemoryEngine, DuckDBEngine], ids=["memory", "duckdb"])
+@given(problem=problems(), seed=st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_engines(make: Callable[[], Engine], problem: Problem, seed: int) -> None:
+    check(problem, make(), BOTH, seed)
