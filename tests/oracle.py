@@ -187,17 +187,19 @@ def log_likelihood(model: Model, facts: Facts, query: Iterable[str] | None = Non
     return observed_log_weight - log_sum_exp(log_weight)
 
 
-def count_true(model: Model, facts: Facts) -> list[tuple[int, int]]:
-    """For each rule, hard ones too: true groundings in the data, and groundings."""
+def count_true(model: Model, facts: Facts) -> dict[WeightKey, tuple[int, int]]:
+    """True groundings in the data, and groundings, of each weight; a hard rule has one key."""
     domains = constants_of(model, facts)
     observed = observed_world(model, facts, domains)
-    counts = []
-    for rule in model.rules:
-        held = [
-            bool(holds(rule, binding, observed, domains)[0])
-            for binding in bindings(rule.variables, domains)
-        ]
-        counts.append((sum(held), len(held)))
+    counts: dict[WeightKey, tuple[int, int]] = {}
+    for index, rule in enumerate(model.rules):
+        for choice in plus_choices(rule, domains):
+            counts[index, choice] = (0, 0)
+        for binding in bindings(rule.variables, domains):
+            key = index, tuple(binding[name] for name in rule.plus)
+            true, groundings = counts[key]
+            held = bool(holds(rule, binding, observed, domains)[0])
+            counts[key] = true + held, groundings + 1
     return counts
 
 
@@ -207,10 +209,13 @@ def weight_keys(model: Model, domains: Domains) -> list[WeightKey]:
         (index, choice)
         for index, rule in enumerate(model.rules)
         if not rule.hard
-        for choice in itertools.product(
-            *(domains[dict(rule.variables)[name]] for name in rule.plus)
-        )
+        for choice in plus_choices(rule, domains)
     ]
+
+
+def plus_choices(rule: Rule, domains: Domains) -> list[tuple[str, ...]]:
+    types = dict(rule.variables)
+    return list(itertools.product(*(domains[types[name]] for name in rule.plus)))
 
 
 def render_database(predicates: Mapping[str, Predicate], facts: Facts) -> str:

@@ -86,14 +86,12 @@ class DrawnRule:
 class Case:
     """A model, its data and a question, as a user would write them."""
 
+    declarations: str  # the part of the model before its rules
     model: str
     facts: Facts
     data: str
     query: tuple[str, ...]
     rules: tuple[DrawnRule, ...]
-
-    def __repr__(self) -> str:
-        return f"\n--- model\n{self.model}--- data\n{self.data}--- query {','.join(self.query)}\n"
 
 
 @st.composite
@@ -114,9 +112,16 @@ def cases(draw: st.DrawFn, *, observed: bool = False) -> Case:
             given[status].append(atom)
     facts = Facts(*(tuple(group) for group in given.values()))
     declared = [draw(type_declaration(name, pools[name])) for name in pools]
-    lines = [*declared, *map(declaration, predicates.values()), *(r.text for r in rules)]
-    text = "".join(f"{line}\n" for line in lines if line)
-    return Case(text, facts, render_database(predicates, facts), query, tuple(rules))
+    lines = [*filter(None, declared), *map(declaration, predicates.values())]
+    declarations = "".join(f"{line}\n" for line in lines)
+    return Case(
+        declarations,
+        declarations + "".join(f"{rule.text}\n" for rule in rules),
+        facts,
+        render_database(predicates, facts),
+        query,
+        tuple(rules),
+    )
 
 
 @st.composite

@@ -16,6 +16,7 @@ import numpy as np
 
 from lapis.data.database import Database
 from lapis.errors import LapisError, did_you_mean, raise_all
+from lapis.evaluation.score import Score, score_worlds
 from lapis.inference.answer import Answer, MostLikelyWorld
 from lapis.inference.query import Query, parse_queries, select_atoms
 from lapis.language.model import Model
@@ -48,12 +49,13 @@ def infer(
     >>> answer.exact, round(answer["H(A)"], 4)
     (True, 0.6502)
     """
+    from lapis.grounding.bottom_up import ground
     from lapis.inference.enumerate import enumerate_worlds
 
     check_method(method)
     parts: list[Answer] = []
     for problem, queries in problems(model, data, query, opened):
-        network = ground_problem(problem)
+        network = ground(problem)
         found = enumerate_worlds(network)
         names, atom_ids, known = select_atoms(network, problem, queries)
         probability = known_or(known, found.marginal, atom_ids)
@@ -82,12 +84,13 @@ def map(
     >>> lapis.map(model, query="P").true_atoms
     ['P(A)']
     """
+    from lapis.grounding.bottom_up import ground
     from lapis.inference.enumerate import enumerate_worlds
 
     check_method(method)
     parts: list[MostLikelyWorld] = []
     for problem, queries in problems(model, data, query, opened):
-        network = ground_problem(problem)
+        network = ground(problem)
         found = enumerate_worlds(network)
         names, atom_ids, known = select_atoms(network, problem, queries)
         value = known_or(known, found.map_world, atom_ids) > 0
@@ -133,7 +136,7 @@ def count(model: ModelLike, data: DataLike = None) -> list[RuleCount]:
     resolved = read_if_path(model)
     for database in databases(data):
         problem = build_problem(resolved, database)
-        require_complete(problem)
+        problem.require_complete()
         relations = {name: evidence.true for name, evidence in problem.evidence.items()}
         counted = count_features(problem.normal_form, resolved, problem.domains, relations)
         for feature, result in zip(problem.normal_form.features, counted, strict=True):
@@ -149,14 +152,12 @@ def count(model: ModelLike, data: DataLike = None) -> list[RuleCount]:
     ]
 
 
-def score(model: ModelLike, data: DataLike = None, query: Sequence[str] | str = ()) -> Any:
+def score(model: ModelLike, data: DataLike = None, query: Sequence[str] | str = ()) -> Score:
     """How well the model explains data: likelihood, pseudo-likelihood, CLL and AUC-PR.
 
     The (pseudo-)log-likelihood is that of all atoms; CLL and AUC-PR are those of the atoms of
     the query predicates, whose facts are hidden and predicted from the rest.
     """
-    from lapis.evaluation.score import score_worlds
-
     resolved = read_if_path(model)
     queries = query_predicates(query, resolved)
     return score_worlds(resolved, databases(data), queries)
@@ -236,22 +237,6 @@ def refuse_unsupported(model: Model) -> None:
         if predicate.factors is not None
     ]
     raise_all(errors)
-
-
-def require_complete(problem: Problem) -> None:
-    for evidence in problem.evidence.values():
-        if len(evidence.unknown):
-            raise LapisError(
-                f"counting needs complete data, but facts of {evidence.predicate.name!r} "
-                "are marked unknown (?)",
-                code="incomplete-data",
-            )
-
-
-def ground_problem(problem: Problem) -> Any:
-    from lapis.grounding import ground
-
-    return ground(problem)
 
 
 def known_or(known: np.ndarray, found: np.ndarray, atom_ids: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from lapis.data.database import Database
 from lapis.errors import Warning
 from lapis.language.model import Model, Rule
 from lapis.language.printer import print_term
-from lapis.language.syntax import Exists, ForAll, atoms, free_variables, subformulas
+from lapis.language.syntax import atoms
 from lapis.language.words import describe_rule
 from lapis.logic.clauses import Clause, Condition, Literal
 from lapis.logic.normalize import is_constant
@@ -93,31 +93,14 @@ def unused_predicates(model: Model, problems: Sequence[Problem]) -> list[Warning
 
 
 def rule_warnings(rule: Rule) -> list[Warning]:
-    found: list[Warning] = []
-    for node in subformulas(rule.formula):
-        if isinstance(node, Exists | ForAll):
-            inside = free_variables(node.body)
-            found += [
-                Warning(
-                    f"variable {name!r} is used only in its quantifier",
-                    "unused-variable",
-                    node.span or rule.span,
-                )
-                for name in node.variables
-                if name not in inside
-            ]
+    """A formula that is true, or false, whatever the world is."""
     constant = is_constant(rule.formula)
-    if constant is not None:
-        kind = "hard formula" if rule.hard else "weight on a formula"
-        effect = "it has no effect" if constant or not rule.hard else "no world is possible"
-        found.append(
-            Warning(
-                f"this {kind} is always {str(constant).lower()}: {effect}",
-                "constant-formula",
-                rule.span,
-            )
-        )
-    return found
+    if constant is None:
+        return []
+    kind = "hard formula" if rule.hard else "weight on a formula"
+    effect = "it has no effect" if constant or not rule.hard else "no world is possible"
+    message = f"this {kind} is always {str(constant).lower()}: {effect}"
+    return [Warning(message, "constant-formula", rule.span)]
 
 
 def empty_types(model: Model, problems: Sequence[Problem]) -> list[Warning]:

@@ -83,6 +83,16 @@ class Problem:
         types = dict(rule.variables)
         return tuple(len(self.domains[types[name]]) for name in rule.plus)
 
+    def require_complete(self) -> None:
+        """Refuse data with facts marked unknown, where all must be known."""
+        for evidence in self.evidence.values():
+            if len(evidence.unknown):
+                raise LapisError(
+                    f"this needs complete data, but facts of {evidence.predicate.name!r} "
+                    "are marked unknown (?)",
+                    code="incomplete-data",
+                )
+
     def weight_names(self) -> list[str]:
         """The formula of each weight, plus variables replaced by their constants."""
         return [name for rule in self.model.rules for name in self.rule_weight_names(rule)]
@@ -114,7 +124,9 @@ def build_problem(
     """
     from lapis.data.binding import bind
 
-    errors = [unknown_query(name, model) for name in (*query, *opened) if name not in model.predicates]
+    errors = [
+        unknown_query(name, model) for name in (*query, *opened) if name not in model.predicates
+    ]
     raise_all(errors)
     bound = bind(database if database is not None else Database({}, {}), model)
     normal_form = normalize(model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from hypothesis import strategies as st
@@ -67,7 +68,7 @@ class SmallWorld:
     def model(self) -> Model:
         return Model({}, PREDICATES, ())
 
-    @property
+    @cached_property
     def extensions(self) -> Extensions:
         return extend(interpret(PREDICATES, self.domains, self.relations), self.definitions)
 

@@ -222,3 +222,22 @@ def ground_atoms(draw: st.DrawFn, world: World) -> tuple[str, tuple[int, ...]]:
     predicate = draw(st.sampled_from(possible))
     row = tuple(draw(st.integers(0, len(world.domains[kind]) - 1)) for kind in predicate.types)
     return predicate.name, row
+
+
+@st.composite
+def cyclic_features(draw: st.DrawFn) -> Feature:
+    """A triangle or a square of binary literals with any signs, and perhaps a unary literal."""
+
+    def literal(predicate: str, *names: str) -> Literal:
+        return Literal(predicate, tuple(map(Variable, names)), draw(st.booleans()))
+
+    if draw(st.booleans()):
+        pairs = [("F", "x", "y"), ("F", "y", "z"), ("F", "x", "z")]
+        variables = VARIABLES[:3]
+    else:
+        pairs = [("G", "x", "a"), ("G", "y", "a"), ("G", "x", "b"), ("G", "y", "b")]
+        variables = (*VARIABLES[:2], *VARIABLES[3:])
+    literals = [literal(*pair) for pair in pairs]
+    if draw(st.booleans()):
+        literals.append(literal("P", draw(st.sampled_from(["x", "y"]))))
+    return Feature(0, variables, (), (Clause(tuple(literals)),), 0, hard=False)

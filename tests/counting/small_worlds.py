@@ -11,8 +11,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lapis.data.database import Domain
-from lapis.language.model import Model, Predicate
-from lapis.language.syntax import Constant, Variable
+from lapis.language.model import Model, Predicate, Rule
+from lapis.language.syntax import Constant, Truth, Variable
 from lapis.logic.clauses import (
     Clause,
     Condition,
@@ -63,7 +63,19 @@ def build(
         table = np.array(rows, np.int32).reshape(len(rows), predicate.arity)
         none = np.empty((0, predicate.arity), np.int32)
         evidence[predicate.name] = Evidence(predicate, False, table, none, none)
-    model = Model({name: tuple(found) for name, found in sizes.items()}, by_name, ())
+    rules = tuple(
+        Rule(
+            formula=Truth(True),  # only the features are looked at
+            variables=feature.variables,
+            bound=(),
+            weight=0.0,
+            hard=feature.hard,
+            text=f"rule {feature.rule}",
+            plus=feature.plus,
+        )
+        for feature in features
+    )
+    model = Model({name: tuple(found) for name, found in sizes.items()}, by_name, rules)
     normal_form = NormalForm(tuple(features), tuple(definitions))
     return Small(Problem(model, normal_form, domains, evidence), frozenset(true))
 
@@ -256,7 +268,7 @@ def definition_lists(
     draw: st.DrawFn, predicates: Sequence[Predicate], constants: Mapping[str, Sequence[str]]
 ) -> list[Definition]:
     found: list[Definition] = []
-    for number in range(draw(st.integers(0, 2))):
+    for number in range(draw(st.integers(1, 2))):
         chosen = draw(st.lists(st.sampled_from(VARIABLES), min_size=1, max_size=3, unique=True))
         cut = draw(st.integers(0, len(chosen)))
         head, bound = tuple(chosen[:cut]), tuple(chosen[cut:])

@@ -8,8 +8,6 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapis.counting.classes import DifferenceClasses, difference_classes, difference_sample
-
 from counting.small_worlds import (
     PREDICATES,
     Small,
@@ -18,6 +16,7 @@ from counting.small_worlds import (
     difference,
     small_problems,
 )
+from lapis.counting.classes import DifferenceClasses, difference_classes
 
 
 def dense(classes: DifferenceClasses, number: int) -> tuple[int, ...]:
@@ -58,4 +57,12 @@ def check_classes(small: Small, predicate: str) -> None:
 @settings(max_examples=300, deadline=None)
 @given(small_problems(), st.sampled_from([predicate.name for predicate in PREDICATES]))
 def test_classes_match_brute_force(small: Small, predicate: str) -> None:
+    check_classes(small, predicate)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    small_problems(quantifiers=True), st.sampled_from([predicate.name for predicate in PREDICATES])
+)
+def test_classes_with_quantifiers_match_brute_force(small: Small, predicate: str) -> None:
     check_classes(small, predicate)

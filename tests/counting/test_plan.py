@@ -10,6 +10,7 @@ import pytest
 from enumerated_worlds import (
     Enumeration,
     clauses_over,
+    condition_holds,
     cubes_over,
     some_variables,
     worlds,
@@ -18,8 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lapis.counting.execute import count, count_table
-from lapis.counting.extensions import Extensions
-from lapis.counting.plan import CountPlan, explain, plan_cube, plan_violations
+from lapis.counting.expansion import expand_terms, find_expandable
+from lapis.counting.extensions import Extensions, interpret
+from lapis.counting.plan import CountPlan, explain, make_test, plan_cube, plan_violations
+from lapis.counting.settle import conjoin, settle
 from lapis.counting.sql import DuckDBRunner, SqlExecutor, fits_sql
 from lapis.data.database import Domain
 from lapis.language.model import Predicate
@@ -104,11 +107,37 @@ def test_derived_extensions_are_those_of_the_definitions(data: st.DataObject) ->
         assert (every - listed if extension.complemented else listed) == truth.true & every
 
 
+@given(data=st.data())
+def test_every_choice_of_filters_and_expansions_counts_the_same(data: st.DataObject) -> None:
+    world = data.draw(worlds())
+    variables = data.draw(some_variables)
+    cube = data.draw(cubes_over(world, variables))
+    types = dict(variables)
+    tests = [
+        make_test(condition, types, data.draw(st.booleans(), label="expected"))
+        for condition in cube.conditions
+    ]
+    conjunction = conjoin(cube.literals, tests, variables, (), world.extensions)
+    settled = settle(conjunction, world.extensions)
+    truth = Enumeration(world)
+    expected = sum(
+        truth.cube_holds(Cube(cube.literals), grounding)
+        and all(condition_holds(test.condition, grounding) == test.expected for test in tests)
+        for grounding in truth.groundings(variables)
+    )
+    if settled is None or not all(len(world.domains[kind]) for kind in types.values()):
+        assert expected == 0
+        return
+    places = find_expandable(settled)
+    chosen = data.draw(st.sets(st.sampled_from(places)) if places else st.just(set()))
+    terms = expand_terms(settled, chosen, world.extensions)
+    plan = CountPlan(variables, (), (), 1, terms)
+    assert count(plan, world.extensions) == expected
+
+
 def large_world(size: int, num_edges: int) -> Extensions:
     domain = Domain("t", tuple(map(str, range(size))))
     chain = np.stack([np.arange(num_edges), np.arange(num_edges) + 1], axis=1).astype(np.int32)
-    from lapis.counting.extensions import interpret
-
     predicates = {"F": Predicate("F", ("t", "t")), "P": Predicate("P", ("t",))}
     return interpret(predicates, {"t": domain}, {"F": chain, "P": chain[:, :1]})
 
@@ -133,8 +162,6 @@ def test_counts_beyond_64_bits_are_exact() -> None:
 def test_values_beyond_64_bits_inside_a_join_are_exact() -> None:
     size = 1000
     domain = Domain("t", tuple(map(str, range(size))))
-    from lapis.counting.extensions import interpret
-
     every = np.stack(np.divmod(np.arange(size**2), size), axis=1).astype(np.int32)
     predicates = {"F": Predicate("F", ("t", "t"))}
     world = interpret(predicates, {"t": domain}, {"F": every})

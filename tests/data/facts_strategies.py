@@ -20,9 +20,12 @@ ARITY = {"Rain": 0, "Smokes": 1, "friend": 2, "Über_3": 3, "f": 2, "g": 1}
 FUNCTIONS = {"f", "g"}
 SIGN = {True: "", False: "!", None: "?"}
 
-BARE = st.sampled_from(["A", "b", "C1", "3", "-2.5", "x.y", "o'Neil", "Person-1", "t:1", "é", "日"])
+BARE_NAMES = ("A", "b", "C1", "3", "-2.5", "x.y", "o'Neil", "Person-1", "t:1", "é", "日")
+BARE = st.sampled_from(BARE_NAMES)
 ODD = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4)
-NASTY = st.sampled_from(["", " ", "a b", 'say "x"', "\\", "//c", "/*", "{", "a,b", "(", "\n", "\r\n"])
+NASTY = st.sampled_from(
+    ["", " ", "a b", 'say "x"', "\\", "//c", "/*", "{", "a,b", "(", "\n", "\r\n"]
+)
 CONSTANT = BARE | NASTY | ODD
 
 
@@ -36,26 +39,33 @@ def databases(draw: st.DrawFn, constants: st.SearchStrategy[str] = CONSTANT) -> 
         size = ARITY[predicate]
         row = tuple(draw(st.lists(st.sampled_from(pool), min_size=size, max_size=size)))
         truth = draw(st.sampled_from([True, True, True, False, None]))
+        if (predicate, row) in truths:
+            continue
         if predicate in FUNCTIONS and truth:
             if (predicate, row[:-1]) in values:
                 continue
             values.add((predicate, row[:-1]))
-        truths.setdefault((predicate, row), truth)
-        if predicate in FUNCTIONS and truths[predicate, row] is not True:
-            values.discard((predicate, row[:-1]))
+        truths[predicate, row] = truth
     facts = [Stated(*atom, truth) for atom, truth in truths.items()]
     return facts + draw(st.lists(st.sampled_from(facts), max_size=3) if facts else st.just([]))
 
 
 def quoted(constant: str) -> str:
-    for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+    for plain, escaped in (
+        ("\\", "\\\\"),
+        ('"', '\\"'),
+        ("\n", "\\n"),
+        ("\r", "\\r"),
+        ("\t", "\\t"),
+    ):
         constant = constant.replace(plain, escaped)
     return f'"{constant}"'
 
 
-BARE_SET = {"A", "b", "C1", "3", "-2.5", "x.y", "o'Neil", "Person-1", "t:1", "é", "日"}
 GAPS = st.sampled_from(["", "", "", " ", "\t", "  "])
-ENDS = st.sampled_from(["\n", "\n", "\n", "\r\n", " ", " \t", "\n\n", " // note P(a\n", " /* x\ny */ "])
+ENDS = st.sampled_from(
+    ["\n", "\n", "\n", "\r\n", " ", " \t", "\n\n", " // note P(a\n", " /* x\ny */ "]
+)
 
 
 @st.composite
@@ -66,7 +76,9 @@ def writings(draw: st.DrawFn, facts: list[Stated]) -> str:
     parts = []
     for predicate, constants, truth in facts:
         names = [
-            constant if constant in BARE_SET and (plain or draw(st.booleans())) else quoted(constant)
+            constant
+            if constant in BARE_NAMES and (plain or draw(st.booleans()))
+            else quoted(constant)
             for constant in constants
         ]
         value = ""

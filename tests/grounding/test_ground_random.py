@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from evaluation import World, known_true, network_world
+from ground_evaluation import World, known_true, network_world
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_problems import problems
+from ground_problems import problems
 
 from lapis.engines import AutoEngine, DuckDBEngine, Engine, MemoryEngine
 from lapis.errors import LapisError

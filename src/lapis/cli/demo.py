@@ -30,6 +30,4 @@ def run_demo(as_json: bool) -> None:
     show_answer(answer)
     out.rule("The most likely world")
     show_world(world)
-    out.print(
-        "\n[dim]The same with your own files: lapis infer MODEL DATA -q Smokes,Cancer[/dim]"
-    )
+    out.print("\n[dim]The same with your own files: lapis infer MODEL DATA -q Smokes,Cancer[/dim]")

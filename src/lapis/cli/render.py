@@ -59,7 +59,9 @@ def show_answer(answer: Answer) -> None:
     out = console()
     out.print(table)
     note_rest(len(order))
-    out.print(f"[dim]{answer.summary()}; log partition {format_optional(answer.log_partition)}[/dim]")
+    out.print(
+        f"[dim]{answer.summary()}; log partition {format_optional(answer.log_partition)}[/dim]"
+    )
 
 
 def show_world(world: MostLikelyWorld) -> None:
@@ -91,7 +93,9 @@ def show_scores(values: dict[str, Any]) -> None:
 def show_report(report: Report) -> None:
     out = console()
     for formula in report.formulas:
-        weight = "hard" if formula.hard else "?" if formula.weight is None else f"{formula.weight:g}"
+        weight = (
+            "hard" if formula.hard else "?" if formula.weight is None else f"{formula.weight:g}"
+        )
         out.print(f"[bold]{weight:>8}[/bold]  {escape(formula.formula)}")
         out.print(f"          {escape(formula.words)}")
         groundings = f"{formula.groundings:,} grounding{'' if formula.groundings == 1 else 's'}"

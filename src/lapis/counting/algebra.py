@@ -1,7 +1,7 @@
 """What a count plan is made of: expressions over sparse factors.
 
     expression = Tuples | Universe | Matches | Given
-               | Join | Project | Without | Restrict
+               | Join | RangeJoin | Project | Without | Restrict
 
 Expressions are immutable and compare by content, so a subexpression that several terms of a plan
 share is computed once. They say what to compute; `execute` runs them in memory, `sql` compiles
@@ -53,6 +53,11 @@ class Test:
     def numeric(self) -> bool:
         """Whether values are compared, not names."""
         return self.condition.operator not in ("=", "!=") or self.condition.offset != 0
+
+    @property
+    def orders(self) -> bool:
+        """Whether it holds for a range of numbers on one side, given the other."""
+        return self.expected and self.condition.operator in ("<", ">", "<=", ">=")
 
     @property
     def equates(self) -> bool | None:
@@ -107,6 +112,24 @@ class Join:
 
 
 @dataclass(frozen=True)
+class RangeJoin:
+    """Σ over the variables not in `keep` of left · right · [test].
+
+    The parts share no variable; the test compares a number of the left one, on its left side,
+    with a number of the right one by <, >, <= or >=. So each left row meets a range of right rows.
+    """
+
+    left: Expression
+    right: Expression
+    test: Test
+    keep: tuple[str, ...]
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return self.keep
+
+
+@dataclass(frozen=True)
 class Project:
     """Σ over the variables not in `keep` of the part."""
 
@@ -143,14 +166,14 @@ class Restrict:
 
 
 Leaf = Tuples | Universe | Matches | Given
-Expression = Leaf | Join | Project | Without | Restrict
+Expression = Leaf | Join | RangeJoin | Project | Without | Restrict
 Filter = Tuples | Test  # as a filter, Tuples must not match
 
 
 def parts(expression: Expression) -> tuple[Expression, ...]:
     """The expressions directly below."""
     match expression:
-        case Join(left, right):
+        case Join(left, right) | RangeJoin(left, right):
             return (left, right)
         case Project(part) | Restrict(part):
             return (part,)

@@ -39,7 +39,7 @@ class Signatures(NamedTuple):
     """Each combination of function values that occurs, and how often."""
 
     value: np.ndarray  # int64[num_signatures, num_functions]
-    count: np.ndarray  # int64[num_signatures]; object where 64 bits do not suffice
+    multiplicity: np.ndarray  # int64[num_signatures]; object where 64 bits do not suffice
 
 
 class _Axis(NamedTuple):
@@ -90,7 +90,7 @@ def _count(axes: dict[int, _Axis], functions: dict[int, Function], width: int) -
     inside = _count(*_restrict(axes, wide, split, chosen), width)
     erased = inside.value.copy()
     erased[:, chosen] = 0
-    return _merge([outside, Signatures(erased, -inside.count), inside])
+    return _merge([outside, Signatures(erased, -inside.multiplicity), inside])
 
 
 def _restrict(
@@ -138,7 +138,7 @@ def _multiply_axes(axes: dict[int, _Axis], width: int) -> Signatures:
     for axis in axes.values():
         first, number = number_rows(list(axis.values.values()), axis.size)
         sizes = np.bincount(number, minlength=len(first))
-        num_before, num_classes = len(result.count), len(first)
+        num_before, num_classes = len(result.multiplicity), len(first)
         if num_before * num_classes > MAX_SIGNATURES:
             raise TooLarge(
                 f"the atoms fall into about {num_before * num_classes:.0e} classes",
@@ -148,20 +148,21 @@ def _multiply_axes(axes: dict[int, _Axis], width: int) -> Signatures:
         value = np.repeat(result.value, num_classes, axis=0)
         for name, column in axis.values.items():
             value[:, name] = np.tile(column[first], num_before)
-        result = Signatures(value, _outer(result.count, sizes))
+        result = Signatures(value, _outer(result.multiplicity, sizes))
     return result
 
 
 def _outer(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     if left.dtype == object or float(left.max(initial=0)) * float(right.max(initial=0)) >= 2.0**62:
         left, right = left.astype(object), right.astype(object)
-    return np.multiply.outer(left, right).ravel()
+    product: np.ndarray = np.multiply.outer(left, right).ravel()
+    return product
 
 
 def _merge(parts: Sequence[Signatures]) -> Signatures:
     """Adds the counts of equal signatures, and drops those that do not occur."""
     value = np.concatenate([part.value for part in parts])
-    count = np.concatenate([part.count for part in parts])
+    count = np.concatenate([part.multiplicity for part in parts])
     first, number = number_rows([value[:, j] for j in range(value.shape[1])], len(value))
     total = np.zeros(len(first), widen(count).dtype)
     np.add.at(total, number, count)

@@ -14,7 +14,6 @@ from typing import Protocol
 import numpy as np
 
 from lapis.counting.atom_vectors import AtomVectors, build_atom_vectors
-from lapis.counting.conjunctions import Conjunction
 from lapis.counting.difference_terms import Term, evaluate_terms
 from lapis.counting.differences import Target, clause_difference, is_direct, num_levels
 from lapis.counting.interpretation import Interpretation, add_derived, interpret
@@ -48,7 +47,7 @@ class Differences(Protocol):
     def at_rows(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
         """The difference vectors of atoms int32[n, arity], and their truth values.
 
-        The entry at index `keys.hard` counts all hard rules together.
+        The entry in column `keys.hard` counts all hard rules together.
         """
 
 
@@ -83,7 +82,7 @@ class AtomDifferences:
             members = np.flatnonzero(chosen)
             found = vectors.at_rows(atoms[members])
             rows.append(members[found.row])
-            index.append(found.index)
+            index.append(found.column)
             value.append(found.value)
         vectors_of = add_entries(
             len(atoms), np.concatenate(rows), np.concatenate(index), np.concatenate(value)
@@ -121,25 +120,25 @@ def evaluate_differences(
     when_false: list[Term] = []
     when_true: list[Term] = []
     for feature in features:
+        key = keys.of_rule[feature.rule]
         for clause in feature.clauses:
             difference = clause_difference(clause, feature.variables, target)
-
-            def evaluate(conjunctions: Sequence[Conjunction]) -> list[Term]:
-                return evaluate_terms(
+            sides = difference.when_false, difference.when_true
+            found = [
+                evaluate_terms(
                     conjunctions,
                     difference.variables,
                     target.positions,
-                    keys.of_rule[feature.rule],
+                    key,
                     interpretation,
                     difference.determined,
                 )
-
-            found = evaluate(difference.when_false)
-            when_false += found
-            is_same = difference.when_false == difference.when_true
-            when_true += found if is_same else evaluate(difference.when_true)
-    is_same = len(when_false) == len(when_true) and all(map(is_, when_false, when_true))
+                for conjunctions in dict.fromkeys(sides)
+            ]
+            when_false += found[0]
+            when_true += found[-1]
     vectors = build_atom_vectors(when_false, target.positions)
+    is_same = len(when_false) == len(when_true) and all(map(is_, when_false, when_true))
     return AtomDifferences(
         target,
         interpretation,
@@ -151,9 +150,7 @@ def evaluate_differences(
 
 
 def flip_target(problem: Problem, predicate: str) -> Target:
-    return Target(
-        problem.model.predicates[predicate], problem.normal_form.derived, problem.domains
-    )
+    return Target(problem.model.predicates[predicate], problem.normal_form.derived, problem.domains)
 
 
 def chosen_features(problem: Problem, rules: Sequence[int] | None) -> tuple[Feature, ...]:
@@ -161,9 +158,7 @@ def chosen_features(problem: Problem, rules: Sequence[int] | None) -> tuple[Feat
     return features if rules is None else tuple(features[rule] for rule in rules)
 
 
-def needed_definitions(
-    problem: Problem, features: Sequence[Feature]
-) -> tuple[Definition, ...]:
+def needed_definitions(problem: Problem, features: Sequence[Feature]) -> tuple[Definition, ...]:
     """The definitions that the features use, directly or through others, in order."""
     used = {
         literal.predicate

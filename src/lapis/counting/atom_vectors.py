@@ -36,7 +36,7 @@ _EMPTY = SparseVectors(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0,
 class _Group(NamedTuple):
     """A factor as a function of positions with values among numbered vectors; 0 is the empty one.
 
-    A vector's index is the mixed-radix value of its constants of `plus`.
+    A vector's column is the mixed-radix value of its constants of `plus`.
     """
 
     positions: tuple[int, ...]
@@ -79,7 +79,7 @@ class AtomVectors:
             weight = key.offset + _pack(product, key.plus, key.shape)
             expanded = SparseVectors(start, weight, product.value).take(number)
             rows.append(expanded.row)
-            weights.append(expanded.index)
+            weights.append(expanded.column)
             values.append(expanded.value)
         if not rows:
             return _EMPTY.take(np.zeros(num_signatures, np.int64))
@@ -145,9 +145,7 @@ def _number_group(factor: Factor, positions: tuple[str, ...], key: WeightKey) ->
     )
 
 
-def _combine(
-    axes: tuple[int, ...], groups: Sequence[_Group]
-) -> tuple[Function, list[np.ndarray]]:
+def _combine(axes: tuple[int, ...], groups: Sequence[_Group]) -> tuple[Function, list[np.ndarray]]:
     """One function for all groups of the same positions, and for each group its vector by value."""
     points = np.concatenate([group.rows for group in groups])
     first, row = number_rows([points[:, column] for column in range(len(axes))], len(points))
@@ -174,7 +172,7 @@ def _multiply(
     for part, column in zip(parts, chosen, strict=True):
         picked = part.vectors.take(column)
         shape = [sizes[name] for name in part.plus]
-        digits = np.unravel_index(picked.index, shape) if shape else ()
+        digits = np.unravel_index(picked.column, shape) if shape else ()
         columns = [picked.row, *digits]
         factors.append(
             Factor(("@row", *part.plus), np.stack(columns, axis=1).astype(np.int32), picked.value)

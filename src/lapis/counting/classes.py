@@ -87,7 +87,8 @@ class DifferenceClasses:
         )
         class_by_number = np.full(int(number.max(initial=-1)) + 1, -1, np.int64)
         class_by_number[number[: len(self)]] = np.arange(len(self))
-        return class_by_number[number[len(self) :]]
+        classes: np.ndarray = class_by_number[number[len(self) :]]
+        return classes
 
 
 def difference_classes(
@@ -156,7 +157,7 @@ def _count_atoms(
         truth = Function(axes, true_rows, np.ones(len(true_rows), np.int64))
         signatures = count_signatures([*functions, truth], differences.sizes)
         chosen = signatures.value[:, -1] == 0
-        values, count = signatures.value[chosen, :-1], signatures.count[chosen]
+        values, count = signatures.value[chosen, :-1], signatures.multiplicity[chosen]
     else:
         values = np.zeros((1 - len(true_rows), len(functions)), np.int64)
         count = np.ones(len(values), np.int64)
@@ -181,7 +182,7 @@ def _group(
         differences.target.predicate.name,
         num_weights,
         soft.start,
-        soft.index,
+        soft.column,
         soft.value,
         truth[first],
         narrow(multiplicity),

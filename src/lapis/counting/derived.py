@@ -21,6 +21,8 @@ from lapis.counting.execute import run_terms
 from lapis.counting.extensions import Extension, Extensions
 from lapis.counting.factor import Factor, add_rows, indicator, multiply, scalar
 from lapis.counting.plan import CountPlan, plan_cube
+from lapis.data.database import empty_tuples
+from lapis.data.tuples import difference, intersection, union
 from lapis.errors import TooLarge
 from lapis.logic.clauses import Definition
 
@@ -39,7 +41,7 @@ def derive(definition: Definition, extensions: Extensions) -> Extension:
     """predicate(x) ⇔ ∃ bound: some cube is true."""
     names = tuple(name for name, _ in definition.variables)
     types = tuple(type_name for _, type_name in definition.variables)
-    found = Extension(types, np.empty((0, len(names)), np.int32))
+    found = Extension(types, empty_tuples(len(names)))
     for cube in definition.cubes:
         variables = definition.variables + definition.bound
         plan = plan_cube(cube, variables, extensions, names)
@@ -61,7 +63,7 @@ def _solvable(plan: CountPlan, types: tuple[str, ...], extensions: Extensions) -
         rows = np.empty((1 if constant > 0 else 0, 0), np.int32)
         return Extension(types, rows)
     if not listed:
-        return Extension(types, np.empty((0, len(types)), np.int32), complemented=constant > 0)
+        return Extension(types, empty_tuples(len(types)), complemented=constant > 0)
     counts = add_rows(plan.keep, listed)
     if constant > 0:
         return Extension(types, counts.rows[counts.value == -constant], complemented=True)
@@ -92,19 +94,7 @@ def _union(one: Extension, other: Extension) -> Extension:
     """Where one or the other is true: ¬A ∪ B = ¬(A∖B), ¬A ∪ ¬B = ¬(A∩B)."""
     if one.complemented and not other.complemented:
         one, other = other, one
-    inside = _contains(other.tuples, one.tuples)
     if not other.complemented:
-        tuples = np.concatenate([one.tuples, other.tuples[~inside]])
-        return Extension(one.types, tuples)
-    kept = inside if one.complemented else ~inside
-    return Extension(one.types, other.tuples[kept], complemented=True)
-
-
-def _contains(rows: np.ndarray, listed: np.ndarray) -> np.ndarray:
-    """bool[num_rows], whether each row is among the listed ones."""
-    both = np.concatenate([rows, listed])
-    if both.shape[1] == 0:
-        return np.full(len(rows), len(listed) > 0)
-    number = np.unique(both, axis=0, return_inverse=True)[1].reshape(-1)
-    found: np.ndarray = np.isin(number[: len(rows)], number[len(rows) :])
-    return found
+        return Extension(one.types, union(one.tuples, other.tuples))
+    remove = intersection if one.complemented else difference
+    return Extension(one.types, remove(other.tuples, one.tuples), complemented=True)

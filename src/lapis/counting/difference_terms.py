@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.counting.algebra import Test
+from lapis.counting.comparison import passes
 from lapis.counting.conjunctions import Atom, Check, Conjunction, Scope, atom_variables, simplify
 from lapis.counting.elimination import sum_product
 from lapis.counting.factor import Factor, add_rows, anti_join, indicator, scalar, select
@@ -34,6 +36,13 @@ class WeightKey(NamedTuple):
     offset: int
     plus: tuple[str, ...]
     shape: tuple[int, ...]
+
+    def weight_id(self, constants: Sequence[int]) -> int:
+        """The weight at these constants of the plus variables."""
+        number = 0
+        for constant, size in zip(constants, self.shape, strict=True):
+            number = number * size + constant
+        return self.offset + number
 
 
 class Term(NamedTuple):
@@ -135,9 +144,7 @@ def _evaluate(
     groups = []
     for members in _connected(factors, scope.kept):
         keep = tuple(
-            name
-            for name in scope.kept
-            if any(name in factor.variables for factor in members)
+            name for name in scope.kept if any(name in factor.variables for factor in members)
         )
         is_done = len(members) == 1 and members[0].variables == keep
         group = members[0] if is_done else sum_product(members, keep, sizes)
@@ -169,9 +176,7 @@ def _factors(
     for check in conjunction.checks:
         cover = _cover(factors, check.variables)
         if cover is not None:
-            factor = factors[cover]
-            columns = {name: factor.column(name) for name in check.variables}
-            factors[cover] = factor.take(_passes(check, columns, scope, len(factor)))
+            factors[cover] = factors[cover].take(check_passes(check, factors[cover], scope))
         else:
             factors.append(_check_factor(check, scope))
     for name, term in conjunction.bindings:
@@ -213,66 +218,18 @@ def _check_factor(check: Check, scope: Scope) -> Factor:
             code="too-many-tuples",
             hint="add a literal that relates the two variables",
         )
-    grid = np.indices(sizes, np.int32).reshape(len(sizes), total)
-    columns = dict(zip(variables, grid, strict=True))
-    return indicator(variables, grid.T[_passes(check, columns, scope, grid.shape[1])])
+    grid = indicator(variables, np.indices(sizes, np.int32).reshape(len(sizes), total).T)
+    return grid.take(check_passes(check, grid, scope))
 
 
-_COMPARE = {
-    "=": np.equal,
-    "!=": np.not_equal,
-    "<": np.less,
-    ">": np.greater,
-    "<=": np.less_equal,
-    ">=": np.greater_equal,
-}
-
-
-def _passes(
-    check: Check, columns: Mapping[str, np.ndarray], scope: Scope, num_rows: int
-) -> np.ndarray:
-    """bool[num_rows], which rows pass the check."""
+def check_passes(check: Check, factor: Factor, scope: Scope) -> np.ndarray:
+    """bool[num_rows], which rows of the factor pass the check."""
     condition = check.condition
-    if check.compares_codes:
-        left, right = _names(condition.left, condition.right, columns, scope)
-        result = _COMPARE[condition.operator](left, right)
-    else:
-        left = _numbers(condition.left, columns, scope)
-        right = _numbers(condition.right, columns, scope) + condition.offset
-        known = ~(np.isnan(left) | np.isnan(right))
-        result = _COMPARE[condition.operator](left, right) & known
-    result = np.broadcast_to(result, (num_rows,))
-    return result if check.holds else ~result
-
-
-def _names(
-    left: SimpleTerm, right: SimpleTerm, columns: Mapping[str, np.ndarray], scope: Scope
-) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers that are equal where the two terms are the same constant."""
-    variables = [term for term in (left, right) if isinstance(term, Variable)]
-    index = scope.domains[scope.types[variables[0].name]].index
-
-    def code(term: SimpleTerm) -> np.ndarray:
-        if isinstance(term, Constant):
-            return np.array(index.get(term.name, -1))
-        domain = scope.domains[scope.types[term.name]]
-        if domain.index is index:
-            return columns[term.name]
-        shared = np.array([index.get(name, -1) for name in domain.constants], np.int64)
-        found: np.ndarray = shared[columns[term.name]]
-        return found
-
-    return code(left), code(right)
-
-
-def _numbers(term: SimpleTerm, columns: Mapping[str, np.ndarray], scope: Scope) -> np.ndarray:
-    if isinstance(term, Constant):
-        try:
-            return np.array(float(term.name))
-        except ValueError:
-            return np.array(np.nan)
-    values: np.ndarray = scope.domains[scope.types[term.name]].numeric[columns[term.name]]
-    return values
+    left, right = (
+        scope.types[term.name] if isinstance(term, Variable) else None
+        for term in (condition.left, condition.right)
+    )
+    return passes(Test(condition, (left, right), check.holds), factor, scope.domains)
 
 
 def _binding_factor(name: str, term: SimpleTerm, scope: Scope) -> Factor:

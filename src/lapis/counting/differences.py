@@ -21,9 +21,14 @@ is the indicator that the cube's literals U are g and its others hold. Since W +
 and 1[e ≥ 1], 1[e = −m] are polynomials in the z_U (Möbius inversion over their 2^k values). So
 everything stays a signed sum of conjunctions, over the relations {x : W(x) = m}.
 
-This needs z_U to be an indicator: g and x must determine the witness. A quantifier below another
-one, or a bound variable that g does not mention, breaks it; `is_direct` says so, and such formulas
-go through `lapis.counting.world`, atom by atom.
+The values of a block (`arg!`) exclude each other, so there the question is what each value adds to
+the block left empty, D(v) = n(only v) − n(none). That is d of the atom in the world with its block
+cleared: p = 0, and each other literal of the predicate loses its matches inside the block
+(`Target.clears_block`).
+
+The sums over definitions need z_U to be an indicator: g and x must determine the witness. A
+quantifier below another one, or a bound variable that g does not mention, breaks it; `is_direct`
+says so, and such formulas go through `lapis.counting.world`, atom by atom.
 """
 
 from __future__ import annotations
@@ -56,6 +61,7 @@ class Target(NamedTuple):
     predicate: Predicate
     definitions: Mapping[str, Definition]  # all derived predicates
     domains: Mapping[str, Domain]
+    clears_block: bool = False  # all atoms of the flipped atom's block are taken as false
 
     @property
     def positions(self) -> tuple[str, ...]:
@@ -76,7 +82,9 @@ class Target(NamedTuple):
             return True
         definition = self.definitions.get(name)
         return definition is not None and any(
-            self.touches(literal.predicate) for cube in definition.cubes for literal in cube.literals
+            self.touches(literal.predicate)
+            for cube in definition.cubes
+            for literal in cube.literals
         )
 
 
@@ -115,14 +123,14 @@ def num_levels(target: Target) -> int:
     levels = 0
     for definition in target.definitions.values():
         if target.touches(definition.predicate.name):
-            unified = [len(list(_subsets(_touched(cube.literals, target)))) for cube in definition.cubes]
+            unified = [
+                len(list(_subsets(_touched(cube.literals, target)))) for cube in definition.cubes
+            ]
             levels = max(levels, sum(unified))
     return levels
 
 
-def cube_difference(
-    cube: Cube, variables: Sequence[TypedVariable], target: Target
-) -> Difference:
+def cube_difference(cube: Cube, variables: Sequence[TypedVariable], target: Target) -> Difference:
     """As `clause_difference`, for the number of groundings in which a cube is true."""
     fresh = _FreshNames()
     conditions = conditions_come_out(cube.conditions, True)
@@ -162,17 +170,35 @@ def _flip_together(
 ) -> list[Conjunction]:
     """The term of U = flipped: (1 − 2p)^{|U|+1} Π_U δ · Π_rest L."""
     turn = -1 if truth else 1
-    rest = literals_hold(
-        literal for number, literal in enumerate(literals) if number not in flipped
-    )
-    changes = [rest._replace(coefficient=turn ** (len(flipped) + 1))]
-    for number in flipped:
-        literal = literals[number]
-        flips = _flip_atom(literal, target, truth, fresh)
-        if not literal.positive:
-            flips = list(map(negate, flips))
-        changes = [multiply(change, flip) for change in changes for flip in flips]
+    changes = [Conjunction(turn ** (len(flipped) + 1))]
+    for number, literal in enumerate(literals):
+        if number not in flipped:
+            parts = _hold(literal, target)
+        else:
+            parts = _flip_atom(literal, target, truth, fresh)
+            if not literal.positive:
+                parts = list(map(negate, parts))
+        changes = [multiply(change, part) for change in changes for part in parts]
     return changes
+
+
+def _hold(literal: Literal, target: Target) -> list[Conjunction]:
+    """1[the literal holds], in the data or with the flipped atom's block cleared.
+
+    Clearing turns P(t) into P(t) − P(t)·1[t is in the block].
+    """
+    holds = literals_hold([literal])
+    if not target.clears_block or literal.predicate != target.predicate.name:
+        return [holds]
+    inside = multiply(
+        literals_hold([literal._replace(positive=True)]),
+        *(
+            equal([term], [argument])
+            for place, (term, argument) in enumerate(zip(literal.terms, target.atom, strict=True))
+            if place not in target.predicate.block
+        ),
+    )
+    return [holds, negate(inside) if literal.positive else inside]
 
 
 def _flip_atom(

@@ -5,7 +5,8 @@ estimated smallest, join them, and sum out at once every variable that nothing e
 is variable elimination (Dechter 1999) with buckets taken two factors at a time, as tensor
 networks are contracted; factors over a subset of another's variables are absorbed and private
 variables summed out first, since both only shrink. A filter (a comparison, or tuples that must
-be absent) is applied as soon as one factor holds all its variables.
+be absent) is applied as soon as one factor holds all its variables; an order comparison between
+two otherwise unconnected factors joins them by ranges.
 
 Sizes are estimated from the rows n and the distinct values d of each column, as in relational
 optimisers: |f ⋈ g| ≈ |f|·|g| / Π_shared max(d_f, d_g). The order only ever uses estimates, so a
@@ -15,7 +16,8 @@ plan can be made, printed and priced before anything is run.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -27,11 +29,12 @@ from lapis.counting.algebra import (
     Given,
     Join,
     Project,
+    RangeJoin,
     Restrict,
     Test,
     Without,
 )
-from lapis.counting.factor import Factor, sort_rows
+from lapis.counting.factor import Factor, scalar, sort_rows
 
 OVERHEAD = 300.0  # the price of one operation on nothing, in rows
 
@@ -66,6 +69,11 @@ def sum_product(
     """
     from lapis.counting.execute import evaluate
 
+    missing = set(keep).difference(*(factor.variables for factor in factors))
+    if missing:
+        raise ValueError(f"no factor has the variables {', '.join(sorted(missing))} to keep")
+    if not factors:
+        return scalar(1)
     reduced = drop_dangling(factors, sizes)
     leaves = [
         Contraction(Given(number, factor.variables), measure(factor), 0.0)
@@ -125,14 +133,23 @@ def contract(
     while True:
         parts = [_apply(part, pending) for part in parts]
         needs = _Needs(parts, pending, keep)
-        parts = [_sum_private(part, needs) for part in parts]
+        parts = [_project(part, needs.outside(part)) for part in parts]
         if len(parts) == 1:
             break
-        first, second = _cheapest_pair(parts, needs)
-        merged = _join(parts[first], parts[second], needs)
-        parts = [part for at, part in enumerate(parts) if at not in (first, second)]
-        parts.append(merged)
+        step = _cheapest_step(parts, needs)
+        parts = [part for at, part in enumerate(parts) if at not in step.pair]
+        parts.append(step.result)
+        if step.used is not None:
+            pending.remove(step.used)
     return _project(parts[0], keep)
+
+
+class _Step(NamedTuple):
+    """Two parts joined, and the test that the join has used up."""
+
+    pair: tuple[int, int]
+    result: Contraction
+    used: Test | None
 
 
 class _Needs:
@@ -145,17 +162,23 @@ class _Needs:
         for part in parts:
             for name in part.variables:
                 self.uses[name] = self.uses.get(name, 0) + 1
-        self.always = set(keep).union(*(condition.variables for condition in pending))
-        self.filters = [frozenset(condition.variables) for condition in pending]
+        self.keep = frozenset(keep)
+        self.pending = pending
 
-    def outside(self, *group: Contraction) -> tuple[str, ...]:
+    def outside(self, *group: Contraction, used: Test | None = None) -> tuple[str, ...]:
+        """The variables of the group that something outside it, or a filter, still needs."""
         inside: dict[str, int] = {}
         for part in group:
             for name in part.variables:
                 inside[name] = inside.get(name, 0) + 1
+        filtered = self.keep.union(*(found.variables for found in self.pending if found != used))
         return tuple(
-            name for name, count in inside.items() if name in self.always or self.uses[name] > count
+            name for name, count in inside.items() if name in filtered or self.uses[name] > count
         )
+
+    def link(self, names: Set[str]) -> Filter | None:
+        """A filter that these variables decide."""
+        return next((found for found in self.pending if names.issuperset(found.variables)), None)
 
 
 def _apply(part: Contraction, pending: list[Filter]) -> Contraction:
@@ -172,48 +195,70 @@ def _apply(part: Contraction, pending: list[Filter]) -> Contraction:
     return part
 
 
-def _sum_private(part: Contraction, needs: _Needs) -> Contraction:
-    return _project(part, needs.outside(part))
-
-
 def _project(part: Contraction, keep: tuple[str, ...]) -> Contraction:
-    if set(keep) == set(part.variables) and keep == part.variables:
+    if keep == part.variables:
         return part
     shape = _summed(part.shape, keep)
     cost = part.cost + part.shape.rows + shape.rows + OVERHEAD
-    if isinstance(part.expression, Join):
+    if isinstance(part.expression, Join | RangeJoin):
         # The sum happens inside the join; only the rows of its smaller result are written.
-        joined = Join(part.expression.left, part.expression.right, keep)
-        return Contraction(joined, shape, part.cost)
+        return Contraction(replace(part.expression, keep=keep), shape, part.cost)
     return Contraction(Project(part.expression, keep), shape, cost)
 
 
-def _cheapest_pair(parts: Sequence[Contraction], needs: _Needs) -> tuple[int, int]:
-    """The two parts to join next: connected if possible, absorbing first, then fewest pairs."""
+def _cheapest_step(parts: Sequence[Contraction], needs: _Needs) -> _Step:
+    """The next join: connected if possible, absorbing first, then the least work."""
+    names = [frozenset(part.variables) for part in parts]
+    ranked = [
+        (_rank(names[first], names[second], needs), (first, second))
+        for first, second in combinations(range(len(parts)), 2)
+    ]
+    best = min(rank for rank, _ in ranked)
+    steps = [_join(parts, pair, needs) for rank, pair in ranked if rank == best]
 
-    def price(pair: tuple[int, int]) -> tuple[int, float, float]:
-        left, right = parts[pair[0]], parts[pair[1]]
-        shared = set(left.variables) & set(right.variables)
-        absorbed = len(shared) == min(len(left.variables), len(right.variables))
-        union = set(left.variables) | set(right.variables)
-        linked = bool(shared) or any(
-            names <= union and names & set(left.variables) for names in needs.filters
-        )
-        pairs = _joined(left.shape, right.shape)
-        kept = _summed(pairs, needs.outside(left, right))
-        rank = 0 if absorbed and (shared or len(parts) == 2) else 1 if linked else 2
-        return rank, pairs.rows + kept.rows, kept.rows
+    def work(step: _Step) -> tuple[float, float]:
+        spent = sum(parts[at].cost for at in step.pair)
+        return step.result.cost - spent, step.result.shape.rows
 
-    return min(combinations(range(len(parts)), 2), key=price)
+    return min(steps, key=work)
 
 
-def _join(left: Contraction, right: Contraction, needs: _Needs) -> Contraction:
+def _rank(left: frozenset[str], right: frozenset[str], needs: _Needs) -> int:
+    """0 if one part absorbs the other, 1 if something connects them, else 2."""
+    if left & right:
+        return 0 if left <= right or right <= left else 1
+    return 1 if needs.link(left | right) is not None else 2
+
+
+def _join(parts: Sequence[Contraction], pair: tuple[int, int], needs: _Needs) -> _Step:
+    left, right = parts[pair[0]], parts[pair[1]]
+    shared = set(left.variables).intersection(right.variables)
+    test = None if shared else needs.link({*left.variables, *right.variables})
+    if isinstance(test, Test) and test.orders:
+        return _join_range(pair, left, right, test, needs)
     keep = needs.outside(left, right)
     pairs = _joined(left.shape, right.shape)
     shape = _summed(pairs, keep)
     work = left.shape.rows + right.shape.rows + pairs.rows + shape.rows
     cost = left.cost + right.cost + work + OVERHEAD
-    return Contraction(Join(left.expression, right.expression, keep), shape, cost)
+    result = Contraction(Join(left.expression, right.expression, keep), shape, cost)
+    return _Step(pair, result, None)
+
+
+def _join_range(
+    pair: tuple[int, int], left: Contraction, right: Contraction, test: Test, needs: _Needs
+) -> _Step:
+    """Join two unconnected parts through a comparison; running sums spare the pairs."""
+    if test.condition.left.name not in left.variables:
+        left, right = right, left
+    keep = needs.outside(left, right, used=test)
+    shape = _summed(_joined(left.shape, right.shape), keep)
+    work = 2 * left.shape.rows + 2 * right.shape.rows + shape.rows
+    if set(keep) & set(left.variables) and set(keep) & set(right.variables):
+        work += left.shape.rows * right.shape.rows
+    cost = left.cost + right.cost + work + OVERHEAD
+    expression = RangeJoin(left.expression, right.expression, test, keep)
+    return _Step(pair, Contraction(expression, shape, cost), test)
 
 
 def _joined(left: Shape, right: Shape) -> Shape:

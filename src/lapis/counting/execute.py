@@ -13,6 +13,7 @@ from lapis.counting.algebra import (
     Join,
     Matches,
     Project,
+    RangeJoin,
     Restrict,
     Tuples,
     Universe,
@@ -21,8 +22,18 @@ from lapis.counting.algebra import (
 from lapis.counting.comparison import list_matches, passes
 from lapis.counting.expansion import Term
 from lapis.counting.extensions import Extensions
-from lapis.counting.factor import Factor, anti_join, indicator, join, project, scalar, select
+from lapis.counting.factor import (
+    Factor,
+    anti_join,
+    indicator,
+    join,
+    join_onto,
+    project,
+    scalar,
+    select,
+)
 from lapis.counting.plan import CountPlan, shared_expressions
+from lapis.counting.range_join import join_range
 
 
 class Scaled(NamedTuple):
@@ -102,7 +113,7 @@ class Evaluation:
     def __init__(
         self,
         extensions: Extensions,
-        shared: frozenset[Expression] | None,  # None: remember everything
+        shared: frozenset[Expression],
         given: Sequence[Factor] = (),
     ) -> None:
         self.extensions = extensions
@@ -114,7 +125,7 @@ class Evaluation:
         if expression in self.known:
             return self.known[expression]
         result = self._compute(expression)
-        if self.shared is None or expression in self.shared:
+        if expression in self.shared:
             self.known[expression] = result
         return result
 
@@ -130,7 +141,10 @@ class Evaluation:
             case Given(number):
                 return self.given[number]
             case Join(left, right, keep):
-                return join(self.run(left), self.run(right), keep)
+                return self._join(left, right, keep)
+            case RangeJoin(left, right, test, keep):
+                parts = self.run(left), self.run(right)
+                return join_range(*parts, test, keep, self.extensions.domains)
             case Project(part, keep):
                 return project(self.run(part), keep)
             case Without(part, excluded):
@@ -138,6 +152,18 @@ class Evaluation:
             case Restrict(part, test):
                 factor = self.run(part)
                 return factor.take(passes(test, factor, self.extensions.domains))
+
+    def _join(self, left: Expression, right: Expression, keep: tuple[str, ...]) -> Factor:
+        """A join that closes a cycle sums the inner join only where the outer one looks."""
+        for inner, outer in ((left, right), (right, left)):
+            if (
+                isinstance(inner, Join)
+                and set(inner.keep) == set(outer.variables)
+                and not (inner in self.known or inner in self.shared)
+            ):
+                target = self.run(outer)
+                return project(join_onto(self.run(inner.left), self.run(inner.right), target), keep)
+        return join(self.run(left), self.run(right), keep)
 
 
 def _largest(factor: Factor) -> int:

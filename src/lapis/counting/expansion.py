@@ -1,24 +1,25 @@
 """From a conjunction to signed terms over sparse factors.
 
 What must be false is either a filter on rows or expanded by inclusion–exclusion (DESIGN section
-3): 1[¬A] = 1 − 1[A] for an atom, 1[x ≠ y] = 1 − 1[x = y] for an inequality, where the second
-part of the latter just writes x for y. A filter needs its variables side by side in one factor;
-an expansion keeps the elimination narrow but doubles the terms. Which is cheaper depends on the
-data: `choose_terms` prices both for each negative, by the estimates of `elimination`, descending
-from "all filters" and from "all expanded" one negative at a time and taking the better end.
+3): 1[¬A] = 1 − 1[A] for an atom or a numeric comparison, 1[x ≠ y] = 1 − 1[x = y] for an
+inequality, where the second part just writes x for y. A filter needs its variables side by side
+in one factor; an expansion keeps the elimination narrow but doubles the terms. Which is cheaper
+depends on the data: `choose_terms` prices both for each negative, by the estimates of
+`elimination`, descending from "all filters" and from "all expanded" one negative at a time and
+taking the better end. What a present atom covers is a filter without asking.
 
 A variable that only filters mention is bound to its whole domain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lapis.counting.algebra import Expression, Filter, Test, Tuples, Universe
 from lapis.counting.elimination import Contraction, Shape, contract
 from lapis.counting.extensions import Extensions
-from lapis.counting.settle import Conjunction, Negative, conjoin, settle
+from lapis.counting.settle import Conjunction, conjoin, settle
 from lapis.logic.clauses import Literal, TypedVariable
 
 
@@ -46,14 +47,39 @@ def choose_terms(
     if conjunction is None:
         return ()
     pricing = _Pricing(extensions)
-    expandable = [
-        at for at, negative in enumerate(conjunction.negatives) if _can_expand(negative, keep)
+    expandable = [at for at in find_expandable(conjunction) if not _is_covered(conjunction, at)]
+    if not expandable:
+        return pricing.terms(conjunction)
+    ends = [_descend(conjunction, expandable, start, pricing) for start in (False, True)]
+    return pricing.terms(min(ends, key=lambda end: end[0])[1])
+
+
+def find_expandable(conjunction: Conjunction) -> list[int]:
+    """Positions of the negatives that may be expanded.
+
+    Any may, but for an inequality between kept variables, which cannot stand for each other.
+    """
+    kept = set(conjunction.keep)
+    return [
+        at
+        for at, (item, _) in enumerate(conjunction.negatives)
+        if isinstance(item, Tuples) or item.numeric or not kept.issuperset(item.variables)
     ]
-    best = min(
-        (_descend(conjunction, expandable, start, pricing) for start in (False, True)),
-        key=lambda found: found[0],
-    )[1]
-    return pricing.terms(best)
+
+
+def expand_terms(
+    conjunction: Conjunction, expanded: Collection[int], extensions: Extensions
+) -> tuple[Term, ...]:
+    """The terms of a settled conjunction when exactly these of its negatives are expanded."""
+    for at in range(len(conjunction.negatives)):
+        conjunction = _switch(conjunction, at, at in expanded)
+    return _Pricing(extensions).terms(conjunction)
+
+
+def _is_covered(conjunction: Conjunction, at: int) -> bool:
+    """Whether one present atom binds all variables: then a filter costs next to nothing."""
+    names = conjunction.negatives[at].item.variables
+    return any(set(tuples.variables).issuperset(names) for tuples in conjunction.present)
 
 
 def _descend(
@@ -73,16 +99,8 @@ def _descend(
 
 def _switch(conjunction: Conjunction, at: int, expand: bool) -> Conjunction:
     negatives = list(conjunction.negatives)
-    negatives[at] = replace(negatives[at], expand=expand)
+    negatives[at] = negatives[at]._replace(expand=expand)
     return replace(conjunction, negatives=tuple(negatives))
-
-
-def _can_expand(negative: Negative, keep: tuple[str, ...]) -> bool:
-    """An atom always; an inequality if one of its two variables may be replaced by the other."""
-    if isinstance(negative.item, Tuples):
-        return True
-    names = negative.item.variables
-    return len(names) == 2 and not set(names) <= set(keep)
 
 
 class _Pricing:

@@ -6,23 +6,48 @@ A relation is the factor that is 1 on its true tuples. All counting is done with
     join(f, g, keep)   Σ over the variables not in keep of f·g
     project(f, keep)   Σ over the variables not in keep of f
 
-and with filters on rows. Rows are matched through keys packed into one int64 (mixed radix over
-the columns' ranges); where 63 bits do not hold the key, rows are numbered by sorting instead.
-
-Values are int64 as long as a bound on Σ|f|·|g|, taken in floating point beforehand, shows that
-nothing can overflow. Otherwise they are split into digits small enough for the same kernels, and
-the digit sums are put together as Python integers: counts of any size are exact.
+and with filters on rows. Rows are matched through packed keys (`row_keys`), and sums of products
+are taken without listing the products, exactly at any size (`runs`, `join`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-_SAFE = 2.0**62  # float estimates below this leave room for their rounding
-_DENSE = 1 << 24  # largest dense table of sums, 128 MB
+from lapis.counting.row_keys import match_runs, pack_columns, shared_keys, unpack_columns
+from lapis.counting.runs import (
+    SAFE,
+    Runs,
+    Side,
+    fits,
+    magnitude,
+    multiply_exactly,
+    narrow,
+    sum_exactly,
+    sum_products,
+)
+
+__all__ = [
+    "Factor",
+    "add_rows",
+    "anti_join",
+    "indicator",
+    "join",
+    "join_onto",
+    "join_runs",
+    "multiply",
+    "narrow",
+    "project",
+    "scalar",
+    "select",
+    "semi_join",
+    "sort_rows",
+    "sum_out",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,13 +95,6 @@ def scalar(value: int) -> Factor:
     return Factor((), np.empty((1, 0), np.int32), narrow(np.array([value], dtype=object)))
 
 
-def sum_exactly(value: np.ndarray) -> int:
-    """Σ value as a Python integer."""
-    if value.dtype != object and _magnitude(value) < _SAFE:
-        return int(value.sum())
-    return sum(value.tolist())
-
-
 def multiply(left: Factor, right: Factor) -> Factor:
     """The product, over the variables of both."""
     extra = tuple(name for name in right.variables if name not in left.variables)
@@ -97,23 +115,74 @@ def project(factor: Factor, keep: tuple[str, ...]) -> Factor:
 
 def join(left: Factor, right: Factor, keep: tuple[str, ...]) -> Factor:
     """Σ over the variables not in `keep` of left·right; variables `keep`, in that order."""
-    shared = [name for name in left.variables if name in right.variables]
-    match_left, match_right = _shared_keys(left.columns(shared), right.columns(shared))
-    order = np.argsort(match_right, kind="stable")
-    right = right.take(order)
-    match_right = match_right[order]
-    start = np.searchsorted(match_right, match_left, "left")
-    stop = np.searchsorted(match_right, match_left, "right")
-    if len(keep) == len(left.variables) + len(right.variables) - len(shared):
-        return _all_pairs(left, right, start, stop, keep)
+    right, runs = _align(left, right)
+    return join_runs(left, right, runs, keep)
 
-    radix = _ranges(left, right, keep)
-    parts = _parts(left, keep, radix, ()), _parts(right, keep, radix, left.variables)
-    if parts[0] is None or parts[1] is None:
-        wide = (*left.variables, *(name for name in right.variables if name not in shared))
-        return _group_by_sorting(_all_pairs(left, right, start, stop, wide), keep)
-    key, value = _sum_products(start, stop, (parts[0], left.value), (parts[1], right.value), radix)
-    return Factor(keep, _unpack(key, radix), value)
+
+def join_runs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) -> Factor:
+    """As `join`, where `runs` says which rows of `right` go with each row of `left`."""
+    if len(keep) == len({*left.variables, *right.variables}):
+        return _list_pairs(left, right, runs, keep)
+    holders = [left if name in left.variables else right for name in keep]
+    radix = [
+        int(holder.column(name).max(initial=0)) + 1
+        for name, holder in zip(keep, holders, strict=True)
+    ]
+    if math.prod(radix) >= 2**63:
+        extra = tuple(name for name in right.variables if name not in left.variables)
+        pairs = _list_pairs(left, right, runs, left.variables + extra)
+        return _group_by_sorting(pairs, keep)
+    columns = [holder.column(name) for name, holder in zip(keep, holders, strict=True)]
+    sides = [
+        Side(
+            pack_columns(
+                [
+                    column if holder is side else None
+                    for column, holder in zip(columns, holders, strict=True)
+                ],
+                radix,
+                len(side),
+            ),
+            side.value,
+        )
+        for side in (left, right)
+    ]
+    key, value = sum_products(runs, sides[0], sides[1], radix)
+    return Factor(keep, unpack_columns(key, radix), value)
+
+
+def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
+    """target · Σ left·right, where the sum runs over the variables that `target` lacks.
+
+    Every variable of `target` must be one of the other two. Only the sums that `target` asks for
+    are kept, so closing a cycle of three large relations needs no room for the open paths.
+    """
+    right, runs = _align(left, right)
+    radix = [int(target.column(name).max(initial=0)) + 1 for name in target.variables]
+    if math.prod(radix) >= 2**62 or not fits(runs, left.value, right.value):
+        return multiply(join(left, right, target.variables), target)
+    from lapis.counting.join import accumulate_onto
+
+    # Keys that the target's ranges cannot hold are moved out of them by a large constant.
+    outside = math.prod(radix)
+    sides = []
+    for side, done in ((left, ()), (right, left.variables)):
+        held = [name in side.variables and name not in done for name in target.variables]
+        columns = [
+            side.column(name) if has else None
+            for name, has in zip(target.variables, held, strict=True)
+        ]
+        inside = np.ones(len(side), bool)
+        for column, size in zip(columns, radix, strict=True):
+            if column is not None:
+                inside &= column < size
+        sides.append(
+            (np.where(inside, pack_columns(columns, radix, len(side)), outside), side.value)
+        )
+    keys = pack_columns(list(target.rows.T), radix, len(target))
+    sums = accumulate_onto(*runs, *sides[0], *sides[1], keys)
+    found = Factor(target.variables, target.rows, multiply_exactly(sums, target.value))
+    return found.take(sums != 0)
 
 
 def semi_join(factor: Factor, other: Factor) -> Factor:
@@ -149,15 +218,6 @@ def sort_rows(factor: Factor) -> Factor:
     return factor.take(np.lexsort(factor.rows.T[::-1]))
 
 
-def narrow(value: np.ndarray) -> np.ndarray:
-    """Python integers as int64 if all of them fit."""
-    if value.dtype != object:
-        return value
-    if all(-(2**63) < number < 2**63 for number in value.tolist()):
-        return value.astype(np.int64)
-    return value
-
-
 def add_rows(variables: tuple[str, ...], parts: Sequence[Factor]) -> Factor:
     """Σ of factors over the same variables."""
     rows = np.concatenate([part.columns(variables) for part in parts])
@@ -165,101 +225,32 @@ def add_rows(variables: tuple[str, ...], parts: Sequence[Factor]) -> Factor:
     return _group_by_sorting(Factor(variables, rows, value), variables)
 
 
-def _all_pairs(
-    left: Factor, right: Factor, start: np.ndarray, stop: np.ndarray, keep: tuple[str, ...]
-) -> Factor:
+def _align(left: Factor, right: Factor) -> tuple[Factor, Runs]:
+    """`right` with its rows reordered, and the runs of its rows that match each row of `left`."""
+    shared = [name for name in left.variables if name in right.variables]
+    if not shared:
+        start = np.zeros(len(left), np.int64)
+        return right, Runs(start, np.full(len(left), len(right), np.int64))
+    key, others, space = shared_keys(left.columns(shared), right.columns(shared))
+    order, start, stop = match_runs(key, others, space)
+    return right.take(order), Runs(start, stop)
+
+
+def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) -> Factor:
     """The product when nothing is summed out: the pairs' rows are distinct as they come."""
     from lapis.counting.join import expand_pairs
 
-    num_pairs = int((stop - start).sum())
-    left_index = np.empty(num_pairs, np.int64)
-    right_index = np.empty(num_pairs, np.int64)
-    expand_pairs(start, stop, left_index, right_index)
-    rows = np.empty((num_pairs, len(keep)), np.int32)
+    left_index = np.empty(runs.num_pairs, np.int64)
+    right_index = np.empty(runs.num_pairs, np.int64)
+    expand_pairs(*runs, left_index, right_index)
+    rows = np.empty((len(left_index), len(keep)), np.int32)
     for position, name in enumerate(keep):
         if name in left.variables:
             rows[:, position] = left.column(name)[left_index]
         else:
             rows[:, position] = right.column(name)[right_index]
-    if _largest(left.value) * _largest(right.value) < _SAFE:
-        value = left.value[left_index] * right.value[right_index]
-    else:
-        value = left.value.astype(object)[left_index] * right.value.astype(object)[right_index]
+    value = multiply_exactly(left.value[left_index], right.value[right_index])
     return Factor(keep, rows, value)
-
-
-def _sum_products(
-    start: np.ndarray,
-    stop: np.ndarray,
-    left: tuple[np.ndarray, np.ndarray],  # part of the output key and value of each row
-    right: tuple[np.ndarray, np.ndarray],
-    radix: list[int],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Output keys in increasing order and Σ left·right for each, without zeros."""
-    num_pairs = int((stop - start).sum())
-    if _fits(start, stop, left[1], right[1]):
-        return _sum_small_products(start, stop, left, right, radix, num_pairs)
-
-    # Digits of b bits: num_pairs · 2^(2b) stays below 2^62.
-    bits = max(1, (62 - num_pairs.bit_length()) // 2)
-    keys: list[np.ndarray] = []
-    sums: list[np.ndarray] = []
-    for left_shift, left_digit in _digits(left[1], bits):
-        for right_shift, right_digit in _digits(right[1], bits):
-            key, value = _sum_small_products(
-                start, stop, (left[0], left_digit), (right[0], right_digit), radix, num_pairs
-            )
-            keys.append(key)
-            sums.append(value.astype(object) * (1 << (left_shift + right_shift)))
-    key, group = np.unique(np.concatenate(keys), return_inverse=True)
-    total = np.zeros(len(key), dtype=object)
-    np.add.at(total, group, np.concatenate(sums))
-    return key, narrow(total)
-
-
-def _sum_small_products(
-    start: np.ndarray,
-    stop: np.ndarray,
-    left: tuple[np.ndarray, np.ndarray],
-    right: tuple[np.ndarray, np.ndarray],
-    radix: list[int],
-    num_pairs: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    from lapis.counting.join import accumulate_dense, accumulate_hashed
-
-    space = 1
-    for size in radix:
-        space *= size
-    if space <= min(_DENSE, 16 * num_pairs + 4096):
-        table = np.zeros(space, np.int64)
-        accumulate_dense(start, stop, *left, *right, table)
-        key = np.flatnonzero(table)
-        return key, table[key]
-    capacity = 1 << min(20, max(6, num_pairs.bit_length()))
-    key, value = accumulate_hashed(start, stop, *left, *right, capacity)
-    order = np.argsort(key)
-    order = order[value[order] != 0]
-    return key[order], value[order]
-
-
-def _digits(value: np.ndarray, bits: int) -> list[tuple[int, np.ndarray]]:
-    """(shift, digit) with value = Σ digit·2^shift and |digit| < 2^bits; at least one."""
-    numbers = value.tolist()
-    length = max((abs(number).bit_length() for number in numbers), default=0)
-    mask = (1 << bits) - 1
-    return [
-        (
-            shift,
-            np.array(
-                [
-                    (number >> shift) & mask if number >= 0 else -((-number >> shift) & mask)
-                    for number in numbers
-                ],
-                np.int64,
-            ),
-        )
-        for shift in range(0, max(length, 1), bits)
-    ]
 
 
 def _group_by_sorting(factor: Factor, keep: tuple[str, ...]) -> Factor:
@@ -272,85 +263,15 @@ def _group_by_sorting(factor: Factor, keep: tuple[str, ...]) -> Factor:
     first = np.ones(len(rows), bool)
     first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
     value = factor.value[order]
-    if value.dtype == object or _magnitude(value) >= _SAFE:
+    if magnitude(value) >= SAFE:
         value = value.astype(object)
     begin = np.flatnonzero(first)
     summed = Factor(keep, rows[begin], narrow(np.add.reduceat(value, begin)))
     return summed.take(summed.value != 0)
 
 
-def _ranges(left: Factor, right: Factor, keep: tuple[str, ...]) -> list[int]:
-    """For each variable of `keep` a number above all its codes."""
-    sizes = []
-    for name in keep:
-        factor = left if name in left.variables else right
-        sizes.append(int(factor.column(name).max(initial=0)) + 1)
-    return sizes
-
-
-def _parts(
-    factor: Factor, keep: tuple[str, ...], radix: list[int], done: tuple[str, ...]
-) -> np.ndarray | None:
-    """int64[num_rows], the factor's part of the packed `keep` key; None if it takes over 63 bits.
-
-    Variables in `done` are left to the other factor.
-    """
-    part = np.zeros(len(factor), np.int64)
-    weight = 1
-    for name, size in zip(reversed(keep), reversed(radix), strict=True):
-        if name in factor.variables and name not in done:
-            part += factor.column(name).astype(np.int64) * weight
-        weight *= size
-        if weight >= 2**63:
-            return None
-    return part
-
-
-def _unpack(key: np.ndarray, radix: list[int]) -> np.ndarray:
-    rows = np.empty((len(key), len(radix)), np.int32)
-    for position in range(len(radix) - 1, -1, -1):
-        key, rows[:, position] = np.divmod(key, radix[position])
-    return rows
-
-
-def _shared_keys(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One int64 for each row; rows of both sides agree exactly when their keys do."""
-    num_columns = left.shape[1]
-    keys = np.zeros(len(left), np.int64), np.zeros(len(right), np.int64)
-    space = 1
-    for position in range(num_columns):
-        columns = left[:, position], right[:, position]
-        size = 1 + max(int(column.max(initial=0)) for column in columns)
-        if space * size >= 2**63:
-            both = np.unique(np.concatenate(keys), return_inverse=True)[1]
-            keys = both[: len(left)], both[len(left) :]
-            space = len(both) + 1
-        keys = keys[0] * size + columns[0], keys[1] * size + columns[1]
-        space *= size
-    return keys
-
-
 def _matches(factor: Factor, other: Factor) -> np.ndarray:
     shared = [name for name in factor.variables if name in other.variables]
-    key, known = _shared_keys(factor.columns(shared), other.columns(shared))
+    key, known, _ = shared_keys(factor.columns(shared), other.columns(shared))
     found: np.ndarray = np.isin(key, known)
     return found
-
-
-def _largest(value: np.ndarray) -> float:
-    if value.dtype == object:
-        return float("inf")
-    return float(np.abs(value.astype(np.float64)).max(initial=0.0))
-
-
-def _magnitude(value: np.ndarray) -> float:
-    """Σ |value| in floating point."""
-    return float(np.abs(value.astype(np.float64)).sum())
-
-
-def _fits(start: np.ndarray, stop: np.ndarray, left: np.ndarray, right: np.ndarray) -> bool:
-    """Whether every sum of products over matching pairs surely fits into 64 bits."""
-    if left.dtype == object or right.dtype == object:
-        return False
-    runs = np.abs(left.astype(np.float64)) * (stop - start)
-    return float(runs.sum()) * _largest(right) < _SAFE

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
+from typing import Any
 
 Row = tuple[int, ...]
-Bucket = set[Hashable]  # the other arguments: a constant if there is one, else their tuple
-Index = dict[Hashable, Bucket]
+Entry = Any  # one constant as an int, several as a tuple of ints
+Index = dict[Entry, set[Entry]]
+Pick = Callable[[Sequence[int]], Entry]
 
 
 class IndexedRelation:
@@ -53,15 +55,9 @@ class IndexedRelation:
                 _insert(row, *entry)
 
 
-Pick = Callable[[Row], Hashable]
-
-
 def picker(positions: tuple[int, ...]) -> Pick:
     """The entries of a sequence at these positions: bare if one, else a tuple."""
-    if positions:
-        pick: Pick = itemgetter(*positions)
-        return pick
-    return lambda row: ()
+    return itemgetter(*positions) if positions else lambda row: ()
 
 
 def _insert(row: Row, index: Index, key: Pick, rest: Pick) -> None:

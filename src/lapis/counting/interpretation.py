@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lapis.counting.extensions import Extension, Extensions
 from lapis.data.database import Domain
 from lapis.data.tuples import sorted_unique
 from lapis.errors import LapisError
@@ -31,6 +32,14 @@ class Interpretation:
         for type_name in self.types[predicate]:
             product *= self.size(type_name)
         return product
+
+    @property
+    def extensions(self) -> Extensions:
+        """The same world, as plans of total counts take it."""
+        return Extensions(
+            self.domains,
+            {name: Extension(self.types[name], rows) for name, rows in self.rows.items()},
+        )
 
     def with_relation(
         self, predicate: str, types: tuple[str, ...], rows: np.ndarray

@@ -47,7 +47,7 @@ def accumulate_hashed(
     right_value: np.ndarray,
     capacity: int,  # a power of two, the first size of the table
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `accumulate_dense`, into open addressing with linear probing; (keys, values), unsorted."""
+    """As `accumulate_dense`, into open addressing; (keys, values), unsorted."""
     keys = np.full(capacity, _EMPTY, np.int64)
     sums = np.zeros(capacity, np.int64)
     shift = 64
@@ -61,13 +61,10 @@ def accumulate_hashed(
         value = left_value[i]
         for j in range(start[i], stop[i]):
             key = part + right_part[j]
-            slot = _slot(key, shift)
-            while keys[slot] != key:
-                if keys[slot] == _EMPTY:
-                    keys[slot] = key
-                    used += 1
-                    break
-                slot = (slot + 1) & (len(keys) - 1)
+            slot = _find(keys, key, shift)
+            if keys[slot] == _EMPTY:
+                keys[slot] = key
+                used += 1
             sums[slot] += value * right_value[j]
             if 2 * used > len(keys):
                 keys, sums = _grow(keys, sums, shift - 1)
@@ -77,9 +74,13 @@ def accumulate_hashed(
 
 
 @njit(cache=True)
-def _slot(key: int, shift: int) -> np.int64:
+def _find(table: np.ndarray, key: int, shift: int) -> np.int64:
+    """The slot of the key, or the empty one where it belongs: linear probing."""
     # Fibonacci hashing: the high bits of key · 2^64/φ.
-    return np.int64((np.uint64(key) * np.uint64(11400714819323198485)) >> np.uint64(shift))
+    slot = np.int64((np.uint64(key) * np.uint64(11400714819323198485)) >> np.uint64(shift))
+    while table[slot] != key and table[slot] != _EMPTY:
+        slot = (slot + 1) & (len(table) - 1)
+    return slot
 
 
 @njit(cache=True)
@@ -87,13 +88,10 @@ def _grow(keys: np.ndarray, sums: np.ndarray, shift: int) -> tuple[np.ndarray, n
     wider = np.full(2 * len(keys), _EMPTY, np.int64)
     values = np.zeros(2 * len(keys), np.int64)
     for old in range(len(keys)):
-        if keys[old] == _EMPTY:
-            continue
-        slot = _slot(keys[old], shift)
-        while wider[slot] != _EMPTY:
-            slot = (slot + 1) & (len(wider) - 1)
-        wider[slot] = keys[old]
-        values[slot] = sums[old]
+        if keys[old] != _EMPTY:
+            slot = _find(wider, keys[old], shift)
+            wider[slot] = keys[old]
+            values[slot] = sums[old]
     return wider, values
 
 
@@ -111,3 +109,52 @@ def expand_pairs(
             left_index[at] = i
             right_index[at] = j
             at += 1
+
+
+@njit(cache=True)
+def accumulate_onto(
+    start: np.ndarray,
+    stop: np.ndarray,
+    left_part: np.ndarray,
+    left_value: np.ndarray,
+    right_part: np.ndarray,
+    right_value: np.ndarray,
+    keys: np.ndarray,  # int64[num_keys], distinct, the only ones to sum for
+) -> np.ndarray:
+    """int64[num_keys], Σ left·right over the pairs whose parts add up to each key."""
+    shift = 63
+    while (1 << (64 - shift)) < 2 * len(keys):
+        shift -= 1
+    mask = (1 << (64 - shift)) - 1
+    # Keys stand in the table itself: most look-ups fail, and should miss the cache only once.
+    table = np.full(mask + 1, _EMPTY, np.int64)
+    sums = np.zeros(mask + 1, np.int64)
+    for number in range(len(keys)):
+        table[_find(table, keys[number], shift)] = keys[number]
+    for i in range(len(start)):
+        part = left_part[i]
+        value = left_value[i]
+        for j in range(start[i], stop[i]):
+            slot = _find(table, part + right_part[j], shift)
+            if table[slot] != _EMPTY:
+                sums[slot] += value * right_value[j]
+    ordered = np.empty(len(keys), np.int64)
+    for number in range(len(keys)):
+        ordered[number] = sums[_find(table, keys[number], shift)]
+    return ordered
+
+
+@njit(cache=True)
+def sort_by_counting(key: np.ndarray, space: int) -> tuple[np.ndarray, np.ndarray]:
+    """(order, offset): order[offset[k]:offset[k + 1]] are the positions of key k, 0 ≤ k < space."""
+    offset = np.zeros(space + 1, np.int64)
+    for position in range(len(key)):
+        offset[key[position] + 1] += 1
+    for k in range(space):
+        offset[k + 1] += offset[k]
+    following = offset.copy()
+    order = np.empty(len(key), np.int64)
+    for position in range(len(key)):
+        order[following[key[position]]] = position
+        following[key[position]] += 1
+    return order, offset

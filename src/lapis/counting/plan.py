@@ -10,7 +10,7 @@ Terms come from `expansion`, join orders from `elimination`. A plan is a value: 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lapis.counting.algebra import (
@@ -19,6 +19,7 @@ from lapis.counting.algebra import (
     Join,
     Matches,
     Project,
+    RangeJoin,
     Restrict,
     Test,
     Tuples,
@@ -53,7 +54,8 @@ def plan_cube(
     keep: tuple[str, ...] = (),
 ) -> CountPlan:
     """Count the groundings in which the cube is true."""
-    tests = [_test(condition, variables, True) for condition in cube.conditions]
+    types = dict(variables)
+    tests = [make_test(condition, types, True) for condition in cube.conditions]
     return _plan(cube.literals, tests, variables, extensions, keep)
 
 
@@ -65,8 +67,18 @@ def plan_violations(
 ) -> CountPlan:
     """Count the groundings in which the clause is false: all its literals and conditions are."""
     literals = [literal.negate() for literal in clause.literals]
-    tests = [_test(condition, variables, False) for condition in clause.conditions]
+    types = dict(variables)
+    tests = [make_test(condition, types, False) for condition in clause.conditions]
     return _plan(literals, tests, variables, extensions, keep)
+
+
+def make_test(condition: Condition, types: Mapping[str, str], expected: bool) -> Test:
+    """The condition over variables of the given types, required to come out as `expected`."""
+
+    def kind(term: SimpleTerm) -> str | None:
+        return None if isinstance(term, Constant) else types[term.name]
+
+    return Test(condition, (kind(condition.left), kind(condition.right)), expected)
 
 
 def shared_expressions(terms: Sequence[Term]) -> frozenset[Expression]:
@@ -119,15 +131,6 @@ def _plan(
     return CountPlan(variables, keep, shape, groundings, terms)
 
 
-def _test(condition: Condition, variables: tuple[TypedVariable, ...], expected: bool) -> Test:
-    types = dict(variables)
-
-    def kind(term: SimpleTerm) -> str | None:
-        return None if isinstance(term, Constant) else types[term.name]
-
-    return Test(condition, (kind(condition.left), kind(condition.right)), expected)
-
-
 def _describe(
     expression: Expression, shared: frozenset[Expression], numbers: dict[Expression, int]
 ) -> Iterator[str]:
@@ -159,6 +162,10 @@ def _headline(expression: Expression) -> str:
             summed = f", sum out {', '.join(dict.fromkeys(dropped))}" if dropped else ""
             common = [name for name in left.variables if name in right.variables]
             return (f"join on {', '.join(common)}" if common else "product") + summed
+        case RangeJoin(left, right, test, keep):
+            dropped = [name for name in (*left.variables, *right.variables) if name not in keep]
+            summed = f", sum out {', '.join(dropped)}" if dropped else ""
+            return f"join where {_show_test(test)}" + summed
         case Project(part, keep):
             dropped = [name for name in part.variables if name not in keep]
             return f"sum out {', '.join(dropped)}" if dropped else f"as ({', '.join(keep)})"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from lapis.counting.algebra import (
     Filter,
@@ -26,9 +27,8 @@ from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Literal, SimpleTerm, TypedVariable
 
 
-@dataclass(frozen=True)
-class Negative:
-    """What must not hold: an atom's tuples must not match, or a test denies an equality."""
+class Negative(NamedTuple):
+    """What must not hold: an atom's tuples must not match, or a test denies a comparison."""
 
     item: Filter
     expand: bool = False  # by inclusion–exclusion, rather than as a filter on rows
@@ -94,7 +94,7 @@ def settle(conjunction: Conjunction, extensions: Extensions) -> Conjunction | No
             return None if swapped is None else settle(swapped, extensions)
         if _is_listable(test):
             matches.append(Matches(test))
-        elif _is_inequality(test):
+        elif _is_denial(test):
             negatives.append(Negative(test))
         else:
             tests.append(test)
@@ -136,9 +136,11 @@ def _is_listable(test: Test) -> bool:
     return (equal or test.equates is True) and len(test.variables) == 2
 
 
-def _is_inequality(test: Test) -> bool:
-    """x ≠ y over one type, which inclusion–exclusion can expand."""
-    return test.equates is False and len(test.variables) == 2 and test.types[0] == test.types[1]
+def _is_denial(test: Test) -> bool:
+    """x ≠ y, or a numeric comparison that must fail: inclusion–exclusion can expand it."""
+    return len(test.variables) == 2 and (
+        test.equates is False or (test.numeric and not test.expected)
+    )
 
 
 def _substitute(
@@ -164,7 +166,7 @@ def _substitute(
         present=tuple(substitute_tuples(found, {name: value}) for found in conjunction.present),
         matches=(),
         negatives=tuple(
-            replace(negative, item=swapped(negative.item)) for negative in conjunction.negatives
+            negative._replace(item=swapped(negative.item)) for negative in conjunction.negatives
         ),
         tests=tuple(substitute_test(test, name, term) for test in tests),
     )

@@ -13,16 +13,16 @@ _SAFE = 2.0**62  # sums estimated below this cannot overflow int64
 
 
 class SparseVectors(NamedTuple):
-    """Vector i has `value[j]` at `index[j]` for start[i] ≤ j < start[i+1]; no zeros are stored."""
+    """Vector i has `value[j]` at `column[j]` for start[i] ≤ j < start[i+1]; no zeros are stored."""
 
     start: np.ndarray  # int64[num_vectors + 1]
-    index: np.ndarray  # int64[num_entries], increasing within a vector
+    column: np.ndarray  # int64[num_entries], increasing within a vector
     value: np.ndarray  # int64[num_entries]; object (Python ints) where 64 bits do not suffice
 
     def take(self, vectors: np.ndarray) -> SparseVectors:
         """The vectors with these numbers, in this order."""
         start, entries = gather_ranges(self.start[vectors], self.start[vectors + 1])
-        return SparseVectors(start, self.index[entries], self.value[entries])
+        return SparseVectors(start, self.column[entries], self.value[entries])
 
     @property
     def row(self) -> np.ndarray:
@@ -40,21 +40,21 @@ def gather_ranges(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def add_entries(
-    num_vectors: int, row: np.ndarray, index: np.ndarray, value: np.ndarray
+    num_vectors: int, row: np.ndarray, column: np.ndarray, value: np.ndarray
 ) -> SparseVectors:
-    """Vectors with Σ value over the entries of the same row and index."""
-    order = np.lexsort((index, row))
-    row, index, value = row[order], index[order], value[order]
+    """Vectors with Σ value over the entries of the same row and column."""
+    order = np.lexsort((column, row))
+    row, column, value = row[order], column[order], value[order]
     if len(row):
         fresh = np.ones(len(row), bool)
-        fresh[1:] = (row[1:] != row[:-1]) | (index[1:] != index[:-1])
+        fresh[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
         begin = np.flatnonzero(fresh)
         value = narrow(np.add.reduceat(widen(value), begin))
         kept = value != 0
-        row, index, value = row[begin][kept], index[begin][kept], value[kept]
+        row, column, value = row[begin][kept], column[begin][kept], value[kept]
     start = np.zeros(num_vectors + 1, np.int64)
     np.cumsum(np.bincount(row, minlength=num_vectors), out=start[1:])
-    return SparseVectors(start, index, value)
+    return SparseVectors(start, column, value)
 
 
 def widen(value: np.ndarray) -> np.ndarray:
@@ -71,7 +71,7 @@ def stack_vectors(parts: Sequence[SparseVectors]) -> SparseVectors:
     np.cumsum(lengths, out=start[1:])
     return SparseVectors(
         start,
-        np.concatenate([part.index for part in parts]),
+        np.concatenate([part.column for part in parts]),
         np.concatenate([part.value for part in parts]),
     )
 
@@ -94,7 +94,7 @@ def number_vectors(vectors: SparseVectors, *keys: np.ndarray) -> tuple[np.ndarra
         entries = vectors.start[members][:, None] + np.arange(length)
         columns = [key[members] for key in keys]
         for position in range(length):
-            columns += [vectors.index[entries[:, position]], value[entries[:, position]]]
+            columns += [vectors.column[entries[:, position]], value[entries[:, position]]]
         first, inverse = number_rows(columns, len(members))
         firsts.append(members[first])
         number[members] = inverse + count
@@ -140,11 +140,11 @@ def _number_small_keys(key: np.ndarray, space: int) -> tuple[np.ndarray, np.ndar
 
 
 def split_column(vectors: SparseVectors, column: int) -> tuple[SparseVectors, np.ndarray]:
-    """The vectors without the entries from index `column` on, and those at `column`."""
-    inside = vectors.index < column
+    """The vectors without the entries from `column` on, and those at `column`."""
+    inside = vectors.column < column
     row = vectors.row
     last = np.zeros(len(vectors.start) - 1, vectors.value.dtype)
     last[row[~inside]] = vectors.value[~inside]
     start = np.zeros(len(vectors.start), np.int64)
     np.cumsum(np.bincount(row[inside], minlength=len(last)), out=start[1:])
-    return SparseVectors(start, vectors.index[inside], narrow(vectors.value[inside])), last
+    return SparseVectors(start, vectors.column[inside], narrow(vectors.value[inside])), last

@@ -20,6 +20,7 @@ from lapis.counting.algebra import (
     Join,
     Matches,
     Project,
+    RangeJoin,
     Restrict,
     Test,
     Tuples,
@@ -63,7 +64,8 @@ class DuckDBRunner:
         self.connection.unregister(f"{name}_new")
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        return self.connection.execute(sql).fetchall()
+        found: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
+        return found
 
 
 def fits_sql(plan: CountPlan) -> bool:
@@ -174,6 +176,8 @@ class _Compiler:
                 return self._matches(test)
             case Join(left, right, keep):
                 return self._join(left, right, keep)
+            case RangeJoin(left, right, test, keep):
+                return self._range_join(left, right, test, keep)
             case Project(part, keep):
                 columns = [f"c{part.variables.index(name)}" for name in keep]
                 return _grouped(columns, "n", self.name(part), len(part.variables))
@@ -204,16 +208,25 @@ class _Compiler:
         return text + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
 
     def _join(self, left: Expression, right: Expression, keep: tuple[str, ...]) -> str:
-        columns = [
-            f"l.c{left.variables.index(name)}"
-            if name in left.variables
-            else f"r.c{right.variables.index(name)}"
-            for name in keep
-        ]
         matches = _matching(left.variables, right.variables)
         source = f"{self.name(left)} l JOIN {self.name(right)} r ON {matches}"
         width = len(set(left.variables) | set(right.variables))
-        return _grouped(columns, "l.n * r.n", source, width)
+        return _grouped(_kept(left, right, keep), "l.n * r.n", source, width)
+
+    def _range_join(
+        self, left: Expression, right: Expression, test: Test, keep: tuple[str, ...]
+    ) -> str:
+        source = f"{self.name(left)} l JOIN {self.name(right)} r ON TRUE"
+        for side, part, name, kind in (
+            ("l", left, test.condition.left.name, test.types[0]),
+            ("r", right, test.condition.right.name, test.types[1]),
+        ):
+            assert kind is not None
+            column = f"{side}.c{part.variables.index(name)}"
+            source += f" JOIN {self.executor.domain_table(kind)} {side}d ON {side}d.code = {column}"
+        source += f" WHERE {_comparison(test, 'ld', 'rd')}"
+        width = len(left.variables) + len(right.variables)
+        return _grouped(_kept(left, right, keep), "l.n * r.n", source, width)
 
     def _matches(self, test: Test) -> str:
         tables = [self.executor.domain_table(kind) for kind in test.types if kind is not None]
@@ -242,6 +255,15 @@ def _grouped(columns: list[str], value: str, source: str, width: int) -> str:
         return f"SELECT {', '.join([*named, f'({value}) AS n'])} FROM {source}"
     text = f"SELECT {', '.join([*named, f'coalesce(sum({value}), 0)::HUGEINT AS n'])} FROM {source}"
     return text + (f" GROUP BY {', '.join(columns)}" if columns else "")
+
+
+def _kept(left: Expression, right: Expression, keep: tuple[str, ...]) -> list[str]:
+    return [
+        f"l.c{left.variables.index(name)}"
+        if name in left.variables
+        else f"r.c{right.variables.index(name)}"
+        for name in keep
+    ]
 
 
 def _matching(left: tuple[str, ...], right: tuple[str, ...]) -> str:

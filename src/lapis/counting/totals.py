@@ -25,7 +25,7 @@ from lapis.logic.clauses import Feature, NormalForm
 class FeatureCount(NamedTuple):
     """The counts of one rule."""
 
-    true: list[int]  # for each weight of the rule (one if it has no plus variables)
+    true: list[int]  # for each weight of the rule; one number if it is hard
     groundings: int  # of each of these weights
 
 
@@ -70,23 +70,25 @@ def complete_world(
 
 def count_feature(feature: Feature, world: Extensions) -> FeatureCount:
     """constant · N + Σ_clauses (N − violations), for each weight of the feature."""
+    plans = plan_feature(feature, world)
+    keep = weight_variables(feature)
     types = dict(feature.variables)
-    shape = tuple(world.size(types[name]) for name in feature.plus)
     groundings = 1
     for name, type_name in feature.variables:
-        if name not in feature.plus:
-            groundings *= world.size(type_name)
+        groundings *= 1 if name in keep else world.size(type_name)
     always = (feature.constant + len(feature.clauses)) * groundings
-    violations = np.zeros(shape, object)
-    for plan in plan_feature(feature, world):
+    violations = np.zeros([world.size(types[name]) for name in keep], object)
+    for plan in plans:
         violations += count_table(plan, world)
-    true = (always - violations.reshape(-1)).tolist()
-    return FeatureCount(true, groundings)
+    return FeatureCount((always - violations.reshape(-1)).tolist(), groundings)
 
 
 def plan_feature(feature: Feature, world: Extensions) -> list[CountPlan]:
-    """One plan for each clause: the groundings that violate it, by the plus variables."""
-    return [
-        plan_violations(clause, feature.variables, world, feature.plus)
-        for clause in feature.clauses
-    ]
+    """One plan for each clause: the groundings that violate it, for each weight."""
+    keep = weight_variables(feature)
+    return [plan_violations(clause, feature.variables, world, keep) for clause in feature.clauses]
+
+
+def weight_variables(feature: Feature) -> tuple[str, ...]:
+    """The variables whose constants select a weight; a hard feature has no weights to select."""
+    return () if feature.hard else feature.plus

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lapis.counting.conjunctions import conditions_come_out, literals_hold, multiply
-from lapis.counting.difference_terms import WeightKey, evaluate_terms
+from lapis.counting.difference_terms import WeightKey
 from lapis.counting.interpretation import Interpretation
-from lapis.counting.witnesses import NO_WEIGHT
+from lapis.counting.totals import count_feature
 from lapis.logic.clauses import Feature
 from lapis.problem import Problem
 
@@ -26,42 +25,44 @@ class WeightKeys(NamedTuple):
 
 
 def number_weights(problem: Problem) -> WeightKeys:
-    keys: list[WeightKey | None] = []
-    offset = 0
-    for feature in problem.normal_form.features:
-        if feature.hard:
-            keys.append(None)
-            continue
-        types = dict(feature.variables)
-        shape = tuple(len(problem.domains[types[name]]) for name in feature.plus)
-        keys.append(WeightKey(offset, feature.plus, shape))
-        size = 1
-        for radix in shape:
-            size *= radix
-        offset += size
-    hard = WeightKey(offset, (), ())
-    return WeightKeys(tuple(hard if key is None else key for key in keys), offset)
+    table = problem.weight_table
+    num_weights = int(table.offset[-1])
+    hard = WeightKey(num_weights, (), ())
+    return WeightKeys(
+        tuple(
+            hard if rule.hard else WeightKey(int(offset), rule.plus, shape)
+            for rule, offset, shape in zip(
+                problem.model.rules, table.offset[:-1], table.shape, strict=True
+            )
+        ),
+        num_weights,
+    )
 
 
-def violated_rules(
-    features: Sequence[Feature], interpretation: Interpretation
-) -> tuple[int, ...]:
+def count_weights(
+    features: Sequence[Feature], keys: WeightKeys, interpretation: Interpretation
+) -> list[int]:
+    """True groundings of each weight; zero for the weights of other rules."""
+    counts = [0] * keys.num_weights
+    for feature in features:
+        if not feature.hard:
+            offset = keys.of_rule[feature.rule].offset
+            true = count_feature(feature, interpretation.extensions).true
+            counts[offset : offset + len(true)] = true
+    return counts
+
+
+def count_violations(feature: Feature, interpretation: Interpretation) -> int:
+    """Σ over the clauses of the number of groundings in which the clause is false."""
+    counted = count_feature(feature, interpretation.extensions)
+    always = (feature.constant + len(feature.clauses)) * counted.groundings
+    return sum(always - true for true in counted.true)
+
+
+def violated_rules(features: Sequence[Feature], interpretation: Interpretation) -> tuple[int, ...]:
     """The hard rules that some grounding violates in this world."""
     return tuple(
         feature.rule
         for feature in features
-        if feature.hard and _num_violations(feature, interpretation)
+        if feature.hard and count_violations(feature, interpretation)
     )
-
-
-def _num_violations(feature: Feature, interpretation: Interpretation) -> int:
-    """Σ over the clauses of the number of groundings in which the clause is false."""
-    falsified = [
-        multiply(
-            literals_hold(literal.negate() for literal in clause.literals),
-            conditions_come_out(clause.conditions, False),
-        )
-        for clause in feature.clauses
-    ]
-    terms = evaluate_terms(falsified, dict(feature.variables), (), NO_WEIGHT, interpretation)
-    return sum(term.coefficient for term in terms)

@@ -26,6 +26,11 @@ class FactGroup(NamedTuple):
     function: bool
     arity: int
     rows: np.ndarray  # int32[num_facts, arity], codes in a list of names common to all groups
+    places: np.ndarray  # int64[num_facts], where each stands; facts lie more than arity apart
+
+    @property
+    def shape(self) -> Shape:
+        return self.predicate, self.function, self.arity
 
 
 def provisional_type(predicate: str, argument: int) -> str:
@@ -53,16 +58,12 @@ def known_types(database: Database) -> dict[str, tuple[str, ...]]:
 
 def build_database(
     names: Sequence[str],
-    places: np.ndarray,  # int64[len(names)], where each name first appears
     groups: Sequence[FactGroup],
     declared: Mapping[str, tuple[str, ...]],
     origins: tuple[Origin, ...],
 ) -> Database:
-    """Relations in the order of the groups, constants in the order of their places."""
-    check_uniform(groups, origins)
-    by_place = np.argsort(places, kind="stable")
-    rank = np.empty(len(names), np.int32)
-    rank[by_place] = np.arange(len(names), dtype=np.int32)
+    """Relations in the order of the groups, constants of a domain as they first appear in it."""
+    check_uniform(((group.shape, len(group.rows)) for group in groups), origins)
     table = np.array(names, object)
     domains: dict[str, Domain] = {}
     first_seen: dict[str, np.ndarray] = {}
@@ -71,20 +72,35 @@ def build_database(
         parts = [group for group in groups if group.predicate == predicate]
         arity, function = parts[0].arity, parts[0].function
         rows = np.concatenate([part.rows for part in parts])
+        places = np.concatenate([part.places for part in parts])
         truth = np.repeat([part.truth for part in parts], [len(part.rows) for part in parts])
         local = np.empty(rows.shape, np.int32)
         types = tuple(provisional_type(predicate, argument) for argument in range(arity))
         for argument, type_name in enumerate(types):
-            used, local[:, argument] = dense_codes(rank[rows[:, argument]], len(names))
-            chosen = by_place[used]
-            domains[type_name] = Domain(type_name, tuple(table[chosen].tolist()))
-            first_seen[type_name] = places[chosen]
+            used, local[:, argument], seen = codes_by_place(
+                rows[:, argument], places + argument, len(names)
+            )
+            domains[type_name] = Domain(type_name, tuple(table[used].tolist()))
+            first_seen[type_name] = seen
         relations[predicate] = build_relation(predicate, types, local, truth, function)
     database = Database(
         domains, relations, declared=dict(declared), origins=origins, first_seen=first_seen
     )
     check_consistent(database)
     return database
+
+
+def codes_by_place(
+    values: np.ndarray, places: np.ndarray, bound: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct values as they first appear; each value's position among them; those places."""
+    used, codes = dense_codes(values, bound)
+    first = np.full(len(used), np.iinfo(np.int64).max)
+    np.minimum.at(first, codes, places)
+    order = np.argsort(first)
+    rank = np.empty(len(used), np.int32)
+    rank[order] = np.arange(len(used), dtype=np.int32)
+    return used[order], rank[codes], first[order]
 
 
 def dense_codes(values: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray]:
@@ -113,13 +129,12 @@ def build_relation(
     )
 
 
-def check_uniform(groups: Iterable[FactGroup], origins: Sequence[Origin]) -> None:
-    """Raise if a predicate has facts of several arities, or is a function in some only."""
+def check_uniform(numbers: Iterable[tuple[Shape, int]], origins: Sequence[Origin]) -> None:
+    """Raise if a predicate has facts of several shapes; given how many there are of each."""
     count: dict[str, dict[Shape, int]] = {}
-    for group in groups:
-        shape = (group.predicate, group.function, group.arity)
-        shapes = count.setdefault(group.predicate, {})
-        shapes[shape] = shapes.get(shape, 0) + len(group.rows)
+    for shape, number in numbers:
+        shapes = count.setdefault(shape[0], {})
+        shapes[shape] = shapes.get(shape, 0) + number
     mixed = [shapes for shapes in count.values() if len(shapes) > 1]
     if mixed:
         places = find_shapes(origins, {shape for shapes in mixed for shape in shapes})

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lapis.data.assembly import FactGroup, build_relation, check_consistent, check_uniform
-from lapis.data.database import TRUE, Database, Domain, Relation
+from lapis.data.assembly import build_relation, check_consistent, check_uniform
+from lapis.data.database import Database, Domain, Relation
 from lapis.errors import LapisError
 
 
@@ -22,7 +22,7 @@ def merge(databases: Sequence[Database]) -> Database:
             relations_of.setdefault(relation.predicate, []).append((database, relation))
     check_uniform(
         [
-            FactGroup(TRUE, relation.predicate, relation.function, relation.arity, rows)
+            ((relation.predicate, relation.function, relation.arity), len(rows))
             for parts in relations_of.values()
             for _, relation in parts
             for _, rows in relation.stated()
@@ -60,7 +60,7 @@ def recode(rows: np.ndarray, maps: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def seen_order(database: Database, type_name: str) -> np.ndarray:
-    """int64[size], increasing: the order in which the data mentions a domain's constants."""
+    """int64[size]: the order in which the data mentions a domain's constants."""
     known = database.first_seen.get(type_name)
     return np.arange(len(database.domains[type_name])) if known is None else known
 

@@ -1,4 +1,4 @@
-r"""Bulk reading of plain facts: `Friends(Ann,Bob)`, one a line, a megabyte at a time.
+r"""Bulk reading of plain facts: `Friends(Ann,Bob)`, one a line, a chunk of text at a time.
 
 The idea: no loop over lines. Deleting every name character from a chunk leaves its structure,
 `(,)` and a line end for each binary fact; one table look-up for each pair of neighbouring

@@ -1,9 +1,9 @@
 """Texts of facts to a database.
 
 Every name of a text is interned once, in one dictionary, by the plain and by the exact reader
-alike. A name's place is where it first appears; since the two readers take turns within a
-chunk, places are kept beside the codes and put in order at the end. So the result depends on
-the text alone, not on which reader saw which line.
+alike. Since the two take turns within a chunk, each fact keeps its place in the text, and
+constants are put in the order of their places at the end. So the result depends on the text
+alone, not on which reader saw which line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lapis.data.facts import PREDICATE, SIGNS, Declaration, Fact, Unfinished, sc
 from lapis.data.plain import may_be_plain, split_plain
 from lapis.data.sources import READ_ERRORS, Origin, open_origin, source_text, unreadable
 
-CHUNK_BYTES = 1 << 20  # larger chunks leave the cache, smaller ones pay for numpy's calls
+CHUNK_BYTES = 1 << 18  # larger chunks leave the cache, smaller ones pay for calls of numpy
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -40,7 +40,7 @@ def read_text(origin: Origin, *, chunk_bytes: int = CHUNK_BYTES, plain: bool = T
             raise_syntax_errors(source)
         raise
     names = list(map(bytes.decode, found.index))
-    return build_database(names, found.places(), found.groups(), found.declared, (origin,))
+    return build_database(names, found.groups(), found.declared, (origin,))
 
 
 class _Malformed(Exception):
@@ -87,10 +87,7 @@ class _Collected:
     """Names interned and facts coded so far."""
 
     index: defaultdict[bytes, int] = field(default_factory=defaultdict)
-    # Codes of names and places where they stand; the least place of a name counts.
-    seen: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-    coded: dict[Kind, list[np.ndarray]] = field(default_factory=dict)
-    kind_place: dict[Kind, int] = field(default_factory=dict)  # where the first fact stands
+    coded: dict[Kind, list[tuple[np.ndarray, np.ndarray]]] = field(default_factory=dict)
     declared: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -99,35 +96,23 @@ class _Collected:
     def intern(self, names: list[bytes]) -> np.ndarray:
         return np.fromiter(map(self.index.__getitem__, names), np.int32, len(names))
 
-    def add(self, kind: Kind, rows: np.ndarray, place: int) -> None:
-        self.coded.setdefault(kind, []).append(rows)
-        self.kind_place[kind] = min(self.kind_place.get(kind, place), place)
-
-    def places(self) -> np.ndarray:
-        """int64[num_names], where each name first appears."""
-        place = np.full(len(self.index), np.iinfo(np.int64).max)
-        for codes, places in self.seen:
-            np.minimum.at(place, codes, places)
-        return place
+    def add(self, kind: Kind, rows: np.ndarray, places: np.ndarray) -> None:
+        self.coded.setdefault(kind, []).append((rows, places))
 
     def groups(self) -> list[FactGroup]:
-        order = sorted(self.coded, key=self.kind_place.__getitem__)
-        return [FactGroup(*kind, np.concatenate(self.coded[kind])) for kind in order]
+        """The facts by kind, kinds in the order of their first facts."""
+        groups = []
+        for kind, parts in self.coded.items():
+            rows, places = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+            groups.append(FactGroup(*kind, rows, places))
+        return sorted(groups, key=lambda group: int(group.places.min()))
 
 
 def _collect_plain(found: _Collected, chunk: bytes, offset: int) -> None:
-    known = len(found.index)
     facts, others = split_plain(chunk, found.intern)
     names, codes, head, arity, line = facts
     newlines = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n"))
     line_start = np.concatenate([np.zeros(1, np.int64), newlines + 1])
-
-    # Codes are given out in order, so a name is new where the highest code so far rises.
-    place = np.repeat(offset + line_start[line] - head, arity + 1) + np.arange(len(codes))
-    highest = np.maximum.accumulate(np.concatenate([np.full(1, known - 1, np.int32), codes]))
-    new = np.flatnonzero(highest[1:] > highest[:-1])
-    found.seen.append((codes[new], place[new]))
-
     # Facts with the same predicate and arity become the rows of one array.
     suspect = _has_empty_constant(found, codes, head, arity)
     _, first, kind_of = np.unique(
@@ -141,10 +126,10 @@ def _collect_plain(found: _Collected, chunk: bytes, offset: int) -> None:
         if not chosen.any():
             continue
         if predicate := PREDICATE.fullmatch(name.decode()):
-            start = head if chosen.all() else head[chosen]
-            rows = codes[start[:, None] + np.arange(1, width + 1)]
+            rows = codes[head[chosen][:, None] + np.arange(1, width + 1)]
             truth = SIGNS[predicate.group(1)]
-            found.add((truth, predicate.group(2), False, width), rows, int(place[start[0]]))
+            places = offset + line_start[line[chosen]]
+            found.add((truth, predicate.group(2), False, width), rows, places)
         else:
             suspect |= chosen
 
@@ -171,19 +156,16 @@ def _collect_exact(found: _Collected, texts: Iterable[tuple[str, int]]) -> int |
     Returns the character of the last text at which something begins that it leaves unfinished.
     """
     names: list[bytes] = []
-    places: list[int] = []
     starts: dict[Kind, list[int]] = {}
+    places: dict[Kind, list[int]] = {}
     unfinished = None
     for text, offset in texts:
         for item in scan_facts(text):
             if isinstance(item, Fact):
                 kind = (item.truth, item.predicate, item.function, len(item.constants))
                 starts.setdefault(kind, []).append(len(names))
-                # The predicate counts as a name, so that nullary facts have a place too.
-                names.append(item.predicate.encode())
+                places.setdefault(kind, []).append(offset + item.start)
                 names.extend(map(str.encode, item.constants))
-                place = offset + item.start
-                places.extend(range(place, place + 1 + len(item.constants)))
             elif isinstance(item, Declaration):
                 known = found.declared.get(item.type, ())
                 found.declared[item.type] = tuple(dict.fromkeys((*known, *item.constants)))
@@ -192,8 +174,7 @@ def _collect_exact(found: _Collected, texts: Iterable[tuple[str, int]]) -> int |
             else:
                 raise _Malformed
     codes = found.intern(names)
-    found.seen.append((codes, np.array(places, np.int64)))
-    for kind, heads in starts.items():
-        rows = codes[np.array(heads)[:, None] + np.arange(1, kind[3] + 1)]
-        found.add(kind, rows, places[heads[0]])
+    for kind, first in starts.items():
+        rows = codes[np.array(first)[:, None] + np.arange(kind[3])]
+        found.add(kind, rows, np.array(places[kind], np.int64))
     return unfinished

@@ -12,7 +12,7 @@ import gzip
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -155,19 +155,23 @@ def _csv_header(path: Path) -> list[str]:
     return header
 
 
-def write_table(path: Path, columns: Mapping[str, np.ndarray]) -> None:
-    """Write columns of strings (object arrays) as a CSV or Parquet file."""
+def write_tables(
+    folder: Path, tables: Mapping[str, Mapping[str, np.ndarray]], format: Literal["csv", "parquet"]
+) -> None:
+    """Write each table of columns of strings (object arrays) to a file of its name."""
     options = "FORMAT parquet"
-    if path.suffix == ".csv":
+    if format == "csv":
         options = "FORMAT csv, HEADER true, DELIMITER ',', QUOTE '\"', ESCAPE '\"', NULL ''"
-    with connect() as connection, sql_errors(str(path)):
-        connection.register(FACTS, dict(columns))
-        listed = ", ".join(
-            f"CAST({_identifier(name)} AS VARCHAR) AS {_identifier(name)}" for name in columns
-        )
-        connection.execute(
-            f"COPY (SELECT {listed} FROM {FACTS}) TO {_literal(str(path))} ({options})"
-        )
+    with connect() as connection:
+        for name, columns in tables.items():
+            path = folder / f"{name}.{format}"
+            names = [_identifier(column) for column in columns]
+            listed = ", ".join(f"CAST({column} AS VARCHAR) AS {column}" for column in names)
+            with sql_errors(str(path)):
+                connection.register(FACTS, dict(columns))
+                connection.execute(
+                    f"COPY (SELECT {listed} FROM {FACTS}) TO {_literal(str(path))} ({options})"
+                )
 
 
 def _literal(text: str) -> str:

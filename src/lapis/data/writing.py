@@ -17,7 +17,7 @@ import numpy as np
 from lapis.data.assembly import known_types
 from lapis.data.database import Database, Domain, Relation
 from lapis.data.facts import PREDICATE
-from lapis.data.sql import write_table
+from lapis.data.sql import write_tables
 from lapis.data.tables import table_columns
 from lapis.errors import LapisError
 from lapis.language.names import format_constant
@@ -87,7 +87,7 @@ def _format_rows(
         yield from [f"{head}\n"] * len(rows)
 
 
-def _write_folder(database: Database, path: Path, format: str) -> None:
+def _write_folder(database: Database, path: Path, format: Literal["csv", "parquet"]) -> None:
     if path.exists():
         raise LapisError(
             f"{path}: exists already",
@@ -95,8 +95,7 @@ def _write_folder(database: Database, path: Path, format: str) -> None:
             hint="a folder of tables is written to a new place, so that no old table stays in it",
         )
     with _whole(path, folder=True) as temporary:
-        for name, columns in table_columns(database).items():
-            write_table(temporary / f"{name}.{format}", columns)
+        write_tables(temporary, table_columns(database), format)
 
 
 @contextmanager

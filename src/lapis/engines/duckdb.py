@@ -79,8 +79,7 @@ class DuckDBEngine:
                 hint="raise the memory limit, or give more evidence",
             ) from error
         outputs = {
-            name: np.asarray(columns[f"o{position}"])
-            for position, name in enumerate(part.outputs)
+            name: np.asarray(columns[f"o{position}"]) for position, name in enumerate(part.outputs)
         }
         if part.listed:
             return Bindings(outputs, np.ones(len(next(iter(outputs.values())))))

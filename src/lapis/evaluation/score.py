@@ -78,16 +78,26 @@ def log_likelihood(model: Model, database: Database) -> float | None:
 
 
 def log_partition(problem: Problem) -> float:
-    from lapis.grounding import ground
+    from lapis.grounding.bottom_up import ground
     from lapis.inference.enumerate import enumerate_worlds
 
     return enumerate_worlds(ground(problem)).log_partition
 
 
 def pseudo_log_likelihood(model: Model, database: Database) -> float:
-    from lapis.counting.pseudo import pseudo_log_likelihood as evaluate
+    """Σ log P(atom or block | all others), over all predicates; −inf if a hard rule is broken."""
+    from lapis.counting.blocks import block_classes
+    from lapis.counting.class_likelihood import pseudo_log_likelihood as evaluate
+    from lapis.counting.classes import difference_classes
 
-    return evaluate(build_problem(model, database))
+    problem = build_problem(model, database)
+    problem.require_complete()
+    weights = problem.weight_table.value
+    total = 0.0
+    for name, predicate in model.predicates.items():
+        classes = (block_classes if predicate.block else difference_classes)(problem, name)
+        total += evaluate(classes, weights).value
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +110,7 @@ class Prediction:
 def predict(model: Model, database: Database, query: Sequence[str]) -> Prediction:
     """Hide the facts of the query predicates and predict them."""
     from lapis.data.tuples import contains
-    from lapis.grounding import ground
+    from lapis.grounding.bottom_up import ground
     from lapis.inference.enumerate import enumerate_worlds
 
     actual = build_problem(model, database)

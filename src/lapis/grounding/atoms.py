@@ -100,9 +100,7 @@ def number_atoms(
     return numbered
 
 
-def _predicate_atoms(
-    known: Evidence, domains: Mapping[str, Domain], first: int
-) -> PredicateAtoms:
+def _predicate_atoms(known: Evidence, domains: Mapping[str, Domain], first: int) -> PredicateAtoms:
     predicate = known.predicate
     sizes = tuple(len(domains[name]) for name in predicate.types)
     if (known.open or len(known.unknown)) and not fits(sizes):
@@ -129,9 +127,7 @@ def _predicate_atoms(
     unknown = np.flatnonzero(free)
     if len(known.true) + len(unknown) < len(known.false):
         return PredicateAtoms(predicate.name, sizes, True, known.true, nothing, unknown, first)
-    return PredicateAtoms(
-        predicate.name, sizes, False, known.true, known.false, unknown, first
-    )
+    return PredicateAtoms(predicate.name, sizes, False, known.true, known.false, unknown, first)
 
 
 def atom_table(numbered: Mapping[str, PredicateAtoms]) -> AtomTable:

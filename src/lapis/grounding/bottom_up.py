@@ -62,7 +62,9 @@ def ground(
     check_atoms(problem, budget)
     own = AutoEngine(budget) if engine is None else None
     try:
-        return _ground(problem, own if engine is None else engine, budget, progress, limits or PlanLimits())
+        return _ground(
+            problem, own if engine is None else engine, budget, progress, limits or PlanLimits()
+        )
     finally:
         if own is not None:
             own.close()

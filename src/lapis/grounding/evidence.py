@@ -166,4 +166,3 @@ def _refuse(
         span=predicate.span,
         hint="correct the facts, or declare the predicate without '!' or '?'",
     )
-

@@ -83,9 +83,7 @@ def _sum_terms(query: Query, world: GroundedWorld) -> Bindings:
     sizes = [query.terms[0][1].size[name] for name in outputs]
     answers = [(sign, world.engine.fetch(plan)) for sign, plan in query.terms]
     count = np.concatenate([sign * answer.count for sign, answer in answers])
-    columns = [
-        np.concatenate([answer.columns[name] for _, answer in answers]) for name in outputs
-    ]
+    columns = [np.concatenate([answer.columns[name] for _, answer in answers]) for name in outputs]
     code = pack(columns, sizes, len(count))
     _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
     total = np.bincount(inverse, weights=count, minlength=len(first))

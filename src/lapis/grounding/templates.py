@@ -101,9 +101,7 @@ def cube_template(
     return Template(literals, tests, variables + bound, outputs, demand)
 
 
-def plan_template(
-    template: Template, world: GroundedWorld, limits: PlanLimits
-) -> Iterator[Query]:
+def plan_template(template: Template, world: GroundedWorld, limits: PlanLimits) -> Iterator[Query]:
     """The queries that together list every surviving grounding once."""
     compiled = compile_tests(template.tests, template.variables, world)
     if compiled is None:

@@ -84,7 +84,9 @@ class Answer:
     def to_arrow(self) -> pyarrow.Table:
         import pyarrow
 
-        return pyarrow.table({name: pyarrow.array(values) for name, values in self.columns().items()})
+        return pyarrow.table(
+            {name: pyarrow.array(values) for name, values in self.columns().items()}
+        )
 
     def summary(self) -> str:
         how = "exact" if self.exact else "approximate"
@@ -117,7 +119,9 @@ def plot_bars(answer: Answer, axes: Axes | None, limit: int) -> Axes:
     if axes is None:
         _, axes = plt.subplots(figsize=(6, 0.8 + 0.28 * len(order)), layout="constrained")
     errors = None if answer.stderr is None else answer.stderr[order]
-    axes.barh([answer.atoms[i] for i in order], answer.probability[order], xerr=errors, color="#4c72b0")
+    axes.barh(
+        [answer.atoms[i] for i in order], answer.probability[order], xerr=errors, color="#4c72b0"
+    )
     axes.set(xlim=(0, 1), xlabel="probability", title=answer.summary())
     axes.spines[["top", "right"]].set_visible(False)
     return axes

@@ -74,6 +74,7 @@ def define_auxiliaries(
 def disjunction(literals: np.ndarray, truths: Mapping[int, np.ndarray]) -> np.ndarray:
     """The truth of a ground clause."""
     parts = [
-        truths[literal - 1] if literal > 0 else ~truths[-literal - 1] for literal in literals.tolist()
+        truths[literal - 1] if literal > 0 else ~truths[-literal - 1]
+        for literal in literals.tolist()
     ]
     return reduce(np.logical_or, parts)

@@ -10,8 +10,8 @@ from lapis.language.syntax import Cardinality
 
 def is_cardinality(tokens: list[Token]) -> bool:
     kinds = [token.kind for token in tokens]
-    opens = kinds[0] in ("BAR", "NUMBER", "MINUS") and "BAR" in kinds
-    return opens and kinds[-1] == "NUMBER" and kinds[-2] in ASCII_OPERATOR
+    first = next((i for i, kind in enumerate(kinds) if kind not in ("NUMBER", "MINUS")), 0)
+    return kinds[first : first + 3] == ["BAR", "NAME", "BAR"]
 
 
 def parse_cardinality(tokens: list[Token], span: Span) -> Cardinality:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lapis.errors import LapisError, Source, Span
 from lapis.language.lexer import CLOSING, OPENING, Token
+from lapis.language.names import parse_constant
 from lapis.language.syntax import (
     And,
     Application,
@@ -264,7 +264,7 @@ class TreeBuilder:
             case "negative":
                 return Constant("-" + str(parts[1]), span)
             case "string":
-                return Constant(unquote(str(parts[0])), span)
+                return Constant(parse_constant(str(parts[0])), span)
             case "application":
                 return Application(str(parts[0]), self.terms(parts[2]), span)
             case "later" | "earlier":
@@ -296,10 +296,6 @@ ASCII_OPERATOR: dict[str, ComparisonOperator] = {
 def variable_name(text: str) -> str:
     """Variables of files in which they are upper-case become ours."""
     return text[0].lower() + text[1:]
-
-
-def unquote(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL)
 
 
 def rename_variable(formula: Formula, old: str, new: str) -> Formula:

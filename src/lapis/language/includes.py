@@ -36,7 +36,9 @@ class IncludeReader:
 
     def text(self, statement: Include, path: Path, open_files: list[Path]) -> str:
         refusal = None
-        if path.suffix == ".cpp":
+        if "\0" in statement.path:
+            refusal = "this is not a file name"
+        elif path.suffix == ".cpp":
             refusal = "functions linked in from C++ are not supported"
         elif path.suffix in (".db", ".gz"):
             refusal = "a model includes models; give data files to the command instead"

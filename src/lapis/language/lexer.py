@@ -43,6 +43,7 @@ TOKEN = re.compile(
     r"""
       (?P<SPACE>[^\S\n]+)
     | (?P<COMMENT>//[^\n]*|/\*.*?\*/)
+    | (?P<OPEN>/\*)
     | (?P<NEWLINE>\n)
     | (?P<INCLUDE>\#include\b)
     | (?P<HASH>\#[^\n]*)
@@ -77,8 +78,8 @@ def tokenize(source: Source, *, hash_comments: bool = False) -> Iterator[Token |
             yield Token(keyword(piece), piece, start, end)
         elif kind == "SYMBOL":
             yield Token(SYMBOLS[piece], piece, start, end)
-        elif kind in ("OTHER", "HASH"):
-            yield unreadable(piece, Span(source, start, end), text)
+        elif kind in ("OTHER", "HASH", "OPEN"):
+            yield unreadable(piece, Span(source, start, end))
         else:
             yield Token(kind, piece, start, end)
 
@@ -88,10 +89,10 @@ def keyword(name: str) -> str:
     return KEYWORDS.get(name) or QUANTIFIERS.get(name.lower(), "NAME")
 
 
-def unreadable(piece: str, span: Span, text: str) -> LapisError:
+def unreadable(piece: str, span: Span) -> LapisError:
     if piece == '"':
         return LapisError("this string has no closing quote", code="open-string", span=span)
-    if text.startswith("/*", span.start):
+    if piece == "/*":
         return LapisError("this comment has no closing */", code="open-comment", span=span)
     if piece.startswith("#"):
         return LapisError(

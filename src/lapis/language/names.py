@@ -12,7 +12,7 @@ ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 UNESCAPES = {written[1]: character for character, written in ESCAPES.items()}
 
 _NEEDS_ESCAPE = re.compile(r'[\\"\n\r\t]')
-_ESCAPED = re.compile(r"\\(.)")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def format_constant(name: str) -> str:
@@ -21,16 +21,19 @@ def format_constant(name: str) -> str:
     >>> print(format_constant("Ann"), format_constant("-3.5"), format_constant('a "b"'))
     Ann -3.5 "a \"b\""
     """
-    if BARE_CONSTANT.fullmatch(name):
-        return name
-    return '"' + _NEEDS_ESCAPE.sub(lambda found: ESCAPES[found.group()], name) + '"'
+    return name if BARE_CONSTANT.fullmatch(name) else quote(name)
+
+
+def quote(text: str) -> str:
+    """A text as a string literal."""
+    return '"' + _NEEDS_ESCAPE.sub(lambda found: ESCAPES[found.group()], text) + '"'
 
 
 def parse_constant(text: str) -> str:
     """The constant that a bare or quoted text stands for; inverse of `format_constant`."""
     if not text.startswith('"'):
         return text
-    return _ESCAPED.sub(lambda found: UNESCAPES[found.group(1)], text[1:-1])
+    return _ESCAPED.sub(lambda found: UNESCAPES.get(found.group(1), found.group(1)), text[1:-1])
 
 
 def format_atom(predicate: str, constants: Sequence[str], function: bool = False) -> str:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from lapis.errors import LapisError, Note, Source, Span, raise_all
 from lapis.language.cardinality import is_cardinality, parse_cardinality
-from lapis.language.formulas import check_brackets, parse_formula_tokens, unquote
+from lapis.language.formulas import check_brackets, parse_formula_tokens
 from lapis.language.lexer import Token, split_statements, tokenize
+from lapis.language.names import parse_constant
 from lapis.language.syntax import (
     Formula,
     FunctionDeclaration,
@@ -132,7 +133,7 @@ def parse_include(tokens: list[Token], span: Span) -> Include:
             span=span,
             hint='as in #include "other.mln"',
         )
-    return Include(unquote(tokens[1].text), span)
+    return Include(parse_constant(tokens[1].text), span)
 
 
 def parse_type(tokens: list[Token], source: Source, span: Span) -> TypeDeclaration:
@@ -166,7 +167,7 @@ def parse_constants(tokens: list[Token], source: Source) -> tuple[str, ...]:
             constants.setdefault(token.text)
             index += 1
         elif token.kind == "STRING":
-            constants.setdefault(unquote(token.text))
+            constants.setdefault(parse_constant(token.text))
             index += 1
         else:
             raise LapisError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from lapis.language.names import format_constant
+from collections.abc import Mapping
+
+from lapis.language.names import format_constant, quote
 from lapis.language.syntax import (
     And,
     Application,
@@ -36,13 +38,37 @@ QUANTIFIER, IFF, IMPLIES, OR, AND, NOT, ATOM = range(7)
 
 
 def print_program(program: Program) -> str:
-    return "".join(print_statement(statement) + "\n" for statement in program.statements)
+    declared: dict[str, tuple[str, ...]] = {}
+    lines: list[str] = []
+    for statement in program.statements:
+        if isinstance(statement, PredicateDeclaration):
+            declared.setdefault(statement.name, tuple(p.type for p in statement.parameters))
+        elif isinstance(statement, FunctionDeclaration):
+            declared.setdefault(statement.name, statement.parameters)
+        elif isinstance(statement, WeightedFormula) and reads_as_declaration(statement, declared):
+            lines.append(f"({print_formula(statement.formula)})\n")
+            continue
+        lines.append(print_statement(statement) + "\n")
+    return "".join(lines)
+
+
+def reads_as_declaration(
+    statement: WeightedFormula, declared: Mapping[str, tuple[str, ...]]
+) -> bool:
+    """Whether a bare atom, printed as it is, would declare its predicate."""
+    atom = statement.formula
+    if not isinstance(atom, Atom) or statement != WeightedFormula(atom):
+        return False
+    names = tuple(t.name for t in atom.terms if isinstance(t, Variable) and not t.plus)
+    if len(names) < len(atom.terms):
+        return False
+    return declared.get(atom.predicate, names) == names
 
 
 def print_statement(statement: Statement) -> str:
     match statement:
         case Include(path):
-            return f'#include "{path}"'
+            return f"#include {quote(path)}"
         case TypeDeclaration(name, constants):
             return f"{name} = {{{print_constants(constants)}}}"
         case PredicateDeclaration(name, parameters, closed, factors):

@@ -33,6 +33,7 @@ from lapis.language.syntax import (
     Comparison,
     Constant,
     Exists,
+    ForAll,
     Formula,
     FunctionDeclaration,
     Not,
@@ -184,7 +185,7 @@ class Resolver:
     def prepare(self, statement: WeightedFormula) -> list[Callable[[], Rule]]:
         """Check a formula and unify its types; the rules follow once all types are known."""
         before = len(self.errors)
-        original = self.spell_predicates(statement.formula)
+        original = self.drop_unused(self.spell_predicates(statement.formula))
         expanded = expand_stars(original, self.errors)
         finished: list[Callable[[], Rule]] = []
         for formula in expanded:
@@ -192,6 +193,8 @@ class Resolver:
             formula = self.compile_terms(formula)
             formula = compile_offsets(formula)
             formula = rename_apart(formula)
+            if len(self.errors) > before:
+                return []
             scope = str(self.num_formulas)
             self.num_formulas += 1
             self.unify(formula, scope)
@@ -214,6 +217,24 @@ class Resolver:
                 )
                 return replace(formula, predicate=close)
         return with_children(formula, tuple(map(self.spell_predicates, children(formula))))
+
+    def drop_unused(self, formula: Formula) -> Formula:
+        """Leave out quantified variables that do nothing: they have no type either."""
+        formula = with_children(formula, tuple(map(self.drop_unused, children(formula))))
+        if not isinstance(formula, Exists | ForAll):
+            return formula
+        used = set(free_variables(formula.body))
+        for name in formula.variables:
+            if name not in used:
+                self.warnings.append(
+                    Warning(
+                        f"variable {name!r} is used only in its quantifier, which is left out",
+                        "unused-variable",
+                        formula.span,
+                    )
+                )
+        kept = tuple(name for name in formula.variables if name in used)
+        return replace(formula, variables=kept) if kept else formula.body
 
     def compile_terms(self, formula: Formula) -> Formula:
         """Functions in atoms and comparisons to the predicates of their graphs."""

@@ -96,7 +96,7 @@ def parse_statement(tokens: list[Token], source: Source, span: Span) -> Statemen
 
 
 def starts_upper(name: str) -> bool:
-    return name[0].isupper()
+    return "A" <= name[0] <= "Z"
 
 
 def parse_evidence(tokens: list[Token], source: Source) -> Formula:
@@ -117,7 +117,10 @@ def parse_evidence(tokens: list[Token], source: Source) -> Formula:
             span=Span(source, comma.start, comma.end),
         )
     literals = tuple(parse_formula_tokens(part, source, starts_upper) for part in parts)
-    return literals[0] if len(literals) == 1 else And(literals)
+    if len(literals) == 1:
+        return literals[0]
+    first = literals[0].parts if isinstance(literals[0], And) else literals[:1]
+    return And((*first, *literals[1:]))
 
 
 def exactly_one(tokens: list[Token], span: Span) -> Formula:

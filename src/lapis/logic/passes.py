@@ -180,6 +180,17 @@ def exists_only(formula: Formula) -> Formula:
     return formula
 
 
+def push_negations(formula: Formula) -> Formula:
+    """Negations inward through ∧ and ∨, so that conjunctions under a quantifier are seen."""
+    match formula:
+        case Not(And(parts)):
+            return disjunction(tuple(push_negations(negated(part)) for part in parts))
+        case Not(Or(parts)):
+            return conjunction(tuple(push_negations(negated(part)) for part in parts))
+        case _:
+            return with_children(formula, tuple(map(push_negations, children(formula))))
+
+
 def narrow_scopes(formula: Formula) -> Formula:
     """Parts of a conjunction that do not use the quantified variables leave the quantifier.
 
@@ -200,6 +211,7 @@ PASSES: tuple[Callable[[Formula], Formula], ...] = (
     normalize_comparisons,
     simplify,
     exists_only,
+    push_negations,
     narrow_scopes,
     simplify,
 )
@@ -222,8 +234,6 @@ def split_hard(formula: Formula) -> tuple[tuple[tuple[str, ...], Formula], ...]:
         case Not(Exists(variables, body)):
             inner = split_hard(rewrite(negated(body)))
             return tuple((variables + names, part) for names, part in inner)
-        case Not(Or(parts)):
-            return tuple(found for part in parts for found in split_hard(negated(part)))
         case _:
             return (((), formula),)
 

@@ -209,7 +209,7 @@ def _add(terms: list[Table], scope: Scope, sizes: Sizes) -> Table:
     shape = tuple(sizes[each] for each in scope)
     if len(terms) == 1 and terms[0].scope == scope:
         return terms[0]
-    constant = sum(float(term.values[0]) for term in terms if not term.scope)
+    constant = math.fsum(float(term.values[0]) for term in terms if not term.scope)
     partial = any(term.scope not in ((), scope) for term in terms)
     if len(scope) <= 1 or partial:
         check_rows(float(math.prod(shape)), dict(enumerate(sizes)), scope)

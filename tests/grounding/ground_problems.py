@@ -45,10 +45,10 @@ def as_rows(tuples: list[tuple[int, ...]], arity: int) -> np.ndarray:
 
 @st.composite
 def evidences(draw: st.DrawFn, predicate: Predicate, domains: dict[str, Domain]) -> Evidence:
-    is_open = draw(st.booleans())
+    is_open = draw(st.sampled_from([True, False, True]))
     every = list(itertools.product(*(range(len(domains[t])) for t in predicate.types)))
     status = draw(
-        st.lists(st.sampled_from("-t-f-u"), min_size=len(every), max_size=len(every))
+        st.lists(st.sampled_from("--t--f--u"), min_size=len(every), max_size=len(every))
     )
     rows = {
         mark: as_rows([t for t, s in zip(every, status, strict=True) if s == mark], predicate.arity)
@@ -106,7 +106,7 @@ def parts(
     domains: dict[str, Domain],
 ) -> tuple[tuple[Literal, ...], tuple[Condition, ...]]:
     found = draw(st.lists(literals(predicates, scope, domains), min_size=0, max_size=4))
-    tests = draw(st.lists(conditions(scope, domains), max_size=2))
+    tests = draw(st.lists(conditions(scope, domains), max_size=draw(st.sampled_from([0, 1, 2]))))
     return (
         tuple(literal for literal in found if literal is not None),
         tuple(test for test in tests if test is not None),
@@ -142,10 +142,10 @@ def problems(draw: st.DrawFn, with_definitions: bool = True) -> Problem:
     predicates = list(base)
     defined = []
     if with_definitions:
-        for number in range(draw(st.integers(0, 3))):
+        for number in range(draw(st.integers(1, 3))):
             definition = draw(definitions(predicates, domains, number))
             defined.append(definition)
-            predicates.append(definition.predicate)
+            predicates += [definition.predicate] * 3
     features, rules = [], []
     for index in range(draw(st.integers(1, 3))):
         variables = draw(typed_variables())

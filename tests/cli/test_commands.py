@@ -1,0 +1,199 @@
+"""The commands as a user runs them: output, JSON contract, exit codes, messages."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from lapis.cli.main import main
+
+MODEL = """\
+Friends(person, person)
+Smokes(person)
+Cancer(person)
+1.5 Smokes(x) => Cancer(x)
+1.1 Friends(x, y) ^ Smokes(x) => Smokes(y)
+"""
+DATA = "Friends(Anna, Bob)\nFriends(Bob, Anna)\nSmokes(Anna)\n"
+
+
+class Run:
+    """Runs `lapis` in a folder with a model and data."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.capsys = folder, capsys
+        self.write("m.mln", MODEL)
+        self.write("d.db", DATA)
+
+    def write(self, name: str, text: str) -> str:
+        (self.folder / name).write_text(text, encoding="utf-8")
+        return name
+
+    def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        self.capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        out, err = self.capsys.readouterr()
+        code = ended.value.code
+        return (code if isinstance(code, int) else 0 if code is None else 1), out, err
+
+    def json(self, *arguments: str) -> dict:
+        code, out, err = self(*arguments, "--json")
+        assert code == 0, err
+        return json.loads(out)
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.chdir(tmp_path)
+    return Run(tmp_path, capsys)
+
+
+def test_infer(run: Run) -> None:
+    answer = run.json("infer", "m.mln", "d.db", "-q", "Smokes,Cancer")
+    assert (answer["method"], answer["exact"]) == ("enumerate", True)
+    found = {row["atom"]: row["probability"] for row in answer["atoms"]}
+    odds = math.exp(1.1) * (math.exp(1.5) + 1) / (2 * math.exp(1.5))
+    assert found["Smokes(Bob)"] == pytest.approx(odds / (1 + odds), abs=1e-12)
+    assert found["Cancer(Anna)"] == pytest.approx(1 / (1 + math.exp(-1.5)), abs=1e-12)
+    assert set(found) == {"Smokes(Bob)", "Cancer(Anna)", "Cancer(Bob)"}
+    assert all(row["stderr"] is None for row in answer["atoms"])
+
+
+def test_infer_prints_a_table_with_bars(run: Run) -> None:
+    code, out, _ = run("infer", "m.mln", "d.db", "-q", "Smokes")
+    assert code == 0
+    assert "Smokes(Bob)" in out
+    assert "█" in out
+    assert "exact" in out
+
+
+def test_infer_answers_single_atoms_even_where_they_are_known(run: Run) -> None:
+    answer = run.json("infer", "m.mln", "d.db", "-q", "Smokes(Anna), Smokes(Bob)")
+    assert [row["atom"] for row in answer["atoms"]] == ["Smokes(Anna)", "Smokes(Bob)"]
+    assert answer["atoms"][0]["probability"] == 1.0
+
+
+def test_map(run: Run) -> None:
+    world = run.json("map", "m.mln", "d.db", "-q", "Smokes,Cancer")
+    assert world["optimal"] is True
+    assert all(row["value"] for row in world["atoms"])
+    assert world["score"] == pytest.approx(2 * 1.5 + 4 * 1.1)
+
+
+def test_count(run: Run) -> None:
+    rows = run.json("count", "m.mln", "d.db")["formulas"]
+    assert [(row["true"], row["groundings"], row["exact"]) for row in rows] == [
+        (1, 2, True),
+        (3, 4, True),
+    ]
+    assert rows[0]["formula"] == "Smokes(x) => Cancer(x)"
+    assert rows[0]["weight"] == 1.5
+
+
+def test_count_with_plus_has_a_row_for_each_constant(run: Run) -> None:
+    model = run.write("p.mln", "Friends(person, person)\nFriends(+x, y)\n")
+    rows = run.json("count", model, run.write("p.db", "Friends(Anna,Bob)"))["formulas"]
+    assert [(row["formula"], row["true"], row["groundings"]) for row in rows] == [
+        ("Friends(Anna, y)", 1, 2),
+        ("Friends(Bob, y)", 0, 2),
+    ]
+
+
+def test_score(run: Run) -> None:
+    result = run.json(
+        "score", "m.mln", run.write("s.db", "Smokes(Anna)\nCancer(Anna)"), "-q", "Cancer"
+    )
+    assert result["cll"] == pytest.approx(-math.log(1 + math.exp(-1.5)))
+    assert result["auc_pr"] == 1.0
+    assert result["log_likelihood"] < 0
+    assert result["pseudo_log_likelihood"] < 0
+
+
+def test_several_files_are_several_worlds_unless_merged(run: Run) -> None:
+    run.write("a.db", "Smokes(Anna)")
+    run.write("b.db", "Smokes(Bob)")
+    apart = run.json("count", "m.mln", "a.db", "b.db")["formulas"]
+    merged = run.json("count", "m.mln", "a.db", "b.db", "--merge")["formulas"]
+    assert [row["groundings"] for row in apart] == [2, 2]
+    assert [row["groundings"] for row in merged] == [2, 4]
+    answer = run.json("infer", "m.mln", "a.db", "b.db", "-q", "Cancer")
+    assert [(row["atom"], row["world"]) for row in answer["atoms"]] == [
+        ("Cancer(Anna)", "a.db"),
+        ("Cancer(Bob)", "b.db"),
+    ]
+
+
+def test_check_explains_and_warns(run: Run) -> None:
+    model = run.write(
+        "w.mln", MODEL + "Unused(thing)\n2 Smokes(x) v !Smokes(x)\nEXIST y Smokes(x).\n"
+    )
+    code, out, err = run("check", model, "d.db")
+    assert code == 0
+    assert "if Smokes(x) then Cancer(x)" in out
+    assert "4 groundings; as clauses: !Friends(x, y) v !Smokes(x) v Smokes(y)" in out
+    assert "predicate 'Unused' is never used" in err
+    assert "this weight on a formula is always true: it has no effect" in err
+    assert "variable 'y' is used only in its quantifier" in err
+    assert "type 'thing' has no constants" in err
+
+
+def test_check_json(run: Run) -> None:
+    report = run.json("check", "m.mln", "d.db")
+    assert [formula["groundings"] for formula in report["formulas"]] == [2, 4]
+    assert report["types"] == {"person": 2}
+    assert report["warnings"] == []
+
+
+def test_demo(run: Run) -> None:
+    code, out, _ = run("demo")
+    assert code == 0
+    assert "Cancer(Anna)" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["infer", "none.mln", "-q", "P"], 1, "error: cannot read none.mln: No such file"),
+        (["infer", "m.mln", "none.db", "-q", "Smokes"], 1, "none.db"),
+        (["infer", "m.mln", "d.db", "-q", "Smoks"], 1, "did you mean 'Smokes'?"),
+        (["infer", "m.mln", "d.db", "-q", "Smokes(Ann)"], 1, "did you mean 'Anna'?"),
+        (["infer", "m.mln", "d.db", "-q", "Smokes(Anna,Bob)"], 1, "takes 1 argument"),
+        (["infer", "m.mln", "d.db"], 1, "nothing is asked"),
+        (["infer", "m.mln", "d.db", "-q", "Smokes", "--method", "magic"], 1, "unknown method"),
+        (["infer"], 2, "Missing argument"),
+        (["nonsense"], 2, "No such command"),
+    ],
+)
+def test_mistakes_end_in_a_message(run: Run, arguments: list[str], code: int, message: str) -> None:
+    found, out, err = run(*arguments)
+    assert found == code
+    assert message in err
+    assert out == ""
+    assert "Traceback" not in err
+
+
+def test_too_many_unknowns_is_not_possible(run: Run) -> None:
+    facts = "\n".join(f"Friends(P{i},P{(i + 1) % 25})" for i in range(25))
+    code, _, err = run(
+        "infer", "m.mln", run.write("big.db", facts), "-q", "Smokes", "--method", "enumerate"
+    )
+    assert code == 3
+    assert "25 unknown atoms" in err
+
+
+def test_contradictions_are_the_users_to_mend(run: Run) -> None:
+    model = run.write("c.mln", "P(t)\nt = {A}\nP(x).\n!P(x).\n")
+    code, _, err = run("infer", model, "-q", "P")
+    assert code == 1
+    assert "no world satisfies" in err
+
+
+def test_evidence_against_a_hard_rule_names_it(run: Run) -> None:
+    model = run.write("c.mln", "P(t)\nQ(t)\nP(x) => Q(x).\n")
+    code, _, err = run("infer", model, run.write("c.db", "P(A)\n!Q(A)"), "-q", "Q")
+    assert code == 1
+    assert "P(x) => Q(x)" in err

@@ -1,0 +1,142 @@
+"""Totals for every weight, against enumeration and against the oracle on models as text."""
+
+from __future__ import annotations
+
+import numpy as np
+from enumerated_worlds import Enumeration, clauses_over, some_variables, worlds
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracle
+import strategies
+from lapis.counting.totals import complete_world, count_features, count_true, plan_feature
+from lapis.data.database import Database, Domain
+from lapis.language import parse_model
+from lapis.language.model import Model, Predicate
+from lapis.language.syntax import Variable
+from lapis.logic.clauses import Clause, Feature, Literal, NormalForm
+from lapis.problem import build_problem
+
+
+@given(st.data())
+def test_counts_by_weight_are_those_of_the_features(data: st.DataObject) -> None:
+    world = data.draw(worlds())
+    features = []
+    for number in range(data.draw(st.integers(1, 2))):
+        variables = data.draw(some_variables)
+        names = [name for name, _ in variables]
+        chosen = st.lists(st.sampled_from(names), max_size=2, unique=True) if names else st.just([])
+        clauses = data.draw(st.lists(clauses_over(world, variables), max_size=3))
+        features.append(
+            Feature(
+                number,
+                variables,
+                tuple(data.draw(chosen)),
+                tuple(clauses),
+                data.draw(st.integers(-2, 1)),
+                data.draw(st.booleans()),
+            )
+        )
+    truth = Enumeration(world)
+    expected_true: list[int] = []
+    expected_groundings: list[int] = []
+    hard_totals = []
+    for feature in features:
+        types = dict(feature.variables)
+        plus = () if feature.hard else feature.plus
+        true = np.zeros([len(world.domains[types[name]]) for name in plus], np.int64)
+        groundings = np.zeros_like(true)
+        for grounding in truth.groundings(feature.variables):
+            at = tuple(world.domains[types[name]].index[grounding[name]] for name in plus)
+            held = sum(truth.clause_holds(clause, grounding) for clause in feature.clauses)
+            true[at] += feature.constant + held
+            groundings[at] += 1
+        if feature.hard:
+            hard_totals.append(([int(true)], int(groundings)))
+        else:
+            expected_true += true.reshape(-1).tolist()
+            # A weight whose plus constants exist has groundings even if it was never reached.
+            others = [len(world.domains[k]) for n, k in feature.variables if n not in plus]
+            expected_groundings += [int(np.prod(others, dtype=np.int64))] * true.size
+            assert groundings.sum() == true.size * np.prod(others, dtype=np.int64)
+    normal_form = world.normal_form(*features)
+    arguments = (normal_form, world.model, world.domains, world.relations)
+    assert count_true(*arguments) == (expected_true, expected_groundings)
+    counted = count_features(*arguments)
+    hard = [found for found, feature in zip(counted, features, strict=True) if feature.hard]
+    assert [tuple(found) for found in hard] == hard_totals
+
+
+@given(strategies.cases(observed=True))
+def test_models_as_text_count_as_the_oracle_does(case: strategies.Case) -> None:
+    model = parse_model(case.model)
+    problem = build_problem(model, Database.parse(case.data))
+    relations = {name: evidence.true for name, evidence in problem.evidence.items()}
+    expected = oracle.count_true(model, case.facts)
+    for index, counted in enumerate(
+        count_features(problem.normal_form, model, problem.domains, relations)
+    ):
+        wanted = [value for (rule, _), value in expected.items() if rule == index]
+        rule = model.rules[index]
+        if rule.hard:
+            assert counted.true == [sum(true for true, _ in wanted)]
+            continue
+        # The oracle lists weights by the constants in its own order; sort both by constants.
+        types = dict(rule.variables)
+        keys = [choice for (number, choice) in expected if number == index]
+        shape = [len(problem.domains[types[name]]) for name in rule.plus]
+        for choice, (true, groundings) in zip(keys, wanted, strict=True):
+            codes = [
+                problem.domains[types[name]].index[constant]
+                for name, constant in zip(rule.plus, choice, strict=True)
+            ]
+            at = int(np.ravel_multi_index(codes, shape)) if codes else 0
+            assert (counted.true[at], counted.groundings) == (true, groundings)
+        assert len(counted.true) == len(keys)
+
+
+def test_a_weight_for_each_word_comes_from_one_plan() -> None:
+    rng = np.random.default_rng(3)
+    domains = {
+        "word": Domain("word", tuple(f"W{i}" for i in range(300))),
+        "page": Domain("page", tuple(f"P{i}" for i in range(200))),
+    }
+    present = rng.random((300, 200)) < 0.05
+    present[7] = False  # a word on no page
+    course = rng.random(200) < 0.3
+    model = Model(
+        {},
+        {"Has": Predicate("Has", ("word", "page")), "Course": Predicate("Course", ("page",))},
+        (),
+    )
+    w, p = Variable("w"), Variable("p")
+    clause = Clause((Literal("Has", (w, p), False), Literal("Course", (p,), True)))
+    feature = Feature(0, (("w", "word"), ("p", "page")), ("w",), (clause,), 0, False)
+    normal_form = NormalForm((feature,), ())
+    relations = {
+        "Has": np.argwhere(present).astype(np.int32),
+        "Course": np.argwhere(course).astype(np.int32),
+    }
+    true, groundings = count_true(normal_form, model, domains, relations)
+    assert true == (~present | course).sum(axis=1).tolist()
+    assert groundings == [200] * 300
+    world = complete_world(normal_form, model, domains, relations)
+    assert len(plan_feature(feature, world)) == 1
+
+
+def test_totals_far_beyond_64_bits_are_exact() -> None:
+    size = 10**5
+    domains = {"t": Domain("t", tuple(map(str, range(size))))}
+    model = Model({}, {"F": Predicate("F", ("t", "t"))}, ())
+    loops = np.repeat(np.arange(50, dtype=np.int32), 2).reshape(-1, 2)
+    names = [f"x{i}" for i in range(6)]
+    literals = tuple(
+        Literal("F", (Variable(one), Variable(other)), False)
+        for one, other in zip(names[::2], names[1::2], strict=True)
+    )
+    variables = tuple((name, "t") for name in names)
+    feature = Feature(0, variables, (), (Clause(literals),), 0, False)
+    normal_form = NormalForm((feature,), ())
+    true, groundings = count_true(normal_form, model, domains, {"F": loops})
+    assert groundings == [size**6]
+    assert true == [size**6 - 50**3]

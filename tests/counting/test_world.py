@@ -1,0 +1,54 @@
+"""Worlds that flip atom by atom, against counting from scratch after every flip."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counting.small_worlds import PREDICATES, Small, all_atoms, count_true, small_problems
+from lapis.counting.world import World
+
+
+def check_flips(small: Small, choices: list[int]) -> None:
+    world = World(small.problem)
+    true = set(small.true)
+    atoms = [
+        (predicate.name, arguments)
+        for predicate in PREDICATES
+        for arguments in all_atoms(small.problem, predicate)
+    ]
+    counts, violations = count_true(small.problem, frozenset(true))
+    assert (world.counts.tolist(), world.violations) == (counts, violations)
+    for choice in choices:
+        name, arguments = atoms[choice % len(atoms)]
+        assert world.is_true(name, arguments) == ((name, arguments) in true)
+        true ^= {(name, arguments)}
+        after, violations_after = count_true(small.problem, frozenset(true))
+        delta = world.delta(name, arguments)
+        change = np.zeros(len(counts), np.int64)
+        change[list(delta.weight_id)] = delta.difference
+        assert change.tolist() == np.subtract(after, counts).tolist()
+        assert delta.violations == violations_after - violations
+        assert world.counts.tolist() == counts, "asking for a change makes none"
+        world.flip(name, arguments)
+        counts, violations = after, violations_after
+        assert (world.counts.tolist(), world.violations) == (counts, violations)
+    for predicate in PREDICATES:
+        rows = sorted(arguments for name, arguments in true if name == predicate.name)
+        assert [tuple(row) for row in world.true_tuples(predicate.name).tolist()] == rows
+
+
+choices = st.lists(st.integers(0, 10**6), min_size=1, max_size=8)
+
+
+@settings(max_examples=150, deadline=None)
+@given(small_problems(), choices)
+def test_flips_match_recounting(small: Small, choices: list[int]) -> None:
+    check_flips(small, choices)
+
+
+@settings(max_examples=200, deadline=None)
+@given(small_problems(quantifiers=True), choices)
+def test_flips_match_recounting_with_quantifiers(small: Small, choices: list[int]) -> None:
+    check_flips(small, choices)

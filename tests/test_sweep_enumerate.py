@@ -1,0 +1,152 @@
+"""Enumeration and scores are held to the oracle, through the public functions, to 1e-9."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+import lapis
+import oracle
+from golden_models import GoldenModel, golden_models
+from oracle import NoWorld
+from strategies import Case, cases
+
+ENUMERABLE = [golden for golden in golden_models() if golden.applies_to("enumerate")]
+
+
+def close(value: float | list[float] | dict[str, float]) -> object:
+    """Equal to 1e-9, or to the last digits of a double where the figure is large."""
+    return pytest.approx(value, abs=1e-9, rel=1e-14)
+
+
+def check_inference(case: Case) -> None:
+    """log Z, marginals, expected counts and the most likely world."""
+    model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
+    try:
+        expected = oracle.infer(model, case.facts, case.query)
+    except NoWorld:
+        for question in (lapis.infer, lapis.map):
+            with pytest.raises(lapis.LapisError):
+                question(model, data, query=case.query, method="enumerate")
+        return
+    answer = lapis.infer(model, data, query=case.query, method="enumerate")
+    assert answer.exact
+    assert answer.log_partition == close(expected.log_partition)
+    keys = oracle.weight_keys(model, oracle.constants_of(model, case.facts))
+    assert answer.expected_counts.tolist() == close([expected.expected_counts[k] for k in keys])
+    asked = {
+        oracle.atom_text(model.predicates[name], arguments)
+        for name, arguments in oracle.ground_atoms(model, oracle.constants_of(model, case.facts))
+        if name in case.query
+    }
+    check_marginals(answer.marginals, expected, asked)
+    everything = lapis.infer(model, data, opened=case.query, method="enumerate")
+    check_marginals(everything.marginals, expected, set(expected.marginals))
+
+    if asked:
+        one_by_one = lapis.infer(model, data, query=sorted(asked), method="enumerate").marginals
+        assert one_by_one == close({atom: expected.marginals[atom] for atom in asked})
+
+    world = lapis.map(model, data, query=case.query, method="enumerate")
+    assert world.optimal
+    assert world.score == close(expected.map_score)
+    assert set(world.atoms) == set(answer.marginals)
+    assert any(
+        all(value == (atom in best) for atom, value in world.atoms.items())
+        for best in expected.map_worlds
+    )
+
+
+def check_marginals(
+    found: dict[str, float], expected: oracle.OracleAnswer, asked: set[str]
+) -> None:
+    """Every atom asked for is answered, unless evidence and blocks leave it only one value."""
+    assert set(found) <= asked & expected.unknown
+    for atom in asked:
+        if atom in found:
+            assert found[atom] == close(expected.marginals[atom]), atom
+        else:
+            assert expected.marginals[atom] in (close(0.0), close(1.0)), atom
+
+
+def check_scores(case: Case) -> None:
+    """Counts and (pseudo-)log-likelihoods of a world seen in full."""
+    model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
+    rows = lapis.count(model, data)
+    counts = [(row.true, row.groundings) for row in rows]
+    assert counts == list(oracle.count_true(model, case.facts).values())
+    domains = oracle.constants_of(model, case.facts)
+    world = oracle.observed_world(model, case.facts, domains)
+    for row in rows:
+        # What a row is called is a formula of its own, with the same count.
+        (rule,) = lapis.parse(f"{case.declarations}1 {row.formula}\n").rules
+        bindings = oracle.bindings(rule.variables, domains)
+        true = sum(bool(oracle.holds(rule, binding, world, domains)[0]) for binding in bindings)
+        assert (true, len(bindings)) == (row.true, row.groundings), row.formula
+    try:
+        pseudo = oracle.pseudo_log_likelihood(model, case.facts)
+    except NoWorld:
+        with pytest.raises(lapis.LapisError):
+            lapis.score(model, data)
+        return
+    score = lapis.score(model, data, query=case.query)
+    assert score.pseudo_log_likelihood == close(pseudo)
+    assert score.log_likelihood == close(oracle.log_likelihood(model, case.facts))
+    conditional = oracle.log_likelihood(model, case.facts, case.query)
+    assert score.conditional_log_likelihood == close(conditional)
+
+
+@pytest.mark.parametrize("golden", ENUMERABLE, ids=lambda golden: golden.name)
+def test_golden_model(golden: GoldenModel) -> None:
+    model, data = lapis.parse(golden.text), lapis.Database.parse(golden.data)
+    if golden.impossible:
+        with pytest.raises(lapis.LapisError):
+            lapis.infer(model, data, opened=golden.query, method="enumerate")
+        return
+    if golden.counts:
+        rows = lapis.count(model, data)
+        for index, count in golden.counts.items():
+            assert (rows[index].true, rows[index].groundings) == count
+    figures: dict[str, float | None] = {}
+    if golden.query:
+        answer = lapis.infer(model, data, opened=golden.query, method="enumerate")
+        world = lapis.map(model, data, opened=golden.query, method="enumerate")
+        figures |= {"logZ": answer.log_partition, "map score": world.score}
+        for atom, expected in golden.marginals.items():
+            assert expected.is_met_by(answer.marginals[atom]), atom
+        for weight_id, expected in golden.expected_counts.items():
+            assert expected.is_met_by(answer.expected_counts[weight_id]), weight_id
+        assert {atom: world.atoms[atom] for atom in golden.map_atoms} == golden.map_atoms
+    if not golden.query:
+        score = lapis.score(model, data)
+        figures |= {"pll": score.pseudo_log_likelihood, "ll": score.log_likelihood}
+    for name, expected in golden.figures.items():
+        value = figures[name]
+        assert value is not None
+        assert expected.is_met_by(value), name
+
+
+@given(cases())
+@settings(max_examples=200)
+def test_inference(case: Case) -> None:
+    check_inference(case)
+
+
+@given(cases(observed=True))
+@settings(max_examples=150)
+def test_scores(case: Case) -> None:
+    check_scores(case)
+
+
+@pytest.mark.slow
+@given(cases())
+@settings(max_examples=5_000)
+def test_inference_at_length(case: Case) -> None:
+    check_inference(case)
+
+
+@pytest.mark.slow
+@given(cases(observed=True))
+@settings(max_examples=5_000)
+def test_scores_at_length(case: Case) -> None:
+    check_scores(case)
