@@ -168,17 +168,10 @@ def read_if_path(model: ModelLike) -> Model:
 
 
 def databases(data: DataLike) -> list[Database]:
-    worlds: Sequence[World | None]
-    if data is None or isinstance(data, Database | str | Path):
-        worlds = [data]
-    else:
-        worlds = data
-    return [
-        Database({}, {})
-        if world is None
-        else (world if isinstance(world, Database) else Database.read(world))
-        for world in worlds
-    ]
+    if data is None:
+        return [Database({}, {})]
+    worlds = [data] if isinstance(data, Database | str | Path) else data
+    return [world if isinstance(world, Database) else Database.read(world) for world in worlds]
 
 
 def world_names(data: DataLike) -> list[str]:

@@ -205,10 +205,8 @@ def not_a_number(
     term: Variable | Constant, types: Mapping[str, str], domains: Mapping[str, Domain]
 ) -> str | None:
     """A constant the term may stand for that is not a number, described."""
-    if isinstance(term, Constant):
-        domain = Domain("", (term.name,))
-    else:
-        domain = domains[types[term.name]]
+    is_constant = isinstance(term, Constant)
+    domain = Domain("", (term.name,)) if is_constant else domains[types[term.name]]
     bad = np.flatnonzero(np.isnan(domain.numeric))
     if not len(bad):
         return None

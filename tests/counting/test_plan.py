@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from itertools import combinations, pairwise
 
 import duckdb
 import numpy as np
@@ -21,10 +23,12 @@ from hypothesis import strategies as st
 from lapis.counting.execute import count, count_table
 from lapis.counting.expansion import expand_terms, find_expandable
 from lapis.counting.extensions import Extensions, interpret
+from lapis.counting.factor import indicator, multiply
 from lapis.counting.plan import CountPlan, explain, make_test, plan_cube, plan_violations
 from lapis.counting.settle import conjoin, settle
 from lapis.counting.sql import DuckDBRunner, SqlExecutor, fits_sql
 from lapis.data.database import Domain
+from lapis.errors import TooLarge
 from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Clause, Condition, Cube, Literal
@@ -220,3 +224,78 @@ def test_shared_subexpressions_are_named_once_in_the_explanation() -> None:
     text = explain(plan_cube(cube, variables, world))
     assert text.startswith("count groundings of (x:t, y:t, z:t, w:t)")
     assert "as #1" in text
+
+
+def numbers(size: int, *others: str) -> Extensions:
+    domain = Domain("t", (*map(str, range(size)), *others))
+    return interpret({"P": Predicate("P", ("t",))}, {"t": domain}, {})
+
+
+def test_comparisons_of_large_domains_are_counted_by_ranges() -> None:
+    size = 30_000
+    world = numbers(size, "Ann", "Bob")
+    x, y = Variable("x"), Variable("y")
+    variables = (("x", "t"), ("y", "t"))
+    less = plan_cube(Cube((), (Condition("<", x, y),)), variables, world)
+    assert "join where x < y" in explain(less)
+    assert count(less, world) == size * (size - 1) // 2
+    ahead = plan_cube(Cube((), (Condition(">=", x, y, 3),)), variables, world)
+    assert count(ahead, world) == (size - 3) * (size - 2) // 2
+    # What is not a number is not less, so its pairs all violate the clause x < y.
+    violated = plan_violations(Clause((), (Condition("<", x, y),)), variables, world)
+    assert count(violated, world) == (size + 2) ** 2 - size * (size - 1) // 2
+    by_x = count_table(
+        plan_cube(Cube((), (Condition("<", x, y),)), variables, world, ("x",)), world
+    )
+    assert by_x.tolist() == [*range(size - 1, -1, -1), 0, 0]
+
+
+def test_a_chain_of_comparisons_is_eliminated_one_variable_at_a_time() -> None:
+    size = 5000
+    world = numbers(size)
+    x, y, z = map(Variable, "xyz")
+    cube = Cube((), (Condition("<", x, y), Condition("<", y, z)))
+    plan = plan_cube(cube, tuple((name, "t") for name in "xyz"), world)
+    assert count(plan, world) == math.comb(size, 3)
+
+
+def test_successors_are_listed_not_searched_for() -> None:
+    size = 50_000
+    world = numbers(size)
+    names = [f"x{i}" for i in range(5)]
+    steps = tuple(
+        Condition("=", Variable(other), Variable(one), 1) for one, other in pairwise(names)
+    )
+    plan = plan_cube(Cube((), steps), tuple((name, "t") for name in names), world)
+    assert "pairs with x1 = x0 +1" in explain(plan)
+    assert count(plan, world) == size - 4
+
+
+def test_distinct_variables_are_counted_by_inclusion_and_exclusion() -> None:
+    size = 20_000
+    world = numbers(size)
+    names = "wxyz"
+    unequal = tuple(
+        Condition("!=", Variable(one), Variable(other)) for one, other in combinations(names, 2)
+    )
+    plan = plan_cube(Cube((), unequal), tuple((name, "t") for name in names), world)
+    assert count(plan, world) == math.perm(size, 4)
+
+
+def test_a_join_too_large_to_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lapis.counting.factor.MAX_PAIRS", 99)
+    every = indicator(("x",), np.arange(10, dtype=np.int32).reshape(-1, 1))
+    with pytest.raises(TooLarge, match="100 rows"):
+        multiply(every, every.rename(("y",)))
+
+
+def test_a_triangle_is_closed_without_listing_paths() -> None:
+    # In the complete graph on n vertices with loops, every triple is a triangle.
+    size = 60
+    every = np.stack(np.divmod(np.arange(size**2), size), axis=1).astype(np.int32)
+    domain = Domain("t", tuple(map(str, range(size))))
+    world = interpret({"F": Predicate("F", ("t", "t"))}, {"t": domain}, {"F": every[1:]})
+    cube = Cube((edge("x", "y"), edge("y", "z"), edge("x", "z")))
+    plan = plan_cube(cube, tuple((name, "t") for name in "xyz"), world)
+    # Without the loop at 0: triples that use it in one, or in all three, of their edges.
+    assert count(plan, world) == size**3 - 3 * size + 3 - 1

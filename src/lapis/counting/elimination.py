@@ -16,7 +16,7 @@ plan can be made, printed and priced before anything is run.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
@@ -176,7 +176,7 @@ class _Needs:
             name for name, count in inside.items() if name in filtered or self.uses[name] > count
         )
 
-    def link(self, names: Set[str]) -> Filter | None:
+    def link(self, names: frozenset[str]) -> Filter | None:
         """A filter that these variables decide."""
         return next((found for found in self.pending if names.issuperset(found.variables)), None)
 
@@ -233,7 +233,7 @@ def _rank(left: frozenset[str], right: frozenset[str], needs: _Needs) -> int:
 def _join(parts: Sequence[Contraction], pair: tuple[int, int], needs: _Needs) -> _Step:
     left, right = parts[pair[0]], parts[pair[1]]
     shared = set(left.variables).intersection(right.variables)
-    test = None if shared else needs.link({*left.variables, *right.variables})
+    test = None if shared else needs.link(frozenset((*left.variables, *right.variables)))
     if isinstance(test, Test) and test.orders:
         return _join_range(pair, left, right, test, needs)
     keep = needs.outside(left, right)

@@ -30,8 +30,12 @@ from lapis.counting.runs import (
     sum_exactly,
     sum_products,
 )
+from lapis.errors import TooLarge
+
+MAX_PAIRS = 200_000_000  # listed rows of one join, about 6 GB
 
 __all__ = [
+    "MAX_PAIRS",
     "Factor",
     "add_rows",
     "anti_join",
@@ -240,10 +244,18 @@ def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) 
     """The product when nothing is summed out: the pairs' rows are distinct as they come."""
     from lapis.counting.join import expand_pairs
 
-    left_index = np.empty(runs.num_pairs, np.int64)
-    right_index = np.empty(runs.num_pairs, np.int64)
+    num_pairs = runs.num_pairs
+    if num_pairs > MAX_PAIRS:
+        raise TooLarge(
+            f"a join over {', '.join(keep)} would list {num_pairs:,} rows, "
+            f"more than the {MAX_PAIRS:,} that counting keeps in memory",
+            code="count-too-large",
+            hint="count approximately, or write the formula with fewer unconnected variables",
+        )
+    left_index = np.empty(num_pairs, np.int64)
+    right_index = np.empty(num_pairs, np.int64)
     expand_pairs(*runs, left_index, right_index)
-    rows = np.empty((len(left_index), len(keep)), np.int32)
+    rows = np.empty((num_pairs, len(keep)), np.int32)
     for position, name in enumerate(keep):
         if name in left.variables:
             rows[:, position] = left.column(name)[left_index]

@@ -7,10 +7,11 @@ The flipped atom gives values to the positions of a simplified conjunction
                    Σ over the matches of one atom of the part of count(the rest)
 
 where an atom whose unknown variables nothing else needs is counted by the size of its index
-bucket, and a single unknown variable by set algebra on buckets, neither looped over. The choice of atoms depends only on which variables are known, so each
-conjunction becomes one tree of closures when it is first used. Time is proportional to the tuples
-around the atom; atoms that must be false and stand alone have been expanded away beforehand, so
-no loop runs over a domain, but for numeric comparisons without a relation to restrict them.
+bucket, and a single unknown variable by set algebra on buckets, neither looped over. The choice of
+atoms depends only on which variables are known, so each conjunction becomes one tree of closures
+when it is first used. Time is proportional to the tuples around the atom; atoms that must be false
+and stand alone have been expanded away beforehand, so no loop runs over a domain, but for numeric
+comparisons without a relation to restrict them.
 """
 
 from __future__ import annotations

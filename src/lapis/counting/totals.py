@@ -16,7 +16,7 @@ import numpy as np
 from lapis.counting.derived import extend
 from lapis.counting.execute import count_table
 from lapis.counting.extensions import Extensions, interpret
-from lapis.counting.plan import CountPlan, plan_violations
+from lapis.counting.plan import CountPlan, explain, plan_violations
 from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.logic.clauses import Feature, NormalForm
@@ -87,6 +87,11 @@ def plan_feature(feature: Feature, world: Extensions) -> list[CountPlan]:
     """One plan for each clause: the groundings that violate it, for each weight."""
     keep = weight_variables(feature)
     return [plan_violations(clause, feature.variables, world, keep) for clause in feature.clauses]
+
+
+def explain_feature(feature: Feature, world: Extensions) -> str:
+    """How the feature is counted: the plan of each clause's violations."""
+    return "\n".join(map(explain, plan_feature(feature, world)))
 
 
 def weight_variables(feature: Feature) -> tuple[str, ...]:

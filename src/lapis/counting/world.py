@@ -45,6 +45,7 @@ class _Effect(NamedTuple):
     counter: Counter
     num_slots: int
     owner: WeightKey | str  # the weights, or the derived predicate whose witnesses change
+    weight: int | None  # the one weight, where the rule has no plus variables
 
 
 class World:
@@ -144,8 +145,13 @@ class World:
         relation = self._relations[predicate]
         truth = atom in relation.rows
         sign = -1 if truth else 1
-        for counter, num_slots, owner in self._effects_of(predicate, truth):
-            values: Values = [*atom, *[0] * (num_slots - len(atom))]
+        effects = self._effects_of(predicate, truth)
+        num_slots = max((effect.num_slots for effect in effects), default=0)
+        values: Values = [*atom, *[0] * (num_slots - len(atom))]
+        for counter, _, owner, only_weight in effects:
+            if only_weight is not None and counter.total is not None:
+                changed[only_weight] = changed.get(only_weight, 0) + sign * counter.total(values)
+                continue
             found: dict[Row, int] = {}
             if counter.total is not None:
                 number = counter.total(values)
@@ -213,9 +219,10 @@ class World:
         kept = (*target.positions, *outputs)
         scope = Scope(types, kept, self._domains, known=frozenset(target.positions))
         compiler = Compiler(scope, self._relations, self._types)
+        weight = owner.offset if isinstance(owner, WeightKey) and not outputs else None
         for conjunction in difference.when_true if truth else difference.when_false:
             for simple in simplify(conjunction, scope):
-                yield _Effect(compiler.compile(simple, outputs), len(types), owner)
+                yield _Effect(compiler.compile(simple, outputs), len(types), owner, weight)
 
 
 def _collector(outputs: Sequence[Source], found: dict[Row, int]) -> Emit:

@@ -64,8 +64,8 @@ class Answer:
             **self.diagnostics,
         }
 
-    def columns(self) -> dict[str, Sequence[Any]]:
-        found: dict[str, Sequence[Any]] = {"atom": self.atoms, "probability": self.probability}
+    def columns(self) -> dict[str, Sequence[str] | np.ndarray]:
+        found: dict[str, Sequence[str] | np.ndarray] = {"atom": self.atoms, "probability": self.probability}
         found["stderr"] = np.zeros(len(self)) if self.stderr is None else self.stderr
         if self.worlds:
             found["world"] = self.worlds

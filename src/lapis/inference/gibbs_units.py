@@ -53,7 +53,7 @@ def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | Non
 
     root = np.arange(len(size), dtype=np.int32)
     bits = np.log2(np.maximum(size, 1))
-    hard = np.flatnonzero(np.isinf(graph.weight) & ~graph.definitional)
+    hard = np.flatnonzero(np.isinf(graph.weight) & (graph.definition_of < 0))
     hard_start, hard_variable, too_wide = _clause_variables(hard, graph, variable_of_atom)
     _join_hard(root, bits, hard_start, hard_variable)
     strength = np.where(np.isinf(graph.weight), 0.0, np.abs(graph.weight))

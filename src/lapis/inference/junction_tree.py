@@ -74,14 +74,12 @@ class Beliefs(NamedTuple):
 
 def build_tree(cubes: Cubes, order: np.ndarray) -> Tree:
     """The cliques of an elimination order; the tables must be small enough to index."""
-    scope_start, scope_variable, parent, cube_start, cube = form_tree(
-        cubes.size, cubes.start, cubes.variable, order.astype(np.int32)
+    order = order.astype(np.int32)
+    scope_start, scope_variable, parent, cube_start, cube, messages = form_tree(
+        cubes.size, cubes.start, cubes.variable, order
     )
-    log_size = np.log(cubes.size.astype(np.float64))
-    before = np.concatenate((np.zeros(1), np.cumsum(log_size[scope_variable])))
-    messages = np.rint(np.exp(before[scope_start[1:]] - before[scope_start[:-1]]))
     return Tree(
-        order.astype(np.int32),
+        order,
         scope_start,
         scope_variable,
         parent,

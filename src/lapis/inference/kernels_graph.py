@@ -5,7 +5,7 @@ the atom is in, and a clause changes its truth exactly where its counter meets z
 atoms are never moved by themselves: `definition_true` counts the true literals of their
 definitions, and a flip that makes one change carries it along, so that every world a sampler
 sees has the auxiliary atoms its base atoms define. The hard clauses that say the same are
-therefore left out here (`definitional`), except where a solver asks for them.
+therefore left out (`definition_of`), except where a solver asks for them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ClauseGraph(NamedTuple):
     weight: np.ndarray  # float64[num_clauses], weights[weight_id] · coefficient
     weight_id: np.ndarray  # int32[num_clauses]
     coefficient: np.ndarray  # float64[num_clauses]
-    definitional: np.ndarray  # bool[num_clauses], hard clauses that only restate a definition
+    definition_of: np.ndarray  # int32[num_clauses], the definition a hard clause restates, or −1
     use_start: np.ndarray  # int64[num_atoms + 1]
     use: np.ndarray  # int32[...], definition + 1 that an atom is in, negative if negated there
     definition_start: np.ndarray  # int64[num_auxiliary + 1]
@@ -52,20 +52,20 @@ def build_graph(network: Network, *, keep_definitional: bool = False) -> ClauseG
     """The clause graph of a network; `keep_definitional` is for solvers that need plain CNF."""
     start, literal = network.clause_start, network.literal
     weight_id, coefficient = network.weight_id, network.coefficient
-    definitional = np.zeros(len(weight_id), bool)
+    definition_of = np.full(len(weight_id), -1, np.int32)
     atom_start, atom_clause = network.atom_clauses
     if len(network.definition_start) > 1:
-        definitional = _definition_clauses(
+        definition_of = _definition_clauses(
             start, literal, weight_id, atom_start, atom_clause,
             network.definition_start, network.definition_literal, network.num_base_atoms,
         )  # fmt: skip
         if not keep_definitional:
-            kept = ~definitional
+            kept = definition_of < 0
             length = np.diff(start)
             literal = literal[np.repeat(kept, length)]
             start = np.concatenate((np.zeros(1, np.int64), np.cumsum(length[kept])))
             weight_id, coefficient = weight_id[kept], coefficient[kept]
-            definitional = definitional[kept]
+            definition_of = definition_of[kept]
             atom_start, atom_clause = index_atoms(start, literal, network.num_atoms)
     use_start, use = index_atoms(
         network.definition_start, network.definition_literal, network.num_atoms
@@ -73,7 +73,7 @@ def build_graph(network: Network, *, keep_definitional: bool = False) -> ClauseG
     return ClauseGraph(
         start, literal, atom_start, atom_clause,
         clause_weights(network.weights, weight_id, coefficient), weight_id, coefficient,
-        definitional, use_start, use, network.definition_start, network.definition_literal,
+        definition_of, use_start, use, network.definition_start, network.definition_literal,
         network.num_base_atoms,
     )  # fmt: skip
 
@@ -178,8 +178,10 @@ def _settle(graph, weight, world, clause, sign):  # type: ignore[no-untyped-def]
 def _definition_clauses(
     clause_start, literal, weight_id, atom_start, atom_clause, start, member, first
 ):  # type: ignore[no-untyped-def]
-    """bool[num_clauses]: a ∨ ¬l_i, or ¬a ∨ l₁ ∨ … ∨ l_k, for a definition a ⇔ l₁ ∨ … ∨ l_k."""
-    found = np.zeros(len(weight_id), np.bool_)
+    """int32[num_clauses]: the definition a ⇔ l₁ ∨ … ∨ l_k if the clause is a ∨ ¬l_i or
+    ¬a ∨ l₁ ∨ … ∨ l_k; else −1.
+    """
+    found = np.full(len(weight_id), -1, np.int32)
     num_atoms = len(atom_start) - 1
     marked = np.full(2 * num_atoms + 1, -1, np.int32)  # literal + num_atoms → definition
     for index in range(len(start) - 1):
@@ -202,5 +204,6 @@ def _definition_clauses(
                 if abs(other) != own:
                     wanted = -other if signed > 0 else other
                     matches = matches and marked[wanted + num_atoms] == index
-            found[clause] = matches
+            if matches:
+                found[clause] = index
     return found

@@ -1,0 +1,239 @@
+"""One MC-SAT sample: draw a slice, then move uniformly within it.
+
+Each of the moves below leaves the uniform distribution over the slice's solutions unchanged:
+coins for free atoms, a drawn solution for a small component, Gibbs sweeps, redrawn regions and
+excursions for a large one. Only a restart by SampleSAT (off unless asked for) does not.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from lapis.inference.gibbs_units import Units
+from lapis.inference.kernels_gibbs import move_variable, read_variable, sweep
+from lapis.inference.kernels_graph import ClauseGraph, flip
+from lapis.inference.kernels_random import below, uniform
+from lapis.inference.kernels_slice import draw_slice, forget, propagate, reach
+from lapis.inference.kernels_solutions import MAX_ITEMS, draw_solution
+from lapis.inference.kernels_tally import record
+from lapis.inference.samplesat import satisfy
+
+RIGID_WEIGHT = 3.0  # components with hard clauses or heavier ones than this get larger moves
+REGION_ATOMS = 24
+ATOMS_A_REGION = 12  # one region is redrawn for so many atoms of a rigid component
+EXCURSION_STEPS = 200
+COLD = 0.2  # probability of accepting one more violated clause during an excursion
+
+# Positions in the int64 array of what happened.
+SOLVED, LARGE, FAILED, RESTARTS, REGIONS, EXCURSIONS, RETURNED, KEPT = range(8)
+NUM_EVENTS = 8
+
+
+class Moves(NamedTuple):
+    """Options of the moves within a slice."""
+
+    node_budget: int
+    sweeps: int
+    restart_probability: float
+    restart_flips: int
+
+
+class Scratch(NamedTuple):
+    """Working arrays of a chain."""
+
+    members: np.ndarray  # int32[num_atoms], atoms of a component
+    region: np.ndarray  # int32[num_atoms]
+    order: np.ndarray  # int32[num_units], units of large components
+    in_order: np.ndarray  # bool[num_units]
+    log_variable: np.ndarray  # int32[EXCURSION_STEPS]
+    log_state: np.ndarray  # int32[EXCURSION_STEPS]
+    score: np.ndarray  # float64[max_states]
+    digit: np.ndarray  # int64[max_variables]
+    violated: np.ndarray  # int32[num_clauses]
+    position: np.ndarray  # int32[num_clauses]
+    trial: np.ndarray  # uint8[num_atoms]
+    trial_true: np.ndarray  # int32[num_clauses]
+
+
+def new_scratch(graph: ClauseGraph, units: Units) -> Scratch:
+    num_atoms, num_clauses = len(graph.atom_start) - 1, len(graph.weight)
+    num_units = len(units.single)
+    return Scratch(
+        np.zeros(num_atoms, np.int32),
+        np.zeros(num_atoms, np.int32),
+        np.zeros(num_units, np.int32),
+        np.zeros(num_units, bool),
+        np.zeros(EXCURSION_STEPS, np.int32),
+        np.zeros(EXCURSION_STEPS, np.int32),
+        np.zeros(units.max_states),
+        np.zeros(int(np.diff(units.unit_start).max(initial=1)), np.int64),
+        np.zeros(num_clauses, np.int32),
+        np.zeros(num_clauses, np.int32),
+        np.zeros(num_atoms, np.uint8),
+        np.zeros(num_clauses, np.int32),
+    )
+
+
+@njit(cache=True, nogil=True)
+def sample(graph, units, world, part, search, scratch, moves, estimate, events, rng):  # type: ignore[no-untyped-def]
+    """One step of the chain."""
+    events[KEPT] += draw_slice(graph, world, part, rng)
+    propagate(graph, units, world, part)
+    part.seen[:] = False
+    part.seen_clause[:] = False
+    large = 0
+    for atom in range(len(graph.atom_start) - 1):
+        if part.seen[atom]:
+            continue
+        if part.fixed[atom]:
+            if atom < graph.first_auxiliary:
+                estimate[atom] = world.value[atom]
+            continue
+        found = reach(graph, units, part, atom, len(part.seen), scratch.members)
+        if found == 1 and _is_free(graph, units, part, atom):
+            if atom < graph.first_auxiliary:
+                estimate[atom] = 0.5
+                if uniform(rng) < 0.5:
+                    flip(graph, part.weight, world, atom)
+            continue
+        solutions = -1
+        if found <= MAX_ITEMS:
+            solutions = draw_solution(
+                graph, units, world, part, search, scratch.members, found,
+                moves.node_budget, estimate, rng,
+            )  # fmt: skip
+        if solutions >= 0:
+            events[SOLVED] += 1
+            continue
+        events[LARGE] += 1
+        large = _add_units(graph, units, scratch, found, large)
+        if _is_rigid(graph, part, scratch.members, found):
+            _move_rigid(graph, units, world, part, search, scratch, moves, found, estimate, events, rng)
+    for _ in range(moves.sweeps):
+        sweep(
+            graph, units, part.weight, 1.0, world, scratch.order[:large], estimate, rng,
+            scratch.score, scratch.digit,
+        )  # fmt: skip
+    scratch.in_order[scratch.order[:large]] = False
+
+
+@njit(cache=True, nogil=True)
+def _is_free(graph, units, part, atom):  # type: ignore[no-untyped-def]
+    """No active clause and no block constrains the atom."""
+    if atom < graph.first_auxiliary and units.is_block[units.variable_of_atom[atom]]:
+        return False
+    for at in range(graph.atom_start[atom], graph.atom_start[atom + 1]):
+        if part.active[abs(graph.atom_clause[at]) - 1]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def _add_units(graph, units, scratch, found, large):  # type: ignore[no-untyped-def]
+    for place in range(found):
+        atom = scratch.members[place]
+        if atom < graph.first_auxiliary:
+            unit = units.unit_of_variable[units.variable_of_atom[atom]]
+            if not scratch.in_order[unit]:
+                scratch.in_order[unit] = True
+                scratch.order[large] = unit
+                large += 1
+    return large
+
+
+@njit(cache=True, nogil=True)
+def _is_rigid(graph, part, members, found):  # type: ignore[no-untyped-def]
+    for place in range(found):
+        for at in range(graph.atom_start[members[place]], graph.atom_start[members[place] + 1]):
+            clause = abs(graph.atom_clause[at]) - 1
+            if part.active[clause] and graph.definition_of[clause] < 0:
+                if graph.weight[clause] >= RIGID_WEIGHT:
+                    return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _move_rigid(
+    graph, units, world, part, search, scratch, moves, found, estimate, events, rng
+):  # type: ignore[no-untyped-def]
+    """Moves for a large component that single atoms cannot move through.
+
+    The component's marks are cleared for the regions' own searches, and set again.
+    """
+    if uniform(rng) < moves.restart_probability:
+        events[RESTARTS] += 1
+        if not satisfy(
+            graph, units, world, part, scratch.members, found, scratch.violated,
+            scratch.position, scratch.trial, scratch.trial_true, moves.restart_flips, rng,
+        ):  # fmt: skip
+            events[FAILED] += 1
+    forget(graph, part, scratch.members, found)
+    for _ in range(1 + found // ATOMS_A_REGION):
+        seed = scratch.members[below(rng, found)]
+        size = reach(graph, units, part, seed, REGION_ATOMS, scratch.region)
+        forget(graph, part, scratch.region, size)
+        solutions = draw_solution(
+            graph, units, world, part, search, scratch.region, size, moves.node_budget,
+            estimate, rng,
+        )  # fmt: skip
+        events[REGIONS] += 1
+        if solutions < 0:
+            for _ in range(size):
+                events[EXCURSIONS] += 1
+                events[RETURNED] += _excursion(graph, units, world, part, scratch, size, rng)
+    for place in range(found):
+        part.seen[scratch.members[place]] = True
+
+
+@njit(cache=True, nogil=True)
+def _excursion(graph, units, world, part, scratch, size, rng):  # type: ignore[no-untyped-def]
+    """Leave the solutions by annealing moves within a region, and stop on coming back.
+
+    Metropolis at a fixed temperature, exp(−violated/T), looked at only where nothing is violated,
+    is a chain whose equilibrium is uniform there. Paths and their reversals are equally likely,
+    so undoing those that are not back in time keeps the balance. Returns 1 if it came back.
+    """
+    world.change[:] = 0.0
+    violated = 0.0
+    for step in range(EXCURSION_STEPS):
+        atom = scratch.region[below(rng, size)]
+        scratch.log_variable[step] = -1
+        if atom < graph.first_auxiliary:
+            variable = units.variable_of_atom[atom]
+            old = read_variable(units, world, variable)
+            new = (old + 1 + below(rng, units.variable_size[variable] - 1)) % units.variable_size[
+                variable
+            ]
+            move_variable(graph, units, part.weight, world, variable, old, new)
+            after = world.change[1]
+            if after > violated and uniform(rng) >= COLD ** (after - violated):
+                move_variable(graph, units, part.weight, world, variable, new, old)
+            else:
+                scratch.log_variable[step] = variable
+                scratch.log_state[step] = old
+                violated = after
+        if violated == 0:
+            return 1
+    for step in range(EXCURSION_STEPS - 1, -1, -1):
+        variable = scratch.log_variable[step]
+        if variable >= 0:
+            new = read_variable(units, world, variable)
+            move_variable(
+                graph, units, part.weight, world, variable, new, scratch.log_state[step]
+            )
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def run_mcsat(
+    graph, units, world, part, search, scratch, moves, estimate, events, rng, atoms, counts,
+    num_samples,
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Samples, each tallied: estimates in `atoms`, true groundings in `counts`."""
+    for _ in range(num_samples):
+        sample(graph, units, world, part, search, scratch, moves, estimate, events, rng)
+        record(atoms, estimate)
+        record(counts, world.count)
