@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -133,15 +133,17 @@ def count(model: ModelLike, data: DataLike = None) -> list[RuleCount]:
     from lapis.counting.totals import count_features
 
     totals: dict[tuple[int, str], tuple[int, int]] = {}
+    # A hard rule is counted as one formula, not as the clauses that must each hold.
     resolved = read_if_path(model)
+    softened = tuple(replace(rule, hard=False) for rule in resolved.rules)
+    resolved = resolved.with_rules(softened)
     for database in databases(data):
         problem = build_problem(resolved, database)
         problem.require_complete()
         relations = {name: evidence.true for name, evidence in problem.evidence.items()}
         counted = count_features(problem.normal_form, resolved, problem.domains, relations)
         for feature, result in zip(problem.normal_form.features, counted, strict=True):
-            rule = resolved.rules[feature.rule]
-            names = [rule.text] if rule.hard else problem.rule_weight_names(rule)
+            names = problem.rule_weight_names(resolved.rules[feature.rule])
             for name, true in zip(names, result.true, strict=True):
                 key = (feature.rule, name)
                 before = totals.get(key, (0, 0))

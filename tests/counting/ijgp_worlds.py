@@ -164,9 +164,7 @@ def worlds(draw: st.DrawFn, with_definitions: bool = True, smallest: int = 0) ->
     return world
 
 
-def terms_of(
-    world: World, variables: tuple[TypedVariable, ...], kind: str
-) -> list[SimpleTerm]:
+def terms_of(world: World, variables: tuple[TypedVariable, ...], kind: str) -> list[SimpleTerm]:
     names: list[SimpleTerm] = [Variable(name) for name, found in variables if found == kind]
     return [*names, *names, *(Constant(name) for name in world.domains[kind].constants[:1])]
 

@@ -48,7 +48,14 @@ def test_functions_become_predicates_with_one_value() -> None:
     predicate = model.predicates["MotherOf"]
     assert (predicate.types, predicate.block, predicate.function) == (("person",) * 2, (1,), True)
     assert print_formula(model.rules[0].formula) == (
-        "(EXIST motherOf_1 MotherOf(x, motherOf_1) ^ Smokes(motherOf_1)) => Smokes(x)"
+        "(EXIST motherOf MotherOf(x, motherOf) ^ Smokes(motherOf)) => Smokes(x)"
+    )
+
+
+def test_names_made_for_functions_and_offsets_are_new() -> None:
+    model = parse_model("thing f(person)\nQ(thing)\n1 Q(f(f)) ^ (EXIST f_2 Q(f_2))")
+    assert print_formula(model.rules[0].formula) == (
+        "(EXIST f_3 f(f, f_3) ^ Q(f_3)) ^ (EXIST f_2 Q(f_2))"
     )
 
 

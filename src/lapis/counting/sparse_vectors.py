@@ -9,6 +9,7 @@ import numpy as np
 
 from lapis.counting.factor import narrow
 
+_SHORT = 3  # entries up to which vectors are told apart by sorting
 _SAFE = 2.0**62  # sums estimated below this cannot overflow int64
 
 
@@ -83,7 +84,7 @@ def number_vectors(vectors: SparseVectors, *keys: np.ndarray) -> tuple[np.ndarra
     """
     num_vectors = len(vectors.start) - 1
     lengths = np.diff(vectors.start)
-    value = vectors.value
+    column, value = vectors.column, vectors.value
     if value.dtype == object:  # ranks stand for numbers beyond 64 bits
         value = np.unique(value, return_inverse=True)[1]
     number = np.zeros(num_vectors, np.int64)
@@ -92,10 +93,14 @@ def number_vectors(vectors: SparseVectors, *keys: np.ndarray) -> tuple[np.ndarra
     for length in np.unique(lengths).tolist():
         members = np.flatnonzero(lengths == length)
         entries = vectors.start[members][:, None] + np.arange(length)
-        columns = [key[members] for key in keys]
-        for position in range(length):
-            columns += [vectors.column[entries[:, position]], value[entries[:, position]]]
-        first, inverse = number_rows(columns, len(members))
+        shared = [key[members] for key in keys]
+        if length <= _SHORT:
+            columns = [table[entries[:, at]] for at in range(length) for table in (column, value)]
+            first, inverse = number_rows([*shared, *columns], len(members))
+        else:
+            parts = [np.stack(shared, axis=1)] if shared else []
+            table = np.concatenate([*parts, column[entries], value[entries]], axis=1)
+            first, inverse = _number_wide_rows(table)
         firsts.append(members[first])
         number[members] = inverse + count
         count += len(first)
@@ -128,6 +133,20 @@ def number_rows(columns: Sequence[np.ndarray], num_rows: int) -> tuple[np.ndarra
         return _number_small_keys(key, space)
     _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
     return first, inverse
+
+
+def _number_wide_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers equal rows alike by their bytes: for many columns, hashing beats sorting by each."""
+    table = np.ascontiguousarray(table, np.int64)
+    width = table.shape[1] * table.itemsize
+    numbers: dict[bytes, int] = {}
+    inverse = np.empty(len(table), np.int64)
+    first: list[int] = []
+    for row, key in enumerate(table.view(f"V{width}").ravel().tolist()):
+        inverse[row] = numbers.setdefault(key, len(numbers))
+        if len(first) < len(numbers):
+            first.append(row)
+    return np.array(first, np.int64), inverse
 
 
 def _number_small_keys(key: np.ndarray, space: int) -> tuple[np.ndarray, np.ndarray]:

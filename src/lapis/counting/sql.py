@@ -44,7 +44,10 @@ class SqlRunner(Protocol):
     """What the executor needs of a database."""
 
     def create_table(self, name: str, columns: Mapping[str, np.ndarray]) -> None:
-        """Make a temporary table of equally long columns; None and NaN become NULL."""
+        """Make a temporary table of equally long columns; NaN becomes NULL."""
+
+    def drop_table(self, name: str) -> None:
+        """Remove a table made here."""
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Run a query."""
@@ -60,8 +63,18 @@ class DuckDBRunner:
 
     def create_table(self, name: str, columns: Mapping[str, np.ndarray]) -> None:
         self.connection.register(f"{name}_new", dict(columns))
-        self.connection.execute(f"CREATE TEMP TABLE {name} AS SELECT * FROM {name}_new")
+        selected = [
+            f"CASE WHEN isnan({column}) THEN NULL ELSE {column} END AS {column}"
+            if values.dtype.kind == "f"
+            else column
+            for column, values in columns.items()
+        ]
+        text = f"CREATE TEMP TABLE {name} AS SELECT {', '.join(selected)} FROM {name}_new"
+        self.connection.execute(text).fetchall()
         self.connection.unregister(f"{name}_new")
+
+    def drop_table(self, name: str) -> None:
+        self.connection.execute(f"DROP TABLE {name}").fetchall()
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
@@ -81,6 +94,12 @@ class SqlExecutor:
         self.runner = runner
         self.prefix = f"count{next(_prefixes)}_"
         self.tables: dict[tuple[str, str], str] = {}
+
+    def close(self) -> None:
+        """Drop the tables."""
+        for table in self.tables.values():
+            self.runner.drop_table(table)
+        self.tables.clear()
 
     def count(self, plan: CountPlan) -> int:
         """The number of groundings, over all values of the kept variables."""

@@ -107,13 +107,13 @@ class World:
     def delta(self, predicate: str, arguments: Sequence[int]) -> Change:
         """How the counts would change if the atom flipped. The world stays as it is."""
         journal = _Journal()
-        change = self._cascade(predicate, tuple(arguments), journal)
+        change = self._cascade(predicate, tuple(map(int, arguments)), journal)
         self._undo(journal)
         return change
 
     def flip(self, predicate: str, arguments: Sequence[int]) -> Change:
         """Flips the atom, and returns how the counts have changed."""
-        change = self._cascade(predicate, tuple(arguments), _Journal())
+        change = self._cascade(predicate, tuple(map(int, arguments)), _Journal())
         for weight, difference in zip(change.weight_id, change.difference, strict=True):
             self._counts[weight] += difference
         self.violations += change.violations

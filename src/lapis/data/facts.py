@@ -123,7 +123,7 @@ def split_constants(arguments: str | None) -> tuple[str, ...]:
         return ()
     if '"' not in arguments:
         return tuple([constant.strip() for constant in arguments.split(",")])
-    return tuple(parse_constant(found) for found in ELEMENT.findall(arguments))
+    return tuple([parse_constant(found) for found in ELEMENT.findall(arguments)])
 
 
 def expand_ranges(text: str) -> tuple[str, ...] | None:

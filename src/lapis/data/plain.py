@@ -61,12 +61,14 @@ def may_be_plain(chunk: bytes) -> bool:
 
 def split_plain(
     chunk: bytes, intern: Callable[[list[bytes]], np.ndarray]
-) -> tuple[PlainFacts, np.ndarray]:
+) -> tuple[PlainFacts, np.ndarray] | None:
     """The plain lines of a chunk that ends with a newline, and the numbers of the others.
 
+    None if less than half of the lines are plain: the exact reader is faster on whole chunks.
     Predicates are not checked here and constants may be empty: the caller knows the names.
     """
-    text = chunk.replace(b"\r\n", b"\n").replace(b", ", b",").replace(b")\n", CLOSE)
+    text = chunk.replace(b"\r\n", b"\n").replace(b" \n", b"\n").replace(b", ", b",")
+    text = text.replace(b")\n", CLOSE)
     structure = np.frombuffer(b"\n" + text.translate(None, NAME_BYTES), np.uint8)
     pairs = structure[:-1].astype(np.uint16)
     pairs <<= 8
@@ -79,6 +81,8 @@ def split_plain(
     if len(wrong):
         line_of = np.cumsum(is_end) - is_end
         others = np.unique(line_of[wrong])
+        if 2 * len(others) > len(lines):
+            return None
         lines = np.delete(lines, others)
         structure = structure[_without(line_of, others)]
         letters = np.frombuffer(text, np.uint8)

@@ -51,8 +51,7 @@ def _collect_stream(found: _Collected, stream: BinaryIO, chunk_bytes: int, plain
     offset, carried = 0, b""
     for chunk in _line_chunks(stream, chunk_bytes):
         chunk = carried + chunk
-        if plain and may_be_plain(chunk):
-            _collect_plain(found, chunk, offset)
+        if plain and may_be_plain(chunk) and _collect_plain(found, chunk, offset):
             used = len(chunk)
         else:
             text = chunk.decode()
@@ -108,9 +107,12 @@ class _Collected:
         return sorted(groups, key=lambda group: int(group.places.min()))
 
 
-def _collect_plain(found: _Collected, chunk: bytes, offset: int) -> None:
-    facts, others = split_plain(chunk, found.intern)
-    names, codes, head, arity, line = facts
+def _collect_plain(found: _Collected, chunk: bytes, offset: int) -> bool:
+    """Collect what a chunk states; False, with nothing collected, if its lines are not plain."""
+    split = split_plain(chunk, found.intern)
+    if split is None:
+        return False
+    (names, codes, head, arity, line), others = split
     newlines = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n"))
     line_start = np.concatenate([np.zeros(1, np.int64), newlines + 1])
     # Facts with the same predicate and arity become the rows of one array.
@@ -136,6 +138,7 @@ def _collect_plain(found: _Collected, chunk: bytes, offset: int) -> None:
     others = np.concatenate([others, line[suspect]])
     spans = zip(line_start[others].tolist(), line_start[others + 1].tolist(), strict=True)
     _collect_exact(found, ((chunk[start:end].decode(), offset + start) for start, end in spans))
+    return True
 
 
 def _has_empty_constant(

@@ -6,6 +6,7 @@ hands a plan to DuckDB when its joins are estimated to be larger than starting a
 
 from __future__ import annotations
 
+import contextlib
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ from lapis.engines.duckdb import DuckDBEngine
 from lapis.engines.memory import MemoryEngine
 from lapis.engines.plan import Bindings, JoinPlan, run_by_components
 from lapis.engines.relations import RelationStore, estimate_join, estimate_rows, total_rows
+from lapis.errors import TooLarge
 
 MEMORY_ROWS = 200_000  # below this a DuckDB query costs more to start than numpy takes in all
 
@@ -40,7 +42,7 @@ class AutoEngine:
 
     def __init__(self, max_memory: int | None = None) -> None:
         self.store = RelationStore()
-        self._memory = MemoryEngine(self.store)
+        self._memory = MemoryEngine(self.store, 20 * MEMORY_ROWS)
         self._max_memory = max_memory
         self._duckdb: DuckDBEngine | None = None
 
@@ -65,7 +67,9 @@ class AutoEngine:
         sources = [source.relation for source in (*part.joins, *part.antis)]
         work = total_rows(self.store, sources) + estimate_join(self.store, part)
         if work <= MEMORY_ROWS:
-            return self._memory.fetch_component(part)
+            # On skewed data the estimate may be far too low; then DuckDB takes over.
+            with contextlib.suppress(TooLarge):
+                return self._memory.fetch_component(part)
         if self._duckdb is None:
             self._duckdb = DuckDBEngine(self.store, self._max_memory)
         return self._duckdb.fetch_component(part)

@@ -1,7 +1,9 @@
 """Join plans on numpy arrays, for work too small to be worth a database.
 
-A component is evaluated by joining its smallest relation with the neighbour that is smallest
-next, as a sort-merge join on packed keys; filters apply as soon as their variables are bound.
+A component is evaluated by joining its smallest relation with whichever other makes the rows
+grow least, as a sort-merge join on packed keys; filters apply as soon as their variables are
+bound. (Taking the smallest relation next, whatever it shares, made nine million rows of ten
+thousand on a citation database.)
 As soon as nothing later needs a variable it is summed out: rows that agree on the rest become
 one row with their counts added. A path of joins from which only the ends are asked is thereby
 never listed whole.
@@ -65,7 +67,9 @@ class MemoryEngine:
             if len(table.count) == 0:
                 return empty_bindings(part.outputs)
             if pending:
-                chosen = min(pending, key=lambda source: _join_rank(table, source))
+                chosen = pending[0]
+                if len(pending) > 1:
+                    chosen = min(pending, key=lambda source: _growth(table, source))
                 pending = [source for source in pending if source is not chosen]
                 needed = {name for other in (*pending, *antis) for name in other.columns}
                 needed.update(part.outputs, table.columns, *(c.variables for c in comparisons))
@@ -164,10 +168,14 @@ def _restrict(rows: np.ndarray, source: Source) -> _Table:
     return _Table(columns, np.ones(len(rows)))
 
 
-def _join_rank(table: _Table, source: _Table) -> tuple[bool, int]:
-    """Connected relations first, then the small ones."""
-    connected = not table.columns or any(name in table.columns for name in source.columns)
-    return not connected, len(source.count)
+def _growth(table: _Table, source: _Table) -> float:
+    """Rows of `source` for each value of the columns it shares with `table`, about."""
+    rows = len(source.count)
+    values = 1
+    for name, column in source.columns.items():
+        if name in table.columns:
+            values *= len(np.unique(column)) if rows > 1 else 1
+    return rows / max(1, min(values, rows))
 
 
 def _pack_both(

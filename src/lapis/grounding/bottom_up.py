@@ -10,17 +10,25 @@ engine, so a long body over known facts costs what its undecided literals distin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from lapis.engines import AutoEngine, Engine
-from lapis.engines.plan import Bindings
 from lapis.errors import LapisError
-from lapis.grounding.atoms import PredicateAtoms, atom_table, number_atoms
-from lapis.grounding.auxiliary import definition_clauses, keep_used
-from lapis.grounding.blocks import network_blocks
+from lapis.grounding.assembly import (
+    HARD,
+    FlatRows,
+    assemble,
+    concatenate_rows,
+    signatures,
+    total_counts,
+    weigh,
+)
+from lapis.grounding.atoms import PredicateAtoms, number_atoms
+from lapis.grounding.cache import load_network, save_network
 from lapis.grounding.definitions import (
     Auxiliaries,
     choose_in_place,
@@ -30,18 +38,20 @@ from lapis.grounding.definitions import (
 )
 from lapis.grounding.evidence import close_blocks
 from lapis.grounding.limits import QueryBudget, check_atoms, memory_limit
-from lapis.grounding.merge import TAUTOLOGY, merge_rows
-from lapis.grounding.network import AtomTable, Network
+from lapis.grounding.network import Network
 from lapis.grounding.rows import Rows, fetch_rows, variable_codes
-from lapis.grounding.templates import PlanLimits, Query, clause_template, plan_template
+from lapis.grounding.templates import (
+    PlanLimits,
+    Query,
+    Template,
+    clause_template,
+    plan_template,
+)
 from lapis.grounding.world import GroundedWorld
-from lapis.language.model import Predicate
-from lapis.logic.clauses import Feature
+from lapis.logic.clauses import Definition, Feature
 from lapis.problem import Problem
 
 Progress = Callable[[int, int, str], None]  # rules done, rules in all, text of the one starting
-
-HARD = -1
 
 
 def ground(
@@ -50,24 +60,35 @@ def ground(
     engine: Engine | None = None,
     max_memory: int | None = None,
     progress: Progress | None = None,
+    cache_dir: str | Path | None = None,
     limits: PlanLimits | None = None,
 ) -> Network:
     """The ground network of a problem.
+
+    With `cache_dir` a network grounded before from the same clauses, domains and evidence is
+    read from there (weights may differ), and a new one is kept there.
 
     Raises TooLarge (`too-large`) if it is estimated not to fit `max_memory` bytes (default: 70 %
     of the machine), LapisError (`hard-contradiction`) if evidence falsifies a hard rule, and
     LapisError (`block-violated`) if it contradicts a block.
     """
-    budget = memory_limit(max_memory)
-    check_atoms(problem, budget)
-    own = AutoEngine(budget) if engine is None else None
-    try:
-        return _ground(
-            problem, own if engine is None else engine, budget, progress, limits or PlanLimits()
-        )
-    finally:
-        if own is not None:
-            own.close()
+    if cache_dir is not None:
+        found = load_network(problem, Path(cache_dir))
+        if found is not None:
+            return found
+    with GroundingSession(problem, engine, max_memory, limits) as session:
+        rows = session.ground_clauses(session.clauses(), progress)
+        total = total_counts(problem)
+        constant = total - weigh(rows, len(total), np.ones(len(rows.count), bool))
+        network = session.assemble(rows, constant)
+    if cache_dir is not None:
+        save_network(problem, network, Path(cache_dir))
+    return network
+
+
+class PlannedClause(NamedTuple):
+    feature: Feature
+    template: Template
 
 
 class FeatureRows(NamedTuple):
@@ -79,192 +100,140 @@ class FeatureRows(NamedTuple):
     weight_id: np.ndarray  # int32[num_rows]
 
 
-def open_world(problem: Problem, engine: Engine) -> GroundedWorld:
-    """Evidence closed under blocks, its unknown atoms numbered."""
-    atoms = dict(number_atoms(close_blocks(problem), problem.domains))
-    types = {name: predicate.types for name, predicate in _signatures(problem).items()}
-    return GroundedWorld(problem.domains, types, atoms, engine)
+class GroundingSession:
+    """A problem with its relations in an engine, for as long as clauses are grounded.
 
-
-def _ground(
-    problem: Problem, engine: Engine, max_memory: int, progress: Progress | None, limits: PlanLimits
-) -> Network:
-    world = open_world(problem, engine)
-    base = {name: world.atoms[name] for name in problem.evidence}
-    atoms = atom_table(base)
-    budget = QueryBudget(engine, max_memory)
-
-    def admit(query: Query, text: str) -> None:
-        budget.admit(query, text)
-
-    undecided = evaluate_known(problem.normal_form.definitions, world, limits, admit)
-    found = _ground_features(problem, world, budget, progress, limits)
-    blocks = [block.rows for block in found]
-    auxiliaries = Auxiliaries(len(atoms))
-    resolved = resolve_definitions(undecided, blocks, world, limits, admit, auxiliaries)
-    in_place = choose_in_place(blocks, resolved)
-
-    lengths, literals, weight_ids, counts = [], [], [], []
-    for block in found:
-        start, literal, alive = resolve_references(block.rows, resolved, in_place)
-        length, weight_id, count = np.diff(start), block.weight_id, block.rows.count
-        if not alive.all():
-            literal = literal[np.repeat(alive, length)]
-            length, weight_id, count = length[alive], weight_id[alive], count[alive]
-        if block.feature.hard:
-            _check_falsified(problem, block, alive, length, literal)
-        lengths.append(length)
-        literals.append(literal)
-        weight_ids.append(weight_id)
-        counts.append(count)
-    return _assemble(problem, base, atoms, auxiliaries, lengths, literals, weight_ids, counts)
-
-
-def _ground_features(
-    problem: Problem,
-    world: GroundedWorld,
-    budget: QueryBudget,
-    progress: Progress | None,
-    limits: PlanLimits,
-) -> list[FeatureRows]:
-    planned = []
-    features = problem.normal_form.features
-    for feature in features:
-        rule = problem.model.rules[feature.rule]
-        for clause in feature.clauses:
-            template = clause_template(clause, feature.variables, feature.plus)
-            for query in plan_template(template, world, limits):
-                budget.admit(query, rule.text, rule.span)
-                planned.append((feature, query))
-    found = []
-    started = -1
-    for feature, query in planned:
-        if progress is not None and feature.rule > started:
-            started = feature.rule
-            progress(started, len(features), problem.model.rules[started].text)
-        rows = fetch_rows(query, world)
-        if len(rows.count):
-            found.append(
-                FeatureRows(feature, query, rows, _weight_ids(problem, feature, query, rows))
-            )
-    if progress is not None:
-        progress(len(features), len(features), "")
-    return found
-
-
-def _weight_ids(problem: Problem, feature: Feature, query: Query, rows: Rows) -> np.ndarray:
-    if feature.hard:
-        return np.full(len(rows.count), HARD, np.int32)
-    table = problem.weight_table
-    code = variable_codes(feature.plus, table.shape[feature.rule], query, rows.bindings)
-    return (code + table.offset[feature.rule]).astype(np.int32)
-
-
-def _assemble(
-    problem: Problem,
-    base: Mapping[str, PredicateAtoms],
-    base_atoms: AtomTable,
-    auxiliaries: Auxiliaries,
-    lengths: list[np.ndarray],
-    literals: list[np.ndarray],
-    weight_ids: list[np.ndarray],
-    counts: list[np.ndarray],
-) -> Network:
-    literal = np.concatenate([np.empty(0, np.int32), *literals])
-    atoms, definition_start = base_atoms, np.zeros(1, np.int64)
-    definition_literal = np.empty(0, np.int32)
-    if auxiliaries.count:
-        used = keep_used(auxiliaries, base_atoms, literal)
-        atoms, literal = used.atoms, used.literal
-        definition_start, definition_literal = used.definition_start, used.definition_literal
-    start, hard_literal = definition_clauses(len(base_atoms), definition_start, definition_literal)
-    num_hard = len(start) - 1
-    length = np.concatenate([np.empty(0, np.int64), *lengths, np.diff(start)])
-    rows = merge_rows(
-        np.concatenate((np.zeros(1, np.int64), np.cumsum(length))),
-        np.concatenate((literal, hard_literal)),
-        np.concatenate([np.empty(0, np.int32), *weight_ids, np.full(num_hard, HARD, np.int32)]),
-        np.concatenate([np.empty(0), *counts, np.ones(num_hard)]),
-    )
-    blocks = network_blocks(problem.model.predicates, base, problem.domains)
-    return Network(
-        atoms=atoms,
-        num_base_atoms=len(base_atoms),
-        clause_start=rows.start,
-        literal=rows.literal,
-        weight_id=rows.weight_id,
-        coefficient=np.where(rows.weight_id == HARD, 1.0, rows.coefficient),
-        weights=problem.weight_table.value.copy(),
-        constant_count=_constant_count(problem, rows.merged, weight_ids, counts),
-        block_start=blocks.start,
-        block_atom=blocks.atom,
-        block_exact=blocks.exact,
-        definition_start=definition_start,
-        definition_literal=definition_literal,
-        domains=problem.domains,
-        signatures=_signatures(problem),
-    )
-
-
-def _signatures(problem: Problem) -> Mapping[str, Predicate]:
-    derived = {d.predicate.name: d.predicate for d in problem.normal_form.definitions}
-    return {**problem.model.predicates, **derived}
-
-
-def _constant_count(
-    problem: Problem,
-    merged: np.ndarray,
-    weight_ids: list[np.ndarray],
-    counts: list[np.ndarray],
-) -> np.ndarray:
-    """Groundings decided by evidence: all of them, minus those that survive.
-
-    A surviving row that is a tautology counts as decided, an empty one as falsified.
+    Evidence is closed under blocks, unknown atoms are numbered, and definitions over known
+    relations are evaluated when the session starts.
     """
-    table = problem.weight_table
-    constant = np.zeros(len(table.value))
-    for feature in problem.normal_form.features:
-        first, last = table.offset[feature.rule : feature.rule + 2]
-        if last > first:
-            groundings = problem.num_groundings(feature.variables) // int(last - first)
-            constant[first:last] += (feature.constant + len(feature.clauses)) * groundings
-    weight_id = np.concatenate([np.empty(0, np.int32), *weight_ids])
-    survives = (weight_id >= 0) & (merged[: len(weight_id)] != TAUTOLOGY)
-    count = np.concatenate([np.empty(0), *counts])
-    return constant - np.bincount(
-        weight_id[survives], weights=count[survives], minlength=len(constant)
-    )
 
+    world: GroundedWorld
+    base: Mapping[str, PredicateAtoms]
+    undecided: list[Definition]
 
-def _check_falsified(
-    problem: Problem,
-    block: FeatureRows,
-    alive: np.ndarray,
-    length: np.ndarray,
-    literal: np.ndarray,
-) -> None:
-    """Refuse evidence that leaves a hard clause no literal."""
-    row_of = np.repeat(np.arange(len(length)), length)
-    left = np.bincount(row_of, weights=literal != 0, minlength=len(length))
-    if len(left) == 0 or left.all():
-        return
-    row = int(np.flatnonzero(alive)[np.flatnonzero(left == 0)[0]])
-    rule = problem.model.rules[block.feature.rule]
-    grounding = _describe_grounding(problem, block.feature, block.query, block.rows.bindings, row)
-    raise LapisError(
-        f"the data contradict the hard rule '{rule.text}'" + grounding,
-        code="hard-contradiction",
-        span=rule.span,
-        hint="give the rule a weight instead of a final period, or correct the data",
-    )
+    def __init__(
+        self,
+        problem: Problem,
+        engine: Engine | None = None,
+        max_memory: int | None = None,
+        limits: PlanLimits | None = None,
+    ) -> None:
+        self.problem = problem
+        self.limits = limits if limits is not None else PlanLimits()
+        memory = memory_limit(max_memory)
+        check_atoms(problem, memory)
+        self._owned = AutoEngine(memory) if engine is None else None
+        self.engine: Engine = self._owned if engine is None else engine
+        self.budget = QueryBudget(self.engine, memory)
+        self.base = number_atoms(close_blocks(problem), problem.domains)
+        types = {name: predicate.types for name, predicate in signatures(problem).items()}
+        self.world = GroundedWorld(problem.domains, types, dict(self.base), self.engine)
+        self.auxiliaries = Auxiliaries(sum(atoms.num_unknown for atoms in self.base.values()))
+        self.undecided = evaluate_known(
+            problem.normal_form.definitions, self.world, self.limits, self._admit
+        )
 
+    def __enter__(self) -> GroundingSession:
+        return self
 
-def _describe_grounding(
-    problem: Problem, feature: Feature, query: Query, bindings: Bindings, row: int
-) -> str:
-    terms = []
-    for name, type_name in feature.variables:
-        column = bindings.columns.get(query.representative[name])
-        if column is not None:
-            terms.append(f"{name} = {problem.domains[type_name].constants[int(column[row])]}")
-    return " at " + ", ".join(terms) if terms else ""
+    def __exit__(self, *_: object) -> None:
+        if self._owned is not None:
+            self._owned.close()
+
+    def clauses(self) -> list[PlannedClause]:
+        return [
+            PlannedClause(feature, clause_template(clause, feature.variables, feature.plus))
+            for feature in self.problem.normal_form.features
+            for clause in feature.clauses
+        ]
+
+    def ground_clauses(
+        self, clauses: Iterable[PlannedClause], progress: Progress | None = None
+    ) -> FlatRows:
+        """Everything that survives of some clauses, derived atoms resolved.
+
+        All queries are planned and estimated before the first is run. Auxiliary atoms are
+        numbered by this, so a session can do it once.
+        """
+        rules = self.problem.model.rules
+        planned = []
+        for feature, template in clauses:
+            for query in plan_template(template, self.world, self.limits):
+                self.budget.admit(query, rules[feature.rule].text, rules[feature.rule].span)
+                planned.append((feature, query))
+        found = []
+        started = -1
+        for feature, query in planned:
+            if progress is not None and feature.rule > started:
+                started = feature.rule
+                progress(started, len(rules), rules[started].text)
+            block = self.fetch(feature, query)
+            if len(block.weight_id):
+                found.append(block)
+        flat = self._resolve(found)
+        if progress is not None:
+            progress(len(rules), len(rules), "")
+        return flat
+
+    def fetch(self, feature: Feature, query: Query) -> FeatureRows:
+        """Run a query and give its rows their weights."""
+        rows = fetch_rows(query, self.world)
+        if feature.hard:
+            return FeatureRows(feature, query, rows, np.full(len(rows.count), HARD, np.int32))
+        table = self.problem.weight_table
+        code = variable_codes(feature.plus, table.shape[feature.rule], query, rows.bindings)
+        weight_id = (code + table.offset[feature.rule]).astype(np.int32)
+        return FeatureRows(feature, query, rows, weight_id)
+
+    def assemble(self, rows: FlatRows, constant_count: np.ndarray) -> Network:
+        return assemble(self.problem, self.base, self.auxiliaries, rows, constant_count)
+
+    def _admit(self, query: Query, text: str) -> None:
+        self.budget.admit(query, text)
+
+    def _resolve(self, found: Sequence[FeatureRows]) -> FlatRows:
+        rows = [block.rows for block in found]
+        resolved = resolve_definitions(
+            self.undecided, rows, self.world, self.limits, self._admit, self.auxiliaries
+        )
+        in_place = choose_in_place(rows, resolved)
+        flat = []
+        for block in found:
+            start, literal, alive = resolve_references(block.rows, resolved, in_place)
+            part = FlatRows(np.diff(start), literal, block.weight_id, block.rows.count)
+            if not alive.all():
+                part = FlatRows(
+                    part.length[alive],
+                    literal[np.repeat(alive, part.length)],
+                    part.weight_id[alive],
+                    part.count[alive],
+                )
+            if block.feature.hard:
+                self._check_falsified(block, alive, part)
+            flat.append(part)
+        return concatenate_rows(flat)
+
+    def _check_falsified(self, block: FeatureRows, alive: np.ndarray, part: FlatRows) -> None:
+        """Refuse evidence that leaves a hard clause no literal."""
+        row_of = np.repeat(np.arange(len(part.length)), part.length)
+        left = np.bincount(row_of, weights=part.literal != 0, minlength=len(part.length))
+        if left.all():
+            return
+        row = int(np.flatnonzero(alive)[np.flatnonzero(left == 0)[0]])
+        rule = self.problem.model.rules[block.feature.rule]
+        raise LapisError(
+            f"the data contradict the hard rule '{rule.text}'{self._describe(block, row)}",
+            code="hard-contradiction",
+            span=rule.span,
+            hint="give the rule a weight instead of a final period, or correct the data",
+        )
+
+    def _describe(self, block: FeatureRows, row: int) -> str:
+        """The grounding of a row, as far as the row tells it."""
+        terms = []
+        for name, type_name in block.feature.variables:
+            column = block.rows.bindings.columns.get(block.query.representative[name])
+            if column is not None:
+                constants = self.problem.domains[type_name].constants
+                terms.append(f"{name} = {constants[int(column[row])]}")
+        return " at " + ", ".join(terms) if terms else ""

@@ -44,9 +44,9 @@ def solve_single_atoms(network: Network, single: np.ndarray, weights: np.ndarray
     hard = weight_id < 0
     loss = np.zeros(len(units))
     loss[~hard] = -weights[weight_id[~hard]] * network.coefficient[units[~hard]]
-    score = np.bincount(2 * place + lost_when, weights=loss, minlength=2 * len(atom))
-    score[(2 * place + lost_when)[hard]] = -np.inf
-    score = score.reshape(len(atom), 2)
+    score = np.zeros((len(atom), 2))
+    np.add.at(score, (place, lost_when), loss)
+    score[place[hard], lost_when[hard]] = -np.inf
     log_partition = np.logaddexp(score[:, 0], score[:, 1])
     possible = np.where(log_partition > -np.inf, log_partition, 0.0)
     probability = np.exp(score - possible[:, np.newaxis])

@@ -35,15 +35,19 @@ class Order(NamedTuple):
 
 
 def best_order(
-    size: np.ndarray, scopes: list[np.ndarray], max_entries: float, rng: np.random.Generator
+    size: np.ndarray,
+    scope_start: np.ndarray,
+    scope: np.ndarray,
+    max_entries: float,
+    rng: np.random.Generator,
 ) -> Order:
-    """A cheap order for variables of these sizes, with the variables of each scope joined.
+    """A cheap order for variables of these sizes; those of a scope (CSR rows) are neighbours.
 
-    Orders beyond `max_entries` are given up; the result then has infinite entries and the
-    width at which the most successful try stood when it stopped.
+    Orders beyond `max_entries` are given up. If all are, the result has infinite entries and the
+    smallest width that a try had reached when it stopped.
     """
     num_variables = len(size)
-    adjacency = adjacency_bits(num_variables, scopes)
+    adjacency = _join_scopes(num_variables, scope_start, scope)
     log_size = np.log2(size.astype(np.float64))
     none = np.empty(0, np.int32)
     best = Order(none, np.inf, num_variables)
@@ -53,8 +57,7 @@ def best_order(
         jitter = noise * rng.random(num_variables) if noise else np.zeros(num_variables)
         limit = min(best.entries, max_entries)
         found = Order(*_greedy(adjacency.copy(), log_size, by_fill, jitter, given, limit))
-        better = found.entries < best.entries if found.entries < np.inf else False
-        if better or (best.entries == np.inf and found.width < best.width):
+        if (found.entries, found.width) < (best.entries, best.width):
             best = found
 
     attempt(True, 0.0)
@@ -69,15 +72,6 @@ def best_order(
     return best
 
 
-def adjacency_bits(num_variables: int, scopes: list[np.ndarray]) -> np.ndarray:
-    """uint64[num_variables, num_words], the neighbours of each variable as bits."""
-    lengths = np.array([len(scope) for scope in scopes], np.int64)
-    members = np.concatenate([np.empty(0, np.int64), *scopes]).astype(np.int64)
-    start = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-    bits: np.ndarray = _join_scopes(num_variables, start, members)
-    return bits
-
-
 def sweep_order(num_variables: int, adjacency: np.ndarray) -> np.ndarray:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import reverse_cuthill_mckee
@@ -90,6 +84,7 @@ def sweep_order(num_variables: int, adjacency: np.ndarray) -> np.ndarray:
 
 @njit(cache=True)
 def _join_scopes(num_variables, start, members):  # type: ignore[no-untyped-def]
+    """uint64[num_variables, num_words], the neighbours of each variable as bits."""
     bits = np.zeros((num_variables, (num_variables + 63) // 64), np.uint64)
     for scope in range(len(start) - 1):
         for one in range(start[scope], start[scope + 1]):

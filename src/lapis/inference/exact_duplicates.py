@@ -1,7 +1,8 @@
 """Components that are copies of each other, atom by atom and clause by clause, found by hashing.
 
-Each component is written as a row of numbers: its clauses (weight, coefficient, literals) and
-blocks in order, atoms numbered from 0 within the component. Rows are hashed by position, and a
+Each component is written as a row of numbers: how many clauses, literals and blocks it has, then
+its clauses (weight, coefficient, literals) and blocks in order, atoms numbered from 0 within the
+component. Rows are hashed by position, and a
 component whose hash was met before is compared number by number with the first one that had it.
 Grounding numbers atoms and clauses the same way for each tuple of constants, so copies come out
 equal without a search for isomorphisms, which this is not: components equal up to renumbering
@@ -52,11 +53,18 @@ def find_duplicates(network: Network) -> Duplicates:
 def component_words(network: Network, local: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """int64[num_words] each: the component that a word belongs to, in order, and the word."""
     label = network.component
+    num_components = int(label.max(initial=-1)) + 1
+    literal_label = label[np.abs(network.literal) - 1]
+    clause_label = literal_label[network.clause_start[:-1]]
+    block_label = label[network.block_atom]
     owners: list[np.ndarray] = []
     values: list[np.ndarray] = []
+    for labels in (clause_label, literal_label, block_label):
+        owners.append(np.arange(num_components))
+        values.append(np.bincount(labels, minlength=num_components))
 
     def add_rows(start: np.ndarray, atom: np.ndarray, entry: np.ndarray) -> np.ndarray:
-        owner = label[atom[start[:-1]]].astype(np.int64)
+        owner: np.ndarray = label[atom[start[:-1]]].astype(np.int64)
         length = np.diff(start)
         owners.extend((np.repeat(owner, length), owner))
         values.extend((entry, length))
@@ -98,4 +106,5 @@ def mix(word: np.ndarray) -> np.ndarray:
     """A bijection of uint64 that spreads every bit (the finaliser of splitmix64)."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
+    mixed: np.ndarray = word ^ (word >> np.uint64(31))
+    return mixed

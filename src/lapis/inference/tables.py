@@ -19,7 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from lapis.errors import LapisError
 from lapis.grounding.network import Network
+from lapis.inference.enumerate import ComponentParts, unsatisfiable
 
 
 class Variables(NamedTuple):
@@ -29,6 +31,11 @@ class Variables(NamedTuple):
     atom_variable: np.ndarray  # int32[num_atoms], −1 for atoms left out
     atom_state: np.ndarray  # int32[num_atoms], the state in which the atom is true
     component: np.ndarray  # int32[num_variables], component of the network
+
+    def place_of_atoms(self) -> tuple[np.ndarray, np.ndarray]:
+        """The atoms, int64[...], and the place among all states of the one that makes it true."""
+        atoms = np.flatnonzero(self.atom_variable >= 0)
+        return atoms, self.state_start[self.atom_variable[atoms]] + self.atom_state[atoms]
 
 
 class Cubes(NamedTuple):
@@ -108,6 +115,25 @@ def cube_weights(network: Network, cubes: Cubes) -> np.ndarray:
     given = cubes.clause >= 0
     weight_id[given] = network.weight_id[cubes.clause[given]]
     return weight_id
+
+
+def sum_by_weight(network: Network, clause: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """float64[num_weights], Σ coefficient·times over the soft ones of these clauses."""
+    soft = network.weight_id[clause] >= 0
+    sums = np.bincount(
+        network.weight_id[clause[soft]],
+        weights=network.coefficient[clause[soft]] * times[soft],
+        minlength=len(network.weights),
+    )
+    return sums.astype(np.float64, copy=False)
+
+
+def contradiction(network: Network, component: int) -> LapisError:
+    """The error that names some atoms of a component without a possible world."""
+    atoms = np.flatnonzero(network.component == component)
+    none = np.empty(0, np.int64)
+    base = atoms[atoms < network.num_base_atoms]
+    return unsatisfiable(network, ComponentParts(base, none, none, []))
 
 
 def row_starts(lengths: np.ndarray) -> np.ndarray:

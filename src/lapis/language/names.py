@@ -33,6 +33,8 @@ def parse_constant(text: str) -> str:
     """The constant that a bare or quoted text stands for; inverse of `format_constant`."""
     if not text.startswith('"'):
         return text
+    if "\\" not in text:
+        return text[1:-1]
     return _ESCAPED.sub(lambda found: UNESCAPES.get(found.group(1), found.group(1)), text[1:-1])
 
 

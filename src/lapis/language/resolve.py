@@ -18,9 +18,11 @@ from lapis.language.model import Model, Predicate, Rule
 from lapis.language.parser import parse_statements, read_text
 from lapis.language.printer import print_formula
 from lapis.language.sugar import (
+    all_variables,
     bound_variables,
     compile_offsets,
     expand_stars,
+    fresh_name,
     plus_variables,
     rename_apart,
     without_plus,
@@ -190,7 +192,7 @@ class Resolver:
         finished: list[Callable[[], Rule]] = []
         for formula in expanded:
             formula = rename_apart(formula)
-            formula = self.compile_terms(formula)
+            formula = self.compile_terms(formula, all_variables(formula))
             formula = compile_offsets(formula)
             formula = rename_apart(formula)
             if len(self.errors) > before:
@@ -236,13 +238,14 @@ class Resolver:
         kept = tuple(name for name in formula.variables if name in used)
         return replace(formula, variables=kept) if kept else formula.body
 
-    def compile_terms(self, formula: Formula) -> Formula:
+    def compile_terms(self, formula: Formula, taken: set[str]) -> Formula:
         """Functions in atoms and comparisons to the predicates of their graphs."""
-        formula = with_children(formula, tuple(map(self.compile_terms, children(formula))))
+        inner = tuple(self.compile_terms(child, taken) for child in children(formula))
+        formula = with_children(formula, inner)
         if isinstance(formula, Comparison) and formula.operator in ("=", "!="):
             graph = self.compile_equation(formula)
             if graph is not None:
-                return self.compile_terms(graph)
+                return self.compile_terms(graph, taken)
         if not isinstance(formula, Atom | Comparison):
             return formula
         conditions: list[Atom] = []
@@ -251,7 +254,8 @@ class Resolver:
             if not isinstance(term, Application):
                 return term
             inner = tuple(map(flatten, term.terms))
-            value = Variable(f"{variable_like(term.function)}_{len(conditions) + 1}")
+            value = Variable(fresh_name(variable_like(term.function), taken))
+            taken.add(value.name)
             conditions.append(self.graph(term, (*inner, value)))
             return value
 

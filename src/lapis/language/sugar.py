@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from lapis.errors import LapisError
@@ -82,13 +82,26 @@ def expand_stars(formula: Formula, errors: list[LapisError]) -> list[Formula]:
     return [signed(formula, dict(zip(starred, signs, strict=True))) for signs in choices]
 
 
+def fresh_name(name: str, taken: Container[str]) -> str:
+    """The name itself if it is free, otherwise with a number behind it."""
+    candidates = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(2)))
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def all_variables(formula: Formula) -> set[str]:
+    """Names of all variables, free and quantified."""
+    found = {name for node in subformulas(formula) for name in bound_variables(node)}
+    for node in subformulas(formula):
+        found |= set(free_variables(node))
+    return found
+
+
 def rename_apart(formula: Formula) -> Formula:
     """Give every quantified variable a name of its own."""
     taken = set(free_variables(formula))
 
     def fresh(name: str) -> str:
-        candidates = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(2)))
-        chosen = next(c for c in candidates if c not in taken)
+        chosen = fresh_name(name, taken)
         taken.add(chosen)
         return chosen
 
@@ -110,17 +123,18 @@ def rename_apart(formula: Formula) -> Formula:
 
 def compile_offsets(formula: Formula) -> Formula:
     """Offsets in atoms to universally quantified variables around the scope of theirs."""
-    return quantify_offsets(offsets_below(formula), free_variables(formula))
+    taken = all_variables(formula)
+
+    def visit(node: Formula) -> Formula:
+        inner = with_children(node, tuple(map(visit, children(node))))
+        if isinstance(inner, Exists | ForAll):
+            return replace(inner, body=quantify_offsets(inner.body, inner.variables, taken))
+        return inner
+
+    return quantify_offsets(visit(formula), free_variables(formula), taken)
 
 
-def offsets_below(node: Formula) -> Formula:
-    inner = with_children(node, tuple(map(offsets_below, children(node))))
-    if isinstance(inner, Exists | ForAll):
-        return replace(inner, body=quantify_offsets(inner.body, inner.variables))
-    return inner
-
-
-def quantify_offsets(body: Formula, names: Sequence[str]) -> Formula:
+def quantify_offsets(body: Formula, names: Sequence[str], taken: set[str]) -> Formula:
     """∀j (j = i+1 ⇒ body with j for i+1), for the offsets of the variables given."""
     found: dict[tuple[str, int], str] = {}
 
@@ -128,8 +142,11 @@ def quantify_offsets(body: Formula, names: Sequence[str]) -> Formula:
         if isinstance(term, Offset) and term.variable.name in names:
             key = (term.variable.name, term.amount)
             sign = "plus" if term.amount >= 0 else "minus"
-            name = f"{term.variable.name}_{sign}_{abs(term.amount)}"
-            return Variable(found.setdefault(key, name), span=term.span)
+            if key not in found:
+                name = f"{term.variable.name}_{sign}_{abs(term.amount)}"
+                found[key] = fresh_name(name, taken)
+                taken.add(found[key])
+            return Variable(found[key], span=term.span)
         return term
 
     def in_atoms(node: Formula) -> Formula:

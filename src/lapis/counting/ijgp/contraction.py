@@ -39,6 +39,7 @@ from lapis.counting.ijgp.table import (
     scalar,
     scale_by_cover,
     scale_by_vector,
+    send_vector,
     sum_out,
 )
 
@@ -136,10 +137,10 @@ def _eliminate(branch: _Branch, sizes: Sizes, terms: list[Table]) -> None:
         return
     split = uncovered[0]
     others = [each for each in branch.complements if each is not split]
-    shifted = split.with_values(split.values - split.default, 0.0)
     factor = branch.factor * split.default
     _eliminate(replace(branch, factor=factor, complements=others), sizes, terms)
-    _eliminate(replace(branch, sparse=[*branch.sparse, shifted], complements=others), sizes, terms)
+    sparse = [*branch.sparse, split.above_default]
+    _eliminate(replace(branch, sparse=sparse, complements=others), sizes, terms)
 
 
 def _uncovered(branch: _Branch, variable: int) -> list[Table]:
@@ -172,14 +173,7 @@ def _sum_variable(branch: _Branch, variable: int, sizes: Sizes) -> _Branch:
         number = float(sizes[variable]) if weight is None else float(weight.values.sum())
         return replace(branch, factor=branch.factor * number, vectors=vectors, todo=todo)
     covered = [table for table in branch.complements if variable in table.scope]
-    product = touching[0] if weight is None else scale_by_vector(touching[0], weight)
-    for position, table in enumerate(touching[1:], start=2):
-        last = position == len(touching) and not covered
-        product = join(product, table, drop=variable if last else None)
-    for table in covered:
-        product = scale_by_cover(product, table)
-    if variable in product.scope:
-        product = sum_out(product, variable)
+    product = _sum_product(variable, touching, covered, weight)
     sparse = [table for table in branch.sparse if variable not in table.scope]
     factor = branch.factor
     if not product.scope:
@@ -191,6 +185,22 @@ def _sum_variable(branch: _Branch, variable: int, sizes: Sizes) -> _Branch:
         sparse.append(product)
     complements = [table for table in branch.complements if variable not in table.scope]
     return _Branch(factor, vectors, sparse, complements, todo)
+
+
+def _sum_product(
+    variable: int, tables: list[Table], covered: list[Table], weight: Table | None
+) -> Table:
+    """Σ over `variable` of the product; `covered` tables are bound by the others."""
+    first, *others = tables
+    if weight is not None and not others and not covered and len(first.scope) == 2:
+        return send_vector(first, weight)
+    product = first if weight is None else scale_by_vector(first, weight)
+    for position, table in enumerate(others, start=1):
+        last = position == len(others) and not covered
+        product = join(product, table, drop=variable if last else None)
+    for table in covered:
+        product = scale_by_cover(product, table)
+    return sum_out(product, variable) if variable in product.scope else product
 
 
 def _multiply_out(branch: _Branch) -> Table:

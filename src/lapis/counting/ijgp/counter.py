@@ -11,7 +11,7 @@ the tables of a single cluster allow. A diagnostic says when that was necessary.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from lapis.counting.derived import extend
 from lapis.counting.extensions import Extension, Extensions, interpret
 from lapis.counting.ijgp.contraction import dense
-from lapis.counting.ijgp.encoding import encode_cube, negate_clause
+from lapis.counting.ijgp.encoding import LiteralPattern, encode_cube, negate_clause
 from lapis.counting.ijgp.error import MeasuredError, compare_exactly
 from lapis.counting.ijgp.join_graph import build_join_graph
 from lapis.counting.ijgp.propagation import Propagation
@@ -28,7 +28,7 @@ from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.logic.clauses import Clause, Cube, Feature, NormalForm, TypedVariable
 
-TOLERANCE = 1e-6
+TOLERANCE = 1e-4
 MAX_ITERATIONS = 50
 
 
@@ -128,23 +128,24 @@ class CubeCounter:
 
     def assign(self, predicate: str, row: np.ndarray, value: bool) -> bool:
         """Change one atom in all tables; False if the cube does not depend on it."""
-        changed = False
-        if self._propagation is not None:
-            for number, pattern in enumerate(self.network.literals):
-                if pattern.predicate == predicate:
-                    for code in pattern.codes(row[None, :]).tolist():
-                        holds = 1.0 if value == pattern.positive else 0.0
-                        self._propagation.assign(number, code, holds)
-                        changed = True
-        return changed
+        return self._assign(predicate, row, lambda pattern: float(value == pattern.positive))
 
     def exclude(self, predicate: str, row: np.ndarray) -> None:
         """Make every literal false at one atom, whatever its sign: count groundings without it."""
-        if self._propagation is not None:
-            for number, pattern in enumerate(self.network.literals):
-                if pattern.predicate == predicate:
-                    for code in pattern.codes(row[None, :]).tolist():
-                        self._propagation.assign(number, code, 0.0)
+        self._assign(predicate, row, lambda pattern: 0.0)
+
+    def _assign(
+        self, predicate: str, row: np.ndarray, value: Callable[[LiteralPattern], float]
+    ) -> bool:
+        changes = [
+            (number, code, value(pattern))
+            for number, pattern in enumerate(self.network.literals)
+            if pattern.predicate == predicate
+            for code in pattern.codes(row[None, :]).tolist()
+        ]
+        if changes and self._propagation is not None:
+            self._propagation.assign(changes)
+        return bool(changes)
 
     def solutions(self) -> float:
         """The estimated number of groundings in which the cube is true."""

@@ -25,7 +25,15 @@ from functools import cached_property
 import numpy as np
 
 from lapis.counting.extensions import Extension, Extensions
-from lapis.counting.ijgp.table import Scope, Table, check_codes, check_rows, full, pack
+from lapis.counting.ijgp.table import (
+    Scope,
+    Table,
+    check_codes,
+    check_rows,
+    full,
+    pack,
+    sort_distinct,
+)
 from lapis.data.database import Domain
 from lapis.errors import LapisError, did_you_mean
 from lapis.language.syntax import Constant, Variable
@@ -62,7 +70,7 @@ class LiteralPattern:
             chosen &= rows[:, position] == rows[:, other]
         rows = rows[chosen]
         columns = [rows[:, position] for position in self.positions]
-        return np.unique(pack(columns, self.shape, len(rows)))
+        return sort_distinct(pack(columns, self.shape, len(rows)))
 
     def table(self, extension: Extension) -> Table:
         """R or 1 − R for the predicate's extension."""

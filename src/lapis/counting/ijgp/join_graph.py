@@ -122,7 +122,41 @@ def build_join_graph(
             rest = sorted(mini.scope - {variable}, key=rank.__getitem__)
             for part in _split(rest, ibound, counted):
                 place(_Item(part, (), number))
-    return JoinGraph(tuple(clusters), tuple(arcs), order)
+    return _merge_subsumed(JoinGraph(tuple(clusters), tuple(arcs), order))
+
+
+def _merge_subsumed(graph: JoinGraph) -> JoinGraph:
+    """Clusters that are no more than a separator join the neighbour they share it with.
+
+    The arcs that carry a variable still form a tree, and fixed points stay the same: such a
+    cluster's belief is its neighbour's, summed.
+    """
+    clusters = dict(enumerate(graph.clusters))
+    arcs = list(graph.arcs)
+
+    def subsumed() -> tuple[int, int, Arc] | None:
+        for arc in arcs:
+            if clusters[arc.right].scope == arc.separator:
+                return arc.right, arc.left, arc
+            if clusters[arc.left].scope == arc.separator:
+                return arc.left, arc.right, arc
+        return None
+
+    while (found := subsumed()) is not None:
+        gone, home, between = found
+        tables = clusters.pop(gone).tables + clusters[home].tables
+        clusters[home] = Cluster(clusters[home].scope, tuple(sorted(tables)))
+        arcs = [
+            Arc(*(home if end == gone else end for end in (arc.left, arc.right)), arc.separator)
+            for arc in arcs
+            if arc is not between
+        ]
+    number = {old: new for new, old in enumerate(clusters)}
+    return JoinGraph(
+        tuple(clusters.values()),
+        tuple(Arc(number[arc.left], number[arc.right], arc.separator) for arc in arcs),
+        graph.order,
+    )
 
 
 def _absorb(scopes: Sequence[Scope], plus: Scope) -> list[_Item]:

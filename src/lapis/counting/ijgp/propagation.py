@@ -23,8 +23,10 @@ cycles the next message is the one whose inputs have changed most since it was l
 Sutton and McCallum 2007 do, since computing it exactly costs as much as sending the message).
 
 **Reuse.** When a table changes in one entry, all messages stay and only those that leave its
-cluster are due; the residuals decide how far the change travels. A removed tuple can only shrink
-supports, so their propagation resumes where it stood. An added tuple leaves them as they are if
+cluster are due; the residuals decide how far the change travels. log Z is stationary at a fixed
+point, so messages that are off by ε put it off by ε² only, and a change below the tolerance need
+not travel. A removed tuple can only shrink supports, and does not if the messages that leave its
+cluster stay positive beyond doubt. An added tuple leaves them as they are if
 its cluster's outgoing messages support its projections already: any set of values that supports
 itself with the tuple then does so without it. Otherwise supports are computed afresh, because
 values that lost support along a cycle would never regain it by themselves.
@@ -46,6 +48,7 @@ from lapis.counting.ijgp.table import Scope, Table, align, merge_scopes
 Message = dict[Scope, Table]  # a product of tables over parts of the separator; empty: all ones
 
 _EXACT_SUM = 2.0**53  # integers below this are exact in float64
+_ROUNDING = 1e-12  # bounds the error of a sum of numbers up to 1, for each of them
 _SMALLEST = 1e-18  # of a supported entry, relative to the message's largest
 _NEGLIGIBLE = 1e-6  # entries this far below the largest do not hold up convergence
 
@@ -89,6 +92,7 @@ class Propagation:
         self._log_cluster: dict[int, float] = {}  # log Σ_C of the clusters known to be current
         self._log_separator: dict[int, float] = {}
         self._log_bound: dict[int, float] = {}
+        self._shrunk: set[int] = set()  # clusters that lost tuples since supports were computed
         self.num_updates = 0
         self.converged = True
         self.is_empty = False
@@ -99,47 +103,51 @@ class Propagation:
         """Message updates of the last run, as a multiple of the number of messages."""
         return self.num_updates / max(1, len(self._sender))
 
-    def assign(self, table: int, code: int, value: float) -> None:
-        """Change one entry of a table; `run` then brings the messages up to date."""
-        old = float(self.tables[table].lookup(np.array([code]))[0])
-        if old == value:
-            return
-        self.tables[table] = self.tables[table].assign(code, value)
-        if table not in self._home:  # over no variable: a constant factor, none of our business
-            return
-        cluster = self._home[table]
-        self._own[cluster] = self._merge_own(cluster)
-        self._log_bound.pop(cluster, None)
-        self._log_cluster.pop(cluster, None)
-        if value < old:
-            self._shrink_supports(self._outgoing[cluster], [cluster])
-        elif self.is_empty or not self._is_supported(cluster, table, code):
+    def assign(self, changes: Iterable[tuple[int, int, float]]) -> None:
+        """Set entries (table, code, value); `run` then brings the messages up to date."""
+        revived = False
+        for table, code, value in changes:
+            old = float(self.tables[table].lookup(np.array([code]))[0])
+            if old == value:
+                continue
+            self.tables[table] = self.tables[table].assign(code, value)
+            cluster = self._home.get(table)
+            if cluster is None:  # over no variable: a constant factor, no part of the graph
+                continue
+            self._own[cluster] = self._merge_own(cluster)
+            self._log_bound.pop(cluster, None)
+            self._log_cluster.pop(cluster, None)
+            for number in self._outgoing[cluster]:
+                self._due[number] = math.inf
+            if value < old:
+                self._shrunk.add(cluster)
+            else:
+                revived |= self.is_empty or not self._is_supported(cluster, table, code)
+        if revived:
             previous = self._message
             self._restart()
             self._message = [
-                _restrict(dict(old_message), support)
+                _restrict(old_message, support)
                 for old_message, support in zip(previous, self._support, strict=True)
             ]
-            return
-        for number in self._outgoing[cluster]:
-            self._due[number] = math.inf
 
     def run(self) -> None:
         """Send messages until none is due, or the limit is reached."""
         self.num_updates = 0
+        self._check_shrunk()
         if self.is_empty:
             self.converged = True
         elif self.graph.is_tree:
             for number in self._sweep:
                 if self._due.pop(number, 0.0) > 0.0:
-                    self._send(number, damping=0.0)
+                    self._send(number, self._compute(number, self._message), damping=0.0)
         else:
             while self.num_updates < self.max_updates:
                 number = max(self._due, key=self._priority, default=-1)
                 if self._due.get(number, 0.0) <= self.tolerance:
                     break
                 del self._due[number]
-                self._send(number, self.damping)
+                self._send(number, self._compute(number, self._message), self.damping)
             self.converged = max(self._due.values(), default=0.0) <= self.tolerance
 
     def log_count(self) -> float:
@@ -186,12 +194,37 @@ class Propagation:
     def _restart(self) -> None:
         """Supports from scratch, values equal to supports, every message due."""
         self.is_empty = False
+        self._shrunk.clear()
         self._support = [{} for _ in self._sender]
         self._log_cluster.clear()
         self._log_separator.clear()
         self._shrink_supports(range(len(self._sender)), range(len(self.graph.clusters)))
         self._message = [dict(support) for support in self._support]
         self._due = dict.fromkeys(range(len(self._sender)), math.inf)
+
+    def _check_shrunk(self) -> None:
+        """Shrink supports after tuples were removed, if any can have changed.
+
+        The messages that leave the cluster are due anyway. Where their supported entries stay
+        clear of rounding, no support is lost.
+        """
+        for cluster in sorted(self._shrunk):
+            scope = set(self.graph.clusters[cluster].scope)
+            for number in self._outgoing[cluster]:
+                pieces = self._compute(number, self._message)
+                inner = scope.difference(self.graph.arcs[number // 2].separator)
+                noise = _ROUNDING * math.prod(self.sizes[each] for each in inner)
+                support = self._support[number]
+                if not all(
+                    _is_clear(each, support[each.scope], noise) for each in pieces if each.scope
+                ):
+                    self._shrink_supports(self._outgoing[cluster], [cluster])
+                    break
+                self._due.pop(number, None)
+                self._send(number, pieces, self.damping)
+            if not self._outgoing[cluster]:
+                self._shrink_supports([], [cluster])
+        self._shrunk.clear()
 
     def _shrink_supports(self, due: Iterable[int], touched: Iterable[int]) -> None:
         """Pass 0/1 messages until no support changes, and restrict the values to them.
@@ -242,8 +275,7 @@ class Propagation:
                     return False
         return True
 
-    def _send(self, number: int, damping: float) -> None:
-        pieces = self._compute(number, self._message)
+    def _send(self, number: int, pieces: list[Table], damping: float) -> None:
         computed = _restrict({each.scope: each for each in pieces}, self._support[number])
         old = self._message[number]
         change = _change(old, computed)
@@ -320,6 +352,13 @@ def _indicate(table: Table, is_exact: bool) -> Table:
     if not is_exact:
         return table.with_values(np.ones(len(table.values)), 1.0 if table.default else 0.0)
     return table.with_values((table.values > 0.5).astype(np.float64), float(table.default > 0.5))
+
+
+def _is_clear(table: Table, support: Table, noise: float) -> bool:
+    """Whether every supported entry of a message is too large to be a rounding error."""
+    _, (values, allowed) = align([table, support])
+    explicit = bool((values[allowed > 0.0] > noise).all())
+    return explicit and (table.is_full or not support.default or table.default > noise)
 
 
 def _restrict(message: Message, support: Message) -> Message:

@@ -46,6 +46,12 @@ class Table:
             return {self.scope[0]: self.codes}
         return dict(zip(self.scope, np.unravel_index(self.codes, self.shape), strict=True))
 
+    @cached_property
+    def above_default(self) -> Table:
+        """The sparse table that, added to the default, gives this one."""
+        self.columns  # noqa: B018  # unpacked here once, shared with every copy
+        return self.with_values(self.values - self.default, 0.0)
+
     @property
     def size(self) -> dict[int, int]:
         return dict(zip(self.scope, self.shape, strict=True))
@@ -137,8 +143,18 @@ def align(tables: Sequence[Table]) -> tuple[np.ndarray, list[np.ndarray]]:
     first = tables[0].codes
     if all(table.codes is first or np.array_equal(table.codes, first) for table in tables[1:]):
         return first, [table.values for table in tables]
-    codes = np.unique(np.concatenate([table.codes for table in tables]))
+    codes = sort_distinct(np.concatenate([table.codes for table in tables]))
     return codes, [table.lookup(codes) for table in tables]
+
+
+def sort_distinct(codes: np.ndarray) -> np.ndarray:
+    """The codes in increasing order, each once.
+
+    np.unique hashes integers, which takes seconds on codes that are multiples of a domain size.
+    """
+    codes = np.sort(codes, kind="stable")
+    distinct: np.ndarray = codes[np.diff(codes, prepend=-1) > 0]
+    return distinct
 
 
 def merge_scopes(tables: Iterable[Table]) -> list[Table]:
@@ -166,9 +182,24 @@ def scale_by_cover(table: Table, covered: Table) -> Table:
 def sum_out(table: Table, variable: int) -> Table:
     """Σ over one variable of a sparse table."""
     scope = tuple(each for each in table.scope if each != variable)
-    shape = tuple(table.size[each] for each in scope)
+    size = table.size
+    shape = tuple(size[each] for each in scope)
     columns = [table.columns[each] for each in scope]
+    if len(scope) == 1:
+        return full(scope, shape, np.bincount(columns[0], table.values, shape[0]))
     return group(scope, shape, pack(columns, shape, len(table.codes)), table.values)
+
+
+def send_vector(table: Table, vector: Table) -> Table:
+    """Σ over the vector's variable of a sparse table over two variables times the vector."""
+    from lapis.counting.ijgp.kernels import scatter_weighted
+
+    (source,) = vector.scope
+    (target,) = (each for each in table.scope if each != source)
+    out = np.zeros(table.size[target])
+    columns = table.columns
+    scatter_weighted(columns[source], columns[target], table.values, vector.values, out)
+    return full((target,), out.shape, out)
 
 
 def group(scope: Scope, shape: tuple[int, ...], codes: np.ndarray, values: np.ndarray) -> Table:

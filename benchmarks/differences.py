@@ -1,0 +1,210 @@
+"""Differences of all ground atoms, in classes: time, memory, and how many atoms were not listed.
+
+    python benchmarks/differences.py [smokers | cora-er | yeast-protein | webkb ...]
+
+`smokers` is made here: 30,000 people and 300,000 friendships, so 900 million Friends atoms, with
+and without unit clauses (limit: 5 s and 1 GB together), and an incremental world on the same data.
+The others read LAPIS_DATA (default ../shared/data). Each runs in a process of its own, kernels
+warmed on a toy world first.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PEOPLE, FRIENDSHIPS = 30_000, 300_000
+NUM_FLIPS = 20_000
+
+
+@dataclass(frozen=True)
+class Task:
+    """Rules, and the predicates whose atoms to classify."""
+
+    name: str
+    declarations: str
+    data: str  # a glob of files that are read as one database
+    rules: tuple[str, ...]
+    predicates: tuple[str, ...]
+
+
+TASKS = (
+    Task(
+        "cora-er",
+        "cora.mln",
+        "fold?.db",
+        (
+            "SameBib(x,y) ^ SameBib(y,z) => SameBib(x,z)",
+            "Author(x,a) ^ Author(y,b) ^ SameAuthor(a,b) => SameBib(x,y)",
+            "Title(x,t) ^ Title(y,u) ^ SameBib(x,y) => SameTitle(t,u)",
+        ),
+        ("SameBib", "SameAuthor", "Author"),
+    ),
+    Task(
+        "yeast-protein",
+        "yeast.mln",
+        "fold?.db",
+        (
+            "interaction(p,q) ^ function(p,f) => function(q,f)",
+            "complex(p,c) ^ complex(q,c) => interaction(p,q)",
+        ),
+        ("interaction", "function", "complex"),
+    ),
+    Task(
+        "webkb",
+        "webkb.mln",
+        "*.db.gz",
+        ("Has(+w,p) => Course(p)", "LinkTo(l,p,q) ^ Student(p) => Student(q)"),
+        ("Course", "Student", "Has", "LinkTo"),
+    ),
+)
+
+SMOKERS = """
+Smokes(person)
+Cancer(person)
+Friends(person,person)
+1.5 Smokes(x) => Cancer(x)
+1.1 Friends(x,y) ^ Smokes(x) => Smokes(y)
+"""
+UNIT_CLAUSES = "-1 Smokes(x)\n-2 Cancer(x)\n-5 Friends(x,y)\n"
+TOY_DATA = "Smokes(Anna) Friends(Anna,Bob) Friends(Bob,Cid) Friends(Anna,Cid)"
+
+
+def main(names: list[str]) -> int:
+    root = Path(os.environ.get("LAPIS_DATA", "../shared/data"))
+    spawn = multiprocessing.get_context("spawn")
+    jobs: list[tuple[str, object, tuple[object, ...]]] = [("smokers", run_smokers, ())]
+    failed = False
+    for task in TASKS:
+        if (root / task.name / task.declarations).exists():
+            jobs.append((task.name, run_task, (task, root / task.name)))
+        elif not names or task.name in names:
+            print(f"{task.name}: no data under {root}; set LAPIS_DATA")
+            failed = True
+    for name, target, arguments in jobs:
+        if names and name not in names:
+            continue
+        process = spawn.Process(target=target, args=arguments)  # type: ignore[arg-type]
+        process.start()
+        process.join()
+        failed |= process.exitcode != 0
+    return int(failed)
+
+
+def warm_up() -> None:
+    """Load the kernels that every count uses."""
+    import lapis
+    from lapis.counting.classes import difference_classes
+
+    problem = lapis.build_problem(lapis.parse(SMOKERS), lapis.Database.parse(TOY_DATA))
+    for predicate in ("Friends", "Smokes"):
+        difference_classes(problem, predicate)
+
+
+def run_smokers() -> None:
+    import numpy as np
+
+    import lapis
+    from lapis.data.database import Database, Domain, Relation
+
+    warm_up()
+    generator = np.random.default_rng(0)
+    pairs = generator.choice(PEOPLE**2, FRIENDSHIPS, replace=False)
+    rows = {
+        "Friends": np.stack(np.divmod(np.sort(pairs), PEOPLE), axis=1).astype(np.int32),
+        "Smokes": some_people(generator, 0.3),
+        "Cancer": some_people(generator, 0.1),
+    }
+    relations = {
+        name: Relation(name, ("person",) * table.shape[1], table, table[:0], table[:0])
+        for name, table in rows.items()
+    }
+    people = Domain("person", tuple(f"P{number}" for number in range(PEOPLE)))
+    database = Database({"person": people}, relations)
+    for text in (SMOKERS, SMOKERS + UNIT_CLAUSES):
+        problem = lapis.build_problem(lapis.parse(text), database)
+        print(f"\nsmokers, {len(problem.model.rules)} rules")
+        began = time.perf_counter()
+        classify(problem, ("Friends", "Smokes", "Cancer"))
+        report(began, "5 s, 1 GB")
+    walk(problem, ("Smokes", "Friends"), generator)
+
+
+def some_people(generator: object, share: float) -> object:
+    import numpy as np
+
+    assert isinstance(generator, np.random.Generator)
+    return np.flatnonzero(generator.random(PEOPLE) < share).astype(np.int32)[:, None]
+
+
+def run_task(task: Task, folder: Path) -> None:
+    import lapis
+
+    warm_up()
+    model = lapis.parse((folder / task.declarations).read_text() + "\n" + "\n".join(task.rules))
+    problem = lapis.build_problem(model, lapis.Database.read(*sorted(folder.glob(task.data))))
+    print(f"\n{task.name}: " + "; ".join(task.rules))
+    began = time.perf_counter()
+    classify(problem, task.predicates)
+    report(began, "no limit set")
+
+
+def classify(problem: object, predicates: Sequence[str]) -> None:
+    """Find the classes of each predicate's atoms and print one line for each."""
+    from lapis.counting.classes import difference_classes
+    from lapis.problem import Problem
+
+    assert isinstance(problem, Problem)
+    for predicate in predicates:
+        start = time.perf_counter()
+        classes = difference_classes(problem, predicate)
+        took = time.perf_counter() - start
+        atoms = sum(classes.multiplicity.tolist())
+        print(f"  {predicate:<12} {atoms:>16,} atoms  {len(classes):>9,} classes  {took:7.2f} s")
+
+
+def walk(problem: object, predicates: Sequence[str], generator: object) -> None:
+    """Time single flips in an incremental world, next to one count from scratch."""
+    import numpy as np
+
+    from lapis.counting.totals import count_true
+    from lapis.counting.world import World
+    from lapis.problem import Problem
+
+    assert isinstance(problem, Problem)
+    assert isinstance(generator, np.random.Generator)
+    relations = {name: evidence.true for name, evidence in problem.evidence.items()}
+    start = time.perf_counter()
+    count_true(problem.normal_form, problem.model, problem.domains, relations)
+    recount = time.perf_counter() - start
+    start = time.perf_counter()
+    world = World(problem)
+    print(f"  an incremental world is built in {time.perf_counter() - start:.2f} s")
+    for predicate in predicates:
+        arity = problem.model.predicates[predicate].arity
+        atoms = generator.integers(0, PEOPLE, (NUM_FLIPS, arity)).tolist()
+        world.delta(predicate, atoms[0])  # compiles the rules for this predicate
+        for name, act in (("delta", world.delta), ("flip", world.flip)):
+            start = time.perf_counter()
+            for atom in atoms:
+                act(predicate, atom)
+            each = (time.perf_counter() - start) / NUM_FLIPS
+            print(
+                f"  {name}({predicate}) {each * 1e6:.0f} µs, "
+                f"{recount / each:,.0f} times faster than counting again"
+            )
+
+
+def report(began: float, limit: str) -> None:
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"  together {time.perf_counter() - began:.2f} s, {memory:.2f} GB (limit: {limit})")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

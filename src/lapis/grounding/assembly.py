@@ -1,0 +1,116 @@
+"""Rows of literals → the flat arrays of a Network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.grounding.atoms import PredicateAtoms, atom_table
+from lapis.grounding.auxiliary import definition_clauses, keep_used
+from lapis.grounding.blocks import network_blocks
+from lapis.grounding.definitions import Auxiliaries
+from lapis.grounding.merge import TAUTOLOGY, merge_rows
+from lapis.grounding.network import Network
+from lapis.language.model import Predicate
+from lapis.problem import Problem
+
+HARD = -1
+
+
+class FlatRows(NamedTuple):
+    """Ground clauses with their weights, not merged yet."""
+
+    length: np.ndarray  # int64[num_rows], entries of each row in
+    literal: np.ndarray  # int32[...], 0 for nothing
+    weight_id: np.ndarray  # int32[num_rows], HARD or the id
+    count: np.ndarray  # float64[num_rows], groundings that became this row
+
+
+def concatenate_rows(parts: Sequence[FlatRows]) -> FlatRows:
+    return FlatRows(
+        np.concatenate([np.empty(0, np.int64), *(part.length for part in parts)]),
+        np.concatenate([np.empty(0, np.int32), *(part.literal for part in parts)]),
+        np.concatenate([np.empty(0, np.int32), *(part.weight_id for part in parts)]),
+        np.concatenate([np.empty(0), *(part.count for part in parts)]),
+    )
+
+
+def row_starts(length: np.ndarray) -> np.ndarray:
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))
+
+
+def weigh(rows: FlatRows, num_weights: int, chosen: np.ndarray) -> np.ndarray:
+    """float64[num_weights], the counts of the chosen rows added up by weight."""
+    chosen = chosen & (rows.weight_id >= 0)
+    return np.bincount(
+        rows.weight_id[chosen], weights=rows.count[chosen], minlength=num_weights
+    )
+
+
+def total_counts(problem: Problem) -> np.ndarray:
+    """float64[num_weights], what each weight would count if every clause were true."""
+    table = problem.weight_table
+    total = np.zeros(len(table.value))
+    for feature in problem.normal_form.features:
+        first, last = table.offset[feature.rule : feature.rule + 2]
+        if last > first:
+            groundings = problem.num_groundings(feature.variables) // int(last - first)
+            total[first:last] += (feature.constant + len(feature.clauses)) * groundings
+    return total
+
+
+def signatures(problem: Problem) -> Mapping[str, Predicate]:
+    """Base and derived predicates by name."""
+    derived = {d.predicate.name: d.predicate for d in problem.normal_form.definitions}
+    return {**problem.model.predicates, **derived}
+
+
+def assemble(
+    problem: Problem,
+    base: Mapping[str, PredicateAtoms],
+    auxiliaries: Auxiliaries,
+    rows: FlatRows,
+    constant_count: np.ndarray,
+) -> Network:
+    """Merge rows and add what definitions and blocks require.
+
+    `constant_count` holds what is counted apart from the rows; rows that turn out to be true in
+    every world are added to it here, and rows without literals count for nothing.
+    """
+    atoms = atom_table(base)
+    num_base_atoms = len(atoms)
+    literal, definition_start = rows.literal, np.zeros(1, np.int64)
+    definition_literal = np.empty(0, np.int32)
+    if auxiliaries.count:
+        used = keep_used(auxiliaries, atoms, literal)
+        atoms, literal = used.atoms, used.literal
+        definition_start, definition_literal = used.definition_start, used.definition_literal
+    start, hard_literal = definition_clauses(num_base_atoms, definition_start, definition_literal)
+    num_hard = len(start) - 1
+    merged = merge_rows(
+        row_starts(np.concatenate((rows.length, np.diff(start)))),
+        np.concatenate((literal, hard_literal)),
+        np.concatenate((rows.weight_id, np.full(num_hard, HARD, np.int32))),
+        np.concatenate((rows.count, np.ones(num_hard))),
+    )
+    always = merged.merged[: len(rows.count)] == TAUTOLOGY
+    blocks = network_blocks(problem.model.predicates, base, problem.domains)
+    return Network(
+        atoms=atoms,
+        num_base_atoms=num_base_atoms,
+        clause_start=merged.start,
+        literal=merged.literal,
+        weight_id=merged.weight_id,
+        coefficient=np.where(merged.weight_id == HARD, 1.0, merged.coefficient),
+        weights=problem.weight_table.value.copy(),
+        constant_count=constant_count + weigh(rows, len(constant_count), always),
+        block_start=blocks.start,
+        block_atom=blocks.atom,
+        block_exact=blocks.exact,
+        definition_start=definition_start,
+        definition_literal=definition_literal,
+        domains=problem.domains,
+        signatures=signatures(problem),
+    )

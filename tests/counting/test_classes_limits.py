@@ -1,0 +1,276 @@
+"""Classes at the edges: huge domains, huge counts, samples, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counting.small_worlds import build
+from lapis.counting import argument_classes, blocks, classes, difference_terms
+from lapis.counting.argument_classes import Function, count_signatures
+from lapis.counting.blocks import block_classes
+from lapis.counting.class_likelihood import pseudo_log_likelihood
+from lapis.counting.classes import difference_classes, difference_sample
+from lapis.counting.world import World
+from lapis.errors import LapisError, TooLarge
+from lapis.language.model import Predicate
+from lapis.language.syntax import Variable
+from lapis.logic.clauses import Clause, Condition, Cube, Definition, Feature, Literal
+from lapis.problem import Evidence
+
+PEOPLE = 100_000
+NAMES = tuple(f"P{number}" for number in range(PEOPLE))
+SMOKES = Predicate("Smokes", ("p",))
+FRIENDS = Predicate("Friends", ("p", "p"))
+
+
+def literal(predicate: str, *names: str, positive: bool = True) -> Literal:
+    return Literal(predicate, tuple(map(Variable, names)), positive)
+
+
+def feature(*literals: Literal, variables: str, rule: int = 0, **options: object) -> Feature:
+    typed = tuple((name, "p") for name in variables)
+    return Feature(rule, typed, (), (Clause(literals),), 0, bool(options.get("hard", False)))
+
+
+INFLUENCE = feature(
+    literal("Friends", "x", "y", positive=False),
+    literal("Smokes", "x", positive=False),
+    literal("Smokes", "y"),
+    variables="xy",
+)
+
+
+@st.composite
+def functions(draw: st.DrawFn) -> tuple[list[Function], list[int]]:
+    sizes = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
+    found = []
+    for _ in range(draw(st.integers(0, 4))):
+        axes = tuple(sorted(draw(st.sets(st.integers(0, len(sizes) - 1), min_size=1))))
+        points = list(itertools.product(*(range(sizes[axis]) for axis in axes)))
+        values = [draw(st.integers(0, 2)) for _ in points]
+        rows = [point for point, value in zip(points, values, strict=True) if value]
+        table = np.array(rows, np.int32).reshape(len(rows), len(axes))
+        found.append(Function(axes, table, np.array([v for v in values if v], np.int64)))
+    return found, sizes
+
+
+@settings(max_examples=300, deadline=None)
+@given(functions())
+def test_signatures_match_enumeration(drawn: tuple[list[Function], list[int]]) -> None:
+    found, sizes = drawn
+    tables = [
+        dict(zip(map(tuple, function.rows.tolist()), function.value.tolist(), strict=True))
+        for function in found
+    ]
+    expected: Counter[tuple[int, ...]] = Counter()
+    for point in itertools.product(*map(range, sizes)):
+        signature = (
+            table.get(tuple(point[axis] for axis in function.axes), 0)
+            for function, table in zip(found, tables, strict=True)
+        )
+        expected[tuple(signature)] += 1
+    counted = count_signatures(found, sizes)
+    rows = map(tuple, counted.value.tolist())
+    assert dict(zip(rows, counted.multiplicity.tolist(), strict=True)) == expected
+
+
+def test_multiplicities_and_differences_beyond_64_bits() -> None:
+    """10^20 atoms of Wide; each atom of Smokes in 10^20 groundings."""
+    wide = Predicate("Wide", ("p",) * 4)
+    many = feature(literal("Smokes", "x"), variables="xabcd")
+    once = feature(literal("Wide", "a", "b", "c", "d"), variables="abcd", rule=1)
+    true = {("Wide", (1, 2, 3, 4)), ("Smokes", (5,))}
+    problem = build({"p": NAMES}, (SMOKES, wide), (many, once), true).problem
+    smokes = difference_classes(problem, "Smokes")
+    assert smokes.difference.tolist() == [PEOPLE**4] * 2
+    assert sorted(smokes.multiplicity.tolist()) == [1, PEOPLE - 1]
+    atoms = difference_classes(problem, "Wide")
+    assert sorted(atoms.multiplicity.tolist()) == [1, PEOPLE**4 - 1]
+    assert atoms.difference.tolist() == [1, 1]
+    world = World(problem)
+    assert world.counts.tolist() == [PEOPLE**4, 1]
+    world.flip("Smokes", [6])
+    assert world.counts.tolist() == [2 * PEOPLE**4, 1]
+
+
+def test_ten_billion_atoms_fall_into_few_classes() -> None:
+    smokers = {("Smokes", (number,)) for number in range(0, PEOPLE, 4)}
+    friends = {("Friends", (number, number + 1)) for number in range(0, PEOPLE - 1, 2)}
+    problem = build({"p": NAMES}, (SMOKES, FRIENDS), (INFLUENCE,), smokers | friends).problem
+    found = difference_classes(problem, "Friends")
+    # A friendship matters where x smokes and y does not.
+    smoking, others = PEOPLE // 4, PEOPLE - PEOPLE // 4
+    told = {
+        (tuple(found.vectors.take(np.array([number])).value.tolist()), bool(truth)): int(count)
+        for number, (truth, count) in enumerate(zip(found.truth, found.multiplicity, strict=True))
+    }
+    assert told == {
+        ((-1,), True): PEOPLE // 4,  # from each smoker 4k to 4k + 1
+        ((), True): PEOPLE // 4,
+        ((-1,), False): smoking * others - PEOPLE // 4,
+        ((), False): PEOPLE**2 - smoking * others - PEOPLE // 4,
+    }
+
+
+def test_samples_are_uniform_and_repeatable() -> None:
+    names = tuple(f"P{number}" for number in range(40))
+    smokers = {("Smokes", (number,)) for number in range(10)}
+    friends = {("Friends", (number, 39 - number)) for number in range(40)}
+    problem = build({"p": names}, (SMOKES, FRIENDS), (INFLUENCE,), smokers | friends).problem
+    exact = difference_classes(problem, "Friends")
+    size = 100_000
+    sample = difference_sample(problem, "Friends", size=size, random_state=7)
+    again = difference_sample(problem, "Friends", size=size, random_state=7)
+    assert sample.multiplicity.tolist() == again.multiplicity.tolist()
+    assert sample.multiplicity.sum() == size
+    keys = {
+        (tuple(drawn.vectors.take(np.array([n])).value.tolist()), bool(drawn.truth[n])): n
+        for drawn in (exact,)
+        for n in range(len(drawn))
+    }
+    for number in range(len(sample)):
+        value = tuple(sample.vectors.take(np.array([number])).value.tolist())
+        share = exact.multiplicity[keys[value, bool(sample.truth[number])]] / 40**2
+        spread = 5 * np.sqrt(size * share * (1 - share))
+        assert abs(sample.multiplicity[number] - size * share) < spread
+    with pytest.raises(LapisError) as caught:
+        difference_sample(problem, "Friends", size=-1, random_state=0)
+    assert caught.value.code == "invalid-size"
+
+
+def test_sample_of_no_atoms() -> None:
+    problem = build({"p": ()}, (SMOKES, FRIENDS), (INFLUENCE,), set()).problem
+    assert len(difference_sample(problem, "Friends", size=0, random_state=0)) == 0
+    with pytest.raises(LapisError) as caught:
+        difference_sample(problem, "Friends", size=1, random_state=0)
+    assert caught.value.code == "empty-domain"
+
+
+def test_an_atom_outside_the_sample_has_no_class() -> None:
+    true = {("Smokes", (0,))}
+    problem = build({"p": NAMES[:2]}, (SMOKES, FRIENDS), (INFLUENCE,), true).problem
+    found = {
+        difference_sample(problem, "Smokes", size=1, random_state=seed)
+        .class_of([[0], [1]])
+        .tobytes()
+        for seed in range(20)
+    }
+    assert found == {np.array([0, -1]).tobytes(), np.array([-1, 0]).tobytes()}
+
+
+def test_rules_and_world_can_be_chosen() -> None:
+    alone = feature(literal("Smokes", "x"), variables="x", rule=1)
+    problem = build({"p": NAMES[:3]}, (SMOKES, FRIENDS), (INFLUENCE, alone), set()).problem
+    only = difference_classes(problem, "Smokes", rules=[1])
+    assert (only.weight_id.tolist(), only.difference.tolist()) == ([1], [1])
+    world = {"Smokes": np.array([[2], [0]]), "Friends": np.array([[2, 1]])}
+    found = difference_classes(problem, "Smokes", world=world, rules=[0])
+    # Smokes(P2) breaks Friends(P2,P1), Smokes(P1) mends it, P0 has no friend.
+    told = {number: found.class_of(np.array([[number]]))[0] for number in range(3)}
+    assert [found.vectors.take(np.array([told[n]])).value.tolist() for n in range(3)] == [
+        [],
+        [1],
+        [-1],
+    ]
+    assert found.truth[[told[n] for n in range(3)]].tolist() == [True, False, True]
+    assert World(problem, world=world).counts.tolist() == [8, 2]
+
+
+def test_data_that_breaks_a_hard_rule_is_named() -> None:
+    symmetric = feature(
+        literal("Friends", "x", "y", positive=False),
+        literal("Friends", "y", "x"),
+        variables="xy",
+        rule=1,
+        hard=True,
+    )
+    problem = build(
+        {"p": NAMES[:3]}, (SMOKES, FRIENDS), (INFLUENCE, symmetric), {("Friends", (0, 1))}
+    ).problem
+    found = difference_classes(problem, "Smokes")
+    assert found.violated_rules == (1,)
+    assert pseudo_log_likelihood(found, np.zeros(1)).value == -np.inf
+    assert World(problem).violated_rules == (1,)
+
+
+def test_unknown_atoms_are_refused() -> None:
+    problem = build({"p": NAMES[:2]}, (SMOKES, FRIENDS), (INFLUENCE,), set()).problem
+    none = np.empty((0, 1), np.int32)
+    problem.evidence["Smokes"] = Evidence(SMOKES, True, none, none, none)  # type: ignore[index]
+    with pytest.raises(LapisError) as caught:
+        difference_classes(problem, "Friends")
+    assert caught.value.code == "incomplete-world"
+
+
+def test_too_many_classes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    friends = {("Friends", (x, y)) for x in range(9) for y in range(x)}
+    common = feature(
+        literal("Friends", "x", "y"),
+        literal("Friends", "x", "z", positive=False),
+        literal("Friends", "y", "u", positive=False),
+        variables="xyzu",
+    )
+    problem = build({"p": NAMES[:9]}, (SMOKES, FRIENDS), (common,), friends).problem
+    assert len(difference_classes(problem, "Friends")) > 20
+    monkeypatch.setattr(argument_classes, "MAX_SIGNATURES", 20)
+    with pytest.raises(TooLarge) as caught:
+        difference_classes(problem, "Friends")
+    assert caught.value.code == "too-many-classes"
+
+
+def test_listing_atoms_and_blocks_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    somebody = Definition(
+        Predicate("Somebody", ()),
+        (),
+        (("x", "p"), ("y", "p"), ("z", "p")),
+        (Cube((literal("Friends", "x", "y"), literal("Friends", "y", "z"))),),
+    )
+    chained = feature(literal("Somebody"), variables="")
+    marked = Predicate("Friends", ("p", "p"), block=(1,))
+    problem = build({"p": NAMES[:5]}, (marked,), (chained,), set(), [somebody]).problem
+    assert difference_classes(problem, "Friends").multiplicity.tolist() == [20, 5]
+    monkeypatch.setattr(classes, "MAX_LISTED", 24)
+    monkeypatch.setattr(blocks, "MAX_LISTED", 24)
+    for find in (difference_classes, block_classes):
+        with pytest.raises(TooLarge) as caught:
+            find(problem, "Friends")
+        assert caught.value.code == "too-many-atoms"
+
+    plain = build({"p": NAMES[:5]}, (marked,), (), set()).problem
+    monkeypatch.setattr(blocks, "MAX_BLOCKS", 4)
+    with pytest.raises(TooLarge) as caught:
+        block_classes(plain, "Friends")
+    assert caught.value.code == "too-many-blocks"
+
+
+def test_dense_tables_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = Feature(
+        0,
+        (("x", "p"), ("y", "p")),
+        (),
+        (Clause((literal("Smokes", "x"),), (Condition("<", Variable("x"), Variable("y")),)),),
+        0,
+        False,
+    )
+    nobody = Definition(
+        Predicate("Apart", ("p", "p")),
+        (("x", "p"), ("y", "p")),
+        (),
+        (Cube((literal("Friends", "x", "y", positive=False),)),),
+    )
+    apart = feature(literal("Apart", "x", "y"), literal("Smokes", "x"), variables="xy")
+    monkeypatch.setattr(difference_terms, "MAX_ROWS", 24)
+    predicates = (SMOKES, FRIENDS)
+    for problem in (
+        build({"p": NAMES[:5]}, predicates, (later,), set()).problem,
+        build({"p": NAMES[:5]}, predicates, (apart,), set(), [nobody]).problem,
+    ):
+        with pytest.raises(TooLarge) as caught:
+            difference_classes(problem, "Smokes")
+        assert caught.value.code == "too-many-tuples"

@@ -1,0 +1,90 @@
+"""Random small networks, drawn as clauses, blocks and definitions rather than as models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lapis.grounding.auxiliary import definition_clauses
+from lapis.grounding.network import AtomTable, Network
+
+WEIGHTS = (1.0, -0.5, 0.0, 2.5, -20.0, 20.0, 0.3)
+
+
+def starts(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    return np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
+
+
+def flat(rows: Sequence[Sequence[int]]) -> np.ndarray:
+    return np.array([entry for row in rows for entry in row], np.int32)
+
+
+def make_network(
+    num_base: int,
+    clauses: Sequence[tuple[Sequence[int], int, float]],  # literals, weight id, coefficient
+    weights: Sequence[float] = WEIGHTS,
+    blocks: Sequence[tuple[Sequence[int], bool]] = (),
+    definitions: Sequence[Sequence[int]] = (),
+    constant_count: np.ndarray | None = None,
+) -> Network:
+    """A network of atoms `Atom(0)`, …; definitions get their hard clauses here."""
+    rows = [list(literals) for literals, _, _ in clauses]
+    hard_start, hard_literal = definition_clauses(num_base, starts(definitions), flat(definitions))
+    hard = len(hard_start) - 1
+    names = ["Atom"] + [f"some{k}" for k in range(len(definitions))]
+    sizes = [num_base] + [1] * len(definitions)
+    table = AtomTable(
+        tuple(names),
+        np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
+        tuple(np.arange(size, dtype=np.int32)[:, None] for size in sizes),
+    )
+    start = starts(rows)
+    return Network(
+        table,
+        num_base,
+        np.concatenate((start, hard_start[1:] + start[-1])),
+        np.concatenate((flat(rows), hard_literal)),
+        np.array([w for _, w, _ in clauses] + [-1] * hard, np.int32),
+        np.array([c for _, _, c in clauses] + [1.0] * hard, np.float64),
+        np.array(weights, np.float64),
+        np.zeros(len(weights)) if constant_count is None else constant_count,
+        starts([atoms for atoms, _ in blocks]),
+        flat([atoms for atoms, _ in blocks]),
+        np.array([exact for _, exact in blocks], bool),
+        starts(definitions),
+        flat(definitions),
+    )
+
+
+def random_network(
+    rng: np.random.Generator,
+    num_base: int | None = None,
+    num_clauses: int | None = None,
+    max_length: int = 4,
+    hard: float = 0.1,
+) -> Network:
+    """Blocks of both kinds, definitions of definitions, hard clauses, weights of all sizes."""
+    num_base = int(rng.integers(1, 11)) if num_base is None else num_base
+    blocks, free = [], list(rng.permutation(num_base))
+    while len(free) > 1 and rng.random() < 0.4:
+        size = min(len(free), int(rng.integers(1, 5)))
+        blocks.append(([int(a) for a in free[:size]], bool(rng.random() < 0.5)))
+        free = free[size:]
+    definitions: list[list[int]] = []
+    for _ in range(int(rng.integers(0, 4)) if rng.random() < 0.5 else 0):
+        definitions.append(random_literals(rng, num_base + len(definitions), max_length))
+    clauses = []
+    num_clauses = int(rng.integers(0, 14)) if num_clauses is None else num_clauses
+    for _ in range(num_clauses):
+        weight_id = -1 if rng.random() < hard else int(rng.integers(len(WEIGHTS)))
+        literals = random_literals(rng, num_base + len(definitions), max_length)
+        clauses.append((literals, weight_id, float(rng.choice([1.0, 2.0, 0.5]))))
+    constants = rng.integers(-2, 5, len(WEIGHTS)).astype(np.float64)
+    return make_network(num_base, clauses, WEIGHTS, blocks, definitions, constants)
+
+
+def random_literals(rng: np.random.Generator, num_atoms: int, max_length: int) -> list[int]:
+    length = min(num_atoms, int(rng.integers(1, max_length + 1)))
+    atoms = np.sort(rng.choice(num_atoms, length, replace=False)) + 1
+    return [int(a) for a in atoms * rng.choice([-1, 1], length)]
