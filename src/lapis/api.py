@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +21,9 @@ from lapis.inference.query import Query, parse_queries, select_atoms
 from lapis.language.model import Model
 from lapis.language.resolve import read_model
 from lapis.problem import Problem, build_problem
+
+if TYPE_CHECKING:
+    from lapis.counting.rules import Counts, RuleCount
 
 ModelLike = Model | str | Path
 World = Database | str | Path
@@ -98,30 +100,18 @@ def map(
     return merge_worlds(parts, world_names(data))
 
 
-@dataclass(frozen=True, slots=True)
-class RuleCount:
-    """True groundings of one weight's formula in the data."""
-
-    formula: str
-    weight: float | None
-    true: int
-    groundings: int
-    exact: bool = True
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "formula": self.formula,
-            "weight": self.weight,
-            "true": self.true,
-            "groundings": self.groundings,
-            "exact": self.exact,
-        }
-
-
-def count(model: ModelLike, data: DataLike = None) -> list[RuleCount]:
+def count(
+    model: ModelLike,
+    data: DataLike = None,
+    *,
+    counts: Counts = "exact",
+    ibound: int = 2,
+    measure_error: bool = False,
+) -> list[RuleCount]:
     """True groundings of each formula in the data, all predicates closed.
 
-    Several worlds are added up; formulas with + variables have a row for each constant.
+    Several worlds are added up; formulas with + variables have a row for each constant. With
+    counts="ijgp" they are estimated by IJGP(ibound).
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nFriends(person, person)\\n"
@@ -130,28 +120,15 @@ def count(model: ModelLike, data: DataLike = None) -> list[RuleCount]:
     >>> [(row.true, row.groundings) for row in lapis.count(model, data)]
     [(3, 4)]
     """
-    from lapis.counting.totals import count_features
+    from lapis.counting.rules import count_rules
 
-    totals: dict[tuple[int, str], tuple[int, int]] = {}
-    # A hard rule is counted as one formula, not as the clauses that must each hold.
-    resolved = read_if_path(model)
-    softened = tuple(replace(rule, hard=False) for rule in resolved.rules)
-    resolved = resolved.with_rules(softened)
-    for database in databases(data):
-        problem = build_problem(resolved, database)
-        problem.require_complete()
-        relations = {name: evidence.true for name, evidence in problem.evidence.items()}
-        counted = count_features(problem.normal_form, resolved, problem.domains, relations)
-        for feature, result in zip(problem.normal_form.features, counted, strict=True):
-            names = problem.rule_weight_names(resolved.rules[feature.rule])
-            for name, true in zip(names, result.true, strict=True):
-                key = (feature.rule, name)
-                before = totals.get(key, (0, 0))
-                totals[key] = (before[0] + true, before[1] + result.groundings)
-    return [
-        RuleCount(name, resolved.rules[index].weight, true, groundings)
-        for (index, name), (true, groundings) in totals.items()
-    ]
+    return count_rules(
+        read_if_path(model),
+        databases(data),
+        counts=counts,
+        ibound=ibound,
+        measure_error=measure_error,
+    )
 
 
 def score(model: ModelLike, data: DataLike = None, query: Sequence[str] | str = ()) -> Score:

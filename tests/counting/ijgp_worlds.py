@@ -77,9 +77,10 @@ class World:
 
     def true_atoms(self) -> set[GroundAtom]:
         true = {
-            (name, *(self.domains[kind].constants[code] for kind, code in zip(kinds, row)))
-            for name, kinds in ((each.name, each.types) for each in PREDICATES.values())
-            for row in self.relations[name].tolist()
+            (each.name, *(self.domains[kind].constants[code] for kind, code in pairs))
+            for each in PREDICATES.values()
+            for row in self.relations[each.name].tolist()
+            for pairs in [zip(each.types, row, strict=True)]
         }
         for definition in self.definitions:
             for outer in self.groundings(definition.variables):

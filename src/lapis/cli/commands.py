@@ -7,14 +7,24 @@ from pathlib import Path
 
 from lapis.cli.options import (
     AsJson,
+    CacheFolder,
+    CountMethod,
     DataPaths,
+    Explain,
+    IBound,
+    MaxMemory,
+    MeasureError,
     Merge,
     Method,
     ModelPath,
+    NetworkPath,
     OpenNames,
     QueryNames,
     Seed,
 )
+from lapis.data.database import Database
+from lapis.errors import LapisError
+from lapis.language import read_model
 
 
 def demo(as_json: AsJson = False) -> None:
@@ -30,7 +40,6 @@ def check(
     """Parse and type-check a model and its data, warn, and explain each formula."""
     from lapis.checks import check as check_model
     from lapis.cli.render import print_json, show_report
-    from lapis.language import read_model
 
     report = check_model(read_model(model), read_worlds(data, merge))
     if as_json:
@@ -40,17 +49,52 @@ def check(
 
 
 def count(
-    model: ModelPath, data: DataPaths = None, merge: Merge = False, as_json: AsJson = False
+    model: ModelPath,
+    data: DataPaths = None,
+    counts: CountMethod = "exact",
+    ibound: IBound = 2,
+    measure_error: MeasureError = False,
+    explain: Explain = False,
+    merge: Merge = False,
+    as_json: AsJson = False,
 ) -> None:
     """Count the true groundings of each formula in the data."""
     from lapis.api import count as count_rules
-    from lapis.cli.render import print_json, show_counts
+    from lapis.cli.render import print_json, show_counts, show_text
 
-    rows = count_rules(model, read_worlds(data, merge) or None)
+    if counts not in ("exact", "ijgp"):
+        raise LapisError(f"counts are exact or ijgp, not {counts!r}", code="counts")
+    worlds = read_worlds(data, merge)
+    if explain:
+        from lapis.counting.rules import explain_counts
+
+        show_text(explain_counts(read_model(model), worlds or [Database({}, {})]))
+        return
+    rows = count_rules(
+        model, worlds or None, counts=counts, ibound=ibound, measure_error=measure_error
+    )
     if as_json:
         print_json({"formulas": [row.to_json() for row in rows]})
     else:
         show_counts(rows)
+
+
+def ground(
+    model: ModelPath,
+    data: DataPaths = None,
+    query: QueryNames = None,
+    opened: OpenNames = None,
+    output: NetworkPath = None,
+    cache: CacheFolder = None,
+    max_memory: MaxMemory = None,
+    merge: Merge = False,
+    as_json: AsJson = False,
+) -> None:
+    """The ground network: its size, and a file of it (.wcnf, .uai or .json)."""
+    from lapis.cli.ground import run_ground
+
+    run_ground(model, read_worlds(data, merge), query or (), split(opened), output, cache,
+               max_memory, as_json)  # fmt: skip
 
 
 def infer(
@@ -120,13 +164,11 @@ def score(
         show_scores(result)
 
 
-ALL = (demo, check, count, infer, map_, score)
+ALL = (demo, check, count, ground, infer, map_, score)
 
 
-def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list:  # type: ignore[type-arg]
+def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database]:
     """The databases named on the command line."""
-    from lapis.data.database import Database
-
     if not paths:
         return []
     return [Database.read(*paths)] if merge else [Database.read(path) for path in paths]

@@ -28,3 +28,19 @@ Merge = Annotated[bool, typer.Option("--merge", help="Read all data files as one
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 Method = Annotated[str, typer.Option("--method", help="auto or enumerate.")]
+CountMethod = Annotated[str, typer.Option("--counts", help="exact, or ijgp for estimates.")]
+IBound = Annotated[int, typer.Option("--ibound", help="Variables in a cluster of IJGP.")]
+MeasureError = Annotated[
+    bool, typer.Option("--measure-error", help="Count exactly too, and compare.")
+]
+Explain = Annotated[bool, typer.Option("--explain", help="Print the count plans instead.")]
+NetworkPath = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="Write the network: .wcnf, .uai or .json."),
+]
+CacheFolder = Annotated[
+    Path | None, typer.Option("--cache", help="Keep and reuse groundings in this folder.")
+]
+MaxMemory = Annotated[
+    str | None, typer.Option("--max-memory", help="Limit, as in 8GB (default: 70% of the machine).")
+]

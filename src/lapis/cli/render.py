@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,19 +15,23 @@ from lapis.inference.answer import Answer, MostLikelyWorld
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-    from lapis.api import RuleCount
     from lapis.checks import Report
+    from lapis.counting.rules import RuleCount
 
 BAR_WIDTH = 24
 MAX_ROWS = 60
+RIGHT_ALIGNED = {"probability", "true", "groundings", "value", "weight", "relative error"}
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def console() -> Console:
+    """Where output goes: as wide as the terminal, and 120 columns where it is none."""
     from rich.console import Console
 
-    return Console(soft_wrap=True, highlight=False)
+    width = None if sys.stdout.isatty() else 120
+    return Console(soft_wrap=True, highlight=False, width=width)
 
 
 def print_json(value: Any) -> None:
@@ -75,12 +80,20 @@ def show_world(world: MostLikelyWorld) -> None:
 
 
 def show_counts(rows: Sequence[RuleCount]) -> None:
-    table = new_table("weight", "formula", "true", "groundings")
+    measured = any(row.relative_error is not None for row in rows)
+    headings = ["weight", "formula", "true", "groundings", *(["relative error"] * measured)]
+    table = new_table(*headings)
     for row in rows[:MAX_ROWS]:
         weight = "" if row.weight is None else f"{row.weight:g}"
-        table.add_row(weight, row.formula, f"{row.true:,}", f"{row.groundings:,}")
+        true = f"{'' if row.exact else '≈ '}{row.true:,}"
+        error = [] if row.relative_error is None else [f"{row.relative_error:.2e}"]
+        table.add_row(weight, escape(row.formula), true, f"{row.groundings:,}", *error)
     console().print(table)
     note_rest(len(rows))
+
+
+def show_text(text: str) -> None:
+    typer.echo(text)
 
 
 def show_scores(values: dict[str, Any]) -> None:
@@ -112,14 +125,17 @@ def show_warnings(warnings: Sequence[Warning]) -> None:
         typer.echo(str(warning), err=True)
 
 
-def new_table(*headings: str) -> Any:
+def new_table(*headings: str) -> Table:
+    """A table whose numbers are never cut; long texts go on in the next line."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in headings:
-        right = heading in ("probability", "true", "groundings", "value", "weight")
-        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
+        if heading in RIGHT_ALIGNED:
+            table.add_column(heading, justify="right", no_wrap=True)
+        else:
+            table.add_column(heading, overflow="fold")
     return table
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import is_
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -120,31 +120,25 @@ def evaluate_differences(
     when_false: list[Term] = []
     when_true: list[Term] = []
     for feature in features:
-        key = keys.of_rule[feature.rule]
         for clause in feature.clauses:
             difference = clause_difference(clause, feature.variables, target)
-            sides = difference.when_false, difference.when_true
-            found = [
-                evaluate_terms(
-                    conjunctions,
-                    difference.variables,
-                    target.positions,
-                    key,
-                    interpretation,
-                    difference.determined,
-                )
-                for conjunctions in dict.fromkeys(sides)
-            ]
-            when_false += found[0]
-            when_true += found[-1]
-    vectors = build_atom_vectors(when_false, target.positions)
-    is_same = len(when_false) == len(when_true) and all(map(is_, when_false, when_true))
+            evaluate = partial(
+                evaluate_terms,
+                variables=difference.variables,
+                positions=target.positions,
+                key=keys.of_rule[feature.rule],
+                interpretation=interpretation,
+                determined=difference.determined,
+                known={},
+            )
+            when_false += evaluate(difference.when_false)
+            when_true += evaluate(difference.when_true)
+    vectors = build_atom_vectors(when_false, when_true, target.positions)
     return AtomDifferences(
         target,
         interpretation,
         keys,
-        vectors,
-        vectors if is_same else build_atom_vectors(when_true, target.positions),
+        *vectors,
         violated_rules(features, interpretation),
     )
 

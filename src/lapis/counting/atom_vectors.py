@@ -12,7 +12,7 @@ Vectors are computed once for each distinct signature.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -97,35 +97,43 @@ class AtomVectors:
         return self.at_signatures(distinct).take(number)
 
 
-def build_atom_vectors(terms: Sequence[Term], positions: tuple[str, ...]) -> AtomVectors:
-    """Numbers the values of the terms' groups."""
-    shared: dict[int, _Group] = {}  # groups by identity: evaluation reuses factors
-    by_positions: dict[tuple[int, ...], list[_Group]] = {}
+def build_atom_vectors(
+    when_false: Sequence[Term], when_true: Sequence[Term], positions: tuple[str, ...]
+) -> tuple[AtomVectors, AtomVectors]:
+    """Numbers the values of the terms' groups, for false and for true atoms.
+
+    Factors are told apart by identity: terms that were evaluated once share them.
+    """
+    groups: dict[int, _Group] = {}
+    for term in (*when_false, *when_true):
+        for factor in term.groups:
+            if id(factor) not in groups:
+                groups[id(factor)] = _number_group(factor, positions, term.key)
+    vectors = _build(when_false, groups)
+    return vectors, vectors if when_false == when_true else _build(when_true, groups)
+
+
+def _build(terms: Sequence[Term], groups: Mapping[int, _Group]) -> AtomVectors:
+    by_positions: dict[tuple[int, ...], dict[int, _Group]] = {}
     for term in terms:
         for factor in term.groups:
-            if id(factor) not in shared:
-                group = _number_group(factor, positions, term.key)
-                shared[id(factor)] = group
-                by_positions.setdefault(group.positions, []).append(group)
+            group = groups[id(factor)]
+            by_positions.setdefault(group.positions, {})[id(factor)] = group
     functions: list[Function] = []
     parts: dict[int, _Part] = {}
-    for axes, groups in by_positions.items():
+    for axes, members in by_positions.items():
         if axes:
-            function, tables = _combine(axes, groups)
+            function, tables = _combine(axes, list(members.values()))
             number = len(functions)
             functions.append(function)
         else:
-            number, tables = -1, [np.arange(2) for _ in groups]
-        for group, table in zip(groups, tables, strict=True):
-            parts[id(group)] = _Part(number, table, group.plus, group.vectors)
+            number, tables = -1, [np.arange(2) for _ in members]
+        for (name, group), table in zip(members.items(), tables, strict=True):
+            parts[name] = _Part(number, table, group.plus, group.vectors)
     return AtomVectors(
         tuple(functions),
         tuple(
-            (
-                term.coefficient,
-                tuple(parts[id(shared[id(factor)])] for factor in term.groups),
-                term.key,
-            )
+            (term.coefficient, tuple(parts[id(factor)] for factor in term.groups), term.key)
             for term in terms
         ),
     )

@@ -60,11 +60,12 @@ def evaluate_terms(
     key: WeightKey,
     interpretation: Interpretation,
     determined: Mapping[str, str] = MappingProxyType({}),
+    known: dict[Conjunction, Term | None] | None = None,
 ) -> list[Term]:
     """Σ over the variables other than positions and plus variables of the signed conjunctions.
 
     A variable that a conjunction does not mention multiplies it by its domain's size, but for
-    those in `determined`.
+    those in `determined`. `known` remembers what has been evaluated with the same variables.
     """
     types = {**variables, **determined}
     kept = (*positions, *key.plus)
@@ -74,12 +75,14 @@ def evaluate_terms(
         for simple in simplify(conjunction, scope):
             bare = simple._replace(coefficient=1)
             merged[bare] = merged.get(bare, 0) + simple.coefficient
+    known = {} if known is None else known
     terms = []
     for bare, coefficient in merged.items():
-        if coefficient:
-            term = _evaluate(bare._replace(coefficient=coefficient), scope, key, interpretation)
-            if term is not None:
-                terms.append(term)
+        if bare not in known:
+            known[bare] = _evaluate(bare, scope, key, interpretation)
+        term = known[bare]
+        if coefficient and term is not None:
+            terms.append(term._replace(coefficient=coefficient * term.coefficient))
     return terms
 
 

@@ -29,9 +29,10 @@ TRIED_VARIABLES = 20_000  # tries × variables
 
 
 class Order(NamedTuple):
-    variable: np.ndarray  # int32[num_variables]
-    entries: float  # Σ clique table sizes; infinite if the search gave up
-    width: int  # variables in the largest clique, less one
+    variable: np.ndarray  # int32[num_variables], or empty if it costs too much
+    entries: float  # Σ clique table sizes, of an order given up those of the cliques it had
+    width: int  # variables in the largest of these cliques, less one
+    is_complete: bool
 
 
 def best_order(
@@ -43,21 +44,21 @@ def best_order(
 ) -> Order:
     """A cheap order for variables of these sizes; those of a scope (CSR rows) are neighbours.
 
-    Orders beyond `max_entries` are given up. If all are, the result has infinite entries and the
-    smallest width that a try had reached when it stopped.
+    Orders beyond `max_entries` are given up. If all are, the result is the one that had the
+    smallest cliques so far when it was.
     """
     num_variables = len(size)
     adjacency = _join_scopes(num_variables, scope_start, scope)
     log_size = np.log2(size.astype(np.float64))
     none = np.empty(0, np.int32)
-    best = Order(none, np.inf, num_variables)
+    best = Order(none, np.inf, num_variables, False)
 
     def attempt(by_fill: bool, noise: float, given: np.ndarray = none) -> None:
         nonlocal best
         jitter = noise * rng.random(num_variables) if noise else np.zeros(num_variables)
-        limit = min(best.entries, max_entries)
+        limit = best.entries if best.is_complete else max_entries
         found = Order(*_greedy(adjacency.copy(), log_size, by_fill, jitter, given, limit))
-        if (found.entries, found.width) < (best.entries, best.width):
+        if found.is_complete or (not best.is_complete and found.width < best.width):
             best = found
 
     attempt(True, 0.0)
@@ -151,7 +152,7 @@ def _greedy(adjacency, log_size, by_fill, jitter, given, limit):  # type: ignore
         entries += 2.0**weight
         width = max(width, degree)
         if entries > limit:
-            return order[:0].copy(), np.inf, width
+            return order[:0].copy(), entries, width, False
         order[step] = chosen
         alive[chosen] = False
         own_word, own_bit = chosen >> 6, np.uint64(1) << np.uint64(chosen & 63)
@@ -166,7 +167,7 @@ def _greedy(adjacency, log_size, by_fill, jitter, given, limit):  # type: ignore
             for at in range(degree):
                 for place in range(_members(adjacency[near[at]], far)):
                     stale[far[place]] = True
-    return order, entries, width
+    return order, entries, width, True
 
 
 @njit(cache=True)

@@ -7,8 +7,9 @@ wait in a queue for each number of neighbours and are checked again when their t
 other eliminations may have joined or removed neighbours meanwhile.
 
 A million leaves of a hub must not cost a million looks at the whole hub. So a look stops at the
-first neighbour too many, dead factors are dropped from a variable's list when met, and factors
-over one variable are not listed at all.
+first neighbour too many, and a variable that had too many waits until all others are through
+before it is looked at again. Dead factors are dropped from a variable's list when met, and
+factors over one variable are not listed at all.
 """
 
 from __future__ import annotations
@@ -44,11 +45,12 @@ def _eliminate(size, cube_start, cube_variable, eligible, max_scope, max_entries
     entry_message = np.empty(16, np.int32)
     entry_next = np.empty(16, np.int64)
     num_entries = 0
-    # A queue for each number of neighbours, linked through the variables.
-    queue_first = np.full(max_scope + 1, NONE, np.int32)
-    queue_last = np.full(max_scope + 1, NONE, np.int32)
+    # A queue for each number of neighbours, the last for too many; linked through the variables.
+    queue_first = np.full(max_scope + 2, NONE, np.int32)
+    queue_last = np.full(max_scope + 2, NONE, np.int32)
     queue_next = np.full(num_variables, NONE, np.int32)
     queued = np.zeros(num_variables, np.bool_)
+    refused = np.zeros(num_variables, np.bool_)
     for v in range(num_variables):
         if eligible[v]:
             _enqueue(v, 0, queue_first, queue_last, queue_next, queued)
@@ -58,7 +60,7 @@ def _eliminate(size, cube_start, cube_variable, eligible, max_scope, max_entries
     seen = np.full(num_variables, NONE, np.int64)
     scope = np.empty(max_scope + 1, np.int32)
     looks, count, level = 0, 0, 0
-    while level <= max_scope:
+    while level <= max_scope + 1:
         v = queue_first[level]
         if v == NONE:
             level += 1
@@ -74,10 +76,12 @@ def _eliminate(size, cube_start, cube_variable, eligible, max_scope, max_entries
         entries = 1.0
         for at in range(min(neighbours, max_scope)):
             entries *= size[scope[at]]
-        if neighbours > max_scope or entries > max_entries:
+        refused[v] = neighbours > max_scope or entries > max_entries
+        if refused[v]:
             continue
-        if neighbours > level:
+        if neighbours > level or level > max_scope:
             _enqueue(v, neighbours, queue_first, queue_last, queue_next, queued)
+            level = min(level, neighbours)
             continue
         for at in range(begin[v], end[v]):
             dead_cube[listed[at]] = True
@@ -103,8 +107,9 @@ def _eliminate(size, cube_start, cube_variable, eligible, max_scope, max_entries
                 head[u] = num_entries
                 num_entries += 1
             if eligible[u] and not queued[u] and not gone[u]:
-                _enqueue(u, 0, queue_first, queue_last, queue_next, queued)
-                level = 0
+                soon = max_scope + 1 if refused[u] else 0
+                _enqueue(u, soon, queue_first, queue_last, queue_next, queued)
+                level = min(level, soon)
         count += 1
     return order[:count].copy()
 

@@ -202,14 +202,17 @@ def plan_exact(
     """Decide component by component what is solved exactly within `max_memory` bytes of tables."""
     rng = np.random.default_rng(random_state)
     single = single_atoms(network)
-    duplicates = find_duplicates(network) if merge_copies else no_duplicates(network)
+    duplicates = find_duplicates(network, single) if merge_copies else no_duplicates(network)
     is_first = duplicates.first == np.arange(len(duplicates.first))
     wanted = ~single & is_first[network.component]
     forests: list[Forest] = []
     refused: tuple[Refusal, ...] = ()
     left = max_memory
+    length = np.diff(network.clause_start)
+    is_long = np.zeros(network.num_atoms, bool)
+    is_long[np.abs(network.literal[np.repeat(length > CUT_MEMBERS, length)]) - 1] = True
     for max_members in (WHOLE_MEMBERS, CUT_MEMBERS):
-        if not wanted.any():
+        if not wanted.any() or (refused and not (wanted & is_long).any()):
             break
         forest, refused = plan_forest(network, wanted, max_members, left, rng)
         if len(forest.tree.order):

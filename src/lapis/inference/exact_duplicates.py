@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.grounding.definitions import take_rows
 from lapis.grounding.network import Network
 from lapis.inference.tables import row_starts
 
@@ -31,18 +32,22 @@ def no_duplicates(network: Network) -> Duplicates:
     return Duplicates(components, np.arange(network.num_atoms), np.ones(num_components))
 
 
-def find_duplicates(network: Network) -> Duplicates:
+def find_duplicates(network: Network, ignored: np.ndarray) -> Duplicates:
+    """Copies among the components of atoms that are not ignored, bool[num_atoms]."""
     label = network.component
     num_components = int(label.max(initial=-1)) + 1
+    considered = have_twins(network, ignored)
+    if not considered.any():
+        return no_duplicates(network)
     by_component = np.argsort(label, kind="stable")
     atom_start = row_starts(np.bincount(label, minlength=num_components))
     local = np.empty(network.num_atoms, np.int64)
     local[by_component] = np.arange(network.num_atoms) - np.repeat(
         atom_start[:-1], np.diff(atom_start)
     )
-    owner, value = component_words(network, local)
+    owner, value = component_words(network, local, considered)
     start = row_starts(np.bincount(owner, minlength=num_components))
-    first = first_equal(start, value, np.diff(atom_start))
+    first = np.where(considered, first_equal(start, value), np.arange(num_components))
     return Duplicates(
         first,
         by_component[atom_start[first[label]] + local],
@@ -50,51 +55,73 @@ def find_duplicates(network: Network) -> Duplicates:
     )
 
 
-def component_words(network: Network, local: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def have_twins(network: Network, ignored: np.ndarray) -> np.ndarray:
+    """bool[num_components], whether another has as many atoms and clauses; only these compare."""
+    label = network.component
+    clause_label = label[np.abs(network.literal[network.clause_start[:-1]]) - 1]
+    num_components = int(label.max(initial=-1)) + 1
+    shape = np.bincount(label, minlength=num_components) * (network.num_clauses + 1)
+    shape += np.bincount(clause_label, minlength=num_components)
+    shape[label[ignored]] = -1
+    _, back, times = np.unique(shape, return_inverse=True, return_counts=True)
+    twins: np.ndarray = (times[back] > 1) & (shape >= 0)
+    return twins
+
+
+def component_words(
+    network: Network, local: np.ndarray, considered: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """int64[num_words] each: the component that a word belongs to, in order, and the word."""
     label = network.component
-    num_components = int(label.max(initial=-1)) + 1
-    literal_label = label[np.abs(network.literal) - 1]
-    clause_label = literal_label[network.clause_start[:-1]]
-    block_label = label[network.block_atom]
     owners: list[np.ndarray] = []
     values: list[np.ndarray] = []
-    for labels in (clause_label, literal_label, block_label):
-        owners.append(np.arange(num_components))
-        values.append(np.bincount(labels, minlength=num_components))
 
-    def add_rows(start: np.ndarray, atom: np.ndarray, entry: np.ndarray) -> np.ndarray:
+    def add_rows(
+        start: np.ndarray, literal: np.ndarray, rows: np.ndarray, features: list[np.ndarray]
+    ) -> None:
+        """The number of rows and literals of each component, then the rows themselves."""
+        start, literal = take_rows(start, literal, rows)
+        atom = np.abs(literal) - 1
         owner: np.ndarray = label[atom[start[:-1]]].astype(np.int64)
-        length = np.diff(start)
-        owners.extend((np.repeat(owner, length), owner))
-        values.extend((entry, length))
-        return owner
+        literal_owner = label[atom].astype(np.int64)
+        for labels in (owner, literal_owner):
+            owners.append(np.flatnonzero(considered))
+            values.append(np.bincount(labels, minlength=len(considered))[considered])
+        owners.extend([literal_owner, owner] + [owner] * len(features))
+        values.extend([(local[atom] + 1) * np.sign(literal), np.diff(start)])
+        values.extend(feature[rows].astype(np.int64) for feature in features)
 
-    atom = np.abs(network.literal) - 1
-    entry = (local[atom] + 1) * np.sign(network.literal)
-    owner = add_rows(network.clause_start, atom, entry)
-    owners.extend((owner, owner))
-    values.extend((network.weight_id.astype(np.int64), network.coefficient.view(np.int64)))
-    owner = add_rows(network.block_start, network.block_atom, local[network.block_atom])
-    owners.append(owner)
-    values.append(network.block_exact.astype(np.int64))
+    first = np.abs(network.literal[network.clause_start[:-1]]) - 1
+    add_rows(
+        network.clause_start,
+        network.literal,
+        np.flatnonzero(considered[label[first]]),
+        [network.weight_id, network.coefficient.view(np.int64)],
+    )
+    first = network.block_atom[network.block_start[:-1]]
+    add_rows(
+        network.block_start,
+        network.block_atom + 1,
+        np.flatnonzero(considered[label[first]]),
+        [network.block_exact],
+    )
     all_owners = np.concatenate(owners)
     order = np.argsort(all_owners, kind="stable")
     return all_owners[order], np.concatenate(values)[order]
 
 
-def first_equal(start: np.ndarray, value: np.ndarray, num_atoms: np.ndarray) -> np.ndarray:
-    """int64[num_rows], the first row with the same values (and the same number of atoms)."""
+def first_equal(start: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """int64[num_rows], the first row with the same values."""
     length = np.diff(start)
     row = np.repeat(np.arange(len(length)), length)
     position = np.arange(len(value)) - start[row]
     word = mix(value.view(np.uint64) + mix(position.astype(np.uint64)))
     summed = np.concatenate((np.zeros(1, np.uint64), np.cumsum(word)))
     digest = summed[start[1:]] - summed[start[:-1]]
-    digest = mix(digest + mix(length.astype(np.uint64)) + num_atoms.astype(np.uint64))
+    digest = mix(digest + mix(length.astype(np.uint64)))
     _, where, back = np.unique(digest, return_index=True, return_inverse=True)
     first = where[back]
-    same = (length == length[first]) & (num_atoms == num_atoms[first])
+    same = length == length[first]
     comparable = same[row]
     other = start[first[row[comparable]]] + position[comparable]
     differs = value[comparable] != value[other]

@@ -32,7 +32,7 @@ class Refusal(NamedTuple):
     component: int
     num_atoms: int
     width: int  # the largest clique met, less one; the search stopped there
-    num_bytes: float
+    num_bytes: float  # of the tables up to there
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,12 @@ def plan_forest(
     refused: list[Refusal] = []
     left = max_entries - float(tree.table_start[-1])
     for label, found in sorted(searched.items(), key=lambda item: item[1].entries):
-        if found.entries <= left:
+        if found.is_complete and found.entries <= left:
             left -= found.entries
             orders.append(found.variable)
         else:
             atoms = int(((network.component == label) & wanted).sum())
-            least = 2.0 ** (found.width + 1) if found.entries == np.inf else found.entries
-            refused.append(Refusal(label, atoms, found.width, 12 * least))
+            refused.append(Refusal(label, atoms, found.width, 12 * found.entries))
     if len(orders) > 1:
         tree = build_tree(cubes, np.concatenate(orders))
     return Forest(variables, cubes, component, tree), tuple(refused)
@@ -139,7 +138,7 @@ def search_orders(
         else:
             best = by_degree(cubes, component == label, limit)
             order, entries = best.variable, best.entries
-        found[label] = Order(order.astype(np.int32), entries, best.width)
+        found[label] = Order(order.astype(np.int32), entries, best.width, best.is_complete)
     return found
 
 
@@ -162,9 +161,9 @@ def core_scopes(
 def by_degree(cubes: Cubes, members: np.ndarray, max_entries: float) -> Order:
     """The order of degree of a component too large for a search, if its tables fit."""
     order = low_degree_order(cubes, members, SPARSE_SCOPE, max_entries)
-    if len(order) < members.sum():
-        return Order(order[:0], np.inf, SPARSE_SCOPE)
     tree = build_tree(cubes, order)
     entries = float(tree.table_start[-1])
     width = int(np.diff(tree.scope_start).max(initial=0))
-    return Order(order, entries if entries <= max_entries else np.inf, width)
+    if len(order) < members.sum():
+        return Order(order[:0], max(entries, 2.0 * max_entries), SPARSE_SCOPE, False)
+    return Order(order, entries, width, entries <= max_entries)

@@ -63,8 +63,7 @@ def last_words(num_words: int, num_samples: int) -> np.ndarray:
 def _count_rows(bits):  # type: ignore[no-untyped-def]
     counts = np.zeros(len(bits))
     for atom in range(len(bits)):
-        for word in range(bits.shape[1]):
-            counts[atom] += popcount(bits[atom, word])
+        counts[atom] = _ones(bits[atom])
     return counts
 
 
@@ -87,23 +86,29 @@ def _count_scopes(  # type: ignore[no-untyped-def]
     leaving, scope_start, scope_variable, message_start, size, state_start, state_atom, bits, used,
     counts,
 ):  # fmt: skip
+    agree = np.empty_like(used)
     for i in leaving:
         for t in range(message_start[i + 1] - message_start[i]):
-            total = 0
-            for word in range(len(used)):
-                agree = used[word]
-                rest = t
-                for at in range(scope_start[i + 1] - 1, scope_start[i] - 1, -1):
-                    v = scope_variable[at]
-                    first = state_start[v]
-                    atom = state_atom[first + rest % size[v]]
-                    rest //= size[v]
-                    if atom >= 0:
-                        agree &= bits[atom, word]
-                    else:
-                        # False, or none of a block: no atom of the variable is true.
-                        for place in range(first, state_start[v + 1]):
-                            if state_atom[place] >= 0:
-                                agree &= ~bits[state_atom[place], word]
-                total += popcount(agree)
-            counts[message_start[i] + t] = total
+            agree[:] = used
+            rest = t
+            for at in range(scope_start[i + 1] - 1, scope_start[i] - 1, -1):
+                v = scope_variable[at]
+                first = state_start[v]
+                atom = state_atom[first + rest % size[v]]
+                rest //= size[v]
+                if atom >= 0:
+                    agree &= bits[atom]
+                else:
+                    # False, or none of a block: no atom of the variable is true.
+                    for place in range(first, state_start[v + 1]):
+                        if state_atom[place] >= 0:
+                            agree &= ~bits[state_atom[place]]
+            counts[message_start[i] + t] = _ones(agree)
+
+
+@njit(cache=True)
+def _ones(row):  # type: ignore[no-untyped-def]
+    total = 0
+    for word in row:
+        total += popcount(word)
+    return total

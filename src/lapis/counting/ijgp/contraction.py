@@ -109,9 +109,24 @@ def _sum_component(tables: list[Table], kept: frozenset[int], sizes: Sizes) -> T
         else:
             (complements if table.default else sparse).append(table)
     mentioned = {variable for table in tables for variable in table.scope}
+    if len(mentioned) == 2 and len(mentioned & kept) == 1 and len(sparse) + len(complements) == 1:
+        (variable,) = mentioned - kept
+        return _send_through((*sparse, *complements)[0], variable, vectors.get(variable), sizes)
     terms: list[Table] = []
     _eliminate(_Branch(1.0, vectors, sparse, complements, mentioned - kept), sizes, terms)
     return _add(terms, tuple(sorted(mentioned & kept)), sizes)
+
+
+def _send_through(table: Table, variable: int, weight: Table | None, sizes: Sizes) -> Table:
+    """Σ over `variable` of a table over two variables times a weight: most messages are that.
+
+    The general way gives the same and takes three times as long to get to the one sum that counts.
+    """
+    if weight is None:
+        weight = full((variable,), (sizes[variable],), np.ones(sizes[variable]))
+    out = send_vector(table.above_default if table.default else table, weight)
+    rest = table.default * float(weight.values.sum())
+    return out.with_values(out.values + rest) if rest else out
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,11 @@ def _merge_subsumed(graph: JoinGraph) -> JoinGraph:
         tables = clusters.pop(gone).tables + clusters[home].tables
         clusters[home] = Cluster(clusters[home].scope, tuple(sorted(tables)))
         arcs = [
-            Arc(*(home if end == gone else end for end in (arc.left, arc.right)), arc.separator)
+            Arc(
+                home if arc.left == gone else arc.left,
+                home if arc.right == gone else arc.right,
+                arc.separator,
+            )
             for arc in arcs
             if arc is not between
         ]

@@ -1,0 +1,76 @@
+"""`lapis ground`: the network's size, and a file of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from lapis.cli.progress import progress_bar
+from lapis.cli.render import print_json, show_scores
+from lapis.data.database import Database
+from lapis.errors import LapisError
+from lapis.grounding.network import Network
+from lapis.language import read_model
+from lapis.problem import build_problem
+
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+
+
+def run_ground(
+    model: Path,
+    worlds: Sequence[Database],
+    query: Sequence[str],
+    opened: Sequence[str],
+    output: Path | None,
+    cache: Path | None,
+    max_memory: str | None,
+    as_json: bool,
+) -> None:
+    from lapis.grounding import ground, write_network
+    from lapis.inference.query import parse_queries
+
+    if len(worlds) > 1:
+        raise LapisError("one network is one world", code="several-worlds", hint="use --merge")
+    names = list(dict.fromkeys(q.predicate for q in parse_queries(query)))
+    database = worlds[0] if worlds else None
+    problem = build_problem(read_model(model), database, names, opened=opened)
+    with progress_bar("grounding") as progress:
+        network = ground(
+            problem,
+            progress=progress,
+            cache_dir=cache,
+            max_memory=None if max_memory is None else parse_size(max_memory),
+        )
+    if output is not None:
+        write_network(network, output)
+    summary = summarise(network)
+    if as_json:
+        print_json(summary)
+    else:
+        show_scores(summary)
+
+
+def summarise(network: Network) -> dict[str, int]:
+    return {
+        "atoms": network.num_base_atoms,
+        "auxiliary_atoms": network.num_atoms - network.num_base_atoms,
+        "clauses": network.num_clauses,
+        "hard_clauses": int((network.weight_id < 0).sum()),
+        "literals": len(network.literal),
+        "blocks": network.num_blocks,
+        "weights": len(network.weights),
+        "components": int(network.component.max(initial=-1)) + 1,
+    }
+
+
+def parse_size(text: str) -> int:
+    """Bytes in a text like 8GB, 500 MB or 1000000.
+
+    >>> parse_size("2GB"), parse_size("1.5 M")
+    (2147483648, 1572864)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise LapisError(f"{text!r} is not a size", code="size", hint="as in 8GB or 500MB")
+    return int(float(match.group(1)) * UNITS[match.group(2).upper()])

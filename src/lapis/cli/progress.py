@@ -1,0 +1,33 @@
+"""Progress bars on a terminal, silence elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Progress = Callable[[int, int, str], None]  # done, in all, what is being done
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Progress | None]:
+    """A callback that moves a bar, or None where nobody watches."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+
+        def move(done: int, total: int, text: str) -> None:
+            bar.update(task, completed=done, total=total, description=f"{title}: {text[:60]}")
+
+        yield move
