@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counting.small_worlds import PREDICATES, Small, all_atoms, count_true, small_problems
+from counting.small_worlds import (
+    PREDICATES,
+    Small,
+    all_atoms,
+    build,
+    count_true,
+    small_problems,
+)
 from lapis.counting.blocks import BlockClasses, block_classes
 from lapis.counting.class_likelihood import pseudo_log_likelihood
 from lapis.counting.classes import DifferenceClasses, difference_classes
@@ -99,8 +106,6 @@ def block_problems(draw: st.DrawFn, quantifiers: bool = False) -> Small:
                         held = atoms[:1]
                         true |= {(predicate.name, a) for a in held}
                     true -= {(predicate.name, a) for a in held[1:]}
-        from counting.small_worlds import build
-
         constants = {name: found.constants for name, found in small.problem.domains.items()}
         return build(
             constants,
@@ -121,6 +126,13 @@ def test_blocks_match_brute_force(small: Small, name: str) -> None:
 @settings(max_examples=120, deadline=None)
 @given(block_problems(quantifiers=True), blocked)
 def test_blocks_with_quantifiers_match_brute_force(small: Small, name: str) -> None:
+    check_blocks(small, name)
+
+
+@pytest.mark.slow
+@settings(max_examples=3000, deadline=None)
+@given(st.booleans().flatmap(lambda with_them: block_problems(quantifiers=with_them)), blocked)
+def test_blocks_match_brute_force_long(small: Small, name: str) -> None:
     check_blocks(small, name)
 
 

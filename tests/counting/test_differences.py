@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,15 +55,41 @@ def check_classes(small: Small, predicate: str) -> None:
         )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(small_problems(), st.sampled_from([predicate.name for predicate in PREDICATES]))
 def test_classes_match_brute_force(small: Small, predicate: str) -> None:
     check_classes(small, predicate)
 
 
-@settings(max_examples=300, deadline=None)
-@given(
-    small_problems(quantifiers=True), st.sampled_from([predicate.name for predicate in PREDICATES])
-)
-def test_classes_with_quantifiers_match_brute_force(small: Small, predicate: str) -> None:
+@st.composite
+def quantified(draw: st.DrawFn) -> tuple[Small, str]:
+    """A problem with quantifiers, and a base predicate that they use where there is one."""
+    small = draw(small_problems(quantifiers=True))
+    used = sorted(
+        literal.predicate
+        for definition in small.problem.normal_form.definitions
+        for cube in definition.cubes
+        for literal in cube.literals
+        if literal.predicate in small.problem.model.predicates
+    )
+    return small, draw(st.sampled_from(used or ["S"]))
+
+
+@settings(max_examples=250, deadline=None)
+@given(quantified())
+def test_classes_with_quantifiers_match_brute_force(drawn: tuple[Small, str]) -> None:
+    check_classes(*drawn)
+
+
+@pytest.mark.slow
+@settings(max_examples=5000, deadline=None)
+@given(small_problems(), st.sampled_from([predicate.name for predicate in PREDICATES]))
+def test_classes_match_brute_force_long(small: Small, predicate: str) -> None:
     check_classes(small, predicate)
+
+
+@pytest.mark.slow
+@settings(max_examples=5000, deadline=None)
+@given(quantified())
+def test_classes_with_quantifiers_match_brute_force_long(drawn: tuple[Small, str]) -> None:
+    check_classes(*drawn)

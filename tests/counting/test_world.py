@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,4 +52,11 @@ def test_flips_match_recounting(small: Small, choices: list[int]) -> None:
 @settings(max_examples=200, deadline=None)
 @given(small_problems(quantifiers=True), choices)
 def test_flips_match_recounting_with_quantifiers(small: Small, choices: list[int]) -> None:
+    check_flips(small, choices)
+
+
+@pytest.mark.slow
+@settings(max_examples=3000, deadline=None)
+@given(small_problems(quantifiers=True), choices)
+def test_flips_match_recounting_long(small: Small, choices: list[int]) -> None:
     check_flips(small, choices)

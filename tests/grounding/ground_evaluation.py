@@ -1,4 +1,4 @@
-"""Counts and feasibility of a world straight from clauses and definitions, grounding by grounding."""
+"""Counts and feasibility of a world from clauses and definitions, grounding by grounding."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lapis.grounding import Network
-from lapis.logic.clauses import Clause, Condition, Cube, Literal, SimpleTerm, TypedVariable
 from lapis.language.syntax import Variable
+from lapis.logic.clauses import Clause, Condition, Cube, Literal, SimpleTerm, TypedVariable
 from lapis.problem import Evidence, Problem
 
 COMPARE = {

@@ -47,9 +47,7 @@ def as_rows(tuples: list[tuple[int, ...]], arity: int) -> np.ndarray:
 def evidences(draw: st.DrawFn, predicate: Predicate, domains: dict[str, Domain]) -> Evidence:
     is_open = draw(st.sampled_from([True, False, True]))
     every = list(itertools.product(*(range(len(domains[t])) for t in predicate.types)))
-    status = draw(
-        st.lists(st.sampled_from("--t--f--u"), min_size=len(every), max_size=len(every))
-    )
+    status = draw(st.lists(st.sampled_from("--t--f--u"), min_size=len(every), max_size=len(every)))
     rows = {
         mark: as_rows([t for t, s in zip(every, status, strict=True) if s == mark], predicate.arity)
         for mark in "tfu"
@@ -167,8 +165,6 @@ def problems(draw: st.DrawFn, with_definitions: bool = True) -> Problem:
             )
         )
         rules.append(Rule(Truth(True), variables, (), weight, hard, f"rule {index}", plus))
-    model = Model(
-        {name: () for name in domains}, {p.name: p for p in base}, tuple(rules)
-    )
+    model = Model(dict.fromkeys(domains, ()), {p.name: p for p in base}, tuple(rules))
     normal_form = NormalForm(tuple(features), tuple(defined))
     return Problem(model, normal_form, domains, evidence)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from ground_evaluation import World, known_true, network_world
+from ground_problems import problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ground_problems import problems
 
 from lapis.engines import AutoEngine, DuckDBEngine, Engine, MemoryEngine
 from lapis.errors import LapisError
@@ -29,7 +29,8 @@ def check(problem: Problem, engine: Engine, limits: PlanLimits, seed: int) -> No
         evidence = close_blocks(problem)
         network = ground(problem, engine=engine, limits=limits)
     except LapisError as error:
-        assert error.code in ("block-violated", "hard-contradiction")
+        if error.code not in ("block-violated", "hard-contradiction"):
+            raise
         check_no_world(problem, rng)
         return
     finally:
@@ -59,7 +60,9 @@ def check_no_world(problem: Problem, rng: np.random.Generator) -> None:
         assert not World(problem, true).is_feasible()
 
 
-@pytest.mark.parametrize("limits", [WHOLE, SPLIT, SIEVED, BOTH], ids=["whole", "split", "sieved", "both"])
+@pytest.mark.parametrize(
+    "limits", [WHOLE, SPLIT, SIEVED, BOTH], ids=["whole", "split", "sieved", "both"]
+)
 @given(problem=problems(with_definitions=False), seed=st.integers(0, 1000))
 @settings(max_examples=150, deadline=None)
 def test_clauses(limits: PlanLimits, problem: Problem, seed: int) -> None:

@@ -103,7 +103,21 @@ def block_classes(
     rules: Sequence[int] | None = None,
     world: Mapping[str, np.ndarray] | None = None,
 ) -> BlockClasses:
-    """All blocks of a predicate with marked arguments, in classes."""
+    """All blocks of a predicate with marked arguments, in classes.
+
+    >>> import lapis
+    >>> model = lapis.parse('''
+    ... page = {P1, P2}
+    ... topic = {Logic, Music}
+    ... Topic(page, topic!)
+    ... Links(page, page)
+    ... 2 Topic(p,t) ^ Links(p,q) => Topic(q,t)
+    ... ''')
+    >>> data = lapis.Database.parse("Topic(P1,Logic) Topic(P2,Logic) Links(P1,P2)")
+    >>> found = block_classes(lapis.build_problem(model, data), "Topic")
+    >>> found.multiplicity.tolist(), found.candidate_count.tolist()
+    ([1, 1], [1, 1, 1, 1])
+    """
     target = flip_target(problem, predicate)._replace(clears_block=True)
     features = chosen_features(problem, rules)
     is_direct = all(

@@ -103,6 +103,22 @@ def difference_classes(
     `rules` restricts the formulas (all by default; weight ids stay those of the whole model),
     `world` replaces the problem's data as the truth values. Raises `TooLarge` where the atoms
     fall into too many classes to be listed; `difference_sample` then still works.
+
+    >>> import lapis
+    >>> model = lapis.parse('''
+    ... person = {Anna, Bob, Cid}
+    ... Smokes(person)
+    ... Friends(person, person)
+    ... 1.1 Friends(x,y) ^ Smokes(x) => Smokes(y)
+    ... ''')
+    >>> data = lapis.Database.parse("Smokes(Anna) Friends(Anna,Bob)")
+    >>> found = difference_classes(lapis.build_problem(model, data), "Friends")
+    >>> for number in range(len(found)):
+    ...     start, end = found.class_start[number : number + 2]
+    ...     print(found.multiplicity[number], found.truth[number], found.difference[start:end])
+    7 False []
+    1 False [-1]
+    1 True [-1]
     """
     differences = open_differences(problem, predicate, rules, world)
     if isinstance(differences, AtomDifferences):

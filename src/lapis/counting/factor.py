@@ -127,31 +127,16 @@ def join_runs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) ->
     """As `join`, where `runs` says which rows of `right` go with each row of `left`."""
     if len(keep) == len({*left.variables, *right.variables}):
         return _list_pairs(left, right, runs, keep)
-    holders = [left if name in left.variables else right for name in keep]
     radix = [
-        int(holder.column(name).max(initial=0)) + 1
-        for name, holder in zip(keep, holders, strict=True)
+        int((left if name in left.variables else right).column(name).max(initial=0)) + 1
+        for name in keep
     ]
     if math.prod(radix) >= 2**63:
         extra = tuple(name for name in right.variables if name not in left.variables)
         pairs = _list_pairs(left, right, runs, left.variables + extra)
         return _group_by_sorting(pairs, keep)
-    columns = [holder.column(name) for name, holder in zip(keep, holders, strict=True)]
-    sides = [
-        Side(
-            pack_columns(
-                [
-                    column if holder is side else None
-                    for column, holder in zip(columns, holders, strict=True)
-                ],
-                radix,
-                len(side),
-            ),
-            side.value,
-        )
-        for side in (left, right)
-    ]
-    key, value = sum_products(runs, sides[0], sides[1], radix)
+    sides = _sides(left, right, keep, radix)
+    key, value = sum_products(runs, *sides, radix)
     return Factor(keep, unpack_columns(key, radix), value)
 
 
@@ -162,29 +147,18 @@ def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
     are kept, so closing a cycle of three large relations needs no room for the open paths.
     """
     right, runs = _align(left, right)
-    radix = [int(target.column(name).max(initial=0)) + 1 for name in target.variables]
-    if math.prod(radix) >= 2**62 or not fits(runs, left.value, right.value):
+    radix = [
+        1 + max(int(part.column(name).max(initial=0)) for part in (target, holder))
+        for name in target.variables
+        for holder in [left if name in left.variables else right]
+    ]
+    if math.prod(radix) >= 2**63 or not fits(runs, left.value, right.value):
         return multiply(join(left, right, target.variables), target)
     from lapis.counting.join import accumulate_onto
 
-    # Keys that the target's ranges cannot hold are moved out of them by a large constant.
-    outside = math.prod(radix)
-    sides = []
-    for side, done in ((left, ()), (right, left.variables)):
-        held = [name in side.variables and name not in done for name in target.variables]
-        columns = [
-            side.column(name) if has else None
-            for name, has in zip(target.variables, held, strict=True)
-        ]
-        inside = np.ones(len(side), bool)
-        for column, size in zip(columns, radix, strict=True):
-            if column is not None:
-                inside &= column < size
-        sides.append(
-            (np.where(inside, pack_columns(columns, radix, len(side)), outside), side.value)
-        )
-    keys = pack_columns(list(target.rows.T), radix, len(target))
-    sums = accumulate_onto(*runs, *sides[0], *sides[1], keys)
+    sides = _sides(left, right, target.variables, radix)
+    wanted = pack_columns(list(target.rows.T), radix, len(target))
+    sums = accumulate_onto(*runs, *sides[0], *sides[1], wanted)
     found = Factor(target.variables, target.rows, multiply_exactly(sums, target.value))
     return found.take(sums != 0)
 
@@ -238,6 +212,18 @@ def _align(left: Factor, right: Factor) -> tuple[Factor, Runs]:
     key, others, space = shared_keys(left.columns(shared), right.columns(shared))
     order, start, stop = match_runs(key, others, space)
     return right.take(order), Runs(start, stop)
+
+
+def _sides(
+    left: Factor, right: Factor, keep: tuple[str, ...], radix: list[int]
+) -> tuple[Side, Side]:
+    """The parts of the packed `keep` key that both factors contribute, with their values."""
+    from_left = [left.column(name) if name in left.variables else None for name in keep]
+    from_right = [None if name in left.variables else right.column(name) for name in keep]
+    return (
+        Side(pack_columns(from_left, radix, len(left)), left.value),
+        Side(pack_columns(from_right, radix, len(right)), right.value),
+    )
 
 
 def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) -> Factor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class Interpretation:
             product *= self.size(type_name)
         return product
 
-    @property
+    @cached_property
     def extensions(self) -> Extensions:
         """The same world, as plans of total counts take it."""
         return Extensions(

@@ -9,7 +9,7 @@ meets one run of right rows, and the product is added straight into the output:
 
 This is a sparse matrix product with any number of row, column and inner indices; the join itself
 is never stored. The output is a dense table when its key space is small, else a hash table.
-Sorting the expanded pairs instead took 8 times as long on Cora's SameBib triangles.
+Listing the pairs and sorting them takes 6 times as long on the million SameBib pairs of Cora.
 """
 
 from __future__ import annotations

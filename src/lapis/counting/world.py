@@ -53,6 +53,20 @@ class World:
 
     `violations` is the number of violated groundings of hard rules, `violated_rules` the hard
     rules that were violated at the start.
+
+    >>> import lapis
+    >>> model = lapis.parse('''
+    ... person = {Anna, Bob}
+    ... Smokes(person)
+    ... Friends(person, person)
+    ... 1.1 Friends(x,y) ^ Smokes(x) => Smokes(y)
+    ... ''')
+    >>> data = lapis.Database.parse("Smokes(Anna) Friends(Anna,Bob)")
+    >>> world = World(lapis.build_problem(model, data))
+    >>> world.counts.tolist(), world.delta("Smokes", [1])
+    ([3], Change(weight_id=(0,), difference=(1,), violations=0))
+    >>> world.flip("Friends", [0, 1]).difference, world.counts.tolist()
+    ((1,), [4])
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class FlatRows(NamedTuple):
     length: np.ndarray  # int64[num_rows], entries of each row in
     literal: np.ndarray  # int32[...], 0 for nothing
     weight_id: np.ndarray  # int32[num_rows], HARD or the id
-    count: np.ndarray  # float64[num_rows], groundings that became this row
+    multiplicity: np.ndarray  # float64[num_rows], groundings that became this row
 
 
 def concatenate_rows(parts: Sequence[FlatRows]) -> FlatRows:
@@ -33,7 +33,7 @@ def concatenate_rows(parts: Sequence[FlatRows]) -> FlatRows:
         np.concatenate([np.empty(0, np.int64), *(part.length for part in parts)]),
         np.concatenate([np.empty(0, np.int32), *(part.literal for part in parts)]),
         np.concatenate([np.empty(0, np.int32), *(part.weight_id for part in parts)]),
-        np.concatenate([np.empty(0), *(part.count for part in parts)]),
+        np.concatenate([np.empty(0), *(part.multiplicity for part in parts)]),
     )
 
 
@@ -45,7 +45,7 @@ def weigh(rows: FlatRows, num_weights: int, chosen: np.ndarray) -> np.ndarray:
     """float64[num_weights], the counts of the chosen rows added up by weight."""
     chosen = chosen & (rows.weight_id >= 0)
     return np.bincount(
-        rows.weight_id[chosen], weights=rows.count[chosen], minlength=num_weights
+        rows.weight_id[chosen], weights=rows.multiplicity[chosen], minlength=num_weights
     )
 
 
@@ -93,9 +93,9 @@ def assemble(
         row_starts(np.concatenate((rows.length, np.diff(start)))),
         np.concatenate((literal, hard_literal)),
         np.concatenate((rows.weight_id, np.full(num_hard, HARD, np.int32))),
-        np.concatenate((rows.count, np.ones(num_hard))),
+        np.concatenate((rows.multiplicity, np.ones(num_hard))),
     )
-    always = merged.merged[: len(rows.count)] == TAUTOLOGY
+    always = merged.merged[: len(rows.multiplicity)] == TAUTOLOGY
     blocks = network_blocks(problem.model.predicates, base, problem.domains)
     return Network(
         atoms=atoms,

@@ -79,7 +79,7 @@ def ground(
     with GroundingSession(problem, engine, max_memory, limits) as session:
         rows = session.ground_clauses(session.clauses(), progress)
         total = total_counts(problem)
-        constant = total - weigh(rows, len(total), np.ones(len(rows.count), bool))
+        constant = total - weigh(rows, len(total), np.ones(len(rows.multiplicity), bool))
         network = session.assemble(rows, constant)
     if cache_dir is not None:
         save_network(problem, network, Path(cache_dir))
@@ -122,8 +122,8 @@ class GroundingSession:
         self.limits = limits if limits is not None else PlanLimits()
         memory = memory_limit(max_memory)
         check_atoms(problem, memory)
-        self._owned = AutoEngine(memory) if engine is None else None
-        self.engine: Engine = self._owned if engine is None else engine
+        self.engine: Engine = AutoEngine(memory) if engine is None else engine
+        self._owns_engine = engine is None
         self.budget = QueryBudget(self.engine, memory)
         self.base = number_atoms(close_blocks(problem), problem.domains)
         types = {name: predicate.types for name, predicate in signatures(problem).items()}
@@ -137,8 +137,8 @@ class GroundingSession:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._owned is not None:
-            self._owned.close()
+        if self._owns_engine:
+            self.engine.close()
 
     def clauses(self) -> list[PlannedClause]:
         return [
@@ -179,7 +179,9 @@ class GroundingSession:
         """Run a query and give its rows their weights."""
         rows = fetch_rows(query, self.world)
         if feature.hard:
-            return FeatureRows(feature, query, rows, np.full(len(rows.count), HARD, np.int32))
+            return FeatureRows(
+                feature, query, rows, np.full(len(rows.multiplicity), HARD, np.int32)
+            )
         table = self.problem.weight_table
         code = variable_codes(feature.plus, table.shape[feature.rule], query, rows.bindings)
         weight_id = (code + table.offset[feature.rule]).astype(np.int32)
@@ -200,20 +202,20 @@ class GroundingSession:
         flat = []
         for block in found:
             start, literal, alive = resolve_references(block.rows, resolved, in_place)
-            part = FlatRows(np.diff(start), literal, block.weight_id, block.rows.count)
+            part = FlatRows(np.diff(start), literal, block.weight_id, block.rows.multiplicity)
             if not alive.all():
                 part = FlatRows(
                     part.length[alive],
                     literal[np.repeat(alive, part.length)],
                     part.weight_id[alive],
-                    part.count[alive],
+                    part.multiplicity[alive],
                 )
             if block.feature.hard:
-                self._check_falsified(block, alive, part)
+                self.check_falsified(block, alive, part)
             flat.append(part)
         return concatenate_rows(flat)
 
-    def _check_falsified(self, block: FeatureRows, alive: np.ndarray, part: FlatRows) -> None:
+    def check_falsified(self, block: FeatureRows, alive: np.ndarray, part: FlatRows) -> None:
         """Refuse evidence that leaves a hard clause no literal."""
         row_of = np.repeat(np.arange(len(part.length)), part.length)
         left = np.bincount(row_of, weights=part.literal != 0, minlength=len(part.length))

@@ -110,16 +110,14 @@ def _evaluate(
     """bool[…], the condition on aligned constants."""
     if _is_identity(condition):
         same = [a == b for a, b in zip(left, right, strict=True)]
-        return np.array(same, bool) == (condition.operator == "=")
+        return np.array(same, bool) ^ (condition.operator == "!=")
     a, b = _numbers(left), _numbers(right) + condition.offset
-    result: np.ndarray = OPERATORS[condition.operator](a, b)
-    return result & ~(np.isnan(a) | np.isnan(b))
+    return np.logical_and(OPERATORS[condition.operator](a, b), ~(np.isnan(a) | np.isnan(b)))
 
 
 def _compare_variables(
     condition: Condition, holds: bool, types: Mapping[str, str], world: GroundedWorld
 ) -> Comparison | Source:
-    assert isinstance(condition.left, Variable) and isinstance(condition.right, Variable)
     left, right = condition.left.name, condition.right.name
     left_domain, right_domain = world.domains[types[left]], world.domains[types[right]]
     if _is_identity(condition):
@@ -128,17 +126,22 @@ def _compare_variables(
         number = {name: i for i, name in enumerate(left_domain.constants)}
         for name in right_domain.constants:
             number.setdefault(name, len(number))
-        values = [
+        a, b = (
             np.array([number[name] for name in domain.constants], np.float64)
             for domain in (left_domain, right_domain)
-        ]
+        )
     else:
-        values = [left_domain.numeric, right_domain.numeric]
+        a, b = left_domain.numeric, right_domain.numeric
     if condition.operator == "=" and holds:
-        return Source(world.add_rows(_equal_pairs(*values, condition.offset)), (left, right))
-    left_values, right_values = map(world.add_values, values)
+        return Source(world.add_rows(_equal_pairs(a, b, condition.offset)), (left, right))
     return Comparison(
-        condition.operator, left, right, condition.offset, left_values, right_values, holds
+        condition.operator,
+        left,
+        right,
+        condition.offset,
+        world.add_values(a),
+        world.add_values(b),
+        holds,
     )
 
 

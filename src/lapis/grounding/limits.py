@@ -57,22 +57,26 @@ class QueryBudget:
         self._max_memory = max_memory
         self._bytes = 0.0
 
-    def admit(self, query: Query, text: str, span: Span | None = None) -> float:
-        """Count a query in; its estimated rows."""
+    def admit(self, query: Query, text: str, span: Span | None = None) -> None:
+        """Count a query in."""
+        self._bytes = self.check(query, text, span)
+
+    def check(self, query: Query, text: str, span: Span | None = None) -> float:
+        """Bytes of all admitted queries and this one."""
         rows = sum(self._engine.estimate_rows(plan) for _, plan in query.terms)
         width = len(query.literals) + len(query.terms[0][1].outputs)
-        self._bytes += rows * (64 + 16 * width)
-        if self._bytes > self._max_memory:
+        needed = self._bytes + rows * (64 + 16 * width)
+        if needed > self._max_memory:
             raise TooLarge(
                 f"grounding '{text}' would give about {rows:,.0f} clauses; "
-                f"about {describe_bytes(self._bytes)} of memory, over the limit of "
+                f"about {describe_bytes(needed)} of memory, over the limit of "
                 f"{describe_bytes(self._max_memory)}",
                 code="too-large",
                 span=span,
                 hint="give more evidence, query fewer predicates, shorten the formula, "
                 "use lifted inference, or raise --max-memory",
             )
-        return rows
+        return needed
 
 
 def describe_bytes(count: float) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -123,7 +124,7 @@ class Network:
         world[: self.num_base_atoms] = base
         # Atoms of one predicate never refer to each other, so they are found together.
         begins = np.maximum(self.atoms.offset - self.num_base_atoms, 0)
-        for first, last in zip(begins[:-1], begins[1:], strict=True):
+        for first, last in pairwise(begins):
             if last > first:
                 start = self.definition_start[first : last + 1]
                 literal = self.definition_literal[start[0] : start[-1]]

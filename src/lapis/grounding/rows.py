@@ -27,7 +27,7 @@ class Rows(NamedTuple):
 
     literal: np.ndarray  # int32[num_rows, num_base_literals], 0 where evidence dropped it
     references: tuple[Reference, ...]
-    count: np.ndarray  # float64[num_rows], groundings that became this row
+    multiplicity: np.ndarray  # float64[num_rows], groundings that became this row
     bindings: Bindings
 
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -59,6 +59,7 @@ class Template:
     variables: tuple[TypedVariable, ...]
     outputs: tuple[str, ...]  # wanted besides the variables of the undecided literals
     demand: Source | None = None  # only groundings found in this relation are wanted
+    listed: bool = True  # False: only the number of groundings for each output is wanted
 
 
 class GroundLiteral(NamedTuple):
@@ -101,8 +102,17 @@ def cube_template(
     return Template(literals, tests, variables + bound, outputs, demand)
 
 
-def plan_template(template: Template, world: GroundedWorld, limits: PlanLimits) -> Iterator[Query]:
-    """The queries that together list every surviving grounding once."""
+def plan_template(
+    template: Template,
+    world: GroundedWorld,
+    limits: PlanLimits,
+    choose_fates: ChooseFates | None = None,
+) -> Iterator[Query]:
+    """The queries that together list every surviving grounding once.
+
+    `choose_fates` replaces the fates that evidence allows by others, for those who want only
+    some of the survivors.
+    """
     compiled = compile_tests(template.tests, template.variables, world)
     if compiled is None:
         return
@@ -126,18 +136,17 @@ def plan_template(template: Template, world: GroundedWorld, limits: PlanLimits) 
     variables = tuple((name, len(world.domains[types[name]])) for name in names)
     groundings = math.prod(size for _, size in variables)
     demand = () if template.demand is None else (_renamed(template.demand, representative),)
-    splittable = MOST_SPLIT if groundings > limits.split_above else 0
-    fates = []
-    for literal in literals:
-        options = _fates(literal, world, splittable > 0)
-        splittable -= len(options) > 1
-        fates.append(options)
+    split = MOST_SPLIT if groundings > limits.split_above else 0
+    fates = choose_fates(literals) if choose_fates else _all_fates(literals, world, split)
     for choice in itertools.product(*fates):
         kept = tuple(
-            literal for literal, fate in zip(literals, choice, strict=True) if fate.undecided
+            literal
+            for literal, fate in zip(literals, choice, strict=True)
+            if fate.undecided and template.listed
         )
         outputs = dict.fromkeys(representative[name] for name in template.outputs)
-        outputs.update(dict.fromkeys(c for l in kept for c in l.columns if isinstance(c, str)))
+        columns = itertools.chain.from_iterable(literal.columns for literal in kept)
+        outputs.update(dict.fromkeys(column for column in columns if isinstance(column, str)))
         plan = JoinPlan(
             variables,
             tuple(dict.fromkeys((*demand, *compiled.joins, *_sources(f.join for f in choice)))),
@@ -151,21 +160,37 @@ def plan_template(template: Template, world: GroundedWorld, limits: PlanLimits) 
         yield Query(tuple(terms), kept, representative)
 
 
-class _Fate(NamedTuple):
+class Fate(NamedTuple):
+    """How a literal survives: whether it may be undecided, what its tuple must (not) match."""
+
     undecided: bool
     join: Source | None = None
     anti: Source | None = None
+
+
+ChooseFates = Callable[[Sequence[GroundLiteral]], Sequence[Sequence[Fate]]]
+
+
+def _all_fates(
+    literals: Sequence[GroundLiteral], world: GroundedWorld, splittable: int
+) -> list[list[Fate]]:
+    fates = []
+    for literal in literals:
+        options = literal_fates(literal, world, splittable > 0)
+        splittable -= len(options) > 1
+        fates.append(options)
+    return fates
 
 
 def _sources(sources: Iterator[Source | None]) -> Iterator[Source]:
     return (source for source in sources if source is not None)
 
 
-def _fates(literal: GroundLiteral, world: GroundedWorld, split: bool) -> list[_Fate]:
+def literal_fates(literal: GroundLiteral, world: GroundedWorld, split: bool) -> list[Fate]:
     """The ways a literal can survive, without those that no tuple can take."""
     atoms = world.atoms.get(literal.predicate)
     if atoms is None:  # a derived predicate, decided later
-        return [_Fate(True)]
+        return [Fate(True)]
 
     def source(kind: str) -> Source | None:
         name = world.relation(literal.predicate, kind)
@@ -175,21 +200,21 @@ def _fates(literal: GroundLiteral, world: GroundedWorld, split: bool) -> list[_F
     can_drop = (atoms.num_false if literal.positive else len(atoms.true)) > 0
     if can_keep and can_drop and not split and not (atoms.sparse and literal.positive):
         if literal.positive:
-            return [_Fate(True, anti=source("true"))]
+            return [Fate(True, anti=source("true"))]
         if atoms.sparse:
-            return [_Fate(True, join=source("possible"))]
-        return [_Fate(True, anti=source("false"))]
+            return [Fate(True, join=source("possible"))]
+        return [Fate(True, anti=source("false"))]
     fates = []
     if can_keep and atoms.sparse:
-        fates.append(_Fate(True, join=source("unknown")))
+        fates.append(Fate(True, join=source("unknown")))
     elif can_keep:
-        fates.append(_Fate(True, anti=source("known")))
+        fates.append(Fate(True, anti=source("known")))
     if can_drop and not literal.positive:
-        fates.append(_Fate(False, join=source("true")))
+        fates.append(Fate(False, join=source("true")))
     elif can_drop and atoms.sparse:
-        fates.append(_Fate(False, anti=source("possible")))
+        fates.append(Fate(False, anti=source("possible")))
     elif can_drop:
-        fates.append(_Fate(False, join=source("false")))
+        fates.append(Fate(False, join=source("false")))
     return fates
 
 

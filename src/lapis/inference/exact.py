@@ -88,7 +88,7 @@ class ExactPlan:
         raise TooLarge(
             f"exact inference does not fit: for a connected component of {worst.num_atoms:,} "
             f"unknown atoms every elimination order tried joins {worst.width + 1:,} or more of "
-            f"them in a table and needs at least {describe_bytes(worst.num_bytes)}, over the "
+            f"them in a table and needs at least {describe_large(worst.num_bytes)}, over the "
             f"limit of {describe_bytes(self.max_memory)}",
             code="too-wide",
             hint="give more evidence, ask for less, raise the memory limit, or sample",
@@ -260,3 +260,8 @@ def set_atoms(forest: Forest, state: np.ndarray, world: np.ndarray) -> None:
     variables = forest.variables
     true = variables.state_atom[variables.state_start[:-1] + state[: len(variables.size)]]
     world[true[forest.is_solved[: len(true)] & (true >= 0)]] = True
+
+
+def describe_large(count: float) -> str:
+    """Bytes, by their order of magnitude where no machine has them."""
+    return describe_bytes(count) if count < 1e15 else f"10^{np.log10(count):.0f} bytes"

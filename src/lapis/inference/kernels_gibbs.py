@@ -10,14 +10,14 @@ differ in one variable: each step is one flip (two in a block), and the counters
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from lapis.inference.kernels_compile import entry, inner
 
-from lapis.inference.kernels_graph import flip
+from lapis.inference.kernels_graph import clear_change, flip
 from lapis.inference.kernels_random import uniform
 from lapis.inference.kernels_tally import record
 
 
-@njit(cache=True, nogil=True)
+@inner
 def sweep(graph, units, weight, beta, world, order, estimate, rng, score, digit):  # type: ignore[no-untyped-def]
     """Resample the units of `order` in turn; `estimate` gets P(atom | rest) of their atoms.
 
@@ -58,7 +58,7 @@ def sweep(graph, units, weight, beta, world, order, estimate, rng, score, digit)
     return updates, changes
 
 
-@njit(cache=True, nogil=True)
+@inner
 def resample_unit(graph, units, weight, beta, world, unit, estimate, rng, score, digit):  # type: ignore[no-untyped-def]
     """Draw the joint state of a block or cluster; (atoms resampled, 1 if the state changed)."""
     begin, end = units.unit_start[unit], units.unit_start[unit + 1]
@@ -66,7 +66,7 @@ def resample_unit(graph, units, weight, beta, world, unit, estimate, rng, score,
     for place in range(begin, end):
         states *= units.variable_size[units.unit_variable[place]]
     before = read_unit(units, world, begin, end, digit)
-    world.change[:] = 0.0
+    clear_change(world)
     best = -np.inf
     for rank in range(states):
         move_unit(graph, units, weight, world, begin, end, rank, digit)
@@ -89,7 +89,7 @@ def resample_unit(graph, units, weight, beta, world, unit, estimate, rng, score,
     return atoms, 1 if chosen != before else 0
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _estimate_unit(units, begin, end, states, score, total, estimate):  # type: ignore[no-untyped-def]
     atoms = 0
     for place in range(begin, end):
@@ -114,7 +114,7 @@ def _estimate_unit(units, begin, end, states, score, total, estimate):  # type: 
     return atoms
 
 
-@njit(cache=True, nogil=True)
+@inner
 def true_atom(units, variable, state):  # type: ignore[no-untyped-def]
     """The atom that is true in a state of a variable, or −1."""
     first = units.variable_start[variable]
@@ -124,7 +124,7 @@ def true_atom(units, variable, state):  # type: ignore[no-untyped-def]
     return units.variable_atom[first] if state == 1 else -1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def read_variable(units, world, variable):  # type: ignore[no-untyped-def]
     """The state a variable is in."""
     first, last = units.variable_start[variable], units.variable_start[variable + 1]
@@ -136,7 +136,7 @@ def read_variable(units, world, variable):  # type: ignore[no-untyped-def]
     return last - first
 
 
-@njit(cache=True, nogil=True)
+@inner
 def move_variable(graph, units, weight, world, variable, state, new_state):  # type: ignore[no-untyped-def]
     """Take a variable from one state to another: one flip, or two in a block."""
     if state == new_state:
@@ -149,7 +149,7 @@ def move_variable(graph, units, weight, world, variable, state, new_state):  # t
         flip(graph, weight, world, on)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def read_unit(units, world, begin, end, digit):  # type: ignore[no-untyped-def]
     """Fill `digit` with the states of a unit's variables; returns their rank in Gray order."""
     for place in range(begin, end):
@@ -162,7 +162,7 @@ def read_unit(units, world, begin, end, digit):  # type: ignore[no-untyped-def]
     return rank
 
 
-@njit(cache=True, nogil=True)
+@inner
 def move_unit(graph, units, weight, world, begin, end, rank, digit):  # type: ignore[no-untyped-def]
     """Take a unit to the state of a Gray rank."""
     for place in range(begin, end):
@@ -176,7 +176,7 @@ def move_unit(graph, units, weight, world, begin, end, rank, digit):  # type: ig
         digit[place - begin] = state
 
 
-@njit(cache=True, nogil=True)
+@entry
 def run_gibbs(graph, units, world, order, estimate, rng, score, digit, atoms, counts, num_samples):  # type: ignore[no-untyped-def]
     """Sweeps, each tallied: estimates in `atoms`, true groundings in `counts`."""
     updates, changes = 0, 0

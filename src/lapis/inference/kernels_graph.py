@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from lapis.inference.kernels_compile import entry, inner
+
 from lapis.grounding.incidence import index_atoms
 from lapis.grounding.network import Network
 
@@ -104,7 +106,7 @@ def world_of(graph: ClauseGraph, num_weights: int, value: np.ndarray) -> World:
     return world
 
 
-@njit(cache=True, nogil=True)
+@entry
 def recount(graph, world):  # type: ignore[no-untyped-def]
     """Set auxiliary atoms and all counters from the base atoms."""
     value = world.value
@@ -115,8 +117,9 @@ def recount(graph, world):  # type: ignore[no-untyped-def]
             true += (value[abs(signed) - 1] == 1) == (signed > 0)
         world.definition_true[index] = true
         value[graph.first_auxiliary + index] = true > 0
-    world.count[:] = 0.0
-    world.change[:] = 0.0
+    for index in range(len(world.count)):
+        world.count[index] = 0.0
+    clear_change(world)
     for clause in range(len(graph.weight)):
         true = 0
         for at in range(graph.clause_start[clause], graph.clause_start[clause + 1]):
@@ -127,7 +130,14 @@ def recount(graph, world):  # type: ignore[no-untyped-def]
             world.count[graph.weight_id[clause]] += graph.coefficient[clause]
 
 
-@njit(cache=True, nogil=True)
+@inner
+def clear_change(world):  # type: ignore[no-untyped-def]
+    """Count score and violated clauses from here on."""
+    world.change[0] = 0.0
+    world.change[1] = 0.0
+
+
+@inner
 def flip(graph, weight, world, atom):  # type: ignore[no-untyped-def]
     """Flip a base atom and the auxiliary atoms that change with it.
 
@@ -163,7 +173,7 @@ def flip(graph, weight, world, atom):  # type: ignore[no-untyped-def]
                 waiting += 1
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inner
 def _settle(graph, weight, world, clause, sign):  # type: ignore[no-untyped-def]
     """A clause became true (sign 1) or false (−1)."""
     if np.isinf(weight[clause]):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from lapis.inference.kernels_compile import entry, inner
 
 from lapis.inference.gibbs_units import Units
 from lapis.inference.kernels_gibbs import move_variable, read_variable, sweep
-from lapis.inference.kernels_graph import ClauseGraph, flip
+from lapis.inference.kernels_graph import ClauseGraph, clear_change, flip
 from lapis.inference.kernels_random import below, uniform
 from lapis.inference.kernels_slice import draw_slice, forget, propagate, reach
 from lapis.inference.kernels_solutions import MAX_ITEMS, draw_solution
@@ -77,13 +77,11 @@ def new_scratch(graph: ClauseGraph, units: Units) -> Scratch:
     )
 
 
-@njit(cache=True, nogil=True)
+@inner
 def sample(graph, units, world, part, search, scratch, moves, estimate, events, rng):  # type: ignore[no-untyped-def]
     """One step of the chain."""
     events[KEPT] += draw_slice(graph, world, part, rng)
     propagate(graph, units, world, part)
-    part.seen[:] = False
-    part.seen_clause[:] = False
     large = 0
     for atom in range(len(graph.atom_start) - 1):
         if part.seen[atom]:
@@ -117,10 +115,11 @@ def sample(graph, units, world, part, search, scratch, moves, estimate, events, 
             graph, units, part.weight, 1.0, world, scratch.order[:large], estimate, rng,
             scratch.score, scratch.digit,
         )  # fmt: skip
-    scratch.in_order[scratch.order[:large]] = False
+    for place in range(large):
+        scratch.in_order[scratch.order[place]] = False
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _is_free(graph, units, part, atom):  # type: ignore[no-untyped-def]
     """No active clause and no block constrains the atom."""
     if atom < graph.first_auxiliary and units.is_block[units.variable_of_atom[atom]]:
@@ -131,7 +130,7 @@ def _is_free(graph, units, part, atom):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _add_units(graph, units, scratch, found, large):  # type: ignore[no-untyped-def]
     for place in range(found):
         atom = scratch.members[place]
@@ -144,7 +143,7 @@ def _add_units(graph, units, scratch, found, large):  # type: ignore[no-untyped-
     return large
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _is_rigid(graph, part, members, found):  # type: ignore[no-untyped-def]
     for place in range(found):
         for at in range(graph.atom_start[members[place]], graph.atom_start[members[place] + 1]):
@@ -155,7 +154,7 @@ def _is_rigid(graph, part, members, found):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _move_rigid(
     graph, units, world, part, search, scratch, moves, found, estimate, events, rng
 ):  # type: ignore[no-untyped-def]
@@ -188,7 +187,7 @@ def _move_rigid(
         part.seen[scratch.members[place]] = True
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _excursion(graph, units, world, part, scratch, size, rng):  # type: ignore[no-untyped-def]
     """Leave the solutions by annealing moves within a region, and stop on coming back.
 
@@ -196,7 +195,7 @@ def _excursion(graph, units, world, part, scratch, size, rng):  # type: ignore[n
     is a chain whose equilibrium is uniform there. Paths and their reversals are equally likely,
     so undoing those that are not back in time keeps the balance. Returns 1 if it came back.
     """
-    world.change[:] = 0.0
+    clear_change(world)
     violated = 0.0
     for step in range(EXCURSION_STEPS):
         atom = scratch.region[below(rng, size)]
@@ -227,7 +226,7 @@ def _excursion(graph, units, world, part, scratch, size, rng):  # type: ignore[n
     return 0
 
 
-@njit(cache=True, nogil=True)
+@entry
 def run_mcsat(
     graph, units, world, part, search, scratch, moves, estimate, events, rng, atoms, counts,
     num_samples,

@@ -9,7 +9,7 @@ Pseudorandom Number Generators, 2021.)
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from lapis.inference.kernels_compile import inner
 
 
 def random_states(seed: int, num_streams: int) -> np.ndarray:
@@ -18,7 +18,7 @@ def random_states(seed: int, num_streams: int) -> np.ndarray:
     return np.array([child.generate_state(4, np.uint64) for child in children]).reshape(-1, 4)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def next_word(rng):  # type: ignore[no-untyped-def]
     """The next 64 random bits."""
     one, two, three, four = rng[0], rng[1], rng[2], rng[3]
@@ -34,13 +34,13 @@ def next_word(rng):  # type: ignore[no-untyped-def]
     return result
 
 
-@njit(cache=True, nogil=True)
+@inner
 def uniform(rng):  # type: ignore[no-untyped-def]
     """A float in [0, 1) with 53 random bits."""
     return float(next_word(rng) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def below(rng, bound):  # type: ignore[no-untyped-def]
     """An integer in [0, bound); the bias of at most bound / 2^53 is below anything measurable."""
     return int(uniform(rng) * bound)

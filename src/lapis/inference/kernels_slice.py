@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from lapis.inference.kernels_compile import entry, inner
 
 from lapis.inference.gibbs_units import Units
 from lapis.inference.kernels_graph import ClauseGraph
@@ -52,7 +52,7 @@ def new_slice(graph: ClauseGraph, units: Units) -> Slice:
     )
 
 
-@njit(cache=True, nogil=True)
+@inner
 def draw_slice(graph, world, part, rng):  # type: ignore[no-untyped-def]
     """Choose the clauses to keep; returns how many soft ones were."""
     kept = 0
@@ -76,7 +76,7 @@ def draw_slice(graph, world, part, rng):  # type: ignore[no-untyped-def]
     return kept
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _keep_definitions(graph, part):  # type: ignore[no-untyped-def]
     """Activate the definitions of the auxiliary atoms that kept clauses depend on."""
     if len(part.needed) == 0:
@@ -96,10 +96,12 @@ def _keep_definitions(graph, part):  # type: ignore[no-untyped-def]
             part.active[clause] = part.needed[index]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def propagate(graph, units, world, part):  # type: ignore[no-untyped-def]
     """Mark the atoms that the kept clauses and the blocks leave no choice; returns how many."""
-    part.fixed[:] = False
+    for atom in range(len(part.fixed)):
+        part.fixed[atom] = False
+        part.seen[atom] = False
     waiting = 0
     for variable in range(len(units.variable_size)):
         if units.is_block[variable]:
@@ -110,6 +112,7 @@ def propagate(graph, units, world, part):  # type: ignore[no-untyped-def]
     for clause in range(len(graph.weight)):
         begin, end = graph.clause_start[clause], graph.clause_start[clause + 1]
         part.open_literals[clause] = end - begin
+        part.seen_clause[clause] = False
         if part.weight[clause] == -np.inf or (part.active[clause] and end - begin == 1):
             for at in range(begin, end):
                 waiting = _fix(part, abs(graph.literal[at]) - 1, waiting)
@@ -134,7 +137,7 @@ def propagate(graph, units, world, part):  # type: ignore[no-untyped-def]
     return waiting
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inner
 def _fix(part, atom, waiting):  # type: ignore[no-untyped-def]
     if part.fixed[atom]:
         return waiting
@@ -143,7 +146,7 @@ def _fix(part, atom, waiting):  # type: ignore[no-untyped-def]
     return waiting + 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _fix_block(units, world, part, atom, waiting):  # type: ignore[no-untyped-def]
     """A true atom settles its block; so does the last candidate of an exactly-one block."""
     variable = units.variable_of_atom[atom]
@@ -158,7 +161,7 @@ def _fix_block(units, world, part, atom, waiting):  # type: ignore[no-untyped-de
     return waiting
 
 
-@njit(cache=True, nogil=True)
+@entry
 def reach(graph, units, part, seed, limit, members):  # type: ignore[no-untyped-def]
     """Breadth-first: the atoms not fixed that active clauses and blocks tie to `seed`.
 
@@ -187,7 +190,7 @@ def reach(graph, units, part, seed, limit, members):  # type: ignore[no-untyped-
     return found
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inner
 def _meet(part, atom, members, found):  # type: ignore[no-untyped-def]
     if part.fixed[atom] or part.seen[atom]:
         return found
@@ -196,7 +199,7 @@ def _meet(part, atom, members, found):  # type: ignore[no-untyped-def]
     return found + 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def forget(graph, part, members, found):  # type: ignore[no-untyped-def]
     """Undo the marks that `reach` left."""
     for place in range(found):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from lapis.inference.kernels_compile import entry, inner
 
 from lapis.inference.kernels_graph import ClauseGraph, flip
 from lapis.inference.kernels_random import uniform
@@ -56,7 +56,7 @@ def new_search(graph: ClauseGraph) -> Search:
     )
 
 
-@njit(cache=True, nogil=True)
+@entry
 def draw_solution(graph, units, world, part, search, members, found, budget, estimate, rng):  # type: ignore[no-untyped-def]
     """Give the atoms `members[:found]` a uniformly drawn solution, the others being as they are.
 
@@ -83,7 +83,7 @@ def draw_solution(graph, units, world, part, search, members, found, budget, est
     return solutions
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _list_items(graph, units, part, search, members, found):  # type: ignore[no-untyped-def]
     items, end = 0, 0
     for place in range(found):
@@ -115,7 +115,7 @@ def _list_items(graph, units, part, search, members, found):  # type: ignore[no-
     return items
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _open_clauses(graph, world, part, search, members, found):  # type: ignore[no-untyped-def]
     """Count, for the active clauses of the set, what is decided outside it."""
     for place in range(found):
@@ -137,7 +137,7 @@ def _open_clauses(graph, world, part, search, members, found):  # type: ignore[n
             search.open[clause] = free
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _close_clauses(graph, part, search, members, found):  # type: ignore[no-untyped-def]
     for place in range(found):
         search.inside[members[place]] = False
@@ -145,14 +145,14 @@ def _close_clauses(graph, part, search, members, found):  # type: ignore[no-unty
             search.ready[abs(graph.atom_clause[at]) - 1] = False
 
 
-@njit(cache=True, nogil=True, inline="always")
+@inner
 def _is_true(search, item, at, state):  # type: ignore[no-untyped-def]
     if search.item_is_block[item]:
         return at - search.item_start[item] == state
     return state == 1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _decide(graph, part, search, item, state, step):  # type: ignore[no-untyped-def]
     """Put an item into a state (step 1) or take it back (−1); false if a clause is falsified."""
     holds = True
@@ -172,10 +172,11 @@ def _decide(graph, part, search, item, state, step):  # type: ignore[no-untyped-
     return holds
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _search(graph, part, search, items, budget, rng):  # type: ignore[no-untyped-def]
     """The number of solutions, or −1 if there are more nodes than the budget."""
-    search.share[: search.item_start[items]] = 0.0
+    for at in range(search.item_start[items]):
+        search.share[at] = 0.0
     solutions, nodes, depth = 0, 0, 0
     search.state[0] = -1
     while depth >= 0:

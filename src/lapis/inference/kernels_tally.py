@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from lapis.inference.kernels_compile import entry, inner
 
 NUM_BATCHES = 32
 FEW_BATCHES = 16  # where a million values are tallied, memory counts
@@ -44,15 +44,15 @@ def new_tally(origin: np.ndarray, traced: np.ndarray) -> Tally:
     )
 
 
-@njit(cache=True, nogil=True)
+@entry
 def record(tally, values):  # type: ignore[no-untyped-def]
     """Add one sample."""
     cursor = tally.cursor
-    row = tally.batch_sum[cursor[0]]
-    for index in range(len(row)):
-        value = values[index] - tally.origin[index]
-        row[index] += value
-        tally.square_sum[index] += value * value
+    batch, batch_sum, square_sum, origin = cursor[0], tally.batch_sum, tally.square_sum, tally.origin
+    for index in range(len(origin)):
+        value = values[index] - origin[index]
+        batch_sum[batch, index] += value
+        square_sum[index] += value * value
     cursor[2] += 1
     if cursor[2] == cursor[1]:
         cursor[0] += 1
@@ -62,20 +62,22 @@ def record(tally, values):  # type: ignore[no-untyped-def]
     _trace(tally, values)
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _halve_batches(tally):  # type: ignore[no-untyped-def]
     half = len(tally.batch_sum) // 2
     for batch in range(half):
-        one, other = tally.batch_sum[2 * batch], tally.batch_sum[2 * batch + 1]
-        into = tally.batch_sum[batch]
-        for index in range(len(into)):
-            into[index] = one[index] + other[index]
-    tally.batch_sum[half:] = 0.0
+        for index in range(tally.batch_sum.shape[1]):
+            tally.batch_sum[batch, index] = (
+                tally.batch_sum[2 * batch, index] + tally.batch_sum[2 * batch + 1, index]
+            )
+    for batch in range(half, 2 * half):
+        for index in range(tally.batch_sum.shape[1]):
+            tally.batch_sum[batch, index] = 0.0
     tally.cursor[0] = half
     tally.cursor[1] *= 2
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _trace(tally, values):  # type: ignore[no-untyped-def]
     if len(tally.traced) == 0:
         return
@@ -89,6 +91,7 @@ def _trace(tally, values):  # type: ignore[no-untyped-def]
     cursor[0] += 1
     if cursor[0] == len(tally.trace):
         for kept in range(len(tally.trace) // 2):
-            tally.trace[kept] = tally.trace[2 * kept + 1]
+            for place in range(len(tally.traced)):
+                tally.trace[kept, place] = tally.trace[2 * kept + 1, place]
         cursor[0] //= 2
         cursor[1] *= 2

@@ -19,7 +19,7 @@ Deviation: a block of mutually exclusive atoms moves as one variable.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from lapis.inference.kernels_compile import entry, inner
 
 from lapis.inference.kernels_graph import flip
 from lapis.inference.kernels_random import below, uniform
@@ -30,7 +30,7 @@ COLD = 0.1  # probability of accepting one more violated clause
 MAX_CANDIDATES = 24  # literals of a long clause that a greedy move looks at
 
 
-@njit(cache=True, nogil=True)
+@inner
 def satisfy(
     graph, units, world, part, members, found, violated, position, trial, trial_true, max_flips, rng
 ):  # type: ignore[no-untyped-def]
@@ -39,7 +39,8 @@ def satisfy(
     Annealing moves are mixed in during the first half of the flips. The world changes only on
     success.
     """
-    trial[:] = world.value
+    for atom in range(len(trial)):
+        trial[atom] = world.value[atom]
     _randomize(graph, units, part, members, found, trial, rng)
     count = count_violated(graph, part, members, found, violated, position, trial, trial_true)
     count = walk(
@@ -59,7 +60,7 @@ def satisfy(
     return True
 
 
-@njit(cache=True, nogil=True)
+@entry
 def walk(
     graph, units, part, members, found, violated, position, trial, trial_true, count, max_flips,
     anneal, rng,
@@ -95,7 +96,7 @@ def walk(
     return count
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _randomize(graph, units, part, members, found, trial, rng):  # type: ignore[no-untyped-def]
     for place in range(found):
         atom = members[place]
@@ -109,7 +110,7 @@ def _randomize(graph, units, part, members, found, trial, rng):  # type: ignore[
                 trial[on] = 1
 
 
-@njit(cache=True, nogil=True)
+@entry
 def count_violated(graph, part, members, found, violated, position, trial, trial_true):  # type: ignore[no-untyped-def]
     """Set the counters of the active clauses of the members."""
     count = 0
@@ -133,7 +134,7 @@ def count_violated(graph, part, members, found, violated, position, trial, trial
     return count
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _choose_move(graph, units, part, atom, trial, rng):  # type: ignore[no-untyped-def]
     """(off, on): the atoms that change if `atom` does; in a block another one may too."""
     if atom >= graph.first_auxiliary or not units.is_block[units.variable_of_atom[atom]]:
@@ -161,7 +162,7 @@ def _choose_move(graph, units, part, atom, trial, rng):  # type: ignore[no-untyp
     return atom, -1
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _apply(graph, part, off, on, trial, trial_true, violated, position, count):  # type: ignore[no-untyped-def]
     """Turn one atom off and one on (−1: none); the number of violated clauses after it."""
     for atom in (off, on):

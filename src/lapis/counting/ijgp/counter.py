@@ -237,7 +237,7 @@ class IjgpCounter:
         self.domains = domains
         self.settings = Settings(ibound, tolerance, max_iterations, damping)
         self._predicates = model.predicates
-        self._world: Extensions | None = None
+        self._world: Extensions | None = None  # kept up to date only if there are definitions
         self._counters: list[list[CubeCounter]] = []
         self._solutions: dict[tuple[int, int], np.ndarray] = {}
 
@@ -256,10 +256,15 @@ class IjgpCounter:
         """Set one ground atom; only clauses that mention it pass messages again."""
         if self._world is None:
             raise LapisError("no world has been counted yet", code="no-world")
-        before = self._world
         atom = np.asarray(tuple(row), np.int32)
-        self._world = extend(set_atom(before, predicate, atom, value), self.normal_form.definitions)
         self._apply(predicate, [(atom, value)])
+        if self.normal_form.definitions:
+            self._update_derived(self._world, set_atom(self._world, predicate, atom, value))
+        return self._estimate()
+
+    def _update_derived(self, before: Extensions, base: Extensions) -> None:
+        """Carry a change of the base predicates over to the derived ones."""
+        self._world = extend(base, self.normal_form.definitions)
         for definition in self.normal_form.definitions:
             name = definition.predicate.name
             old, new = before.by_predicate[name], self._world.by_predicate[name]
@@ -267,7 +272,6 @@ class IjgpCounter:
                 self._apply(name, _differences(old, new))
             else:
                 self._rebuild(name, self._world)
-        return self._estimate()
 
     def _new_counter(self, feature: Feature, clause: Clause, world: Extensions) -> CubeCounter:
         cube = negate_clause(clause.literals, clause.conditions)

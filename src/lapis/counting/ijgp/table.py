@@ -90,13 +90,16 @@ class Table:
             values = self.values.copy()
             values[position] = value
             return self.with_values(values)
-        return Table(
-            self.scope,
-            self.shape,
-            self.default,
-            np.insert(self.codes, position, code),
-            np.insert(self.values, position, value),
-        )
+        codes = np.insert(self.codes, position, code)
+        values = np.insert(self.values, position, value)
+        other = Table(self.scope, self.shape, self.default, codes, values)
+        if "columns" in self.__dict__ and len(self.scope) > 1:
+            assignment = np.unravel_index(code, self.shape)
+            other.__dict__["columns"] = {
+                variable: np.insert(self.columns[variable], position, at)
+                for variable, at in zip(self.scope, assignment, strict=True)
+            }
+        return other
 
 
 def scalar(value: float) -> Table:
