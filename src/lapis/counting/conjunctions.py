@@ -174,7 +174,11 @@ def unify(conjunction: Conjunction, scope: Scope) -> Conjunction | None:
         else:
             checks[check] = None
     bindings = {name: find(term) for name, term in conjunction.bindings}
-    bindings |= {term.name: find(term) for term in parent if isinstance(term, Variable)}
+    bindings |= {
+        term.name: find(term)
+        for term in parent
+        if isinstance(term, Variable) and term.name not in scope.determined
+    }
     return Conjunction(
         conjunction.coefficient,
         tuple(sorted(true, key=repr)),

@@ -1,18 +1,37 @@
 """Problem → Network: evidence folded in, clauses as flat arrays with tied weights."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from lapis.grounding.network import AtomTable, Network
 
-__all__ = ["AtomTable", "Network", "close_blocks", "ground"]
+if TYPE_CHECKING:
+    from lapis.grounding.bottom_up import ground
+    from lapis.grounding.evidence import close_blocks
+    from lapis.grounding.export import write_network
+    from lapis.grounding.lazy import LazyGrounding, ground_violated
+
+# Resolved on first use: grounding brings in numba and an engine, reading a Network does not.
+_HOMES = {
+    "LazyGrounding": "lapis.grounding.lazy",
+    "close_blocks": "lapis.grounding.evidence",
+    "ground": "lapis.grounding.bottom_up",
+    "ground_violated": "lapis.grounding.lazy",
+    "write_network": "lapis.grounding.export",
+}
+
+__all__ = [
+    "AtomTable",
+    "LazyGrounding",
+    "Network",
+    "close_blocks",
+    "ground",
+    "ground_violated",
+    "write_network",
+]
 
 
 def __getattr__(name: str) -> object:
-    # Grounding brings in numba and an engine; `import lapis` must not pay for them.
-    if name == "ground":
-        from lapis.grounding.bottom_up import ground
-
-        return ground
-    if name == "close_blocks":
-        from lapis.grounding.evidence import close_blocks
-
-        return close_blocks
-    raise AttributeError(f"module 'lapis.grounding' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lapis.grounding' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -112,7 +112,9 @@ def _evaluate(
         same = [a == b for a, b in zip(left, right, strict=True)]
         return np.array(same, bool) ^ (condition.operator == "!=")
     a, b = _numbers(left), _numbers(right) + condition.offset
-    return np.logical_and(OPERATORS[condition.operator](a, b), ~(np.isnan(a) | np.isnan(b)))
+    both = ~(np.isnan(a) | np.isnan(b))
+    result: np.ndarray = OPERATORS[condition.operator](a, b) & both
+    return result
 
 
 def _compare_variables(

@@ -7,10 +7,10 @@ close (Kjærulff 1990; Koller & Friedman, Probabilistic Graphical Models, 9.4.3)
 - min-fill: eliminate the variable that joins the fewest pairs of neighbours; ties by weight;
 - min-weight: the one with the smallest clique; ties by fill;
 - both again with random noise on their scores, as ties are many and matter;
-- a sweep through the graph (reverse Cuthill–McKee), which is right for grids and chains of
-  cliques, where greedy rules start from all sides and meet in large cliques.
+- sweeps through the graph (in the order given, and reverse Cuthill–McKee), which are right for
+  grids and chains of cliques, where greedy rules start from all sides and meet in large cliques.
 
-Tries end once the tables are so small that a search costs more than it saves. Adjacency is a bit
+Tries go on for as long as they cost little beside the tables of the best order. Adjacency is a bit
 matrix, so this is for graphs of up to `MAX_DENSE` variables; larger ones keep the order of degree
 of `elimination_order_sparse`.
 """
@@ -23,9 +23,9 @@ import numpy as np
 from numba import njit
 
 MAX_DENSE = 20_000
-SMALL_ENTRIES = 1 << 18  # two milliseconds of work: no search beyond the first orders
-MAX_TRIES = 40
-TRIED_VARIABLES = 20_000  # tries × variables
+SMALL_ENTRIES = 1 << 14  # no search beyond the first orders
+MAX_TRIES = 300
+TRY_ENTRIES = 10  # a try costs about as much as this many table entries for each pair of variables
 
 
 class Order(NamedTuple):
@@ -64,10 +64,10 @@ def best_order(
     attempt(True, 0.0)
     attempt(False, 0.0)
     if best.entries > SMALL_ENTRIES:
+        attempt(True, 0.0, np.arange(num_variables, dtype=np.int32))
         attempt(True, 0.0, sweep_order(num_variables, adjacency))
-        tries = min(MAX_TRIES, TRIED_VARIABLES // num_variables)
-        for number in range(tries):
-            if best.entries <= SMALL_ENTRIES:
+        for number in range(MAX_TRIES):
+            if 5 * number * TRY_ENTRIES * num_variables**2 > best.entries:
                 break
             attempt(number % 3 != 2, 1.0 if number % 2 == 0 else 2.0)
     return best

@@ -2,9 +2,9 @@
 
 Most components of real networks fall to elimination by degree with small tables; one compiled
 call finds and orders them all. Only components that resist are looked at one by one: their
-low-degree fringe is eliminated first (at most `FRINGE_SCOPE` neighbours, which cannot raise the
-width above what the core needs anyway), and the core gets a search for a good order. When the
-tables of all components together would pass the memory, the cheapest ones are taken.
+low-degree fringe is eliminated first (at most `FRINGE_SCOPE` neighbours: with two this never
+raises the width, with three it spoilt grids), and the core gets a search for a good order. When
+the tables of all components together would pass the memory, the cheapest ones are taken.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lapis.inference.tables import Cubes, Variables, falsifying_cubes, find_vari
 from lapis.inference.tables_long_clauses import cut_long_cubes
 
 EASY_SCOPE = 8  # neighbours of a variable eliminated without a search
-FRINGE_SCOPE = 3
+FRINGE_SCOPE = 2
 SPARSE_SCOPE = 30  # neighbours in cores too large for a search
 
 

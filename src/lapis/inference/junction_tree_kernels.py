@@ -109,14 +109,16 @@ def add_up(tree, cubes, penalty, maximise, table, message):  # type: ignore[no-u
         out = tree.message_start[i]
         for row in range(tree.message_start[i + 1] - out):
             first = begin + row * states
-            best = -np.inf
-            for s in range(states):
-                best = max(best, table[first + s])
+            best, place = table[first], first
+            for at in range(first + 1, first + states):
+                if table[at] > best:
+                    best, place = table[at], at
             if not maximise and best > -np.inf:
-                total = 0.0
-                for s in range(states):
-                    total += np.exp(table[first + s] - best)
-                best += np.log(total)
+                others = 0.0
+                for at in range(first, first + states):
+                    if at != place:
+                        others += np.exp(table[at] - best)
+                best += np.log1p(others)
             message[out + row] = best
         if tree.parent[i] >= 0:
             _exchange(tree, cubes.size, i, table, message, out, axis, work, False)

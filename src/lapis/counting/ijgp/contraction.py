@@ -109,24 +109,38 @@ def _sum_component(tables: list[Table], kept: frozenset[int], sizes: Sizes) -> T
         else:
             (complements if table.default else sparse).append(table)
     mentioned = {variable for table in tables for variable in table.scope}
-    if len(mentioned) == 2 and len(mentioned & kept) == 1 and len(sparse) + len(complements) == 1:
-        (variable,) = mentioned - kept
-        return _send_through((*sparse, *complements)[0], variable, vectors.get(variable), sizes)
+    outer = tuple(sorted(mentioned & kept))
+    if len(outer) <= 1 and len(sparse) + len(complements) == 1:
+        return _send_through((*sparse, *complements)[0], outer, vectors, sizes)
     terms: list[Table] = []
     _eliminate(_Branch(1.0, vectors, sparse, complements, mentioned - kept), sizes, terms)
-    return _add(terms, tuple(sorted(mentioned & kept)), sizes)
+    return _add(terms, outer, sizes)
 
 
-def _send_through(table: Table, variable: int, weight: Table | None, sizes: Sizes) -> Table:
-    """Σ over `variable` of a table over two variables times a weight: most messages are that.
+def _send_through(table: Table, outer: Scope, vectors: Mapping[int, Table], sizes: Sizes) -> Table:
+    """Σ over all but at most one variable of one table times vectors: most messages are that.
 
-    The general way gives the same and takes three times as long to get to the one sum that counts.
+    `_eliminate` would give the same, one variable and one grouping of rows at a time.
     """
-    if weight is None:
-        weight = full((variable,), (sizes[variable],), np.ones(sizes[variable]))
-    out = send_vector(table.above_default if table.default else table, weight)
-    rest = table.default * float(weight.values.sum())
-    return out.with_values(out.values + rest) if rest else out
+    sparse = table.above_default if table.default else table
+    inner = [each for each in table.scope if each not in outer]
+    if outer and len(inner) == 1 and inner[0] in vectors:
+        sums = send_vector(sparse, vectors[inner[0]]).values
+    else:
+        values = sparse.values
+        for variable in inner:
+            if variable in vectors:
+                values = values * vectors[variable].values[sparse.columns[variable]]
+        sums = (
+            np.bincount(sparse.columns[outer[0]], values, sizes[outer[0]])
+            if outer
+            else np.array([values.sum()])
+        )
+    rest = table.default * math.prod(
+        float(vectors[each].values.sum()) if each in vectors else float(sizes[each])
+        for each in inner
+    )
+    return full(outer, tuple(sizes[each] for each in outer), sums + rest)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
     out[b] += Σ over rows (a, b) of value · weight[a]
 
 Gather, multiply and bincount in numpy need three passes and two temporaries for the same; on the
-56,000 rows of Cora's SameBib this kernel takes a fifth of their time.
+56,000 rows of Cora's SameBib this kernel takes a third of their time.
 """
 
 from __future__ import annotations

@@ -1,0 +1,51 @@
+"""Merging rows against a dictionary."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lapis.grounding.merge import EMPTY, TAUTOLOGY, merge_rows
+
+ROWS = st.lists(
+    st.tuples(
+        st.lists(st.integers(-4, 4), max_size=5) | st.lists(st.integers(-60, 60), max_size=80),
+        st.integers(-1, 2),
+        st.integers(1, 5),
+    ),
+    max_size=30,
+)
+
+
+@given(rows=ROWS)
+@settings(max_examples=300, deadline=None)
+def test_rows_merge_by_weight_and_set_of_literals(rows: list[tuple[list[int], int, int]]) -> None:
+    merged = merge_rows(
+        np.cumsum([0, *(len(row) for row, _, _ in rows)]),
+        np.array([x for row, _, _ in rows for x in row], np.int32),
+        np.array([w for _, w, _ in rows], np.int32),
+        np.array([c for _, _, c in rows], np.float64),
+    )
+    expected: dict[tuple[int, frozenset[int]], int] = {}
+    for (row, weight_id, count), target in zip(rows, merged.merged.tolist(), strict=True):
+        literals = frozenset(row) - {0}
+        if any(-literal in literals for literal in literals):
+            assert target == TAUTOLOGY
+        elif not literals:
+            assert target == EMPTY
+        else:
+            key = (weight_id, literals)
+            expected[key] = expected.get(key, 0) + count
+            found = merged.literal[merged.start[target] : merged.start[target + 1]].tolist()
+            assert found == sorted(literals, key=abs)
+            assert merged.weight_id[target] == weight_id
+    found_rows = {
+        (
+            int(merged.weight_id[i]),
+            frozenset(merged.literal[merged.start[i] : merged.start[i + 1]].tolist()),
+        ): merged.coefficient[i]
+        for i in range(len(merged.weight_id))
+    }
+    assert found_rows == expected
+    assert len(merged.weight_id) == len(expected)
