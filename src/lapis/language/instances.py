@@ -3,56 +3,70 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
+from lapis.language.model import Rule
+from lapis.language.names import format_constant
 from lapis.language.parser import parse_formula
 from lapis.language.printer import print_formula
 from lapis.language.syntax import (
+    Application,
     Constant,
+    Exists,
+    ForAll,
     Formula,
     Offset,
     Term,
     Variable,
     children,
     map_terms,
+    subformulas,
+    terms_of,
     with_children,
 )
-
-if TYPE_CHECKING:
-    from lapis.language.model import Rule
 
 
 def instances(rule: Rule, constants: Sequence[Sequence[str]]) -> list[str]:
     """The texts of a rule for each combination of constants of its plus variables."""
+    formula = parse_formula(rule.text)
+    if any(moved_by_offset(node, rule.plus) for node in subformulas(formula)):
+        return [
+            print_formula(substitute(formula, dict(zip(rule.plus, chosen, strict=True))))
+            for chosen in itertools.product(*constants)
+        ]
     # Printed once with placeholders and then filled in: there may be many thousands.
-    placeholders = [f"\0{i}\0" for i in range(len(rule.plus))]
-    template = print_formula(
-        substitute(parse_formula(rule.text), dict(zip(rule.plus, placeholders, strict=True)))
-    )
-    from lapis.language.names import format_constant
-
-    for placeholder in placeholders:
-        template = template.replace(format_constant(placeholder), placeholder)
+    marks = [f"\0{i}\0" for i in range(len(rule.plus))]
+    template = print_formula(substitute(formula, dict(zip(rule.plus, marks, strict=True))))
+    for mark in marks:
+        template = template.replace(format_constant(mark), mark)
     spelled = [[format_constant(name) for name in names] for names in constants]
     found: list[str] = []
     for chosen in itertools.product(*spelled):
         text = template
-        for placeholder, constant in zip(placeholders, chosen, strict=True):
-            text = text.replace(placeholder, constant)
+        for mark, constant in zip(marks, chosen, strict=True):
+            text = text.replace(mark, constant)
         found.append(text)
     return found
 
 
-def substitute(formula: Formula, values: dict[str, str]) -> Formula:
-    """Constants for free variables; the formula binds none of them."""
+def moved_by_offset(node: Formula, names: Sequence[str]) -> bool:
+    return any(isinstance(t, Offset) and t.variable.name in names for t in terms_of(node))
 
-    def replaced(term: Term) -> Term:
-        if isinstance(term, Variable) and term.name in values:
-            return Constant(values[term.name])
-        if isinstance(term, Offset) and term.variable.name in values:
-            return Constant(f"{values[term.variable.name]}{term.amount:+d}")
-        return term
 
+def substitute(formula: Formula, values: Mapping[str, str]) -> Formula:
+    """Constants for the free occurrences of variables."""
+    if isinstance(formula, Exists | ForAll):
+        values = {name: value for name, value in values.items() if name not in formula.variables}
     inner = tuple(substitute(child, values) for child in children(formula))
-    return map_terms(with_children(formula, inner), replaced)
+    return map_terms(with_children(formula, inner), lambda term: put(term, values))
+
+
+def put(term: Term, values: Mapping[str, str]) -> Term:
+    match term:
+        case Variable(name) if name in values:
+            return Constant(values[name])
+        case Offset(variable, amount) if variable.name in values:
+            return Constant(f"{float(values[variable.name]) + amount:.17g}")
+        case Application(function, terms, span):
+            return Application(function, tuple(put(t, values) for t in terms), span)
+    return term

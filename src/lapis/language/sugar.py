@@ -26,6 +26,7 @@ from lapis.language.syntax import (
     map_terms,
     subformulas,
     term_variables,
+    terms_of,
     with_children,
 )
 
@@ -37,15 +38,13 @@ def bound_variables(node: Formula) -> tuple[str, ...]:
 
 
 def plus_variables(formula: Formula) -> list[Variable]:
-    found: list[Variable] = []
-    for node in subformulas(formula):
-        terms: Sequence[Term] = ()
-        if isinstance(node, Atom):
-            terms = node.terms
-        elif isinstance(node, Comparison):
-            terms = (node.left, node.right)
-        found += [v for term in terms for v in term_variables(term) if v.plus]
-    return found
+    return [
+        variable
+        for node in subformulas(formula)
+        for term in terms_of(node)
+        for variable in term_variables(term)
+        if variable.plus
+    ]
 
 
 def without_plus(formula: Formula) -> Formula:

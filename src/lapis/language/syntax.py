@@ -254,6 +254,17 @@ def atoms(formula: Formula) -> Iterator[Atom]:
     return (node for node in subformulas(formula) if isinstance(node, Atom))
 
 
+def terms_of(node: Formula) -> tuple[Term, ...]:
+    """The terms of an atom or comparison, none of other nodes."""
+    match node:
+        case Atom(_, terms):
+            return terms
+        case Comparison(_, left, right):
+            return (left, right)
+        case _:
+            return ()
+
+
 def term_variables(term: Term) -> Iterator[Variable]:
     match term:
         case Variable():
@@ -270,22 +281,14 @@ def free_variables(formula: Formula) -> tuple[str, ...]:
     seen: dict[str, None] = {}
 
     def visit(node: Formula, bound: frozenset[str]) -> None:
-        match node:
-            case Atom(_, terms):
-                found = terms
-            case Comparison(_, left, right):
-                found = (left, right)
-            case Exists(variables, body) | ForAll(variables, body):
-                visit(body, bound | set(variables))
-                return
-            case _:
-                for child in children(node):
-                    visit(child, bound)
-                return
-        for term in found:
+        if isinstance(node, Exists | ForAll):
+            bound = bound | set(node.variables)
+        for term in terms_of(node):
             for variable in term_variables(term):
                 if variable.name not in bound:
                     seen.setdefault(variable.name)
+        for child in children(node):
+            visit(child, bound)
 
     visit(formula, frozenset())
     return tuple(seen)
