@@ -7,14 +7,14 @@ these. Several databases are several independent worlds, each with its own const
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lapis.data.database import Database
-from lapis.errors import LapisError, did_you_mean, raise_all
+from lapis.errors import LapisError, raise_all
 from lapis.evaluation.score import Score, score_worlds
 from lapis.inference.answer import Answer, MostLikelyWorld
 from lapis.inference.query import Query, parse_queries, select_atoms
@@ -29,8 +29,6 @@ ModelLike = Model | str | Path
 World = Database | str | Path
 DataLike = World | Sequence[World] | None
 
-METHODS = ("auto", "enumerate")
-
 
 def infer(
     model: ModelLike,
@@ -39,11 +37,20 @@ def infer(
     *,
     opened: Sequence[str] = (),
     method: str = "auto",
+    precision: float = 0.01,
+    time_limit: float | None = None,
+    max_samples: int = 400_000,
+    num_chains: int = 4,
+    random_state: int | np.random.Generator = 0,
+    max_memory: int | None = None,
+    progress: Callable[[Any], None] | None = None,
 ) -> Answer:
     """Marginal probabilities P(atom = true | data) of the unknown query atoms.
 
     `query` names predicates or single atoms; without it, every atom the data marks unknown is
-    asked. Raises TooLarge where the method cannot do it within its limits.
+    asked. `auto` is exact where that is affordable and samples the rest until every standard
+    error is below `precision` (or the time or the samples are used up). Raises TooLarge where
+    the method cannot do it within its limits.
 
     >>> import lapis
     >>> model = lapis.parse("H(i)\\nS(o)\\ni = {A}\\no = {B}\\n1 H(x) ^ S(y)")
@@ -52,23 +59,33 @@ def infer(
     (True, 0.6502)
     """
     from lapis.grounding.bottom_up import ground
-    from lapis.inference.enumerate import enumerate_worlds
+    from lapis.inference.marginals import Options, check_method, infer_network
 
     check_method(method)
+    options = Options(
+        precision, max_samples, num_chains, time_limit, seed_of(random_state), max_memory, progress
+    )
     parts: list[Answer] = []
     for problem, queries in problems(model, data, query, opened):
-        network = ground(problem)
-        found = enumerate_worlds(network)
+        network = ground(problem, max_memory=max_memory)
+        found = infer_network(network, method, options)
         names, atom_ids, known = select_atoms(network, problem, queries)
-        probability = known_or(known, found.marginal, atom_ids)
-        diagnostics = {"components": found.num_components, "largest_states": found.largest_states}
+        stderr = None if found.stderr is None else known_or(known * 0.0, found.stderr, atom_ids)
+        sampled = None if found.sampled is None else found.sampled[atom_ids] & (known < 0)
         parts.append(
             Answer(
-                "enumerate", True, found.log_partition, names, probability, None,
-                found.expected_count, diagnostics=diagnostics,
+                found.method, found.exact, found.log_partition, names,
+                known_or(known, found.marginal, atom_ids), stderr, found.expected_count,
+                sampled=sampled, diagnostics=found.diagnostics,
             )
         )  # fmt: skip
     return merge_answers(parts, world_names(data))
+
+
+def seed_of(random_state: int | np.random.Generator) -> int:
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(1 << 31))
+    return random_state
 
 
 def map(
@@ -219,16 +236,6 @@ def known_or(known: np.ndarray, found: np.ndarray, atom_ids: np.ndarray) -> np.n
     return values
 
 
-def check_method(method: str) -> None:
-    if method not in METHODS:
-        close = did_you_mean(method, METHODS)
-        raise LapisError(
-            f"unknown method {method!r}",
-            code="unknown-method",
-            hint=f"did you mean {close!r}?" if close else f"choose one of {', '.join(METHODS)}",
-        )
-
-
 def merge_answers(parts: list[Answer], worlds: list[str]) -> Answer:
     """The answers of independent worlds, put one after another."""
     if len(parts) == 1:
@@ -239,7 +246,9 @@ def merge_answers(parts: list[Answer], worlds: list[str]) -> Answer:
         sum(part.log_partition or 0.0 for part in parts),
         tuple(atom for part in parts for atom in part.atoms),
         np.concatenate([part.probability for part in parts]),
-        None,
+        None
+        if all(part.exact for part in parts)
+        else np.concatenate([part.errors for part in parts]),
         np.concatenate([part.expected_counts for part in parts]),
         tuple(world for part, world in zip(parts, worlds, strict=True) for _ in part.atoms),
     )

@@ -31,7 +31,20 @@ class Answer:
     stderr: np.ndarray | None  # float64[num_atoms]; None where exact
     expected_counts: np.ndarray  # float64[num_weights], E[n_w]
     worlds: tuple[str, ...] = ()  # the data file of each atom, if there are several
+    sampled: np.ndarray | None = None  # bool[num_atoms], not exact; None where all are the same
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def errors(self) -> np.ndarray:
+        """float64[num_atoms], standard errors; 0 where exact."""
+        return np.zeros(len(self)) if self.stderr is None else self.stderr
+
+    def method_of(self, index: int) -> str:
+        """The method that answered an atom."""
+        exact, _, sampler = self.method.partition("+")
+        if self.sampled is None or not sampler:
+            return self.method
+        return sampler if self.sampled[index] else exact
 
     @cached_property
     def marginals(self) -> dict[str, float]:
@@ -55,6 +68,9 @@ class Answer:
         ]
         for entry, world in zip(atoms, self.worlds, strict=bool(self.worlds)):
             entry["world"] = world
+        if not self.exact:
+            for index, entry in enumerate(atoms):
+                entry["method"] = self.method_of(index)
         return {
             "method": self.method,
             "exact": self.exact,
@@ -65,8 +81,11 @@ class Answer:
         }
 
     def columns(self) -> dict[str, Sequence[str] | np.ndarray]:
-        found: dict[str, Sequence[str] | np.ndarray] = {"atom": self.atoms, "probability": self.probability}
-        found["stderr"] = np.zeros(len(self)) if self.stderr is None else self.stderr
+        found: dict[str, Sequence[str] | np.ndarray] = {
+            "atom": self.atoms,
+            "probability": self.probability,
+        }
+        found["stderr"] = self.errors
         if self.worlds:
             found["world"] = self.worlds
         return found
@@ -89,8 +108,10 @@ class Answer:
         )
 
     def summary(self) -> str:
-        how = "exact" if self.exact else "approximate"
-        return f"{len(self):,} atoms by {self.method} ({how})"
+        if self.exact:
+            return f"{len(self):,} atoms, exact (by {self.method})"
+        worst = float(self.errors.max(initial=0.0))
+        return f"{len(self):,} atoms, approximate (by {self.method}), standard errors up to {worst:.2g}"
 
     def __repr__(self) -> str:
         return f"<Answer: {self.summary()}>"

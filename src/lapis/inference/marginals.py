@@ -1,0 +1,169 @@
+"""Marginals of a network by the method asked for; `auto` is exact where that is affordable.
+
+`auto` solves every component exactly that fits the memory, and samples the others: with MC-SAT
+where hard or nearly hard clauses could cut a Gibbs chain's worlds into islands, with Gibbs
+otherwise. Each atom says which method answered it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lapis.errors import LapisError, did_you_mean
+from lapis.grounding.network import Network
+
+METHODS = ("auto", "exact", "enumerate", "gibbs", "mcsat", "tempering", "bp")
+NEARLY_HARD = 5.0  # a weight beyond which a Gibbs chain rarely crosses
+
+
+@dataclass(frozen=True)
+class Options:
+    """How far to go. `precision` is the standard error wanted on every marginal."""
+
+    precision: float = 0.01
+    max_samples: int = 400_000
+    num_chains: int = 4
+    time_limit: float | None = None
+    seed: int = 0
+    max_memory: int | None = None  # bytes of tables for exact inference
+    progress: Callable[[Any], None] | None = None
+
+
+@dataclass(frozen=True)
+class Marginals:
+    method: str
+    exact: bool
+    log_partition: float | None  # where exact
+    marginal: np.ndarray  # float64[num_base_atoms]
+    stderr: np.ndarray | None  # float64[num_base_atoms]; None where all is exact
+    expected_count: np.ndarray  # float64[num_weights]
+    sampled: np.ndarray | None = None  # bool[num_base_atoms], answered by sampling
+    diagnostics: dict[str, Any] = field(default_factory=dict)
+
+
+def infer_network(
+    network: Network, method: str = "auto", options: Options | None = None
+) -> Marginals:
+    """Marginals and expected counts of all atoms of a network."""
+    check_method(method)
+    options = options or Options()
+    if method == "enumerate":
+        return by_enumeration(network)
+    if method == "bp":
+        return by_belief_propagation(network, options)
+    if method in ("auto", "exact"):
+        return by_components(network, method, options)
+    return by_sampling(network, method, options)
+
+
+def check_method(method: str) -> None:
+    if method not in METHODS:
+        close = did_you_mean(method, METHODS)
+        raise LapisError(
+            f"unknown method {method!r}",
+            code="unknown-method",
+            hint=f"did you mean {close!r}?" if close else f"choose one of {', '.join(METHODS)}",
+        )
+
+
+def by_enumeration(network: Network) -> Marginals:
+    from lapis.inference.enumerate import enumerate_worlds
+
+    found = enumerate_worlds(network)
+    notes = {"components": found.num_components, "largest_states": found.largest_states}
+    return Marginals(
+        "enumerate", True, found.log_partition, found.marginal, None, found.expected_count,
+        diagnostics=notes,
+    )  # fmt: skip
+
+
+def by_components(network: Network, method: str, options: Options) -> Marginals:
+    """Exact where it fits; the rest is refused (exact) or sampled (auto)."""
+    from lapis.inference.exact import DEFAULT_MEMORY, plan_exact
+
+    plan = plan_exact(network, options.max_memory or DEFAULT_MEMORY, random_state=options.seed)
+    if method == "exact":
+        plan.require_complete()
+    solved = plan.solve()
+    notes: dict[str, Any] = {"width": solved.width}
+    if plan.is_complete:
+        return Marginals(
+            "exact", True, solved.log_partition, solved.marginal, None, solved.expected_count,
+            diagnostics=notes,
+        )  # fmt: skip
+    rest = plan.rest()
+    sampler = best_sampler(rest.network)
+    part = by_sampling(rest.network, sampler, options)
+    own = rest.atom[: rest.network.num_base_atoms]
+    marginal, stderr = solved.marginal.copy(), np.zeros(network.num_base_atoms)
+    marginal[own] = part.marginal
+    if part.stderr is not None:
+        stderr[own] = part.stderr
+    sampled = np.zeros(network.num_base_atoms, bool)
+    sampled[own] = not part.exact
+    notes |= part.diagnostics | {"sampled_atoms": int(sampled.sum())}
+    name = sampler if sampled.all() else f"exact+{sampler}"
+    expected = solved.expected_count + part.expected_count
+    return Marginals(name, False, None, marginal, stderr, expected, sampled, notes)
+
+
+def best_sampler(network: Network) -> str:
+    """MC-SAT for (nearly) hard clauses, Gibbs otherwise."""
+    if (network.weight_id < 0).any():
+        return "mcsat"
+    effective = np.abs(network.weights[network.weight_id] * network.coefficient)
+    return "mcsat" if float(effective.max(initial=0.0)) > NEARLY_HARD else "gibbs"
+
+
+def by_sampling(network: Network, method: str, options: Options) -> Marginals:
+    from lapis.inference.recording import sample_reduced
+
+    def choose(core: Network) -> Any:
+        return new_sampler(method)
+
+    found = sample_reduced(
+        network,
+        choose,
+        precision=options.precision,
+        max_samples=options.max_samples,
+        num_chains=options.num_chains,
+        time_limit=options.time_limit,
+        seed=options.seed,
+        progress=options.progress,
+    )
+    notes: dict[str, Any] = {"core_atoms": found.num_core_atoms}
+    if found.core is not None:
+        notes |= {
+            "samples": found.core.num_samples,
+            "chains": found.core.num_chains,
+            "rhat": found.core.worst_rhat,
+            "ess": float(found.core.ess.min(initial=np.inf)),
+            "converged": found.core.converged,
+            "interrupted": found.core.interrupted,
+            "ergodic": found.core.ergodic,
+            "seconds": found.core.seconds,
+            "events": dict(found.core.events),
+        }
+    sampled = np.full(network.num_base_atoms, not found.exact)
+    return Marginals(
+        method, found.exact, None, found.marginal, found.stderr, found.expected_count, sampled,
+        notes,
+    )  # fmt: skip
+
+
+def new_sampler(method: str) -> Any:
+    if method == "mcsat":
+        from lapis.inference.mcsat import MCSAT
+
+        return MCSAT()
+    if method == "tempering":
+        from lapis.inference.tempering import Tempering
+
+        return Tempering()
+    from lapis.inference.gibbs import Gibbs
+
+    return Gibbs()
