@@ -105,6 +105,7 @@ def map(
     """
     from lapis.grounding.bottom_up import ground
     from lapis.inference.enumerate import enumerate_worlds
+    from lapis.inference.marginals import check_method
 
     check_method(method)
     parts: list[MostLikelyWorld] = []

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lapis
 from counting.small_worlds import (
     PREDICATES,
     Small,
@@ -200,3 +201,39 @@ def test_likelihood_of_atoms_is_the_definition(small: Small, name: str, seed: in
 @given(block_problems(), blocked, st.integers(0, 9))
 def test_likelihood_of_blocks_is_the_definition(small: Small, name: str, seed: int) -> None:
     check_likelihood(small, name, block_classes(small.problem, name), seed)
+
+
+HARD_RULES = """
+person = {Anna, Bob, Cid}
+topic = {Logic, Music}
+Friends(person,person)
+Smokes(person)
+Topic(person,topic!)
+Likes(person,topic?)
+0.7 Friends(x,y) ^ Smokes(x) => Smokes(y)
+-0.4 Topic(x,t) ^ Friends(x,y) => Topic(y,t)
+0.3 Likes(x,t) => Topic(x,t)
+Friends(x,y) => Friends(y,x).
+Smokes(x) => Topic(x,Music).
+Likes(x,t) => Topic(x,t).
+"""
+KEEPS_HARD_RULES = """
+Friends(Anna,Bob) Friends(Bob,Anna) Friends(Cid,Cid) Smokes(Anna) Likes(Bob,Logic)
+Topic(Anna,Music) Topic(Bob,Logic) Topic(Cid,Logic)
+"""
+
+
+@pytest.mark.parametrize("name", ["Friends", "Smokes", "Topic", "Likes"])
+def test_hard_rules_force_values(name: str) -> None:
+    """Friends(Anna,Bob) cannot change alone, nor Bob start to smoke, nor Anna leave Music."""
+    problem = lapis.build_problem(lapis.parse(HARD_RULES), lapis.Database.parse(KEEPS_HARD_RULES))
+    true = frozenset(
+        (predicate, tuple(row))
+        for predicate, evidence in problem.evidence.items()
+        for row in evidence.true.tolist()
+    )
+    find = block_classes if problem.model.predicates[name].block else difference_classes
+    classes = find(problem, name)
+    assert math.isfinite(pseudo_log_likelihood(classes, np.zeros(3)).value)
+    for seed in range(3):
+        check_likelihood(Small(problem, true), name, classes, seed)

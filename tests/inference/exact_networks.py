@@ -88,3 +88,30 @@ def random_literals(rng: np.random.Generator, num_atoms: int, max_length: int) -
     length = min(num_atoms, int(rng.integers(1, max_length + 1)))
     atoms = np.sort(rng.choice(num_atoms, length, replace=False)) + 1
     return [int(a) for a in atoms * rng.choice([-1, 1], length)]
+
+
+def possible_worlds(network: Network) -> tuple[np.ndarray, np.ndarray]:
+    """All possible worlds, bool[num_worlds, num_atoms], and their probabilities."""
+    number = np.arange(2**network.num_base_atoms)
+    assignments = (number[:, None] >> np.arange(network.num_base_atoms)) & 1 == 1
+    worlds = np.array([network.complete(base) for base in assignments])
+    worlds = worlds[[network.is_feasible(world) for world in worlds]]
+    score = np.array([network.score(world) for world in worlds])
+    weight = np.exp(score - score.max())
+    return worlds, weight / weight.sum()
+
+
+def chance_of(samples: np.ndarray, worlds: np.ndarray, probability: np.ndarray) -> float:
+    """The p-value of the samples by a χ² test over worlds, the rare ones pooled."""
+    from scipy.stats import chi2
+
+    place = {world.tobytes(): index for index, world in enumerate(worlds)}
+    observed = np.bincount([place[s.tobytes()] for s in samples], minlength=len(worlds))
+    expected = probability * len(samples)
+    rare = expected < 8
+    pooled = [np.append(values[~rare], values[rare].sum()) for values in (observed, expected)]
+    keep = pooled[1] >= 8
+    if not keep[-1] and pooled[0][-1] > 100:
+        return 0.0
+    statistic = ((pooled[0][keep] - pooled[1][keep]) ** 2 / pooled[1][keep]).sum()
+    return float(chi2.sf(statistic, max(1, keep.sum() - 1)))

@@ -73,11 +73,13 @@ def assemble(
     auxiliaries: Auxiliaries,
     rows: FlatRows,
     constant_count: np.ndarray,
+    distinct: np.ndarray | None = None,
 ) -> Network:
     """Merge rows and add what definitions and blocks require.
 
     `constant_count` holds what is counted apart from the rows; rows that turn out to be true in
-    every world are added to it here, and rows without literals count for nothing.
+    every world are added to it here, and rows without literals count for nothing. `distinct`,
+    bool[num_weights], marks weights no two of whose rows are equal.
     """
     atoms = atom_table(base)
     num_base_atoms = len(atoms)
@@ -94,6 +96,7 @@ def assemble(
         np.concatenate((literal, hard_literal)),
         np.concatenate((rows.weight_id, np.full(num_hard, HARD, np.int32))),
         np.concatenate((rows.multiplicity, np.ones(num_hard))),
+        distinct,
     )
     always = merged.merged[: len(rows.multiplicity)] == TAUTOLOGY
     blocks = network_blocks(problem.model.predicates, base, problem.domains)

@@ -11,12 +11,13 @@ engine, so a long body over known facts costs what its undecided literals distin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from lapis.engines import AutoEngine, Engine
+from lapis.engines import AutoEngine, Engine, Source
 from lapis.errors import LapisError
 from lapis.grounding.assembly import (
     HARD,
@@ -48,8 +49,11 @@ from lapis.grounding.templates import (
     plan_template,
 )
 from lapis.grounding.world import GroundedWorld
+from lapis.language.names import format_constant
 from lapis.logic.clauses import Definition, Feature
 from lapis.problem import Problem
+
+MOST_DESCRIBED = 1_000_000  # rows listed to name the grounding that contradicts a hard rule
 
 Progress = Callable[[int, int, str], None]  # rules done, rules in all, text of the one starting
 
@@ -80,7 +84,7 @@ def ground(
         rows = session.ground_clauses(session.clauses(), progress)
         total = total_counts(problem)
         constant = total - weigh(rows, len(total), np.ones(len(rows.multiplicity), bool))
-        network = session.assemble(rows, constant)
+        network = session.assemble(rows, constant, session.distinct)
     if cache_dir is not None:
         save_network(problem, network, Path(cache_dir))
     return network
@@ -128,6 +132,7 @@ class GroundingSession:
         self.base = number_atoms(close_blocks(problem), problem.domains)
         types = {name: predicate.types for name, predicate in signatures(problem).items()}
         self.world = GroundedWorld(problem.domains, types, dict(self.base), self.engine)
+        self.distinct = np.zeros(len(problem.weight_table.value), bool)
         self.auxiliaries = Auxiliaries(sum(atoms.num_unknown for atoms in self.base.values()))
         self.undecided = evaluate_known(
             problem.normal_form.definitions, self.world, self.limits, self._admit
@@ -171,6 +176,7 @@ class GroundingSession:
             if len(block.weight_id):
                 found.append(block)
         flat = self._resolve(found)
+        self._mark_distinct(found)
         if progress is not None:
             progress(len(rules), len(rules), "")
         return flat
@@ -187,8 +193,20 @@ class GroundingSession:
         weight_id = (code + table.offset[feature.rule]).astype(np.int32)
         return FeatureRows(feature, query, rows, weight_id)
 
-    def assemble(self, rows: FlatRows, constant_count: np.ndarray) -> Network:
-        return assemble(self.problem, self.base, self.auxiliaries, rows, constant_count)
+    def assemble(
+        self, rows: FlatRows, constant_count: np.ndarray, distinct: np.ndarray | None = None
+    ) -> Network:
+        return assemble(self.problem, self.base, self.auxiliaries, rows, constant_count, distinct)
+
+    def _mark_distinct(self, found: Sequence[FeatureRows]) -> None:
+        """Find the weights all of whose rows come from one query that tells them apart."""
+        offset = self.problem.weight_table.offset
+        blocks: dict[int, list[FeatureRows]] = {}
+        for block in found:
+            blocks.setdefault(block.feature.rule, []).append(block)
+        for rule, (first, *others) in blocks.items():
+            if not others and _tells_rows_apart(first):
+                self.distinct[offset[rule] : offset[rule + 1]] = True
 
     def _admit(self, query: Query, text: str) -> None:
         self.budget.admit(query, text)
@@ -231,11 +249,32 @@ class GroundingSession:
         )
 
     def _describe(self, block: FeatureRows, row: int) -> str:
-        """The grounding of a row, as far as the row tells it."""
+        """A grounding that became this row: its outputs, and the first values of the rest."""
+        plan, bindings = block.query.whole, block.rows.bindings
+        codes = np.array([[bindings.columns[name][row] for name in plan.outputs]], np.int32)
+        here = Source(self.world.add_rows(codes), plan.outputs)
+        every = tuple(name for name, _ in plan.variables)
+        listed = replace(plan, joins=(*plan.joins, here), outputs=every)
+        if self.engine.estimate_rows(listed) > MOST_DESCRIBED:
+            listed = replace(listed, outputs=plan.outputs)
+        found = self.engine.fetch(listed).columns
         terms = []
         for name, type_name in block.feature.variables:
-            column = block.rows.bindings.columns.get(block.query.representative[name])
+            column = found.get(block.query.representative[name])
             if column is not None:
-                constants = self.problem.domains[type_name].constants
-                terms.append(f"{name} = {constants[int(column[row])]}")
+                constant = self.problem.domains[type_name].constants[int(column[0])]
+                terms.append(f"{name} = {format_constant(constant)}")
         return " at " + ", ".join(terms) if terms else ""
+
+
+def _tells_rows_apart(block: FeatureRows) -> bool:
+    """Some predicate occurs once, undecided in every row and over all outputs of the query."""
+    literals = block.query.literals
+    if block.rows.references:
+        return False
+    for position, literal in enumerate(literals):
+        alone = sum(other.predicate == literal.predicate for other in literals) == 1
+        whole = set(block.query.whole.outputs) <= set(literal.columns)
+        if alone and whole and bool((block.rows.literal[:, position] != 0).all()):
+            return True
+    return False

@@ -65,7 +65,10 @@ def save_network(problem: Problem, network: Network, folder: Path) -> None:
 def load_network(problem: Problem, folder: Path) -> Network | None:
     """The network saved for the same content, with the problem's weights; None if there is none."""
     try:
-        with np.load(_path(problem, folder), allow_pickle=False) as stored:
+        with (
+            _path(problem, folder).open("rb") as stream,
+            np.load(stream, allow_pickle=False) as stored,
+        ):
             predicates = tuple(str(name) for name in stored["predicates"])
             tuples = tuple(stored[f"tuples_{number}"] for number in range(len(predicates)))
             return Network(

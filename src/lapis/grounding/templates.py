@@ -78,6 +78,7 @@ class Query:
     """
 
     terms: tuple[tuple[int, JoinPlan], ...]  # (+1 or −1, plan); all have the same outputs
+    whole: JoinPlan  # the plan that the terms add up to
     literals: tuple[GroundLiteral, ...]
     representative: Mapping[str, str]  # variable → the one equal to it that the plan uses
 
@@ -157,7 +158,7 @@ def plan_template(
         if set(plan.joins) & set(plan.antis):
             continue
         terms = _sieve(plan, 1, MOST_SPLIT) if groundings > limits.sieve_above else ((1, plan),)
-        yield Query(tuple(terms), kept, representative)
+        yield Query(tuple(terms), plan, kept, representative)
 
 
 class Fate(NamedTuple):

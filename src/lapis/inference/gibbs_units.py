@@ -53,13 +53,16 @@ def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | Non
 
     root = np.arange(len(size), dtype=np.int32)
     bits = np.log2(np.maximum(size, 1))
+    decided = _decided(graph, variable_of_atom, is_block)
     hard = np.flatnonzero(np.isinf(graph.weight) & (graph.definition_of < 0))
-    hard_start, hard_variable, too_wide = _clause_variables(hard, graph, variable_of_atom)
+    hard_start, hard_variable, too_wide = _clause_variables(hard, graph, variable_of_atom, decided)
     _join_hard(root, bits, hard_start, hard_variable)
     strength = np.where(np.isinf(graph.weight), 0.0, np.abs(graph.weight))
     strong = np.flatnonzero(strength >= STRONG_WEIGHT)
     strong = strong[np.argsort(-strength[strong], kind="stable")]
-    strong_start, strong_variable, _ = _clause_variables(strong, graph, variable_of_atom)
+    strong_start, strong_variable, _ = _clause_variables(
+        strong, graph, variable_of_atom, decided
+    )
     _join(root, bits, strong_start, strong_variable, np.arange(len(strong)), STRONG_BITS)
 
     unit_of_variable = _labels(root)
@@ -90,6 +93,18 @@ def _variables(network: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     start = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(variable))))
     atom = np.argsort(variable, kind="stable").astype(np.int32)
     return variable.astype(np.int32), start.astype(np.int64), atom
+
+
+def _decided(graph: ClauseGraph, variable_of_atom: np.ndarray, is_block: np.ndarray) -> np.ndarray:
+    """bool[num_variables]: atoms that a hard clause of one literal leaves one value.
+
+    They stay as they are whatever is near them, and need not move together with anything.
+    """
+    alone = np.isinf(graph.weight) & (np.diff(graph.clause_start) == 1)
+    atom = np.abs(graph.literal[graph.clause_start[:-1][alone]]) - 1
+    decided = np.zeros(len(is_block), bool)
+    decided[variable_of_atom[atom[atom < graph.first_auxiliary]]] = True
+    return decided & ~is_block
 
 
 def _join_hard(
@@ -140,7 +155,7 @@ def _is_ergodic(graph: ClauseGraph, units: Units, crossing: np.ndarray) -> bool 
 
 
 @njit(cache=True)
-def _clause_variables(clauses, graph, variable_of_atom):  # type: ignore[no-untyped-def]
+def _clause_variables(clauses, graph, variable_of_atom, decided):  # type: ignore[no-untyped-def]
     """CSR of the variables a clause depends on, auxiliary atoms unfolded; empty if too many."""
     start = np.zeros(len(clauses) + 1, np.int64)
     variable = np.empty(len(clauses) * MAX_CLAUSE_VARIABLES, np.int32)
@@ -161,7 +176,7 @@ def _clause_variables(clauses, graph, variable_of_atom):  # type: ignore[no-unty
             waiting -= 1
             atom = stack[waiting]
             if atom < graph.first_auxiliary:
-                if used[variable_of_atom[atom]] != row:
+                if used[variable_of_atom[atom]] != row and not decided[variable_of_atom[atom]]:
                     used[variable_of_atom[atom]] = row
                     if end - begin == MAX_CLAUSE_VARIABLES:
                         too_wide[row] = True

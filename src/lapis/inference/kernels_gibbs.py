@@ -26,7 +26,7 @@ def sweep(graph, units, weight, beta, world, order, estimate, rng, score, digit)
     updates, changes = 0, 0
     value, true_literals = world.value, world.true_literals
     for unit in order:
-        atom = units.single[unit]
+        atom = np.int64(units.single[unit])
         if atom < 0:
             more, moved = resample_unit(
                 graph, units, weight, beta, world, unit, estimate, rng, score, digit
@@ -67,17 +67,23 @@ def resample_unit(graph, units, weight, beta, world, unit, estimate, rng, score,
         states *= units.variable_size[units.unit_variable[place]]
     before = read_unit(units, world, begin, end, digit)
     clear_change(world)
-    best = -np.inf
-    for rank in range(states):
-        move_unit(graph, units, weight, world, begin, end, rank, digit)
-        score[rank] = beta * world.change[0] if world.change[1] <= 0 else -np.inf
-        best = max(best, score[rank])
-    total = 0.0
-    for rank in range(states):
-        score[rank] = np.exp(score[rank] - best)
-        total += score[rank]
-    atoms = _estimate_unit(units, begin, end, states, score, total, estimate)
-    target = uniform(rng) * total
+    chosen, atoms = 0, 0
+    for rank in range(states + 1):  # every state once, then the one chosen
+        if rank == states:
+            atoms = _estimate_unit(units, begin, end, states, score, estimate)
+            chosen = _choose(score, states, rng)
+        else:
+            chosen = rank
+        move_unit(graph, units, weight, world, begin, end, chosen, digit)
+        if rank < states:
+            score[rank] = beta * world.change[0] if world.change[1] <= 0 else -np.inf
+    return atoms, 1 if chosen != before else 0
+
+
+@inner
+def _choose(score, states, rng):  # type: ignore[no-untyped-def]
+    """A state drawn from the probabilities `score`."""
+    target = uniform(rng)
     chosen = -1
     for rank in range(states):
         if score[rank] > 0:
@@ -85,19 +91,25 @@ def resample_unit(graph, units, weight, beta, world, unit, estimate, rng, score,
             target -= score[rank]
             if target < 0:
                 break
-    move_unit(graph, units, weight, world, begin, end, chosen, digit)
-    return atoms, 1 if chosen != before else 0
+    return chosen
 
 
 @inner
-def _estimate_unit(units, begin, end, states, score, total, estimate):  # type: ignore[no-untyped-def]
-    atoms = 0
+def _estimate_unit(units, begin, end, states, score, estimate):  # type: ignore[no-untyped-def]
+    """Turn scores into probabilities, and these into each atom's; the number of atoms."""
+    best, total, atoms = -np.inf, 0.0, 0
+    for rank in range(states):
+        best = max(best, score[rank])
+    for rank in range(states):
+        score[rank] = np.exp(score[rank] - best)
+        total += score[rank]
     for place in range(begin, end):
         variable = units.unit_variable[place]
         for at in range(units.variable_start[variable], units.variable_start[variable + 1]):
             estimate[units.variable_atom[at]] = 0.0
             atoms += 1
     for rank in range(states):
+        score[rank] /= total
         if score[rank] == 0:
             continue
         rest = rank
@@ -110,7 +122,7 @@ def _estimate_unit(units, begin, end, states, score, total, estimate):  # type: 
                 state = size - 1 - state
             atom = true_atom(units, variable, state)
             if atom >= 0:
-                estimate[atom] += score[rank] / total
+                estimate[atom] += score[rank]
     return atoms
 
 
@@ -120,8 +132,8 @@ def true_atom(units, variable, state):  # type: ignore[no-untyped-def]
     first = units.variable_start[variable]
     if units.is_block[variable]:
         inside = state < units.variable_start[variable + 1] - first
-        return units.variable_atom[first + state] if inside else -1
-    return units.variable_atom[first] if state == 1 else -1
+        return np.int64(units.variable_atom[first + state] if inside else -1)
+    return np.int64(units.variable_atom[first] if state == 1 else -1)
 
 
 @inner
@@ -141,12 +153,10 @@ def move_variable(graph, units, weight, world, variable, state, new_state):  # t
     """Take a variable from one state to another: one flip, or two in a block."""
     if state == new_state:
         return
-    off = true_atom(units, variable, state)
-    if off >= 0:
-        flip(graph, weight, world, off)
-    on = true_atom(units, variable, new_state)
-    if on >= 0:
-        flip(graph, weight, world, on)
+    for which in range(2):
+        atom = true_atom(units, variable, state if which == 0 else new_state)
+        if atom >= 0:
+            flip(graph, weight, world, atom)
 
 
 @inner

@@ -73,7 +73,7 @@ def draw_solution(graph, units, world, part, search, members, found, budget, est
         return solutions
     for item in range(items):
         for at in range(search.item_start[item], search.item_start[item + 1]):
-            atom = search.item_atom[at]
+            atom = np.int64(search.item_atom[at])
             if atom >= graph.first_auxiliary:
                 continue  # follows from the others
             estimate[atom] = search.share[at] / solutions

@@ -267,11 +267,17 @@ def advance(clauses, walk, num_flips, noise, tabu, step, first_feasible, rng):  
             continue
         if unsaved and (partner >= 0 or walk.gain[chosen] <= 0.0):
             # Copied only when a best world is about to be left, not on the way down to it.
-            walk.best[:] = walk.world
+            _save(walk)
             unsaved = False
         flip(clauses, walk, chosen)
         if partner >= 0:
             flip(clauses, walk, partner)
     if unsaved:
-        walk.best[:] = walk.world
+        _save(walk)
     return done
+
+
+@inner
+def _save(walk):  # type: ignore[no-untyped-def]
+    for atom in range(len(walk.world)):
+        walk.best[atom] = walk.world[atom]

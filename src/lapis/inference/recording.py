@@ -30,7 +30,8 @@ class Recording:
     """A sampler that keeps the worlds it visits, packed into bits."""
 
     sampler: Sampler
-    kept: dict[int, list[np.ndarray]] = field(default_factory=dict)
+    kept: dict[int, list[np.ndarray]] = field(default_factory=dict)  # by chain
+    chain_of: dict[int, int] = field(default_factory=dict)  # by the identity of its generator
 
     @property
     def name(self) -> str:
@@ -41,11 +42,12 @@ class Recording:
 
     def init(self, plan: Any, chain: int, rng: np.ndarray) -> Any:
         state = self.sampler.init(plan, chain, rng)
-        self.kept[id(state.rng)] = []
+        self.chain_of[id(state.rng)] = chain
+        self.kept[chain] = []
         return state
 
     def step(self, plan: Any, state: Any, atoms: Tally, counts: Tally, num_samples: int) -> Any:
-        kept = self.kept[id(state.rng)]
+        kept = self.kept[self.chain_of[id(state.rng)]]
         if num_tallied(atoms) == 0:
             kept.clear()  # warm-up is over: the tallies were reset
         info = None
@@ -61,8 +63,8 @@ class Recording:
     def worlds(self, num_atoms: int) -> list[np.ndarray]:
         """bool[num_samples, num_atoms] for each chain."""
         return [
-            np.unpackbits(np.array(rows), axis=1, count=num_atoms).astype(bool)
-            for rows in self.kept.values()
+            np.unpackbits(np.array(self.kept[chain]), axis=1, count=num_atoms).astype(bool)
+            for chain in sorted(self.kept)
         ]
 
 

@@ -39,6 +39,8 @@ def overdispersed_start(
     """
     generator = np.random.default_rng(rng)
     hard = hard_constraints(graph, units)
+    if not hard.active.any():
+        return Start(random_world(network, units, chain, generator).astype(bool))
     atoms = np.arange(network.num_atoms, dtype=np.int32)
     sizes = (len(graph.weight),)
     violated, position = np.zeros(sizes, np.int32), np.zeros(sizes, np.int32)

@@ -119,6 +119,7 @@ class CubeCounter:
                 tolerance=settings.tolerance,
                 max_iterations=settings.max_iterations,
                 damping=settings.damping,
+                output=tuple(sorted(self._plus_scope)),
             )
 
     @property

@@ -1,0 +1,100 @@
+"""Grounding: time, memory and clauses a second.
+
+    python benchmarks/grounding.py [smokers | class | cse ...]
+
+`smokers` is made here: 1000 people, Friends open, so a million unknown friendships (limit: 10 s
+and 2 GB, at least 2 million clauses a second). `class` (Cora classification) and `cse` (UW-CSE)
+are Tuffy's samples, read from LAPIS_DATA (default ../shared/data); limit: 5 s and 1 GB each, where
+Alchemy 2 needs over 152 s and 18 GB on class. Each runs in a process of its own, kernels warmed on
+a toy problem first.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+SMOKERS = """
+Friends(person, person)
+Smokes(person)
+Cancer(person)
+1.1 Friends(x, y) ^ Smokes(x) => Smokes(y)
+1.5 Smokes(x) => Cancer(x)
+"""
+PEOPLE = 1000
+
+
+@dataclass(frozen=True)
+class Task:
+    name: str
+    query: tuple[str, ...]
+    seconds: float
+    gigabytes: float
+
+
+TASKS = (
+    Task("smokers", ("Friends", "Smokes", "Cancer"), 10, 2),
+    Task("class", ("category",), 5, 1),
+    Task("cse", ("advisedBy",), 5, 1),
+)
+
+
+def data_folder() -> Path:
+    default = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+    return Path(os.environ.get("LAPIS_DATA", default)) / "tuffy-samples"
+
+
+def run(task: Task) -> None:
+    import lapis
+
+    toy = lapis.parse("person = {A, B}\n" + SMOKERS)
+    lapis.ground(lapis.build_problem(toy, query=["Smokes"]))
+    started = time.perf_counter()
+    if task.name == "smokers":
+        people = ", ".join(f"P{number}" for number in range(PEOPLE))
+        model, database = lapis.parse(f"person = {{{people}}}\n{SMOKERS}"), None
+    else:
+        folder = data_folder() / task.name
+        (facts,) = folder.glob("evidence.db*")
+        model, database = lapis.read(folder / "prog.mln"), lapis.Database.read(facts)
+    problem = lapis.build_problem(model, database, query=task.query)
+    read = time.perf_counter()
+    network = lapis.ground(problem)
+    done = time.perf_counter()
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    within = done - started <= task.seconds and memory <= task.gigabytes
+    print(
+        f"{task.name:8} {network.num_atoms:>10,} {network.num_clauses:>10,} "
+        f"{len(network.literal):>10,} {read - started:>7.2f} {done - read:>9.2f} "
+        f"{network.num_clauses / (done - read) / 1e6:>10.2f} {memory:>6.2f}   "
+        f"{task.seconds:g} s, {task.gigabytes:g} GB: {'met' if within else 'MISSED'}",
+        flush=True,
+    )
+
+
+def main(names: list[str]) -> None:
+    print(
+        f"{'task':8} {'atoms':>10} {'clauses':>10} {'literals':>10} {'read s':>7} "
+        f"{'ground s':>9} {'million/s':>10} {'GB':>6}   limit"
+    )
+    context = multiprocessing.get_context("spawn")
+    for task in TASKS:
+        if names and task.name not in names:
+            continue
+        if task.name != "smokers" and not (data_folder() / task.name).is_dir():
+            print(f"{task.name:8} skipped: no {task.name} in {data_folder()}; set LAPIS_DATA")
+            continue
+        process = context.Process(target=run, args=(task,))
+        process.start()
+        process.join()
+        if process.exitcode:
+            sys.exit(process.exitcode)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

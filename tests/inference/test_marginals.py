@@ -1,0 +1,89 @@
+"""The methods behind `lapis.infer`: exact ones to 1e-9, samplers within their errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import lapis
+from lapis.grounding.bottom_up import ground
+from lapis.inference.enumerate import enumerate_worlds
+from lapis.inference.marginals import Options, best_sampler, infer_network
+from lapis.problem import build_problem
+
+SMOKERS = """
+Friends(person, person)
+Smokes(person)
+Cancer(person)
+1.5 Smokes(x) => Cancer(x)
+1.1 Friends(x, y) ^ Smokes(x) => Smokes(y)
+-0.4 Smokes(x)
+"""
+FACTS = "Friends(A,B) Friends(B,C) Friends(C,A) Friends(C,D) Friends(D,E) Friends(E,A) Smokes(B)"
+
+
+MILD = SMOKERS.replace("1.1 Friends", "0.2 Friends")
+PEOPLE = [f"P{i}" for i in range(9)]
+CROWD = " ".join(f"Friends({a},{b})" for a in PEOPLE for b in PEOPLE if a != b)
+
+
+def network_of(text: str, facts: str, query: list[str]) -> lapis.ground:
+    return ground(build_problem(lapis.parse(text), lapis.Database.parse(facts), query))
+
+
+@pytest.mark.parametrize("method", ["auto", "exact"])
+def test_exact_methods_agree_with_enumeration(method: str) -> None:
+    network = network_of(SMOKERS, FACTS, ["Smokes", "Cancer"])
+    expected, found = enumerate_worlds(network), infer_network(network, method)
+    assert found.exact
+    np.testing.assert_allclose(found.marginal, expected.marginal, atol=1e-9)
+    np.testing.assert_allclose(found.expected_count, expected.expected_count, atol=1e-9)
+    assert found.log_partition == pytest.approx(expected.log_partition, abs=1e-9)
+
+
+@pytest.mark.parametrize("method", ["gibbs", "mcsat"])
+def test_samplers_agree_within_their_errors(method: str) -> None:
+    network = network_of(MILD, CROWD, ["Smokes", "Cancer"])
+    expected = infer_network(network, "exact")
+    found = infer_network(network, method, Options(precision=0.004, seed=1))
+    assert not found.exact
+    assert found.stderr is not None
+    allowed = np.maximum(4 * found.stderr, 1e-9)
+    assert (np.abs(found.marginal - expected.marginal) <= np.minimum(allowed, 0.02)).all()
+    np.testing.assert_allclose(found.expected_count, expected.expected_count, rtol=0.05)
+
+
+def test_what_is_too_wide_is_sampled_and_says_so() -> None:
+    people = [f"P{i}" for i in range(17)]
+    crowd = " ".join(f"Friends({a},{b})" for a in people for b in people if a != b)
+    weak = MILD.replace("0.2 Friends", "0.1 Friends")
+    network = network_of(weak, crowd + " Friends(X,Y)", ["Smokes", "Cancer"])
+    found = infer_network(network, "auto", Options(max_memory=1 << 18, precision=0.01))
+    expected = infer_network(network, "exact")
+    assert found.method == "exact+gibbs"
+    assert found.sampled is not None
+    assert 0 < found.sampled.sum() < network.num_base_atoms
+    exact = ~found.sampled
+    np.testing.assert_allclose(found.marginal[exact], expected.marginal[exact], atol=1e-9)
+    np.testing.assert_allclose(found.marginal, expected.marginal, atol=0.04)
+
+
+def test_where_elimination_answers_all_nothing_is_sampled() -> None:
+    network = network_of(SMOKERS, "Friends(A,B)", ["Smokes", "Cancer"])
+    found, expected = infer_network(network, "gibbs"), enumerate_worlds(network)
+    assert found.exact
+    np.testing.assert_allclose(found.marginal, expected.marginal, atol=1e-9)
+
+
+def test_the_same_seed_gives_the_same_answer() -> None:
+    network = network_of(MILD, CROWD, ["Smokes", "Cancer"])
+    first, again = (
+        infer_network(network, "gibbs", Options(max_samples=500, seed=7)) for _ in range(2)
+    )
+    np.testing.assert_array_equal(first.marginal, again.marginal)
+
+
+def test_hard_clauses_are_left_to_mcsat() -> None:
+    soft = network_of(SMOKERS, FACTS, ["Smokes"])
+    hard = network_of(SMOKERS + "Smokes(x) v Cancer(x).\n", FACTS, ["Smokes", "Cancer"])
+    assert (best_sampler(soft), best_sampler(hard)) == ("gibbs", "mcsat")
