@@ -103,6 +103,36 @@ def test_count_with_plus_has_a_row_for_each_constant(run: Run) -> None:
     ]
 
 
+def test_count_by_ijgp_says_how_far_it_is_off(run: Run) -> None:
+    rows = run.json(
+        "count", "m.mln", "d.db", "--counts", "ijgp", "--ibound", "3", "--measure-error"
+    )
+    first = rows["formulas"][0]
+    assert (first["true"], first["exact"], first["relative_error"]) == (1, True, 0.0)
+
+
+def test_count_explains_its_plans(run: Run) -> None:
+    code, out, _ = run("count", "m.mln", "d.db", "--explain")
+    assert code == 0
+    assert "Friends(x, y) ^ Smokes(x) => Smokes(y)" in out
+    assert "join" in out
+
+
+def test_ground_writes_the_network_whole(run: Run) -> None:
+    sizes = run.json("ground", "m.mln", "d.db", "-q", "Smokes,Cancer", "-o", "net.json")
+    assert (sizes["atoms"], sizes["clauses"]) == (3, 3)
+    assert json.loads((run.folder / "net.json").read_text(encoding="utf-8"))
+    for name in ("net.wcnf", "net.uai"):
+        assert run("ground", "m.mln", "d.db", "-q", "Smokes", "-o", name)[0] == 0
+        assert (run.folder / name).stat().st_size > 0
+
+
+def test_ground_reuses_a_cached_network(run: Run) -> None:
+    first = run.json("ground", "m.mln", "d.db", "-q", "Smokes", "--cache", "kept")
+    assert len(list((run.folder / "kept").iterdir())) == 1
+    assert run.json("ground", "m.mln", "d.db", "-q", "Smokes", "--cache", "kept") == first
+
+
 def test_score(run: Run) -> None:
     result = run.json(
         "score", "m.mln", run.write("s.db", "Smokes(Anna)\nCancer(Anna)"), "-q", "Cancer"
@@ -164,6 +194,10 @@ def test_demo(run: Run) -> None:
         (["infer", "m.mln", "d.db", "-q", "Smokes(Anna,Bob)"], 1, "takes 1 argument"),
         (["infer", "m.mln", "d.db"], 1, "nothing is asked"),
         (["infer", "m.mln", "d.db", "-q", "Smokes", "--method", "magic"], 1, "unknown method"),
+        (["ground", "m.mln", "d.db", "-q", "Smokes", "-o", "net.txt"], 1, "net.txt"),
+        (["ground", "m.mln", "d.db", "-q", "Smokes", "--max-memory", "lots"], 1, "is not a size"),
+        (["count", "m.mln", "d.db", "--counts", "guess"], 1, "exact or ijgp"),
+        (["count", "m.mln", "d.db", "--counts", "ijgp", "--ibound", "0"], 1, "at least 1"),
         (["infer"], 2, "Missing argument"),
         (["nonsense"], 2, "No such command"),
     ],
@@ -183,6 +217,13 @@ def test_too_many_unknowns_is_not_possible(run: Run) -> None:
     )
     assert code == 3
     assert "25 unknown atoms" in err
+
+
+def test_a_network_beyond_the_memory_is_refused_with_an_estimate(run: Run) -> None:
+    facts = run.write("wide.db", "person = {1, ..., 3000}")
+    code, _, err = run("ground", "m.mln", facts, "-q", "Friends", "--max-memory", "100MB")
+    assert code == 3
+    assert "9,000,000 unknown atoms" in err
 
 
 def test_contradictions_are_the_users_to_mend(run: Run) -> None:

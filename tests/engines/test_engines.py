@@ -203,3 +203,26 @@ def test_a_name_is_used_once() -> None:
     engine.create_relation("R", np.empty((0, 2), np.int32))
     with pytest.raises(ValueError, match="exists already"):
         engine.create_relation("R", np.empty((0, 2), np.int32))
+
+
+def test_duckdb_keeps_to_the_memory_given() -> None:
+    """A skewed join of 36 million rows that the estimate takes for 24,000."""
+    people = 6000
+    rows = [[i, 0] for i in range(people)] + [[0, i] for i in range(1, people)]
+    engine = DuckDBEngine(max_memory=2**26)
+    engine.create_relation("R", np.array(rows, np.int32))
+    plan = JoinPlan(
+        (("x", people), ("y", people), ("z", people)),
+        (Source("R", ("x", "y")), Source("R", ("z", "y"))),
+        outputs=("x", "z"),
+    )
+    assert engine.estimate_rows(plan) < 10**5
+    with pytest.raises(TooLarge, match="does not fit"):
+        engine.fetch(plan)
+    engine.close()
+    # The limit is set anew by the next engine on the connection.
+    roomy = DuckDBEngine(max_memory=2**31)
+    roomy.create_relation("R", np.array(rows, np.int32))
+    counted = JoinPlan(plan.variables, plan.joins, outputs=())
+    assert roomy.fetch(counted).count.tolist() == [people**2 + people - 1]
+    roomy.close()

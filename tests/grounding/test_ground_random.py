@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -35,6 +36,13 @@ def check(problem: Problem, engine: Engine, limits: PlanLimits, seed: int) -> No
         return
     finally:
         engine.close()
+    rows = [
+        (weight_id, tuple(network.literal[start:end]))
+        for weight_id, (start, end) in zip(
+            network.weight_id, itertools.pairwise(network.clause_start), strict=True
+        )
+    ]
+    assert len(set(rows)) == len(rows)
     for density in (0.0, 0.5, 0.8):
         base = rng.random(network.num_base_atoms) < density
         expected = network_world(problem, evidence, network, base)
@@ -64,20 +72,20 @@ def check_no_world(problem: Problem, rng: np.random.Generator) -> None:
     "limits", [WHOLE, SPLIT, SIEVED, BOTH], ids=["whole", "split", "sieved", "both"]
 )
 @given(problem=problems(with_definitions=False), seed=st.integers(0, 1000))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_clauses(limits: PlanLimits, problem: Problem, seed: int) -> None:
     check(problem, AutoEngine(), limits, seed)
 
 
 @pytest.mark.parametrize("limits", [WHOLE, BOTH], ids=["whole", "both"])
 @given(problem=problems(), seed=st.integers(0, 1000))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_definitions(limits: PlanLimits, problem: Problem, seed: int) -> None:
     check(problem, AutoEngine(), limits, seed)
 
 
 @pytest.mark.parametrize("make", [MemoryEngine, DuckDBEngine], ids=["memory", "duckdb"])
 @given(problem=problems(), seed=st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_engines(make: Callable[[], Engine], problem: Problem, seed: int) -> None:
     check(problem, make(), BOTH, seed)

@@ -38,6 +38,8 @@ def _connection() -> duckdb.DuckDBPyConnection:
         import duckdb
 
         _thread.connection = duckdb.connect()
+        # Without this DuckDB would spill into a folder it makes in the working directory.
+        _thread.connection.execute("SET temp_directory = ''")
     connection: duckdb.DuckDBPyConnection = _thread.connection
     return connection
 

@@ -17,9 +17,10 @@ can still be part of a solution. This is constraint propagation, it only ever re
 sums of 0/1 tables below 2^53 are exact in floating point. An empty support proves that the count
 is zero. Afterwards zeros are known, so rounding in the values cannot create or destroy one.
 
-**Schedule.** On a tree, messages are computed in the order of their dependencies. With cycles the next message is the one whose inputs have changed most since it was last computed
-(residual scheduling, Elidan et al. 2006; we bound the residual by the sum of input changes as
-Sutton and McCallum 2007 do, since computing it exactly costs as much as sending the message).
+**Schedule.** On a tree, messages are computed in the order of their dependencies. With cycles the
+next message is the one whose inputs have changed most since it was last computed (residual
+scheduling, Elidan et al. 2006; we bound the residual by the sum of input changes as Sutton and
+McCallum 2007 do, since computing it exactly costs as much as sending the message).
 
 **Reuse.** When a table changes in one entry, all messages stay and only those that leave its
 cluster are due; the residuals decide how far the change travels. log Z is stationary at a fixed
@@ -86,7 +87,7 @@ class Propagation:
             (n for n, each in enumerate(graph.clusters) if set(each.scope).issuperset(output)), 0
         )
         # All messages, or on a tree those towards the roots, each after what it is computed from.
-        self._roots, self._sent = self._direct_to_roots() if graph.is_tree else ([], [])
+        self._roots, self._sent = self._direct_to_roots(bool(output)) if graph.is_tree else ([], [])
         if not graph.is_tree:
             self._sent = list(range(len(self._sender)))
         for number in self._sent:
@@ -342,18 +343,19 @@ class Propagation:
         value = total(tables, self.graph.clusters[number].scope, self.sizes)
         return max(value, _SMALLEST**2)
 
-    def _direct_to_roots(self) -> tuple[list[int], list[int]]:
+    def _direct_to_roots(self, has_output: bool) -> tuple[list[int], list[int]]:
         """A root for each tree of the forest, and the messages that lead to it, leaves first.
 
-        The output's cluster is a root; elsewhere the widest cluster, whose table then need not be
-        summed down to a separator.
+        The output's cluster is a root; elsewhere the cluster with the most neighbours, whose
+        tables then need not be summed down to separators.
         """
         clusters = self.graph.clusters
         roots: list[int] = []
         outward: list[int] = []  # messages away from the roots, nearest first
         seen: set[int] = set()
-        by_width = sorted(range(len(clusters)), key=lambda each: -len(clusters[each].scope))
-        for root in (self._output_cluster, *by_width) if clusters else ():
+        central = sorted(range(len(clusters)), key=lambda each: -len(self._incoming[each]))
+        first = [self._output_cluster] if has_output else []
+        for root in [*first, *central]:
             if root in seen:
                 continue
             seen.add(root)
