@@ -7,7 +7,7 @@ these. Several databases are several independent worlds, each with its own const
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,14 @@ from lapis.data.database import Database
 from lapis.errors import LapisError, raise_all
 from lapis.evaluation.score import Score, score_worlds
 from lapis.inference.answer import Answer, MostLikelyWorld
-from lapis.inference.query import Query, parse_queries, select_atoms
+from lapis.inference.query import (
+    Query,
+    add_formula_queries,
+    add_soft_evidence,
+    opened_by_formulas,
+    parse_queries,
+    select_atoms,
+)
 from lapis.language.model import Model
 from lapis.language.resolve import read_model
 from lapis.problem import Problem, build_problem
@@ -36,6 +43,7 @@ def infer(
     query: Sequence[str] | str = (),
     *,
     opened: Sequence[str] = (),
+    soft_evidence: Mapping[str, float] | None = None,
     method: str = "auto",
     precision: float = 0.01,
     time_limit: float | None = None,
@@ -47,10 +55,11 @@ def infer(
 ) -> Answer:
     """Marginal probabilities P(atom = true | data) of the unknown query atoms.
 
-    `query` names predicates or single atoms; without it, every atom the data marks unknown is
-    asked. `auto` is exact where that is affordable and samples the rest until every standard
-    error is below `precision` (or the time or the samples are used up). Raises TooLarge where
-    the method cannot do it within its limits.
+    `query` names predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without it,
+    every atom the data marks unknown is asked. `soft_evidence` gives probabilities of atoms, as
+    an unsure observer would. `auto` is exact where that is affordable and samples the rest until
+    every standard error is below `precision` (or the time or the samples are used up). Raises
+    TooLarge where the method cannot do it within its limits.
 
     >>> import lapis
     >>> model = lapis.parse("H(i)\\nS(o)\\ni = {A}\\no = {B}\\n1 H(x) ^ S(y)")
@@ -66,7 +75,7 @@ def infer(
         precision, max_samples, num_chains, time_limit, seed_of(random_state), max_memory, progress
     )
     parts: list[Answer] = []
-    for problem, queries in problems(model, data, query, opened):
+    for problem, queries in problems(model, data, query, opened, soft_evidence):
         network = ground(problem, max_memory=max_memory)
         found = infer_network(network, method, options)
         names, atom_ids, known = select_atoms(network, problem, queries)
@@ -178,12 +187,18 @@ def world_names(data: DataLike) -> list[str]:
 
 
 def problems(
-    model: ModelLike, data: DataLike, query: Sequence[str] | str, opened: Sequence[str]
+    model: ModelLike,
+    data: DataLike,
+    query: Sequence[str] | str,
+    opened: Sequence[str],
+    soft_evidence: Mapping[str, float] | None = None,
 ) -> list[tuple[Problem, list[Query]]]:
     """The model on each world, with what is asked of it."""
-    resolved = read_if_path(model)
+    resolved = add_soft_evidence(read_if_path(model), soft_evidence or {})
     queries = parse_queries([query] if isinstance(query, str) else query)
+    resolved, queries = add_formula_queries(resolved, queries)
     names = builtins.list(dict.fromkeys(q.predicate for q in queries))
+    opened = [*opened, *opened_by_formulas(resolved, queries)]
     found = [
         (build_problem(resolved, world, names, opened=opened), queries) for world in databases(data)
     ]
@@ -203,6 +218,8 @@ def has_unknown(problem: Problem) -> bool:
 
 def query_predicates(query: Sequence[str] | str, model: Model) -> list[str]:
     queries = parse_queries([query] if isinstance(query, str) else query)
+    if any(q.formula is not None or q.constants is not None for q in queries):
+        raise LapisError("a score is about whole predicates", code="query")
     return list(dict.fromkeys(q.predicate for q in queries))
 
 

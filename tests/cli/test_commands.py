@@ -77,6 +77,24 @@ def test_infer_answers_single_atoms_even_where_they_are_known(run: Run) -> None:
     assert answer["atoms"][0]["probability"] == 1.0
 
 
+def test_formulas_are_answered_with_the_rest(run: Run) -> None:
+    answer = run.json(
+        "infer", "m.mln", "d.db", "-q", "Smokes,Cancer", "-q", "Smokes(x) ^ Cancer(x)"
+    )
+    found = {row["atom"]: row["probability"] for row in answer["atoms"]}
+    given = 1 / (1 + math.exp(-1.5))
+    assert found["Smokes(Bob) ^ Cancer(Bob)"] == pytest.approx(found["Smokes(Bob)"] * given)
+    alone = run.json("infer", "m.mln", "d.db", "-q", "Smokes(x) ^ Cancer(x)")
+    assert alone["atoms"][1]["probability"] == pytest.approx(found["Smokes(Bob) ^ Cancer(Bob)"])
+
+
+def test_soft_evidence_is_an_unsure_observation(run: Run) -> None:
+    model = run.write("s.mln", "t = {A, B}\nP(t)\n0.5 P(x)\n")
+    answer = run.json("infer", model, "-q", "P", "--soft", "P(A)=0.7")
+    odds = math.exp(0.5) * 0.7 / 0.3
+    assert answer["atoms"][0]["probability"] == pytest.approx(odds / (1 + odds))
+
+
 def test_map(run: Run) -> None:
     world = run.json("map", "m.mln", "d.db", "-q", "Smokes,Cancer")
     assert world["optimal"] is True

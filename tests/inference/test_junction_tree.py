@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from exact_networks import make_network, random_network
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lapis.grounding.network import Network
@@ -91,10 +91,13 @@ def grid(rows: int, columns: int) -> Network:
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(3, 40), (7, 7), (10, 10), (12, 20)])
-def test_grids_get_orders_close_to_their_width(rows: int, columns: int) -> None:
+def test_grids_cost_no_more_than_a_sweep(rows: int, columns: int) -> None:
+    """Column by column, each clique has an atom, its later neighbours and the front."""
     plan = plan_exact(grid(rows, columns))
     assert plan.is_complete
-    assert rows <= plan.width <= rows + 2
+    assert plan.width >= rows
+    entries = sum(int(forest.tree.table_start[-1]) for forest in plan.forests)
+    assert entries <= rows * columns * 2 ** (rows + 1)
 
 
 def test_grid_by_transfer_matrix() -> None:
@@ -122,14 +125,14 @@ def test_search_gives_up_beyond_the_limit() -> None:
 
 
 @given(seeds)
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_cut_cubes_hold_where_the_long_ones_did(seed: int) -> None:
     """For each state of the old variables one state of the new ones is allowed."""
     rng = np.random.default_rng(seed)
-    cubes = all_cubes(random_network(rng, 7, 3, max_length=7, hard=0.0))
+    cubes = all_cubes(random_network(rng, 7, 2, max_length=6, hard=0.0))
     cut, origin = cut_long_cubes(cubes, 3)
-    old = len(cubes.size)
-    assert len(cut.size) == old + len(origin)
+    assume(len(origin) <= 7)
+    assert len(cut.size) == len(cubes.size) + len(origin)
     assert np.diff(cut.start).max(initial=0) <= 3
 
     def holds(which: Cubes, state: np.ndarray) -> dict[int, bool]:
@@ -143,13 +146,12 @@ def test_cut_cubes_hold_where_the_long_ones_did(seed: int) -> None:
             found[clause] = found.get(clause, False) or inside
         return found
 
-    for _ in range(20):
+    for _ in range(3):
         state = rng.integers(0, cubes.size)
         allowed = []
-        for number in range(2 ** len(origin)) if len(origin) <= 10 else []:
+        for number in range(2 ** len(origin)):
             links = (number >> np.arange(len(origin))) & 1
             found = holds(cut, np.concatenate((state, links)))
             if not found.pop(-1, False):
                 allowed.append(found)
-        if len(origin) <= 10:
-            assert allowed == [holds(cubes, state)]
+        assert allowed == [holds(cubes, state)]

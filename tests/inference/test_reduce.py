@@ -135,9 +135,7 @@ def test_completed_samples_have_the_right_distribution(seed: int) -> None:
     worlds, probability = possible_worlds(network)
     chosen = worlds[rng.choice(len(worlds), 5_000, p=probability)]
     samples = np.array([reduction.sample(w[reduction.core_atom], rng) for w in chosen])
-    np.testing.assert_array_equal(
-        samples[:, reduction.core_atom], chosen[:, reduction.core_atom]
-    )
+    np.testing.assert_array_equal(samples[:, reduction.core_atom], chosen[:, reduction.core_atom])
     assert chance_of(samples, worlds, probability) > 1e-5
 
 

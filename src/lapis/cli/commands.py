@@ -8,20 +8,26 @@ from pathlib import Path
 from lapis.cli.options import (
     AsJson,
     CacheFolder,
+    Chains,
     CountMethod,
     DataPaths,
     Explain,
     IBound,
     MaxMemory,
+    MaxSamples,
     MeasureError,
     Merge,
     Method,
     ModelPath,
     NetworkPath,
     OpenNames,
+    Precision,
     QueryNames,
     Seed,
+    SoftEvidence,
+    TimeLimit,
 )
+from lapis.cli.sizes import parse_size
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.language import read_model
@@ -62,7 +68,7 @@ def count(
     from lapis.api import count as count_rules
     from lapis.cli.render import print_json, show_counts, show_text
 
-    if counts not in ("exact", "ijgp"):
+    if counts != "exact" and counts != "ijgp":
         raise LapisError(f"counts are exact or ijgp, not {counts!r}", code="counts")
     worlds = read_worlds(data, merge)
     if explain:
@@ -102,18 +108,39 @@ def infer(
     data: DataPaths = None,
     query: QueryNames = None,
     opened: OpenNames = None,
+    soft: SoftEvidence = None,
     method: Method = "auto",
+    precision: Precision = 0.01,
+    time_limit: TimeLimit = None,
+    max_samples: MaxSamples = 400_000,
+    chains: Chains = 4,
+    max_memory: MaxMemory = None,
     merge: Merge = False,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Marginal probabilities of the unknown query atoms."""
     from lapis.api import infer as infer_marginals
+    from lapis.cli.progress import sampling_bar
     from lapis.cli.render import print_json, show_answer
 
-    answer = infer_marginals(
-        model, read_worlds(data, merge) or None, query or (), opened=split(opened), method=method
-    )
+    worlds = read_worlds(data, merge)
+    with sampling_bar() as progress:
+        answer = infer_marginals(
+            model,
+            worlds or None,
+            query or (),
+            opened=split(opened),
+            soft_evidence=parse_beliefs(soft or ()),
+            method=method,
+            precision=precision,
+            time_limit=time_limit,
+            max_samples=max_samples,
+            num_chains=chains,
+            random_state=seed,
+            max_memory=None if max_memory is None else parse_size(max_memory),
+            progress=progress,
+        )
     if as_json:
         print_json(answer.to_json())
     else:
@@ -172,6 +199,22 @@ def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database]:
     if not paths:
         return []
     return [Database.read(*paths)] if merge else [Database.read(path) for path in paths]
+
+
+def parse_beliefs(texts: Sequence[str]) -> dict[str, float]:
+    """Soft evidence from texts like "Smokes(Anna)=0.7"."""
+    beliefs: dict[str, float] = {}
+    for text in texts:
+        atom, _, value = text.rpartition("=")
+        try:
+            beliefs[atom.strip()] = float(value)
+        except ValueError:
+            raise LapisError(
+                f"{text!r} is not soft evidence",
+                code="soft-evidence",
+                hint='as in --soft "Smokes(Anna)=0.7"',
+            ) from None
+    return beliefs
 
 
 def split(names: Sequence[str] | None) -> list[str]:

@@ -27,7 +27,22 @@ OpenNames = Annotated[
 Merge = Annotated[bool, typer.Option("--merge", help="Read all data files as one world.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
-Method = Annotated[str, typer.Option("--method", help="auto or enumerate.")]
+Method = Annotated[
+    str,
+    typer.Option("--method", help="auto, exact, enumerate, gibbs, mcsat, tempering or bp."),
+]
+Precision = Annotated[
+    float, typer.Option("--precision", help="Standard error wanted on every marginal.")
+]
+TimeLimit = Annotated[
+    float | None, typer.Option("--time-limit", help="Seconds after which to stop.")
+]
+MaxSamples = Annotated[int, typer.Option("--max-samples", help="Samples in all chains.")]
+Chains = Annotated[int, typer.Option("--chains", help="Chains, run on all cores.")]
+SoftEvidence = Annotated[
+    list[str] | None,
+    typer.Option("--soft", help='A probability for an atom, as in "Smokes(Anna)=0.7".'),
+]
 CountMethod = Annotated[str, typer.Option("--counts", help="exact, or ijgp for estimates.")]
 IBound = Annotated[int, typer.Option("--ibound", help="Variables in a cluster of IJGP.")]
 MeasureError = Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 Progress = Callable[[int, int, str], None]  # done, in all, what is being done
 
@@ -31,3 +32,18 @@ def progress_bar(title: str) -> Iterator[Progress | None]:
             bar.update(task, completed=done, total=total, description=f"{title}: {text[:60]}")
 
         yield move
+
+
+@contextmanager
+def sampling_bar() -> Iterator[Callable[[Any], None] | None]:
+    """A bar of samples with the current worst R-hat and standard error."""
+    with progress_bar("sampling") as move:
+        if move is None:
+            yield None
+            return
+
+        def report(state: Any) -> None:
+            quality = f"R-hat {state.worst_rhat:.3f}, error {state.worst_stderr:.4f}"
+            move(state.num_samples, state.max_samples, f"{state.phase}, {quality}")
+
+        yield report

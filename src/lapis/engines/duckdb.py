@@ -49,7 +49,10 @@ class DuckDBEngine:
         self.store = store if store is not None else RelationStore()
         self._prefix = f"e{next(_prefixes)}_"
         self._tables: dict[tuple[str, str], str] = {}
-        if max_memory is not None:
+        # The connection outlives the engine, so the limit is set by each.
+        if max_memory is None:
+            _connection().execute("RESET memory_limit")
+        else:
             _connection().execute(f"SET memory_limit = '{max(max_memory, 2**26)}B'")
 
     def create_relation(self, name: str, rows: np.ndarray) -> None:

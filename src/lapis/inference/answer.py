@@ -111,7 +111,8 @@ class Answer:
         if self.exact:
             return f"{len(self):,} atoms, exact (by {self.method})"
         worst = float(self.errors.max(initial=0.0))
-        return f"{len(self):,} atoms, approximate (by {self.method}), standard errors up to {worst:.2g}"
+        how = f"approximate (by {self.method}), standard errors up to {worst:.2g}"
+        return f"{len(self):,} atoms, {how}"
 
     def __repr__(self) -> str:
         return f"<Answer: {self.summary()}>"

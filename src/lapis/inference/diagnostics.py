@@ -96,9 +96,7 @@ def collect_trace(tallies: Sequence[Tally]) -> Trace:
 
 
 @njit(cache=True)
-def _summarize_chain(
-    batch_sum, square_sum, full, length, samples, chain, batch_variance, square
-):  # type: ignore[no-untyped-def]
+def _summarize_chain(batch_sum, square_sum, full, length, samples, chain, batch_variance, square):  # type: ignore[no-untyped-def]
     """Adds this chain's variance of batch means and of samples; sets its mean and half means."""
     half = full // 2
     for value in range(batch_sum.shape[1]):

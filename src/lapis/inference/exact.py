@@ -121,7 +121,9 @@ class ExactPlan:
             probability[atoms] = beliefs.state[place]
             entered = forest.tree.cube[forest.cubes.clause[forest.tree.cube] >= 0]
             times = copies[forest.cubes.variable[forest.cubes.start[entered]]]
-            lost += sum_by_weight(network, forest.cubes.clause[entered], times * beliefs.cube[entered])
+            lost += sum_by_weight(
+                network, forest.cubes.clause[entered], times * beliefs.cube[entered]
+            )
         affordable = self.affordable
         probability = probability[self.duplicates.first_atom]
         probability[~affordable] = np.nan

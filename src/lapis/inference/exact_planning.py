@@ -142,9 +142,7 @@ def search_orders(
     return found
 
 
-def core_scopes(
-    cubes: Cubes, tree: Tree, is_core: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def core_scopes(cubes: Cubes, tree: Tree, is_core: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """CSR of the scopes left over core variables: of cubes, and of messages out of the fringe."""
     entered = np.zeros(len(cubes.clause), bool)
     entered[tree.cube] = True

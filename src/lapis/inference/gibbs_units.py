@@ -60,9 +60,7 @@ def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | Non
     strength = np.where(np.isinf(graph.weight), 0.0, np.abs(graph.weight))
     strong = np.flatnonzero(strength >= STRONG_WEIGHT)
     strong = strong[np.argsort(-strength[strong], kind="stable")]
-    strong_start, strong_variable, _ = _clause_variables(
-        strong, graph, variable_of_atom, decided
-    )
+    strong_start, strong_variable, _ = _clause_variables(strong, graph, variable_of_atom, decided)
     _join(root, bits, strong_start, strong_variable, np.arange(len(strong)), STRONG_BITS)
 
     unit_of_variable = _labels(root)
@@ -107,9 +105,7 @@ def _decided(graph: ClauseGraph, variable_of_atom: np.ndarray, is_block: np.ndar
     return decided & ~is_block
 
 
-def _join_hard(
-    root: np.ndarray, bits: np.ndarray, start: np.ndarray, variable: np.ndarray
-) -> None:
+def _join_hard(root: np.ndarray, bits: np.ndarray, start: np.ndarray, variable: np.ndarray) -> None:
     """Whole knots where they are small enough, else pieces of them."""
     rows = np.flatnonzero(np.diff(start) > 0)
     whole_root, whole_bits = root.copy(), bits.copy()

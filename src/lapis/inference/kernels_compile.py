@@ -10,5 +10,10 @@ from numba import njit
 
 entry = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 inner = njit(
-    cache=True, nogil=True, error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True
+    cache=True,
+    nogil=True,
+    error_model="numpy",
+    _nrt=False,
+    no_cpython_wrapper=True,
+    no_cfunc_wrapper=True,
 )

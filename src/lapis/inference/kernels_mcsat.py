@@ -109,7 +109,9 @@ def sample(graph, units, world, part, search, scratch, moves, estimate, events, 
         events[LARGE] += 1
         large = _add_units(graph, units, scratch, found, large)
         if _is_rigid(graph, part, scratch.members, found):
-            _move_rigid(graph, units, world, part, search, scratch, moves, found, estimate, events, rng)
+            _move_rigid(
+                graph, units, world, part, search, scratch, moves, found, estimate, events, rng
+            )
     for _ in range(moves.sweeps):
         sweep(
             graph, units, part.weight, 1.0, world, scratch.order[:large], estimate, rng,
@@ -155,9 +157,7 @@ def _is_rigid(graph, part, members, found):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _move_rigid(
-    graph, units, world, part, search, scratch, moves, found, estimate, events, rng
-):  # type: ignore[no-untyped-def]
+def _move_rigid(graph, units, world, part, search, scratch, moves, found, estimate, events, rng):  # type: ignore[no-untyped-def]
     """Moves for a large component that single atoms cannot move through.
 
     The component's marks are cleared for the regions' own searches, and set again.
@@ -220,9 +220,7 @@ def _excursion(graph, units, world, part, scratch, size, rng):  # type: ignore[n
         variable = scratch.log_variable[step]
         if variable >= 0:
             new = read_variable(units, world, variable)
-            move_variable(
-                graph, units, part.weight, world, variable, new, scratch.log_state[step]
-            )
+            move_variable(graph, units, part.weight, world, variable, new, scratch.log_state[step])
     return 0
 
 

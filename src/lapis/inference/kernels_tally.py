@@ -48,7 +48,12 @@ def new_tally(origin: np.ndarray, traced: np.ndarray) -> Tally:
 def record(tally, values):  # type: ignore[no-untyped-def]
     """Add one sample."""
     cursor = tally.cursor
-    batch, batch_sum, square_sum, origin = cursor[0], tally.batch_sum, tally.square_sum, tally.origin
+    batch, batch_sum, square_sum, origin = (
+        cursor[0],
+        tally.batch_sum,
+        tally.square_sum,
+        tally.origin,
+    )
     for index in range(len(origin)):
         value = values[index] - origin[index]
         batch_sum[batch, index] += value

@@ -19,7 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from lapis.inference.map_cliques import Cliques, HardCliques, SoftCliques, hard_cliques, soft_cliques
+from lapis.inference.map_cliques import (
+    Cliques,
+    HardCliques,
+    SoftCliques,
+    hard_cliques,
+    soft_cliques,
+)
 from lapis.inference.map_probing import Probe, probe
 from lapis.inference.objective import Objective
 
@@ -132,9 +138,7 @@ class Program:
         size = np.diff(cliques.start)
         count = self.new_columns(np.zeros(len(size)))
         ends = cliques.start[1:]
-        negated = self.add_literal_rows(
-            Cliques(cliques.start, cliques.literal, cliques.kind)
-        )
+        negated = self.add_literal_rows(Cliques(cliques.start, cliques.literal, cliques.kind))
         # The count joins each row with −1.
         self.index[-1] = np.insert(cliques.literal >> 1, ends, count)
         self.value[-1] = np.insert(self.value[-1], ends, -1.0)

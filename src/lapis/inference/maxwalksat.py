@@ -127,6 +127,9 @@ def prepare(objective: Objective, start: np.ndarray) -> tuple[Clauses, Walk]:
         np.zeros(count, np.int32),
         np.zeros(2, np.int64),
         np.zeros(atoms, np.int64),
+        np.zeros(atoms, np.int32),
+        np.zeros(atoms, np.int32),
+        np.zeros(1, np.int64),
         np.zeros(1, np.int64),
         np.array([0.0, np.inf]),
     )

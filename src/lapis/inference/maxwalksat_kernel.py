@@ -2,8 +2,8 @@
 
 A world's flips are the only thing that costs time, so everything a choice needs is kept up to
 date by them: `true_count` of each clause, `gain` of each atom (how much the weighted violation
-falls if it flips: −w where it is a clause's only true literal, +w where no literal is true), and
-the lists of violated hard and soft clauses.
+falls if it flips: −w where it is a clause's only true literal, +w where no literal is true), the
+lists of violated hard and soft clauses, and the list of atoms whose flip is downhill.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from lapis.inference.kernels_compile import entry, inner
 from lapis.inference.kernels_random import below, uniform
 
 HARD, SOFT = 0, 1  # rows of `violated` and of `num_violated`
-SAMPLES = 12  # violated soft clauses looked at for a downhill move
+SAMPLES = 12  # downhill atoms, or violated soft clauses, of which the best is taken
+LEAST_GAIN = 1e-9
 
 
 class Clauses(NamedTuple):
@@ -46,6 +47,9 @@ class Walk(NamedTuple):
     position: np.ndarray  # int32[num_clauses], in its list; −1 if not violated
     num_violated: np.ndarray  # int64[2]
     last_flip: np.ndarray  # int64[num_atoms]
+    downhill: np.ndarray  # int32[num_atoms], atoms outside blocks with a positive gain
+    downhill_position: np.ndarray  # int32[num_atoms], −1 if not there
+    num_downhill: np.ndarray  # int64[1]
     flips: np.ndarray  # int64[1]
     cost: np.ndarray  # float64[2], of the soft clauses violated now and in the best world
 
@@ -77,6 +81,28 @@ def begin(clauses, walk, hard_pressure):  # type: ignore[no-untyped-def]
             walk.gain[only] -= w
         if (count == 0) == (w > 0):
             _enlist(clauses, walk, clause)
+    walk.num_downhill[0] = 0
+    walk.downhill_position[:] = -1
+    for atom in range(len(walk.world)):
+        _change_gain(clauses, walk, atom, 0.0)
+
+
+@inner
+def _change_gain(clauses, walk, atom, amount):  # type: ignore[no-untyped-def]
+    gain = walk.gain[atom] + amount
+    walk.gain[atom] = gain
+    at = walk.downhill_position[atom]
+    if gain > LEAST_GAIN:
+        if at < 0 and clauses.block_of[atom] < 0:
+            walk.downhill_position[atom] = walk.num_downhill[0]
+            walk.downhill[walk.num_downhill[0]] = atom
+            walk.num_downhill[0] += 1
+    elif at >= 0:
+        walk.num_downhill[0] -= 1
+        moved = walk.downhill[walk.num_downhill[0]]
+        walk.downhill[at] = moved
+        walk.downhill_position[moved] = at
+        walk.downhill_position[atom] = -1
 
 
 @inner
@@ -102,7 +128,7 @@ def _strike(clauses, walk, clause):  # type: ignore[no-untyped-def]
 @inner
 def flip(clauses, walk, atom):  # type: ignore[no-untyped-def]
     """Flip one atom."""
-    world, gain, literal = walk.world, walk.gain, clauses.literal
+    world, literal = walk.world, clauses.literal
     value = not world[atom]
     world[atom] = value
     walk.last_flip[atom] = walk.flips[0]
@@ -116,28 +142,27 @@ def flip(clauses, walk, atom):  # type: ignore[no-untyped-def]
             walk.true_count[clause] = count
             if count == 1:
                 for k in range(first, last):
-                    gain[abs(literal[k]) - 1] -= w
-                gain[atom] -= w
-            elif count == 2:
-                gain[_other_true(clauses, walk, first, atom)] += w
-            if count == 1:
+                    other = abs(literal[k]) - 1
+                    _change_gain(clauses, walk, other, -2.0 * w if other == atom else -w)
                 if w > 0:
                     _strike(clauses, walk, clause)
                 else:
                     _enlist(clauses, walk, clause)
+            elif count == 2:
+                _change_gain(clauses, walk, _other_true(clauses, walk, first, atom), w)
         else:
             count = walk.true_count[clause] - 1
             walk.true_count[clause] = count
             if count == 0:
                 for k in range(first, last):
-                    gain[abs(literal[k]) - 1] += w
-                gain[atom] += w
+                    other = abs(literal[k]) - 1
+                    _change_gain(clauses, walk, other, 2.0 * w if other == atom else w)
                 if w > 0:
                     _enlist(clauses, walk, clause)
                 else:
                     _strike(clauses, walk, clause)
             elif count == 1:
-                gain[_other_true(clauses, walk, first, atom)] -= w
+                _change_gain(clauses, walk, _other_true(clauses, walk, first, atom), -w)
 
 
 @inner
@@ -218,29 +243,51 @@ def press_hard(clauses, walk, amount):  # type: ignore[no-untyped-def]
         clause = walk.violated[HARD, i]
         walk.pressure[clause] += amount
         for k in range(clauses.clause_start[clause], clauses.clause_start[clause + 1]):
-            walk.gain[abs(clauses.literal[k]) - 1] += amount
+            _change_gain(clauses, walk, abs(clauses.literal[k]) - 1, amount)
 
 
 @inner
 def choose(clauses, walk, noise, tabu, step, rng):  # type: ignore[no-untyped-def]
     """The atom to flip next; −1 where every choice is tabu."""
+    chosen = _best_downhill(walk, tabu, rng)
+    if chosen >= 0:
+        return chosen
     if walk.num_violated[HARD] > 0:
+        press_hard(clauses, walk, step)
         clause = walk.violated[HARD, below(rng, walk.num_violated[HARD])]
-        chosen, value = best_move(clauses, walk, clause, tabu)
-        if value <= 0.0:
-            press_hard(clauses, walk, step)
-            if uniform(rng) < noise:
-                return random_move(clauses, walk, clause, rng)
+        if uniform(rng) < noise:
+            return random_move(clauses, walk, clause, rng)
+        chosen, _ = best_move(clauses, walk, clause, tabu)
         return chosen
     number = walk.num_violated[SOFT]
-    chosen, top = -1, -np.inf
-    if uniform(rng) < noise:
-        return random_move(clauses, walk, walk.violated[SOFT, below(rng, number)], rng)
+    top = 0.0
     for _ in range(min(SAMPLES, number)):
         clause = walk.violated[SOFT, below(rng, number)]
         atom, value = best_move(clauses, walk, clause, tabu)
-        if value > top:
+        if value > top + LEAST_GAIN:
             chosen, top = atom, value
+    # Uphill only about once for every look at all violated clauses.
+    if chosen < 0 and uniform(rng) * number < SAMPLES:
+        clause = walk.violated[SOFT, below(rng, number)]
+        if uniform(rng) < noise:
+            return random_move(clauses, walk, clause, rng)
+        chosen, _ = best_move(clauses, walk, clause, tabu)
+    return chosen
+
+
+@inner
+def _best_downhill(walk, tabu, rng):  # type: ignore[no-untyped-def]
+    """The best of some atoms whose flip is downhill, the oldest on ties; −1 none."""
+    chosen, top, oldest = -1, 0.0, 0
+    number = walk.num_downhill[0]
+    for i in range(min(SAMPLES, number)):
+        atom = walk.downhill[i if number <= SAMPLES else below(rng, number)]
+        age = walk.last_flip[atom]
+        if walk.flips[0] - age <= tabu:
+            continue
+        value = walk.gain[atom]
+        if value > top or (value == top and age < oldest):
+            chosen, top, oldest = atom, value, age
     return chosen
 
 

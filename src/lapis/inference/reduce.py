@@ -201,9 +201,7 @@ def reduce(
     fresh, constant = message_clauses(tree, potentials, variables, len(network.weights))
     counted = network.weight_id >= 0
     counted[kept_clause] = False
-    constant += float(
-        network.weights[network.weight_id[counted]] @ network.coefficient[counted]
-    )
+    constant += float(network.weights[network.weight_id[counted]] @ network.coefficient[counted])
     in_core = np.ones(len(cubes.size), bool)
     in_core[tree.order] = False
     rows = join_rows(clause_rows(network, kept_clause), fresh)

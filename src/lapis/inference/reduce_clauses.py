@@ -80,9 +80,7 @@ def message_clauses(
     add((np.sign(unit[atoms]) * (atoms + 1)).astype(np.int32)[:, None], np.abs(unit[atoms]))
 
     num_hard = len(hard_start) - 1
-    hard = merge_rows(
-        hard_start, hard_literal, np.full(num_hard, -1, np.int32), np.ones(num_hard)
-    )
+    hard = merge_rows(hard_start, hard_literal, np.full(num_hard, -1, np.int32), np.ones(num_hard))
     num_soft = sum(map(len, lengths))
     return Rows(
         row_starts(np.concatenate([*lengths, np.diff(hard.start)])),
