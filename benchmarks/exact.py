@@ -5,7 +5,8 @@
 
 The friends-and-smokers tasks are those of the other inference benchmarks: n people, five random
 friends each as evidence, a fifth of Smokes observed. alarm.mln is read from LAPIS_DATA. Every
-row is timed twice in one process and the second time is printed, so that compiled code is there.
+row is run twice in one process and the CPU seconds of the second are printed, so that compiled
+code is there.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def open_friends() -> None:
 
 
 def alarm() -> None:
-    """the alarm network as an MLN of 37 blocks (pyAgrum 17–25 ms, pgmpy 94 ms for all marginals)."""
+    """the alarm network, 37 blocks (all marginals: pyAgrum 17–25 ms, pgmpy 94 ms)."""
     root = Path(os.environ.get("LAPIS_DATA", Path(__file__).parents[2] / "shared" / "data"))
     path = root / "alchemy-examples" / "tutorial-mlns" / "bayes-net" / "alarm.mln"
     if not path.exists():
@@ -120,7 +121,7 @@ def components() -> None:
 
 
 def timed(run: Callable[[], Result]) -> tuple[Result, float]:
-    """The result, and the seconds of a second run."""
+    """The result, and the CPU seconds of a second run."""
     run()
     begin = time.process_time()
     result = run()

@@ -15,6 +15,7 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,10 +23,13 @@ import numpy as np
 
 from lapis.counting.ijgp import IjgpCounter, count_ijgp
 from lapis.counting.totals import count_true
-from lapis.data import Database, bind
+from lapis.data import Database, Domain, bind
 from lapis.errors import TooLarge
-from lapis.language import parse_model
-from lapis.logic import normalize
+from lapis.language import Model, parse_model
+from lapis.logic import NormalForm, normalize
+
+# what every counting function takes: clauses, model, domains, true tuples
+Problem = tuple[NormalForm, Model, Mapping[str, Domain], Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ DATA_SETS = (
 )
 
 COLUMNS = (
-    f"{'formula':62} {'i':>2} {'seconds':>8} {'false, estimate':>16} {'false, exact':>16} "
+    f"{'formula':68} {'i':>2} {'seconds':>8} {'false, estimate':>16} {'false, exact':>16} "
     f"{'error':>8} {'of true':>8} {'rounds':>6} {'exact s':>8}  {'flip, reused':>12} {'anew':>9}"
 )
 
@@ -88,36 +92,40 @@ def main() -> None:
         sys.exit(f"no data in {data}: set LAPIS_DATA to the folder of data sets")
     print(COLUMNS)
     for data_set in DATA_SETS:
-        for formula in data_set.formulas:
-            run_formula(data / data_set.folder, data_set, formula, ibounds, arguments.flips)
+        run_data_set(data / data_set.folder, data_set, ibounds, arguments.flips)
 
 
-def run_formula(
-    folder: Path, data_set: DataSet, formula: str, ibounds: list[int], num_flips: int
-) -> None:
-    model = parse_model((folder / data_set.declarations).read_text() + f"\n1.0 {formula}\n")
+def run_data_set(folder: Path, data_set: DataSet, ibounds: list[int], num_flips: int) -> None:
+    rules = "".join(f"1.0 {formula}\n" for formula in data_set.formulas)
+    model = parse_model((folder / data_set.declarations).read_text() + "\n" + rules)
     database = bind(Database.read(*sorted(folder.glob(data_set.pattern))), model)
     relations = {name: relation.true for name, relation in database.relations.items()}
     normal_form = normalize(model)
-    problem = (normal_form, model, database.domains, relations)
+    for formula, feature in zip(data_set.formulas, normal_form.features, strict=True):
+        alone = NormalForm((feature,), normal_form.definitions)
+        run_formula((alone, model, database.domains, relations), formula, ibounds, num_flips)
+
+
+def run_formula(problem: Problem, formula: str, ibounds: list[int], num_flips: int) -> None:
     count_true(*problem)  # compiles the kernels
     started = time.perf_counter()
     exact, groundings = count_true(*problem)
     exact_seconds = time.perf_counter() - started
     false = sum(groundings) - sum(exact)
+    count_ijgp(*problem, ibounds[0])
     for ibound in ibounds:
         started = time.perf_counter()
         try:
             estimate = count_ijgp(*problem, ibound)
         except TooLarge as error:
-            print(f"{formula:62} {ibound:2d} {error.message}")
+            print(f"{formula:68} {ibound:2d} {error.message}")
             continue
         seconds = time.perf_counter() - started
         estimated = sum(clause.false for clause in estimate.clauses)
         difference = abs(estimated - false)
         reused, anew = time_flips(problem, ibound, num_flips, formula)
         print(
-            f"{formula:62} {ibound:2d} {seconds:8.3f} {estimated:16,.0f} {false:16,d} "
+            f"{formula:68} {ibound:2d} {seconds:8.3f} {estimated:16,.0f} {false:16,d} "
             f"{difference / false if false else difference:8.1e} "
             f"{difference / sum(exact):8.1e} "
             f"{max(clause.iterations for clause in estimate.clauses):6.1f} {exact_seconds:8.3f}  "
@@ -127,7 +135,7 @@ def run_formula(
         )
 
 
-def time_flips(problem: tuple, ibound: int, num_flips: int, formula: str) -> tuple[float, float]:
+def time_flips(problem: Problem, ibound: int, num_flips: int, formula: str) -> tuple[float, float]:
     """Seconds for a flip of a random atom with the messages kept, and for counting anew."""
     normal_form, model, domains, relations = problem
     rng = np.random.default_rng(1)

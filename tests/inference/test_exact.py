@@ -25,8 +25,7 @@ seeds = st.integers(0, 2**32 - 1)
 def check_against_enumeration(network: Network) -> None:
     try:
         expected = enumerate_worlds(network)
-    except LapisError as error:
-        assert error.code == "unsatisfiable"
+    except LapisError:
         for question in (exact, exact_map):
             with pytest.raises(LapisError, match="no world satisfies") as caught:
                 question(network)
@@ -194,7 +193,7 @@ def complete_graph(size: int, first: int = 1) -> list[tuple[list[int], int, floa
 
 def test_too_large_is_refused_with_an_estimate() -> None:
     network = make_network(40, complete_graph(40))
-    with pytest.raises(TooLarge, match="40 unknown atoms .* joins 40 or more") as caught:
+    with pytest.raises(TooLarge, match=r"40 unknown atoms .* joins 40 or more") as caught:
         exact(network)
     assert caught.value.exit_code == 3
     assert caught.value.code == "too-wide"

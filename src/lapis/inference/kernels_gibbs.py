@@ -10,8 +10,8 @@ differ in one variable: each step is one flip (two in a block), and the counters
 from __future__ import annotations
 
 import numpy as np
-from lapis.inference.kernels_compile import entry, inner
 
+from lapis.inference.kernels_compile import entry, inner
 from lapis.inference.kernels_graph import clear_change, flip
 from lapis.inference.kernels_random import uniform
 from lapis.inference.kernels_tally import record

@@ -15,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from lapis.inference.kernels_compile import entry, inner
-
 from lapis.grounding.incidence import index_atoms
 from lapis.grounding.network import Network
+from lapis.inference.kernels_compile import entry, inner
 
 
 class ClauseGraph(NamedTuple):

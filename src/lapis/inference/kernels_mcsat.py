@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from lapis.inference.kernels_compile import entry, inner
 
 from lapis.inference.gibbs_units import Units
+from lapis.inference.kernels_compile import entry, inner
 from lapis.inference.kernels_gibbs import move_variable, read_variable, sweep
 from lapis.inference.kernels_graph import ClauseGraph, clear_change, flip
 from lapis.inference.kernels_random import below, uniform
@@ -21,7 +21,6 @@ from lapis.inference.kernels_solutions import MAX_ITEMS, draw_solution
 from lapis.inference.kernels_tally import record
 from lapis.inference.samplesat import satisfy
 
-RIGID_WEIGHT = 3.0  # components with hard clauses or heavier ones than this get larger moves
 REGION_ATOMS = 24
 ATOMS_A_REGION = 12  # one region is redrawn for so many atoms of a rigid component
 EXCURSION_STEPS = 200
@@ -90,7 +89,7 @@ def sample(graph, units, world, part, search, scratch, moves, estimate, events, 
             if atom < graph.first_auxiliary:
                 estimate[atom] = world.value[atom]
             continue
-        found = reach(graph, units, part, atom, len(part.seen), scratch.members)
+        found, rigid = reach(graph, units, part, atom, len(part.seen), scratch.members)
         if found == 1 and _is_free(graph, units, part, atom):
             if atom < graph.first_auxiliary:
                 estimate[atom] = 0.5
@@ -108,7 +107,7 @@ def sample(graph, units, world, part, search, scratch, moves, estimate, events, 
             continue
         events[LARGE] += 1
         large = _add_units(graph, units, scratch, found, large)
-        if _is_rigid(graph, part, scratch.members, found):
+        if rigid:
             _move_rigid(
                 graph, units, world, part, search, scratch, moves, found, estimate, events, rng
             )
@@ -146,17 +145,6 @@ def _add_units(graph, units, scratch, found, large):  # type: ignore[no-untyped-
 
 
 @inner
-def _is_rigid(graph, part, members, found):  # type: ignore[no-untyped-def]
-    for place in range(found):
-        for at in range(graph.atom_start[members[place]], graph.atom_start[members[place] + 1]):
-            clause = abs(graph.atom_clause[at]) - 1
-            if part.active[clause] and graph.definition_of[clause] < 0:
-                if graph.weight[clause] >= RIGID_WEIGHT:
-                    return True
-    return False
-
-
-@inner
 def _move_rigid(graph, units, world, part, search, scratch, moves, found, estimate, events, rng):  # type: ignore[no-untyped-def]
     """Moves for a large component that single atoms cannot move through.
 
@@ -172,7 +160,7 @@ def _move_rigid(graph, units, world, part, search, scratch, moves, found, estima
     forget(graph, part, scratch.members, found)
     for _ in range(1 + found // ATOMS_A_REGION):
         seed = scratch.members[below(rng, found)]
-        size = reach(graph, units, part, seed, REGION_ATOMS, scratch.region)
+        size, _ = reach(graph, units, part, seed, REGION_ATOMS, scratch.region)
         forget(graph, part, scratch.region, size)
         solutions = draw_solution(
             graph, units, world, part, search, scratch.region, size, moves.node_budget,

@@ -9,6 +9,7 @@ Pseudorandom Number Generators, 2021.)
 from __future__ import annotations
 
 import numpy as np
+
 from lapis.inference.kernels_compile import inner
 
 

@@ -14,11 +14,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from lapis.inference.kernels_compile import entry, inner
 
 from lapis.inference.gibbs_units import Units
+from lapis.inference.kernels_compile import entry, inner
 from lapis.inference.kernels_graph import ClauseGraph
 from lapis.inference.kernels_random import uniform
+
+RIGID_WEIGHT = 3.0  # clauses from here on are nearly hard
 
 
 class Slice(NamedTuple):
@@ -166,11 +168,11 @@ def reach(graph, units, part, seed, limit, members):  # type: ignore[no-untyped-
     """Breadth-first: the atoms not fixed that active clauses and blocks tie to `seed`.
 
     Fills `members`, at most about `limit` of them (a block is never cut); marks them `seen`, and
-    their clauses `seen_clause`. Returns how many.
+    their clauses `seen_clause`. Returns how many, and whether one of the clauses is (nearly) hard.
     """
     part.seen[seed] = True
     members[0] = seed
-    found, done = 1, 0
+    found, done, rigid = 1, 0, False
     while done < found:
         atom = members[done]
         done += 1
@@ -184,10 +186,12 @@ def reach(graph, units, part, seed, limit, members):  # type: ignore[no-untyped-
             if not part.active[clause] or part.seen_clause[clause]:
                 continue
             part.seen_clause[clause] = True
+            if graph.weight[clause] >= RIGID_WEIGHT and graph.definition_of[clause] < 0:
+                rigid = True
             for place in range(graph.clause_start[clause], graph.clause_start[clause + 1]):
                 if found < limit:
                     found = _meet(part, abs(graph.literal[place]) - 1, members, found)
-    return found
+    return found, rigid
 
 
 @inner

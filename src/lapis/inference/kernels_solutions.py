@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from lapis.inference.kernels_compile import entry, inner
 
+from lapis.inference.kernels_compile import entry, inner
 from lapis.inference.kernels_graph import ClauseGraph, flip
 from lapis.inference.kernels_random import uniform
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+
 from lapis.inference.kernels_compile import entry, inner
 
 NUM_BATCHES = 32

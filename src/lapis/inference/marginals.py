@@ -17,6 +17,7 @@ from lapis.errors import LapisError, did_you_mean
 from lapis.grounding.network import Network
 
 METHODS = ("auto", "exact", "enumerate", "gibbs", "mcsat", "tempering", "bp")
+TINY_ATOMS, TINY_COMPONENT = 200, 12
 NEARLY_HARD = 5.0  # a weight beyond which a Gibbs chain rarely crosses
 
 
@@ -51,7 +52,7 @@ def infer_network(
     """Marginals and expected counts of all atoms of a network."""
     check_method(method)
     options = options or Options()
-    if method == "enumerate":
+    if method == "enumerate" or (method == "auto" and is_tiny(network)):
         return by_enumeration(network)
     if method == "bp":
         return by_belief_propagation(network, options)
@@ -68,6 +69,14 @@ def check_method(method: str) -> None:
             code="unknown-method",
             hint=f"did you mean {close!r}?" if close else f"choose one of {', '.join(METHODS)}",
         )
+
+
+def is_tiny(network: Network) -> bool:
+    """Whether enumeration answers at once, so that no kernel needs to be loaded or compiled."""
+    if network.num_atoms > TINY_ATOMS:
+        return False
+    sizes = np.bincount(network.component[: network.num_base_atoms], minlength=1)
+    return int(sizes.max(initial=0)) <= TINY_COMPONENT
 
 
 def by_enumeration(network: Network) -> Marginals:

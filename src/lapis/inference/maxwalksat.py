@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lapis.inference.maxwalksat_kernel import Clauses, Walk
 
 CHUNK = 100_000  # flips between two looks at the clock
-NOISE = 0.02
+NOISE = 0.1
 TABU = 4
 REDRAWN = 0.1  # share of atoms redrawn at a restart
 
@@ -128,6 +128,8 @@ def prepare(objective: Objective, start: np.ndarray) -> tuple[Clauses, Walk]:
         np.zeros(2, np.int64),
         np.zeros(atoms, np.int64),
         np.zeros(atoms, np.int32),
+        np.zeros(atoms, np.int32),
+        np.zeros(1, np.int64),
         np.zeros(atoms, np.int32),
         np.zeros(1, np.int64),
         np.zeros(1, np.int64),

@@ -50,6 +50,8 @@ class Walk(NamedTuple):
     downhill: np.ndarray  # int32[num_atoms], atoms outside blocks with a positive gain
     downhill_position: np.ndarray  # int32[num_atoms], −1 if not there
     num_downhill: np.ndarray  # int64[1]
+    log: np.ndarray  # int32[num_atoms], atoms flipped since the best world
+    num_log: np.ndarray  # int64[1], beyond the length of the log if it was too short
     flips: np.ndarray  # int64[1]
     cost: np.ndarray  # float64[2], of the soft clauses violated now and in the best world
 
@@ -81,6 +83,7 @@ def begin(clauses, walk, hard_pressure):  # type: ignore[no-untyped-def]
             walk.gain[only] -= w
         if (count == 0) == (w > 0):
             _enlist(clauses, walk, clause)
+    walk.num_log[0] = len(walk.log) + 1
     walk.num_downhill[0] = 0
     walk.downhill_position[:] = -1
     for atom in range(len(walk.world)):
@@ -132,6 +135,9 @@ def flip(clauses, walk, atom):  # type: ignore[no-untyped-def]
     value = not world[atom]
     world[atom] = value
     walk.last_flip[atom] = walk.flips[0]
+    if walk.num_log[0] < len(walk.log):
+        walk.log[walk.num_log[0]] = atom
+    walk.num_log[0] += 1
     for i in range(clauses.atom_start[atom], clauses.atom_start[atom + 1]):
         signed = clauses.atom_clause[i]
         clause = abs(signed) - 1
@@ -295,16 +301,14 @@ def _best_downhill(walk, tabu, rng):  # type: ignore[no-untyped-def]
 def advance(clauses, walk, num_flips, noise, tabu, step, first_feasible, rng):  # type: ignore[no-untyped-def]
     """Flip up to `num_flips` times; true where there is nothing left to search for."""
     end = walk.flips[0] + num_flips
-    unsaved = False  # the current world is the best and not copied yet
-    done = False
     while True:
         feasible = walk.num_violated[HARD] == 0
-        if feasible and walk.cost[0] < walk.cost[1] - 1e-9:
-            walk.cost[1] = walk.cost[0]
-            unsaved = True
-        done = feasible and (first_feasible or walk.num_violated[SOFT] == 0)
-        if done or walk.flips[0] >= end:
-            break
+        if feasible and walk.cost[0] < walk.cost[1] - LEAST_GAIN:
+            _save(walk)
+        if feasible and (first_feasible or walk.num_violated[SOFT] == 0):
+            return True
+        if walk.flips[0] >= end:
+            return False
         chosen = choose(clauses, walk, noise, tabu, step, rng)
         walk.flips[0] += 1
         if chosen < 0:
@@ -312,19 +316,44 @@ def advance(clauses, walk, num_flips, noise, tabu, step, first_feasible, rng):  
         partner = partner_of(clauses, walk, chosen)
         if partner == -2:
             continue
-        if unsaved and (partner >= 0 or walk.gain[chosen] <= 0.0):
-            # Copied only when a best world is about to be left, not on the way down to it.
-            _save(walk)
-            unsaved = False
         flip(clauses, walk, chosen)
         if partner >= 0:
             flip(clauses, walk, partner)
-    if unsaved:
-        _save(walk)
-    return done
 
 
 @inner
 def _save(walk):  # type: ignore[no-untyped-def]
+    """The current world is the best: redo in the old best what was flipped since."""
+    walk.cost[1] = walk.cost[0]
+    if walk.num_log[0] <= len(walk.log):
+        for i in range(walk.num_log[0]):
+            walk.best[walk.log[i]] = not walk.best[walk.log[i]]
+    else:
+        for atom in range(len(walk.world)):
+            walk.best[atom] = walk.world[atom]
+    walk.num_log[0] = 0
+
+
+@entry
+def descend(clauses, walk):  # type: ignore[no-untyped-def]
+    """One pass over the atoms, flipping each whose flip is downhill; true if any was.
+
+    The gain of a block's move is exact, since its two flips are tried one by one.
+    """
+    moved = False
     for atom in range(len(walk.world)):
-        walk.best[atom] = walk.world[atom]
+        partner = partner_of(clauses, walk, atom)
+        if partner == -2 or (partner < 0 and walk.gain[atom] <= LEAST_GAIN):
+            continue
+        gain = walk.gain[atom]
+        flip(clauses, walk, atom)
+        if partner >= 0:
+            gain += walk.gain[partner]
+            flip(clauses, walk, partner)
+            if gain <= LEAST_GAIN:
+                flip(clauses, walk, partner)
+                flip(clauses, walk, atom)
+                continue
+        walk.flips[0] += 1
+        moved = True
+    return moved

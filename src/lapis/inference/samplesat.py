@@ -19,8 +19,8 @@ Deviation: a block of mutually exclusive atoms moves as one variable.
 from __future__ import annotations
 
 import numpy as np
-from lapis.inference.kernels_compile import entry, inner
 
+from lapis.inference.kernels_compile import entry, inner
 from lapis.inference.kernels_graph import flip
 from lapis.inference.kernels_random import below, uniform
 

@@ -102,7 +102,7 @@ def search_exhaustively(
             raise unsatisfiable(network, atoms - 1)
         if hard.seen[free[0]]:
             continue
-        found = reach(graph, units, hard, free[0], len(members), members)
+        found, _ = reach(graph, units, hard, free[0], len(members), members)
         solutions = draw_solution(
             graph, units, world, hard, search, members, found, NODE_BUDGET, estimate, rng
         )

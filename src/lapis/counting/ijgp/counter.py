@@ -218,9 +218,7 @@ class CubeCounter:
 class IjgpCounter:
     """Counts in one world after another, reusing join graphs and messages.
 
-    >>> counter = IjgpCounter(normal_form, model, domains, ibound=2)  # doctest: +SKIP
-    >>> counter.count(relations).count                                # doctest: +SKIP
-    >>> counter.update("Friends", (0, 3), True).count                 # doctest: +SKIP
+    `count` takes a whole world; `update` then changes one atom of it at a time.
     """
 
     def __init__(

@@ -31,8 +31,8 @@ outgoing messages support its projections already: any set of values that suppor
 the tuple then does so without it. Otherwise supports are computed afresh, because values that
 lost support along a cycle would never regain it by themselves.
 
-Sending messages both ways on trees as well, tried first, made exact counts of WebKB's link triangle
-take 13 s instead of a fraction of that: the way back needs tables over pairs of pages.
+Sending messages both ways on trees as well, tried first, made the exact count of WebKB's link
+triangle take 13 s instead of 0.02 s: the way back needs tables over pairs of pages.
 """
 
 from __future__ import annotations
