@@ -103,9 +103,17 @@ def map(
     query: Sequence[str] | str = (),
     *,
     opened: Sequence[str] = (),
+    soft_evidence: Mapping[str, float] | None = None,
     method: str = "auto",
+    time_limit: float = 60.0,
+    random_state: int | np.random.Generator = 0,
+    max_memory: int | None = None,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> MostLikelyWorld:
     """A most likely truth assignment to the unknown atoms, given the data.
+
+    `optimal` says whether it is proven; if not, `bound` and `gap` say how much better another
+    world could be.
 
     >>> import lapis
     >>> model = lapis.parse("t = {A, B}\\nP(t)\\n2 P(A)\\n-1 P(B)")
@@ -113,17 +121,32 @@ def map(
     ['P(A)']
     """
     from lapis.grounding.bottom_up import ground
-    from lapis.inference.enumerate import enumerate_worlds
-    from lapis.inference.marginals import check_method
+    from lapis.inference.map_solver import check_method, most_likely_world
+    from lapis.inference.marginals import is_tiny
 
     check_method(method)
+    seed = seed_of(random_state)
     parts: list[MostLikelyWorld] = []
-    for problem, queries in problems(model, data, query, opened):
-        network = ground(problem)
-        found = enumerate_worlds(network)
+    for problem, queries in problems(model, data, query, opened, soft_evidence):
+        network = ground(problem, max_memory=max_memory)
+        chosen = "enumerate" if method == "auto" and is_tiny(network) else method
+        found = most_likely_world(
+            network, method=chosen, time_limit=time_limit, seed=seed, progress=progress
+        )
         names, atom_ids, known = select_atoms(network, problem, queries)
-        value = known_or(known, found.map_world, atom_ids) > 0
-        parts.append(MostLikelyWorld("enumerate", True, found.map_score, names, value))
+        diagnostics = {
+            "bound": found.bound,
+            "gap": found.gap,
+            "cost": found.cost,
+            "interrupted": found.interrupted,
+            **found.diagnostics,
+        }
+        value = known_or(known, found.world, atom_ids) > 0
+        parts.append(
+            MostLikelyWorld(
+                found.method, found.optimal, found.score, names, value, diagnostics=diagnostics
+            )
+        )
     return merge_worlds(parts, world_names(data))
 
 
@@ -282,4 +305,5 @@ def merge_worlds(parts: list[MostLikelyWorld], worlds: list[str]) -> MostLikelyW
         tuple(name for part in parts for name in part.names),
         np.concatenate([part.value for part in parts]),
         tuple(world for part, world in zip(parts, worlds, strict=True) for _ in part.names),
+        {name: sum(part.diagnostics[name] for part in parts) for name in ("bound", "gap", "cost")},
     )

@@ -87,3 +87,16 @@ def test_hard_clauses_are_left_to_mcsat() -> None:
     soft = network_of(SMOKERS, FACTS, ["Smokes"])
     hard = network_of(SMOKERS + "Smokes(x) v Cancer(x).\n", FACTS, ["Smokes", "Cancer"])
     assert (best_sampler(soft), best_sampler(hard)) == ("gibbs", "mcsat")
+
+
+def test_chains_that_stay_apart_give_way_to_tempering() -> None:
+    people = [f"P{i}" for i in range(17)]
+    crowd = " ".join(f"Friends({a},{b})" for a in people for b in people if a != b)
+    network = network_of(SMOKERS.replace("-0.4 Smokes", "0.35 Smokes"), crowd, ["Smokes"])
+    found = infer_network(network, "auto", Options(max_memory=1 << 18, max_samples=40_000))
+    expected = infer_network(network, "exact")
+    assert found.method == "tempering"
+    assert np.abs(found.marginal - expected.marginal).max() <= max(
+        0.02, 4 * float(np.max(found.stderr))
+    )
+    assert float(np.max(found.stderr)) < 0.05

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from lapis.cli.options import (
     AsJson,
@@ -31,6 +32,8 @@ from lapis.cli.sizes import parse_size
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.language import read_model
+
+COUNT_METHODS: dict[str, Literal["exact", "ijgp"]] = {"exact": "exact", "ijgp": "ijgp"}
 
 
 def demo(as_json: AsJson = False) -> None:
@@ -68,7 +71,7 @@ def count(
     from lapis.api import count as count_rules
     from lapis.cli.render import print_json, show_counts, show_text
 
-    if counts != "exact" and counts != "ijgp":
+    if counts not in COUNT_METHODS:
         raise LapisError(f"counts are exact or ijgp, not {counts!r}", code="counts")
     worlds = read_worlds(data, merge)
     if explain:
@@ -77,7 +80,11 @@ def count(
         show_text(explain_counts(read_model(model), worlds or [Database({}, {})]))
         return
     rows = count_rules(
-        model, worlds or None, counts=counts, ibound=ibound, measure_error=measure_error
+        model,
+        worlds or None,
+        counts=COUNT_METHODS[counts],
+        ibound=ibound,
+        measure_error=measure_error,
     )
     if as_json:
         print_json({"formulas": [row.to_json() for row in rows]})

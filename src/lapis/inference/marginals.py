@@ -2,13 +2,13 @@
 
 `auto` solves every component exactly that fits the memory, and samples the others: with MC-SAT
 where hard or nearly hard clauses could cut a Gibbs chain's worlds into islands, with Gibbs
-otherwise. Each atom says which method answered it.
+otherwise, and by tempering where chains from different starts stay apart. Each atom says which method answered it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ from lapis.grounding.network import Network
 
 METHODS = ("auto", "exact", "enumerate", "gibbs", "mcsat", "tempering", "bp")
 TINY_ATOMS, TINY_COMPONENT = 200, 12
+TRIAL_SHARE = 8  # of the samples, before another sampler is tried
+MAX_RHAT = 1.05
 NEARLY_HARD = 5.0  # a weight beyond which a Gibbs chain rarely crosses
 
 
@@ -105,8 +107,8 @@ def by_components(network: Network, method: str, options: Options) -> Marginals:
             diagnostics=notes,
         )  # fmt: skip
     rest = plan.rest()
-    sampler = best_sampler(rest.network)
-    part = by_sampling(rest.network, sampler, options)
+    part = by_best_sampler(rest.network, options)
+    sampler = part.method
     own = rest.atom[: rest.network.num_base_atoms]
     marginal, stderr = solved.marginal.copy(), np.zeros(network.num_base_atoms)
     marginal[own] = part.marginal
@@ -118,6 +120,24 @@ def by_components(network: Network, method: str, options: Options) -> Marginals:
     name = sampler if sampled.all() else f"exact+{sampler}"
     expected = solved.expected_count + part.expected_count
     return Marginals(name, False, None, marginal, stderr, expected, sampled, notes)
+
+
+def by_best_sampler(network: Network, options: Options) -> Marginals:
+    """The sampler suited to the clauses; tempering where its chains do not come to agree."""
+    half = None if options.time_limit is None else options.time_limit / 2
+    trial = replace(options, max_samples=options.max_samples // TRIAL_SHARE, time_limit=half)
+    first = by_sampling(network, best_sampler(network), trial)
+    stopped = first.exact or first.diagnostics["converged"] or first.diagnostics["interrupted"]
+    if stopped:
+        return first
+    if first.diagnostics["rhat"] <= MAX_RHAT:
+        return by_sampling(network, first.method, options)
+    second = by_sampling(network, "tempering", replace(options, time_limit=half))
+    return min(first, second, key=worst_error)
+
+
+def worst_error(found: Marginals) -> float:
+    return 0.0 if found.stderr is None else float(found.stderr.max(initial=0.0))
 
 
 def best_sampler(network: Network) -> str:

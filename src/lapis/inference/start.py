@@ -113,7 +113,7 @@ def search_exhaustively(
                 f"no world that satisfies the hard formulas was found in {TRIES} tries; "
                 "there may be none",
                 code="no-initial-state",
-                hint="lapis map searches exactly; or make a hard formula soft by dropping its period",
+                hint="lapis map searches exactly; dropping the period of a formula makes it soft",
             )
     recount(graph, world)
 
