@@ -79,13 +79,18 @@ def infer(
         network = ground(problem, max_memory=max_memory)
         found = infer_network(network, method, options)
         names, atom_ids, known = select_atoms(network, problem, queries)
-        stderr = None if found.stderr is None else known_or(known * 0.0, found.stderr, atom_ids)
+        certain = np.where(known >= 0, 0.0, -1.0)
+        stderr = None if found.stderr is None else known_or(certain, found.stderr, atom_ids)
         sampled = None if found.sampled is None else found.sampled[atom_ids] & (known < 0)
+        traced: tuple[str, ...] = ()
+        trace = None
+        if found.trace is not None:
+            traced, trace = tuple(network.atom_names(found.trace.atoms)), found.trace.values
         parts.append(
             Answer(
                 found.method, found.exact, found.log_partition, names,
                 known_or(known, found.marginal, atom_ids), stderr, found.expected_count,
-                sampled=sampled, diagnostics=found.diagnostics,
+                sampled=sampled, diagnostics=found.diagnostics, traced=traced, trace=trace,
             )
         )  # fmt: skip
     return merge_answers(parts, world_names(data))

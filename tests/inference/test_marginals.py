@@ -100,3 +100,17 @@ def test_chains_that_stay_apart_give_way_to_tempering() -> None:
         0.02, 4 * float(np.max(found.stderr))
     )
     assert float(np.max(found.stderr)) < 0.05
+
+
+def test_answers_carry_errors_methods_and_chains() -> None:
+    model = lapis.parse(MILD)
+    data = lapis.Database.parse(CROWD + " Smokes(P0)")
+    answer = lapis.infer(model, data, query=["Smokes(P0)", "Smokes"], method="gibbs")
+    assert (answer["Smokes(P0)"], answer.errors[0]) == (1.0, 0.0)
+    assert (answer.errors[1:] > 0).all()
+    assert answer.trace is not None
+    assert answer.trace.shape[0] == answer.diagnostics["chains"]
+    assert answer.trace.shape[2] == len(answer.traced)
+    assert set(answer.traced) <= set(answer.atoms)
+    again = answer.to_json()
+    assert (again["exact"], again["atoms"][1]["method"]) == (False, "gibbs")

@@ -156,6 +156,4 @@ class Reader:
         )
 
     def refuse(self, message: str, start: int, end: int, hint: str | None = None) -> NoReturn:
-        raise LapisError(
-            message, code="wcnf-syntax", span=Span(self.source, start, end), hint=hint
-        )
+        raise LapisError(message, code="wcnf-syntax", span=Span(self.source, start, end), hint=hint)

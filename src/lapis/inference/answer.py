@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lapis.errors import LapisError
+
 if TYPE_CHECKING:
     import pandas
     import polars
@@ -33,6 +35,8 @@ class Answer:
     worlds: tuple[str, ...] = ()  # the data file of each atom, if there are several
     sampled: np.ndarray | None = None  # bool[num_atoms], not exact; None where all are the same
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    traced: tuple[str, ...] = ()  # the atoms that mixed slowest
+    trace: np.ndarray | None = None  # float32[num_chains, num_draws, num_traced], P(atom | rest)
 
     @property
     def errors(self) -> np.ndarray:
@@ -132,6 +136,44 @@ class Answer:
     def plot(self, axes: Axes | None = None, limit: int = 30) -> Axes:
         """Bars of the most likely atoms, with error bars where the answer is not exact."""
         return plot_bars(self, axes, limit)
+
+    def plot_chains(self, axes: Axes | None = None) -> Axes:
+        """The chains of the slowest atoms: they should look alike and wander over one range."""
+        return plot_traces(self, axes)
+
+    def to_arviz(self) -> Any:
+        """The chains of the slowest atoms as an ArviZ object (needs the package arviz)."""
+        import arviz
+
+        require_chains(self)
+        assert self.trace is not None
+        draws = {name: self.trace[:, :, i] for i, name in enumerate(self.traced)}
+        return arviz.from_dict({"posterior": draws})
+
+
+def require_chains(answer: Answer) -> None:
+    if answer.trace is None:
+        raise LapisError(
+            "this answer has no chains", code="no-chains", hint=f"it is {answer.summary()}"
+        )
+
+
+def plot_traces(answer: Answer, axes: Axes | None) -> Axes:
+    import matplotlib.pyplot as plt
+
+    require_chains(answer)
+    assert answer.trace is not None
+    if axes is None:
+        _, axes = plt.subplots(figsize=(7, 3), layout="constrained")
+    for chain, draws in enumerate(answer.trace):
+        smooth = np.cumsum(draws[:, 0]) / np.arange(1, len(draws) + 1)
+        axes.plot(smooth, lw=1, label=f"chain {chain + 1}")
+    axes.set(
+        ylim=(0, 1), xlabel="draw", ylabel="running mean", title=f"slowest atom: {answer.traced[0]}"
+    )
+    axes.legend(frameon=False, fontsize="small")
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
 
 
 def plot_bars(answer: Answer, axes: Axes | None, limit: int) -> Axes:

@@ -46,7 +46,6 @@ class Conflicts:
     vertex: np.ndarray  # int64[num_vertices], the atoms that matter
     weight: np.ndarray  # float64[num_vertices], lost where the atom has the other value
     edge: np.ndarray  # int64[num_edges, 2], vertices
-    least_cost: float  # what units on both sides of an atom cost in any world
 
 
 def find_conflicts(objective: Objective) -> Conflicts | None:
@@ -71,11 +70,7 @@ def find_conflicts(objective: Objective) -> Conflicts | None:
     place = np.full(objective.num_atoms, -1, np.int64)
     place[vertex] = np.arange(len(vertex))
     edge = place[np.abs(rows) - 1]
-    lost = np.abs(gain).sum() - np.abs(net).sum()
-    # Both signs of an atom: |a| + |b| − |a − b| is lost twice over, once in any world.
-    return Conflicts(
-        wanted, vertex, np.abs(net[vertex]), edge[(edge >= 0).all(axis=1)], float(lost) / 2
-    )
+    return Conflicts(wanted, vertex, np.abs(net[vertex]), edge[(edge >= 0).all(axis=1)])
 
 
 def solve_independent_set(
@@ -117,8 +112,7 @@ def solve_independent_set(
     world = ~conflicts.literal
     world[conflicts.vertex] ^= kept
     cost = objective.cost(world)
-    ceiling = float(weight.sum()) + conflicts.least_cost
-    bound = cost if done else max(0.0, min(cost, ceiling - search.weight[1]))
+    bound = cost if done else max(0.0, min(cost, float(weight.sum()) - search.weight[1]))
     return IndependentSet(world, cost, bound, int(search.position[1]))
 
 
@@ -196,9 +190,7 @@ def advance(compatible, weight, search, max_nodes):  # type: ignore[no-untyped-d
         search.taken[depth] = v
         search.gained[depth + 1] = search.gained[depth] + weight[v]
         for word in range(num_words):
-            search.candidate[depth + 1, word] = (
-                search.candidate[depth, word] & compatible[v, word]
-            )
+            search.candidate[depth + 1, word] = search.candidate[depth, word] & compatible[v, word]
         if search.gained[depth + 1] > search.weight[0] + SLACK:
             search.weight[0] = search.gained[depth + 1]
             search.best[:] = False

@@ -10,6 +10,7 @@ from numba import njit
 
 entry = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 inner = njit(
+    cache=True,
     nogil=True,
     error_model="numpy",
     _nrt=False,

@@ -25,7 +25,8 @@ def sweep(graph, units, weight, beta, world, order, estimate, rng, score, digit)
     """
     updates, changes = 0, 0
     value, true_literals = world.value, world.true_literals
-    for unit in order:
+    for place in range(len(order)):
+        unit = np.int64(order[place])
         atom = np.int64(units.single[unit])
         if atom < 0:
             more, moved = resample_unit(
@@ -104,7 +105,7 @@ def _estimate_unit(units, begin, end, states, score, estimate):  # type: ignore[
         score[rank] = np.exp(score[rank] - best)
         total += score[rank]
     for place in range(begin, end):
-        variable = units.unit_variable[place]
+        variable = np.int64(units.unit_variable[place])
         for at in range(units.variable_start[variable], units.variable_start[variable + 1]):
             estimate[units.variable_atom[at]] = 0.0
             atoms += 1
@@ -114,7 +115,7 @@ def _estimate_unit(units, begin, end, states, score, estimate):  # type: ignore[
             continue
         rest = rank
         for place in range(begin, end):
-            variable = units.unit_variable[place]
+            variable = np.int64(units.unit_variable[place])
             size = units.variable_size[variable]
             state = rest % size
             rest //= size
@@ -163,7 +164,7 @@ def move_variable(graph, units, weight, world, variable, state, new_state):  # t
 def read_unit(units, world, begin, end, digit):  # type: ignore[no-untyped-def]
     """Fill `digit` with the states of a unit's variables; returns their rank in Gray order."""
     for place in range(begin, end):
-        digit[place - begin] = read_variable(units, world, units.unit_variable[place])
+        digit[place - begin] = read_variable(units, world, np.int64(units.unit_variable[place]))
     rank = 0
     for place in range(end - 1, begin - 1, -1):
         size = units.variable_size[units.unit_variable[place]]
@@ -176,7 +177,7 @@ def read_unit(units, world, begin, end, digit):  # type: ignore[no-untyped-def]
 def move_unit(graph, units, weight, world, begin, end, rank, digit):  # type: ignore[no-untyped-def]
     """Take a unit to the state of a Gray rank."""
     for place in range(begin, end):
-        variable = units.unit_variable[place]
+        variable = np.int64(units.unit_variable[place])
         size = units.variable_size[variable]
         state = rank % size
         rank //= size

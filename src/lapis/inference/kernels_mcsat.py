@@ -2,7 +2,7 @@
 
 Each of the moves below leaves the uniform distribution over the slice's solutions unchanged:
 coins for free atoms, a drawn solution for a small component, Gibbs sweeps, redrawn regions and
-excursions for a large one. Only a restart by SampleSAT (off unless asked for) does not.
+excursions for a large one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from lapis.inference.kernels_random import below, uniform
 from lapis.inference.kernels_slice import draw_slice, forget, propagate, reach
 from lapis.inference.kernels_solutions import MAX_ITEMS, draw_solution
 from lapis.inference.kernels_tally import record
-from lapis.inference.samplesat import satisfy
 
 REGION_ATOMS = 24
 ATOMS_A_REGION = 12  # one region is redrawn for so many atoms of a rigid component
@@ -27,8 +26,8 @@ EXCURSION_STEPS = 200
 COLD = 0.2  # probability of accepting one more violated clause during an excursion
 
 # Positions in the int64 array of what happened.
-SOLVED, LARGE, FAILED, RESTARTS, REGIONS, EXCURSIONS, RETURNED, KEPT = range(8)
-NUM_EVENTS = 8
+SOLVED, LARGE, KEPT, REGIONS, EXCURSIONS, RETURNED = range(6)
+NUM_EVENTS = 6
 
 
 class Moves(NamedTuple):
@@ -36,8 +35,6 @@ class Moves(NamedTuple):
 
     node_budget: int
     sweeps: int
-    restart_probability: float
-    restart_flips: int
 
 
 class Scratch(NamedTuple):
@@ -51,14 +48,10 @@ class Scratch(NamedTuple):
     log_state: np.ndarray  # int32[EXCURSION_STEPS]
     score: np.ndarray  # float64[max_states]
     digit: np.ndarray  # int64[max_variables]
-    violated: np.ndarray  # int32[num_clauses]
-    position: np.ndarray  # int32[num_clauses]
-    trial: np.ndarray  # uint8[num_atoms]
-    trial_true: np.ndarray  # int32[num_clauses]
 
 
 def new_scratch(graph: ClauseGraph, units: Units) -> Scratch:
-    num_atoms, num_clauses = len(graph.atom_start) - 1, len(graph.weight)
+    num_atoms = len(graph.atom_start) - 1
     num_units = len(units.single)
     return Scratch(
         np.zeros(num_atoms, np.int32),
@@ -69,10 +62,6 @@ def new_scratch(graph: ClauseGraph, units: Units) -> Scratch:
         np.zeros(EXCURSION_STEPS, np.int32),
         np.zeros(units.max_states),
         np.zeros(int(np.diff(units.unit_start).max(initial=1)), np.int64),
-        np.zeros(num_clauses, np.int32),
-        np.zeros(num_clauses, np.int32),
-        np.zeros(num_atoms, np.uint8),
-        np.zeros(num_clauses, np.int32),
     )
 
 
@@ -150,16 +139,9 @@ def _move_rigid(graph, units, world, part, search, scratch, moves, found, estima
 
     The component's marks are cleared for the regions' own searches, and set again.
     """
-    if uniform(rng) < moves.restart_probability:
-        events[RESTARTS] += 1
-        if not satisfy(
-            graph, units, world, part, scratch.members, found, scratch.violated,
-            scratch.position, scratch.trial, scratch.trial_true, moves.restart_flips, rng,
-        ):  # fmt: skip
-            events[FAILED] += 1
     forget(graph, part, scratch.members, found)
     for _ in range(1 + found // ATOMS_A_REGION):
-        seed = scratch.members[below(rng, found)]
+        seed = np.int64(scratch.members[below(rng, found)])
         size, _ = reach(graph, units, part, seed, REGION_ATOMS, scratch.region)
         forget(graph, part, scratch.region, size)
         solutions = draw_solution(
@@ -189,7 +171,7 @@ def _excursion(graph, units, world, part, scratch, size, rng):  # type: ignore[n
         atom = scratch.region[below(rng, size)]
         scratch.log_variable[step] = -1
         if atom < graph.first_auxiliary:
-            variable = units.variable_of_atom[atom]
+            variable = np.int64(units.variable_of_atom[atom])
             old = read_variable(units, world, variable)
             new = (old + 1 + below(rng, units.variable_size[variable] - 1)) % units.variable_size[
                 variable
@@ -205,7 +187,7 @@ def _excursion(graph, units, world, part, scratch, size, rng):  # type: ignore[n
         if violated == 0:
             return 1
     for step in range(EXCURSION_STEPS - 1, -1, -1):
-        variable = scratch.log_variable[step]
+        variable = np.int64(scratch.log_variable[step])
         if variable >= 0:
             new = read_variable(units, world, variable)
             move_variable(graph, units, part.weight, world, variable, new, scratch.log_state[step])

@@ -10,7 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.inference.kernels_compile import inner
+from lapis.inference.kernels_compile import entry, inner
+
+
+def draw(rng: np.ndarray) -> float:
+    """The next float of a chain's stream, for code outside kernels."""
+    return float(_draw(rng))
 
 
 def random_states(seed: int, num_streams: int) -> np.ndarray:
@@ -39,6 +44,11 @@ def next_word(rng):  # type: ignore[no-untyped-def]
 def uniform(rng):  # type: ignore[no-untyped-def]
     """A float in [0, 1) with 53 random bits."""
     return float(next_word(rng) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@entry
+def _draw(rng):  # type: ignore[no-untyped-def]
+    return uniform(rng)
 
 
 @inner

@@ -33,8 +33,8 @@ class Search(NamedTuple):
     item_atom: np.ndarray  # int32[num_atoms]
     item_states: np.ndarray  # int32[MAX_ITEMS]
     item_is_block: np.ndarray  # bool[MAX_ITEMS]
-    state: np.ndarray  # int32[MAX_ITEMS + 1]
-    held: np.ndarray  # int32[MAX_ITEMS]
+    state: np.ndarray  # int64[MAX_ITEMS + 1]
+    held: np.ndarray  # int64[MAX_ITEMS]
     share: np.ndarray  # float64[num_atoms], solutions in which an atom is true
 
 
@@ -50,8 +50,8 @@ def new_search(graph: ClauseGraph) -> Search:
         np.zeros(num_atoms, np.int32),
         np.zeros(MAX_ITEMS, np.int32),
         np.zeros(MAX_ITEMS, bool),
-        np.zeros(MAX_ITEMS + 1, np.int32),
-        np.zeros(MAX_ITEMS, np.int32),
+        np.zeros(MAX_ITEMS + 1, np.int64),
+        np.zeros(MAX_ITEMS, np.int64),
         np.zeros(num_atoms),
     )
 

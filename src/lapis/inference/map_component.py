@@ -93,9 +93,7 @@ def improve(
     return Found(world, cost, 0.0, name, flips)
 
 
-def prove(
-    objective: Objective, found: Found, method: str, seconds: float, stop: Stop
-) -> Found:
+def prove(objective: Objective, found: Found, method: str, seconds: float, stop: Stop) -> Found:
     """Prove the world to be the best, or find a better one."""
     from lapis.inference import ilp
     from lapis.inference.independent_set import (

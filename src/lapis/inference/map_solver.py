@@ -183,7 +183,9 @@ def solve_parts(
     if method in ("auto", "ilp"):
         for number, part in enumerate(parts):
             if progress is not None:
-                gap = sum(result.cost - result.bound for result in found if result.world is not None)
+                gap = sum(
+                    result.cost - result.bound for result in found if result.world is not None
+                )
                 progress(number, len(parts), f"gap {gap:.4g}")
             if stop.is_over() or found[number].optimal:
                 continue

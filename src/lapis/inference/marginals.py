@@ -2,7 +2,8 @@
 
 `auto` solves every component exactly that fits the memory, and samples the others: with MC-SAT
 where hard or nearly hard clauses could cut a Gibbs chain's worlds into islands, with Gibbs
-otherwise, and by tempering where chains from different starts stay apart. Each atom says which method answered it.
+otherwise, and by tempering where chains from different starts stay apart. Each atom says which
+method answered it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,15 @@ class Options:
 
 
 @dataclass(frozen=True)
+class ChainTrace:
+    """What the slowest atoms did in each chain, for plots."""
+
+    atoms: np.ndarray  # int64[num_traced], of the network
+    values: np.ndarray  # float32[num_chains, num_draws, num_traced]
+    stride: int  # samples from one draw to the next
+
+
+@dataclass(frozen=True)
 class Marginals:
     method: str
     exact: bool
@@ -46,6 +56,7 @@ class Marginals:
     expected_count: np.ndarray  # float64[num_weights]
     sampled: np.ndarray | None = None  # bool[num_base_atoms], answered by sampling
     diagnostics: dict[str, Any] = field(default_factory=dict)
+    trace: ChainTrace | None = None
 
 
 def infer_network(
@@ -119,7 +130,8 @@ def by_components(network: Network, method: str, options: Options) -> Marginals:
     notes |= part.diagnostics | {"sampled_atoms": int(sampled.sum())}
     name = sampler if sampled.all() else f"exact+{sampler}"
     expected = solved.expected_count + part.expected_count
-    return Marginals(name, False, None, marginal, stderr, expected, sampled, notes)
+    trace = part.trace and replace(part.trace, atoms=rest.atom[part.trace.atoms])
+    return Marginals(name, False, None, marginal, stderr, expected, sampled, notes, trace)
 
 
 def by_best_sampler(network: Network, options: Options) -> Marginals:
@@ -177,10 +189,13 @@ def by_sampling(network: Network, method: str, options: Options) -> Marginals:
             "seconds": found.core.seconds,
             "events": dict(found.core.events),
         }
+    trace = None
+    if found.core is not None and found.traced is not None:
+        trace = ChainTrace(found.traced, found.core.trace.values, found.core.trace.stride)
     sampled = np.full(network.num_base_atoms, not found.exact)
     return Marginals(
         method, found.exact, None, found.marginal, found.stderr, found.expected_count, sampled,
-        notes,
+        notes, trace,
     )  # fmt: skip
 
 

@@ -38,24 +38,12 @@ import numpy as np
 from lapis.grounding.network import Network
 from lapis.inference.gibbs_units import Units, build_units
 from lapis.inference.kernels_graph import ClauseGraph, World, build_graph, world_of
-from lapis.inference.kernels_mcsat import (
-    EXCURSIONS,
-    FAILED,
-    KEPT,
-    LARGE,
-    NUM_EVENTS,
-    REGIONS,
-    RESTARTS,
-    RETURNED,
-    SOLVED,
-    Moves,
-    Scratch,
-    new_scratch,
-    run_mcsat,
-)
+from lapis.inference.kernels_mcsat import NUM_EVENTS, Moves, Scratch, new_scratch, run_mcsat
+from lapis.inference.kernels_random import draw
 from lapis.inference.kernels_slice import Slice, new_slice
 from lapis.inference.kernels_solutions import Search, new_search
 from lapis.inference.kernels_tally import Tally
+from lapis.inference.samplesat import satisfy
 from lapis.inference.start import overdispersed_start
 
 
@@ -117,16 +105,38 @@ class MCSAT:
         )
 
     def step(self, plan: Plan, state: State, atoms: Tally, counts: Tally, num_samples: int) -> Info:
-        moves = Moves(
-            self.node_budget, self.sweeps, float(self.restart_probability), self.restart_flips
-        )
+        moves = Moves(self.node_budget, self.sweeps)
         events = np.zeros(NUM_EVENTS, np.int64)
-        run_mcsat(
-            plan.graph, plan.units, state.world, state.part, state.search, state.scratch, moves,
-            state.estimate, events, state.rng, atoms, counts, num_samples,
-        )  # fmt: skip
-        order = (SOLVED, LARGE, KEPT, REGIONS, EXCURSIONS, RETURNED, RESTARTS, FAILED)
-        return Info(*events[list(order)].tolist())
+        restarts, failed = 0, 0
+        at_once = 1 if self.restart_probability > 0 else num_samples
+        for _ in range(0, num_samples, at_once):
+            run_mcsat(
+                plan.graph, plan.units, state.world, state.part, state.search, state.scratch,
+                moves, state.estimate, events, state.rng, atoms, counts, at_once,
+            )  # fmt: skip
+            if self.restart_probability > 0 and draw(state.rng) < self.restart_probability:
+                restarts += 1
+                failed += not restart(plan, state, self.restart_flips)
+        return Info(*events.tolist(), restarts, failed)
 
     def counts(self, state: State) -> np.ndarray:
         return state.world.count
+
+
+def restart(plan: Plan, state: State, max_flips: int) -> bool:
+    """Replace the world by another one of its slice, found by SampleSAT; false if none was."""
+    constrained = np.zeros(plan.network.num_atoms, bool)
+    length = np.diff(plan.graph.clause_start)
+    active = np.repeat(state.part.active, length)
+    constrained[np.abs(plan.graph.literal[active]) - 1] = True
+    constrained[plan.network.block_atom] = True
+    members = np.flatnonzero(constrained & ~state.part.fixed).astype(np.int32)
+    num_clauses = len(length)
+    return bool(
+        satisfy(
+            plan.graph, plan.units, state.world, state.part, members, len(members),
+            np.zeros(num_clauses, np.int32), np.zeros(num_clauses, np.int32),
+            np.zeros(plan.network.num_atoms, np.uint8), np.zeros(num_clauses, np.int32),
+            max_flips, state.rng,
+        )
+    )  # fmt: skip

@@ -7,7 +7,8 @@ and w > 0, or true and w < 0, and then costs |w|; hard clauses and blocks may no
 
 and a most likely world is one of least cost. Methods and proofs of optimality work on costs: the
 offset holds what evidence decides, may be 10^12 and more, and would swallow the digits that count.
-Clauses with the same literals are one; those of weight 0 are none.
+Clauses with the same literals are one, a unit clause and its negation are one, and clauses of
+weight 0 are none; so costs are as Tuffy counts them.
 """
 
 from __future__ import annotations
@@ -113,16 +114,32 @@ def objective_of(network: Network) -> Objective:
     weight = np.full(network.num_clauses, np.inf)
     weight[~hard] = network.weights[network.weight_id[~hard]] * network.coefficient[~hard]
     start, literal, weight, always = merge_clauses(network.clause_start, network.literal, weight)
+    unit = (np.diff(start) == 1) & ~np.isinf(weight)
+    atom, gain, lost = net_units(literal[start[:-1][unit]], weight[unit])
+    rest = np.flatnonzero(~unit)
+    rest_start, rest_literal = take_rows(start, literal, rest)
     return Objective(
         network.num_atoms,
-        start,
-        literal,
-        weight,
+        np.concatenate((np.arange(len(atom)), rest_start + len(atom))),
+        np.concatenate((np.where(gain > 0, atom + 1, -atom - 1), rest_literal)).astype(np.int32),
+        np.concatenate((np.abs(gain), weight[rest])),
         network.block_start,
         network.block_atom,
         network.block_exact,
-        network.constant_score + always,
+        network.constant_score + always + lost,
     )
+
+
+def net_units(literal: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Atoms with soft unit clauses, what each gains by being true, and the score that is left over.
+
+    w·1[a] + v·1[¬a] = v + (w − v)·1[a]; where that is negative it is w + (v − w)·1[¬a].
+    """
+    atom, inverse = np.unique(np.abs(literal) - 1, return_inverse=True)
+    gain = np.bincount(inverse, np.where(literal > 0, weight, -weight), len(atom))
+    when_false = float(weight[literal < 0].sum()) + float(gain[gain < 0].sum())
+    kept = gain != 0
+    return atom[kept], gain[kept], when_false
 
 
 def split_components(objective: Objective, component: np.ndarray) -> list[Part]:

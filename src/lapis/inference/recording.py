@@ -77,6 +77,7 @@ class Sampled(NamedTuple):
     exact: bool  # nothing was left to sample
     core: SampleResult | None
     num_core_atoms: int
+    traced: np.ndarray | None = None  # int64[num_traced], the slowest atoms
 
 
 def sample_reduced(
@@ -132,4 +133,5 @@ def recover_all(reduction: Reduction, recording: Recording, result: SampleResult
     marginal[own[base]] = result.marginal[base]
     stderr[own[base]] = result.stderr[base]
     expected = share @ np.array([part.expected_count for part in found])
-    return Sampled(marginal, stderr, expected, False, result, core.num_base_atoms)
+    traced = reduction.core_atom[result.trace.atoms]
+    return Sampled(marginal, stderr, expected, False, result, core.num_base_atoms, traced)

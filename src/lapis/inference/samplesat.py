@@ -30,7 +30,7 @@ COLD = 0.1  # probability of accepting one more violated clause
 MAX_CANDIDATES = 24  # literals of a long clause that a greedy move looks at
 
 
-@inner
+@entry
 def satisfy(
     graph, units, world, part, members, found, violated, position, trial, trial_true, max_flips, rng
 ):  # type: ignore[no-untyped-def]
