@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -32,7 +33,7 @@ def read_wcnf(path: str | Path) -> WeightedClauses:
     try:
         raw = path.read_bytes()
         text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("ascii", "replace")
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise LapisError(f"cannot read {path}: {error}", code="unreadable-file") from None
     return parse_wcnf(text, str(path))
 

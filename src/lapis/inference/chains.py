@@ -274,7 +274,13 @@ class Run:
 
     def result(self, precision: float) -> SampleResult:
         atoms = summarize(self.atoms, self.max_rhat)
-        counts = summarize(self.counts, self.max_rhat, probabilities=False)
+        soft = self.network.weight_id >= 0
+        span = np.bincount(
+            self.network.weight_id[soft],
+            weights=np.abs(self.network.coefficient[soft]),
+            minlength=len(self.network.weights),
+        )
+        counts = summarize(self.counts, self.max_rhat, span=span)
         return SampleResult(
             self.sampler.name,
             atoms.mean, atoms.stderr, atoms.rhat, atoms.ess,

@@ -9,8 +9,9 @@ For M chains of N samples each, in batches:
   heavy tails do not occur): sqrt((W (L − 1)/L + B) / W) over the 2M half chains of length L.
 - effective sample size: the variance of a sample over the squared standard error.
 
-A value that never changed has R-hat 1. If it is 0 or 1 throughout it may be certain or merely
-not seen otherwise, so its standard error is one over the number of samples.
+A value that never changed has R-hat 1. It may be certain, or merely not seen otherwise: the
+standard error of an atom that was 0 or 1 throughout is one over the number of samples, and that
+of a count its range over the number of samples.
 """
 
 from __future__ import annotations
@@ -67,9 +68,12 @@ def num_tallied(tally: Tally) -> int:
 
 
 def summarize(
-    tallies: Sequence[Tally], max_rhat: float = MAX_RHAT, *, probabilities: bool = True
+    tallies: Sequence[Tally], max_rhat: float = MAX_RHAT, *, span: np.ndarray | None = None
 ) -> Summary:
-    """The summary of equally long chains; `probabilities` says that values lie in [0, 1]."""
+    """The summary of equally long chains.
+
+    Values are probabilities, or, with `span` (float64[num_values]), counts of that range.
+    """
     num_values = tallies[0].batch_sum.shape[1]
     found = Summary(*np.zeros((4, num_values)))
     chains = np.zeros((3, len(tallies), num_values))  # mean, first half, second half
@@ -83,7 +87,7 @@ def summarize(
         )  # fmt: skip
     _summarize_chains(
         chains, batch_variance, square, tallies[0].origin, full, length, num_tallied(tallies[0]),
-        max_rhat, probabilities, found.mean, found.stderr, found.rhat, found.ess,
+        max_rhat, np.ones(num_values) if span is None else span, span is None, found.mean, found.stderr, found.rhat, found.ess,
     )  # fmt: skip
     return found
 
@@ -125,7 +129,7 @@ def _summarize_chain(batch_sum, square_sum, full, length, samples, chain, batch_
 
 @njit(cache=True)
 def _summarize_chains(
-    chains, batch_variance, square, origin, full, length, samples, max_rhat, probabilities,
+    chains, batch_variance, square, origin, full, length, samples, max_rhat, span, probabilities,
     mean, stderr, rhat, ess,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     num_chains = chains.shape[1]
@@ -150,8 +154,8 @@ def _summarize_chains(
             rhat[value], stderr[value], ess[value] = np.inf, np.inf, 1.0
         elif pooled <= noise:
             rhat[value], ess[value] = 1.0, float(num_chains * samples)
-            certain = mean[value] <= NOISE or mean[value] >= 1 - NOISE
-            stderr[value] = 1.0 / (num_chains * samples) if probabilities and certain else 0.0
+            averaged = probabilities and NOISE < mean[value] < 1 - NOISE
+            stderr[value] = 0.0 if averaged else span[value] / (num_chains * samples)
         else:
             rhat[value] = np.sqrt(pooled / within) if within > noise else np.inf
             if rhat[value] > max_rhat and num_chains > 1:

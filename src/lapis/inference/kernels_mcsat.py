@@ -17,9 +17,10 @@ from lapis.inference.kernels_gibbs import move_variable, read_variable, sweep
 from lapis.inference.kernels_graph import ClauseGraph, clear_change, flip
 from lapis.inference.kernels_random import below, uniform
 from lapis.inference.kernels_slice import draw_slice, forget, propagate, reach
-from lapis.inference.kernels_solutions import MAX_ITEMS, draw_solution
+from lapis.inference.kernels_solutions import draw_solution
 from lapis.inference.kernels_tally import record
 
+MAX_SEARCHED = 1024  # atoms of a component whose solutions are listed, if it has few enough
 REGION_ATOMS = 24
 ATOMS_A_REGION = 12  # one region is redrawn for so many atoms of a rigid component
 EXCURSION_STEPS = 200
@@ -63,50 +64,6 @@ def new_scratch(graph: ClauseGraph, units: Units) -> Scratch:
         np.zeros(units.max_states),
         np.zeros(int(np.diff(units.unit_start).max(initial=1)), np.int64),
     )
-
-
-@inner
-def sample(graph, units, world, part, search, scratch, moves, estimate, events, rng):  # type: ignore[no-untyped-def]
-    """One step of the chain."""
-    events[KEPT] += draw_slice(graph, world, part, rng)
-    propagate(graph, units, world, part)
-    large = 0
-    for atom in range(len(graph.atom_start) - 1):
-        if part.seen[atom]:
-            continue
-        if part.fixed[atom]:
-            if atom < graph.first_auxiliary:
-                estimate[atom] = world.value[atom]
-            continue
-        found, rigid = reach(graph, units, part, atom, len(part.seen), scratch.members)
-        if found == 1 and _is_free(graph, units, part, atom):
-            if atom < graph.first_auxiliary:
-                estimate[atom] = 0.5
-                if uniform(rng) < 0.5:
-                    flip(graph, part.weight, world, atom)
-            continue
-        solutions = -1
-        if found <= MAX_ITEMS:
-            solutions = draw_solution(
-                graph, units, world, part, search, scratch.members, found,
-                moves.node_budget, estimate, rng,
-            )  # fmt: skip
-        if solutions >= 0:
-            events[SOLVED] += 1
-            continue
-        events[LARGE] += 1
-        large = _add_units(graph, units, scratch, found, large)
-        if rigid:
-            _move_rigid(
-                graph, units, world, part, search, scratch, moves, found, estimate, events, rng
-            )
-    for _ in range(moves.sweeps):
-        sweep(
-            graph, units, part.weight, 1.0, world, scratch.order[:large], estimate, rng,
-            scratch.score, scratch.digit,
-        )  # fmt: skip
-    for place in range(large):
-        scratch.in_order[scratch.order[place]] = False
 
 
 @inner
@@ -201,6 +158,44 @@ def run_mcsat(
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """Samples, each tallied: estimates in `atoms`, true groundings in `counts`."""
     for _ in range(num_samples):
-        sample(graph, units, world, part, search, scratch, moves, estimate, events, rng)
+        events[KEPT] += draw_slice(graph, world, part, rng)
+        propagate(graph, units, world, part)
+        large = 0
+        for atom in range(len(graph.atom_start) - 1):
+            if part.seen[atom]:
+                continue
+            if part.fixed[atom]:
+                if atom < graph.first_auxiliary:
+                    estimate[atom] = world.value[atom]
+                continue
+            found, rigid = reach(graph, units, part, atom, len(part.seen), scratch.members)
+            if found == 1 and _is_free(graph, units, part, atom):
+                if atom < graph.first_auxiliary:
+                    estimate[atom] = 0.5
+                    if uniform(rng) < 0.5:
+                        flip(graph, part.weight, world, atom)
+                continue
+            solutions = -1
+            if found <= MAX_SEARCHED:
+                solutions = draw_solution(
+                    graph, units, world, part, search, scratch.members, found,
+                    moves.node_budget, estimate, rng,
+                )  # fmt: skip
+            if solutions >= 0:
+                events[SOLVED] += 1
+                continue
+            events[LARGE] += 1
+            large = _add_units(graph, units, scratch, found, large)
+            if rigid:
+                _move_rigid(
+                    graph, units, world, part, search, scratch, moves, found, estimate, events, rng
+                )
+        for _ in range(moves.sweeps):
+            sweep(
+                graph, units, part.weight, 1.0, world, scratch.order[:large], estimate, rng,
+                scratch.score, scratch.digit,
+            )  # fmt: skip
+        for place in range(large):
+            scratch.in_order[scratch.order[place]] = False
         record(atoms, estimate)
         record(counts, world.count)

@@ -193,7 +193,7 @@ def merge_clauses(
             "no world satisfies the hard formulas: one is false under the evidence alone",
             code="unsatisfiable",
         )
-    rows_start, rows, totals, always = [np.zeros(1, np.int64)], [], [], 0.0
+    lengths, rows, totals, always = [], [], [], 0.0
     for size in np.unique(length[~empty]):
         chosen = np.flatnonzero(length == size)
         unique, inverse = distinct_rows(np.sort(literal[start[chosen][:, None] + np.arange(size)]))
@@ -205,9 +205,9 @@ def merge_clauses(
         kept = total != 0
         rows.append(unique[kept].reshape(-1))
         totals.append(total[kept])
-        rows_start.append(rows_start[-1][-1] + size * np.arange(1, kept.sum() + 1))
+        lengths.append(np.full(int(kept.sum()), size))
     return (
-        np.concatenate(rows_start),
+        np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum(),
         np.concatenate([*rows, np.empty(0, np.int32)]).astype(np.int32),
         np.concatenate([*totals, np.empty(0)]),
         always,

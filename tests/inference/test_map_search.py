@@ -1,0 +1,178 @@
+"""Local search and branch and bound: never infeasible, and right where they claim a proof."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from exact_networks import make_network, random_network
+from lapis.inference.icm import climb
+from lapis.inference.independent_set import find_conflicts, solve_independent_set
+from lapis.inference.kernels_random import random_states
+from lapis.inference.maxwalksat import initial_world, prepare, pressure_step, redraw, search
+from lapis.inference.maxwalksat_kernel import HARD, SOFT, advance, begin
+from lapis.inference.objective import Objective, objective_of
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def random_objective(seed: int, hard: float = 0.2) -> Objective:
+    rng = np.random.default_rng(seed)
+    return objective_of(random_network(rng, num_base=int(rng.integers(1, 9)), hard=hard))
+
+
+def least_cost(objective: Objective) -> float:
+    worlds = itertools.product((False, True), repeat=objective.num_atoms)
+    return min(objective.cost(np.array(world, bool)) for world in worlds)
+
+
+@given(seed=SEEDS, flips=st.integers(0, 200))
+@settings(max_examples=80)
+def test_counters_and_gains_stay_right(seed: int, flips: int) -> None:
+    """After a walk they are what they would be if computed anew; only pressures remember."""
+    objective = random_objective(seed)
+    clauses, walk = prepare(objective, initial_world(objective))
+    begin(clauses, walk, pressure_step(objective))
+    advance(
+        clauses, walk, flips, 0.2, 1, pressure_step(objective), False, random_states(seed, 1)[0]
+    )
+    satisfied = objective.is_satisfied(walk.world)
+    violated = satisfied != (objective.weight > 0)
+    for kind, chosen in ((HARD, objective.hard), (SOFT, ~objective.hard)):
+        listed = walk.violated[kind, : walk.num_violated[kind]]
+        assert sorted(listed) == np.flatnonzero(violated & chosen).tolist()
+    soft = violated & ~objective.hard
+    assert walk.cost[0] == pytest.approx(np.abs(objective.weight[soft]).sum(), abs=1e-6)
+    for atom in range(objective.num_atoms):
+        other = walk.world.copy()
+        other[atom] = not other[atom]
+        change = objective.is_satisfied(other).astype(float) - satisfied
+        assert walk.gain[atom] == pytest.approx(walk.pressure @ change, abs=1e-6)
+    downhill = set(walk.downhill[: walk.num_downhill[0]].tolist())
+    alone = objective.block_of < 0
+    assert {a for a in np.flatnonzero(alone) if walk.gain[a] > 1e-6} <= downhill
+    if walk.cost[1] < np.inf:
+        assert objective.cost(walk.best) == pytest.approx(walk.cost[1], abs=1e-6)
+
+
+@given(seed=SEEDS)
+@settings(max_examples=60)
+def test_search_finds_small_optima(seed: int) -> None:
+    objective = random_objective(seed)
+    expected = least_cost(objective)
+    found = search(objective, seed=1, max_flips=20_000, restarts=3)
+    if expected == np.inf:
+        assert found.world is None
+        assert found.cost == np.inf
+    else:
+        assert found.world is not None
+        assert found.cost == objective.cost(found.world) >= expected - 1e-9
+
+
+def test_search_reaches_the_optimum_most_of_the_time() -> None:
+    """A hundred random problems of moderate size: local search may miss a few."""
+    missed = 0
+    for seed in range(100):
+        objective = random_objective(seed)
+        missed += search(objective, seed=seed, max_flips=20_000).cost > least_cost(objective) + 1e-9
+    assert missed <= 5
+
+
+def test_search_stops_at_the_first_feasible_world_if_asked() -> None:
+    objective = objective_of(
+        make_network(4, [([1, 2], -1, 1.0), ([3, 4], -1, 1.0), ([-1], 0, 1.0), ([-3], 0, 1.0)])
+    )
+    found = search(objective, first_feasible=True)
+    assert found.world is not None
+    assert found.flips < 50
+
+
+@given(seed=SEEDS)
+@settings(max_examples=60)
+def test_climbing_ends_where_no_single_move_helps(seed: int) -> None:
+    objective = random_objective(seed)
+    found = climb(objective, seed=3, max_flips=20_000)
+    if found.world is None:
+        return
+    assert found.cost < np.inf
+    for atom in np.flatnonzero(objective.block_of < 0):
+        other = found.world.copy()
+        other[atom] = not other[atom]
+        assert objective.cost(other) >= found.cost - 1e-6
+
+
+@given(seed=SEEDS)
+@settings(max_examples=40)
+def test_redrawn_worlds_respect_blocks(seed: int) -> None:
+    objective = random_objective(seed, hard=0.0)
+    rng = np.random.default_rng(seed)
+    world = initial_world(objective)
+    for _ in range(5):
+        world = redraw(objective, world, rng)
+        for block, exact in enumerate(objective.block_exact):
+            first, last = objective.block_start[block : block + 2]
+            true = int(world[objective.block_atom[first:last]].sum())
+            assert true == 1 if exact else true <= 1
+
+
+def conflict_objective(seed: int) -> Objective:
+    """Wanted literals of both signs, a random graph of conflicts, weights of all sizes."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 11))
+    sign = rng.choice([-1, 1], size)
+    density = rng.random()
+    clauses = [
+        ([int(-sign[a] * (a + 1)), int(-sign[b] * (b + 1))], -1, 1.0)
+        for a, b in itertools.combinations(range(size), 2)
+        if rng.random() < density
+    ]
+    choices = ([1.0], [0.0, 1.0, 2.5], [0.3, 7.0, 1.25, 0.0])[int(rng.integers(3))]
+    clauses += [([int(sign[a] * (a + 1))], 0, float(rng.choice(choices))) for a in range(size)]
+    return objective_of(make_network(size, clauses, weights=[1.0]))
+
+
+@given(seed=SEEDS, started=st.booleans())
+@settings(max_examples=120)
+def test_independent_sets(seed: int, started: bool) -> None:
+    objective = conflict_objective(seed)
+    conflicts = find_conflicts(objective)
+    assert conflicts is not None
+    start = search(objective, max_flips=50).world if started else None
+    found = solve_independent_set(objective, conflicts, start=start)
+    assert found.cost == objective.cost(found.world)
+    assert found.cost == found.bound == pytest.approx(least_cost(objective))
+
+
+def test_a_search_cut_short_has_a_bound() -> None:
+    rng = np.random.default_rng(3)
+    clauses = [
+        ([-a, -b], -1, 1.0)
+        for a, b in itertools.combinations(range(1, 151), 2)
+        if rng.random() < 0.1
+    ]
+    clauses += [([a], 0, 1.0) for a in range(1, 151)]
+    objective = objective_of(make_network(150, clauses, weights=[1.0]))
+    conflicts = find_conflicts(objective)
+    assert conflicts is not None
+    found = solve_independent_set(objective, conflicts, time_limit=0.0)
+    finished = search(objective, max_flips=20_000)
+    assert found.bound <= finished.cost
+    assert objective.cost(found.world) == found.cost < np.inf
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        [([1, 2], 0, 1.0)],  # a soft clause of two literals
+        [([1], 0, 1.0), ([1, -2], -1, 1.0)],  # a hard clause that the wanted literal satisfies
+        [([1], 0, 1.0), ([-1, -2, -3], -1, 1.0)],  # three at once
+    ],
+)
+def test_other_problems_are_not_taken_for_independent_sets(
+    clauses: list[tuple[list[int], int, float]],
+) -> None:
+    assert find_conflicts(objective_of(make_network(3, clauses))) is None
