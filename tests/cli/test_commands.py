@@ -256,3 +256,27 @@ def test_evidence_against_a_hard_rule_names_it(run: Run) -> None:
     code, _, err = run("infer", model, run.write("c.db", "P(A)\n!Q(A)"), "-q", "Q")
     assert code == 1
     assert "P(x) => Q(x)" in err
+
+
+def test_map_of_a_maxsat_file(run: Run) -> None:
+    world = run.json("map", run.write("f.wcnf", "h 1 2 0\n3 -1 0\n5 -2 0\n"))
+    assert (world["optimal"], world["cost"], world["score"]) == (True, 3.0, 5.0)
+    assert world["atoms"] == [{"atom": "x1", "value": True}, {"atom": "x2", "value": False}]
+    code, _, err = run("map", run.write("bad.wcnf", "h 1 two 0\n"))
+    assert code == 1
+    assert "bad.wcnf:1" in err
+
+
+@pytest.mark.parametrize("method", ["ilp", "maxwalksat", "icm", "exact"])
+def test_map_methods(run: Run, method: str) -> None:
+    world = run.json("map", "m.mln", "d.db", "-q", "Smokes,Cancer", "--method", method)
+    assert world["score"] == pytest.approx(2 * 1.5 + 4 * 1.1)
+    assert world["optimal"] or method in ("maxwalksat", "icm")
+
+
+@pytest.mark.parametrize("method", ["exact", "bp", "gibbs", "mcsat", "tempering"])
+def test_infer_methods(run: Run, method: str) -> None:
+    answer = run.json("infer", "m.mln", "d.db", "-q", "Smokes,Cancer", "--method", method)
+    odds = math.exp(1.1) * (math.exp(1.5) + 1) / (2 * math.exp(1.5))
+    found = {row["atom"]: row["probability"] for row in answer["atoms"]}
+    assert found["Smokes(Bob)"] == pytest.approx(odds / (1 + odds), abs=0.03)

@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+from exact_networks import make_network, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exact_networks import make_network, random_network
 from lapis.grounding.network import Network
 from lapis.inference import ilp
 from lapis.inference.map_cliques import build_graph, grow_cliques, soft_cliques

@@ -6,10 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+from exact_networks import make_network, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exact_networks import make_network, random_network
 from lapis.inference.icm import climb
 from lapis.inference.independent_set import find_conflicts, solve_independent_set
 from lapis.inference.kernels_random import random_states

@@ -6,12 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
+from exact_networks import make_network, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
 import oracle
-from exact_networks import make_network, random_network
 from lapis.api import problems
 from lapis.errors import LapisError
 from lapis.grounding.bottom_up import ground
@@ -124,8 +124,8 @@ def chain_of_votes(size: int) -> Network:
     pairs = [tuple(rng.choice(size, 2, replace=False) + 1) for _ in range(4 * size)]
     clauses = [([-int(a), int(b)], 0, 1.0) for a, b in pairs]
     clauses += [([int(a) + 1], 0, float(rng.normal())) for a in range(size)]
-    clauses += [([int(a), int(b), -int(c)], -1, 1.0)
-                for a, b, c in (rng.choice(size, 3, replace=False) + 1 for _ in range(size))]  # fmt: skip
+    triples = [rng.choice(size, 3, replace=False) + 1 for _ in range(size)]
+    clauses += [([int(a), int(b), -int(c)], -1, 1.0) for a, b, c in triples]
     return make_network(size, clauses, weights=[1.0])
 
 

@@ -116,7 +116,9 @@ CLAUSES = st.lists(
 
 @given(drawn=CLAUSES)
 @settings(max_examples=80)
-def test_costs_against_all_assignments(drawn: list[tuple[str, list[int]]], tmp_path_factory: pytest.TempPathFactory) -> None:  # fmt: skip
+def test_costs_against_all_assignments(
+    drawn: list[tuple[str, list[int]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Repeated and opposite literals, empty clauses and weights of 0 included."""
     text = "".join(f"{weight} {' '.join(map(str, [*row, 0]))}\n" for weight, row in drawn)
     best = np.inf

@@ -14,6 +14,8 @@ from lapis.cli.options import (
     DataPaths,
     Explain,
     IBound,
+    MapMethod,
+    MapTimeLimit,
     MaxMemory,
     MaxSamples,
     MeasureError,
@@ -159,18 +161,37 @@ def map_(
     data: DataPaths = None,
     query: QueryNames = None,
     opened: OpenNames = None,
-    method: Method = "auto",
+    soft: SoftEvidence = None,
+    method: MapMethod = "auto",
+    time_limit: MapTimeLimit = 60.0,
+    max_memory: MaxMemory = None,
     merge: Merge = False,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """The most likely world."""
+    """The most likely world; MODEL may also be a .wcnf file."""
     from lapis.api import map as most_likely_world
+    from lapis.cli.progress import progress_bar
     from lapis.cli.render import print_json, show_world
+    from lapis.cli.wcnf import is_wcnf, map_wcnf
 
-    world = most_likely_world(
-        model, read_worlds(data, merge) or None, query or (), opened=split(opened), method=method
-    )
+    if is_wcnf(model):
+        world = map_wcnf(model, method, time_limit, seed)
+    else:
+        worlds = read_worlds(data, merge)
+        with progress_bar("most likely world") as progress:
+            world = most_likely_world(
+                model,
+                worlds or None,
+                query or (),
+                opened=split(opened),
+                soft_evidence=parse_beliefs(soft or ()),
+                method=method,
+                time_limit=time_limit,
+                random_state=seed,
+                max_memory=None if max_memory is None else parse_size(max_memory),
+                progress=progress,
+            )
     if as_json:
         print_json(world.to_json())
     else:

@@ -31,6 +31,13 @@ Method = Annotated[
     str,
     typer.Option("--method", help="auto, exact, enumerate, gibbs, mcsat, tempering or bp."),
 ]
+MapMethod = Annotated[
+    str,
+    typer.Option("--method", help="auto, ilp, maxwalksat, icm, exact or enumerate."),
+]
+MapTimeLimit = Annotated[
+    float, typer.Option("--time-limit", help="Seconds after which the best world so far is given.")
+]
 Precision = Annotated[
     float, typer.Option("--precision", help="Standard error wanted on every marginal.")
 ]

@@ -57,7 +57,9 @@ class Reader:
         self.top = np.inf
         self.variables: int | None = None
         self.promised: int | None = None
-        self.starts, self.literals, self.weights = [0], [], []  # type: ignore[var-annotated]
+        self.starts: list[int] = [0]
+        self.literals: list[int] = []
+        self.weights: list[float] = []
         self.is_open = False  # inside a clause
 
     def read(self) -> WeightedClauses:

@@ -114,8 +114,9 @@ class Answer:
     def summary(self) -> str:
         if self.exact:
             return f"{len(self):,} atoms, exact (by {self.method})"
-        worst = float(self.errors.max(initial=0.0))
-        how = f"approximate (by {self.method}), standard errors up to {worst:.2g}"
+        how = f"approximate (by {self.method})"
+        if self.stderr is not None:
+            how += f", standard errors up to {float(self.stderr.max(initial=0.0)):.2g}"
         return f"{len(self):,} atoms, {how}"
 
     def __repr__(self) -> str:

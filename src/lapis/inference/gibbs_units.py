@@ -44,7 +44,7 @@ class Units(NamedTuple):
 
 def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | None]:
     """The units, and whether resampling them one by one reaches every world (None: unknown)."""
-    variable_of_atom, start, atom = _variables(network)
+    variable_of_atom, start, atom = group_blocks(network, network.num_base_atoms)
     is_block = np.zeros(len(start) - 1, bool)
     is_block[variable_of_atom[network.block_atom]] = True
     size = np.where(is_block, np.diff(start), 2)
@@ -82,9 +82,9 @@ def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | Non
     return units, _is_ergodic(graph, units, hard[crosses])
 
 
-def _variables(network: Network) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(variable_of_atom, start, atom): atoms grouped by block, ordered by their first atom."""
-    leader = np.arange(network.num_base_atoms)
+def group_blocks(network: Network, num_atoms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(variable_of_atom, start, atom): the first atoms grouped by block, in order."""
+    leader = np.arange(num_atoms)
     first = network.block_atom[network.block_start[:-1]]
     leader[network.block_atom] = np.repeat(first, np.diff(network.block_start))
     _, variable = np.unique(leader, return_inverse=True)

@@ -7,8 +7,6 @@ nothing.) With two negative ones, or all atoms of an exactly-one block: always t
 
 from __future__ import annotations
 
-import numpy as np
-
 from lapis.inference.kernels_compile import entry, inner
 
 

@@ -138,9 +138,9 @@ class Program:
         size = np.diff(cliques.start)
         count = self.new_columns(np.zeros(len(size)))
         ends = cliques.start[1:]
-        negated = self.add_literal_rows(Cliques(cliques.start, cliques.literal, cliques.kind))
-        # The count joins each row with −1.
-        self.index[-1] = np.insert(cliques.literal >> 1, ends, count)
+        negated = self.add_literal_rows(cliques)
+        # Each row also holds its count, with −1: Σ literals − k = 0.
+        self.index[-1] = np.insert(self.index[-1], ends, count)
         self.value[-1] = np.insert(self.value[-1], ends, -1.0)
         self.length[-1] = size + 1
         self.lower.append(-negated)

@@ -19,7 +19,7 @@ from lapis.grounding.network import Network
 
 METHODS = ("auto", "exact", "enumerate", "gibbs", "mcsat", "tempering", "bp")
 TINY_ATOMS, TINY_COMPONENT = 200, 12
-TRIAL_SHARE = 8  # of the samples, before another sampler is tried
+TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
 MAX_RHAT = 1.05
 NEARLY_HARD = 5.0  # a weight beyond which a Gibbs chain rarely crosses
 
@@ -68,7 +68,7 @@ def infer_network(
     if method == "enumerate" or (method == "auto" and is_tiny(network)):
         return by_enumeration(network)
     if method == "bp":
-        return by_belief_propagation(network, options)
+        return by_belief_propagation(network)
     if method in ("auto", "exact"):
         return by_components(network, method, options)
     return by_sampling(network, method, options)
@@ -99,6 +99,24 @@ def by_enumeration(network: Network) -> Marginals:
     notes = {"components": found.num_components, "largest_states": found.largest_states}
     return Marginals(
         "enumerate", True, found.log_partition, found.marginal, None, found.expected_count,
+        diagnostics=notes,
+    )  # fmt: skip
+
+
+def by_belief_propagation(network: Network) -> Marginals:
+    """The cheap estimate: no standard error, exact only where the factor graph is a forest."""
+    from lapis.inference.belief_propagation import propagate_beliefs
+
+    found = propagate_beliefs(network)
+    notes = {
+        "converged": found.converged,
+        "passes": found.num_passes,
+        "residual": found.residual,
+        "bethe_log_partition": found.log_partition,
+    }
+    log_partition = found.log_partition if found.exact else None
+    return Marginals(
+        "bp", found.exact, log_partition, found.marginal, None, found.expected_count,
         diagnostics=notes,
     )  # fmt: skip
 

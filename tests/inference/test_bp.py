@@ -1,0 +1,112 @@
+"""Belief propagation: exact on forests, honest elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exact_networks import WEIGHTS, make_network
+from sampled_networks import GOLDEN, agreement, golden_network, random_networks
+
+from golden_models import GoldenModel
+from lapis.grounding.network import Network
+from lapis.inference.belief_propagation import propagate_beliefs
+from lapis.inference.enumerate import enumerate_worlds
+
+
+def random_forest(rng: np.random.Generator) -> Network:
+    """Clauses that each share at most one variable with those before; blocks, definitions."""
+    sizes = [int(rng.integers(2, 4)) if rng.random() < 0.4 else 1 for _ in range(6)]
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    variables = [list(range(starts[v], starts[v + 1])) for v in range(len(sizes))]
+    blocks = [(atoms, bool(rng.random() < 0.5)) for atoms in variables if len(atoms) > 1]
+
+    def ask(variable: list[int]) -> list[int]:
+        chosen = rng.permutation(variable)[: int(rng.integers(1, len(variable) + 1))]
+        return [int(atom + 1) * int(rng.choice([-1, 1])) for atom in chosen]
+
+    known, waiting = [variables[0]], variables[1:]
+    groups: list[list[list[int]]] = []
+    while waiting:
+        fresh = [waiting.pop() for _ in range(min(len(waiting), int(rng.integers(1, 3))))]
+        groups.append([known[int(rng.integers(len(known)))], *fresh])
+        known += fresh
+    definitions: list[list[int]] = []
+    clauses: list[tuple[list[int], int, float]] = []
+    for group in groups:
+        literals = sorted((lit for variable in group for lit in ask(variable)), key=abs)
+        weight_id = -1 if rng.random() < 0.1 else int(rng.integers(len(WEIGHTS)))
+        if rng.random() < 0.3:
+            definitions.append(literals)
+            own = int(starts[-1]) + len(definitions)
+            clauses.append(([own if rng.random() < 0.5 else -own], weight_id, 1.0))
+        else:
+            clauses.append((literals, weight_id, float(rng.choice([1.0, 2.0]))))
+    for variable in variables:  # unit clauses close no cycle
+        if rng.random() < 0.5:
+            clauses.append((ask(variable)[:1], int(rng.integers(len(WEIGHTS))), 1.0))
+    return make_network(int(starts[-1]), clauses, WEIGHTS, blocks, definitions)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_forests_are_exact(seed: int) -> None:
+    network = random_forest(np.random.default_rng(seed))
+    found, exact = propagate_beliefs(network), enumerate_worlds(network)
+    assert found.exact
+    assert found.converged
+    assert found.log_partition == pytest.approx(exact.log_partition, abs=1e-9)
+    assert found.marginal.tolist() == pytest.approx(exact.marginal.tolist(), abs=1e-9)
+    assert found.expected_count.tolist() == pytest.approx(exact.expected_count.tolist(), abs=1e-9)
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.name)
+def test_exact_is_only_claimed_where_it_is(golden: GoldenModel) -> None:
+    network = golden_network(golden)
+    found, exact = propagate_beliefs(network), enumerate_worlds(network)
+    assert ((found.marginal >= 0) & (found.marginal <= 1 + 1e-12)).all()
+    if found.exact:
+        assert found.log_partition == pytest.approx(exact.log_partition, abs=1e-9)
+        assert found.marginal.tolist() == pytest.approx(exact.marginal.tolist(), abs=1e-9)
+
+
+def test_random_networks_never_claim_too_much() -> None:
+    claimed = 0
+    for network in random_networks(150):
+        found, exact = propagate_beliefs(network), enumerate_worlds(network)
+        claimed += found.exact
+        if found.exact:
+            assert found.marginal.tolist() == pytest.approx(exact.marginal.tolist(), abs=1e-9)
+    assert claimed > 10
+
+
+def test_weak_loops_are_nearly_right() -> None:
+    network = agreement(8, 0.1, 0.3)
+    found, exact = propagate_beliefs(network), enumerate_worlds(network)
+    assert found.converged
+    assert not found.exact
+    np.testing.assert_allclose(found.marginal, exact.marginal, atol=0.01)
+    assert found.log_partition == pytest.approx(exact.log_partition, abs=0.05)
+
+
+def test_not_converged_is_said() -> None:
+    network = agreement(8, 0.1, 0.3)
+    found = propagate_beliefs(network, max_passes=2)
+    assert not found.converged
+    assert not found.exact
+    assert found.num_passes == 2
+    assert found.residual > 1e-10
+
+
+def test_long_clauses_cost_their_length() -> None:
+    """A disjunction of 2,000 atoms has 2^2000 rows; its answer is known in closed form."""
+    size = 2_000
+    network = make_network(size, [(list(range(1, size + 1)), -1, 1.0)], [1.0])
+    found = propagate_beliefs(network)
+    assert found.exact
+    assert found.log_partition == pytest.approx(size * np.log(2.0))
+    assert found.marginal.tolist() == pytest.approx([0.5] * size)
+
+
+def test_nothing_to_do() -> None:
+    found = propagate_beliefs(make_network(0, [], [1.0]))
+    assert found.exact
+    assert found.log_partition == 0.0

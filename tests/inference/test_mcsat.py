@@ -1,0 +1,84 @@
+"""MC-SAT: the slice is sampled uniformly, and what SampleSAT would do to it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exact_networks import make_network, possible_worlds
+from sampled_networks import colouring, equivalence, random_networks
+
+from lapis.inference.chains import run_chains
+from lapis.inference.enumerate import enumerate_worlds
+from lapis.inference.kernels_random import random_states
+from lapis.inference.kernels_tally import new_tally
+from lapis.inference.mcsat import MCSAT, restart
+
+
+@pytest.mark.parametrize("budget", [4096, 8])
+def test_hard_constraints_are_sampled_uniformly(budget: int) -> None:
+    """With hard clauses only, every world is equally likely: a χ² test over all of them."""
+    from scipy.stats import chi2
+
+    for network in (colouring(4, 3).with_weights(np.zeros(1)), equivalence(4, 0.0)):
+        worlds, _ = possible_worlds(network)
+        place = {world.tobytes(): number for number, world in enumerate(worlds)}
+        sampler = MCSAT(node_budget=budget)
+        plan = sampler.prepare(network)
+        state = sampler.init(plan, 0, random_states(3, 1)[0].copy())
+        nothing = np.empty(0, np.int64)
+        tallies = [new_tally(np.zeros(network.num_base_atoms), nothing)]
+        tallies.append(new_tally(np.zeros(len(network.weights)), nothing))
+        seen = np.zeros(len(worlds))
+        draws = 400 * len(worlds)
+        for _ in range(draws):
+            sampler.step(plan, state, tallies[0], tallies[1], 3)  # nearly independent
+            seen[place[state.world.value.astype(bool).tobytes()]] += 1
+        statistic = float(((seen - 400) ** 2 / 400).sum())
+        # Draws from local moves are correlated: at most twice the variance here.
+        scale = 1.0 if budget == 4096 else 2.0
+        assert chi2.sf(statistic / scale, len(worlds) - 1) > 1e-3
+
+
+def test_free_atoms_get_fair_coins() -> None:
+    result = run_chains(make_network(4, [([1], 0, 1.0)], [0.0]), MCSAT(), precision=0.01)
+    assert result.marginal.tolist() == [0.5] * 4
+
+
+def test_large_moves_are_used_and_return() -> None:
+    result = run_chains(equivalence(6, 0.4), MCSAT(node_budget=8), precision=0, max_samples=2000)
+    assert result.events["large_components"] > 0
+    assert result.events["regions"] > 0
+    assert 0 < result.events["returned_excursions"] <= result.events["excursions"]
+
+
+def test_restarts_stay_in_the_slice() -> None:
+    """SampleSAT moves to another solution of the same constraints; failures keep the state."""
+    for network in [*random_networks(15), colouring(5, 3), equivalence(5, 0.5)]:
+        sampler = MCSAT()
+        plan = sampler.prepare(network)
+        state = sampler.init(plan, 2, random_states(1, 1)[0].copy())
+        nothing = np.empty(0, np.int64)
+        atoms = new_tally(np.zeros(network.num_base_atoms), nothing)
+        counts = new_tally(np.zeros(len(network.weights)), nothing)
+        for _ in range(10):
+            sampler.step(plan, state, atoms, counts, 1)
+            slice_weight = state.part.weight.copy()
+            restart(plan, state, 10_000)
+            value = state.world.value.astype(bool)
+            truth = network.is_satisfied(value)
+            assert network.is_feasible(value)
+            assert truth[slice_weight == np.inf].all()
+            assert not truth[slice_weight == -np.inf].any()
+
+
+def test_restarts_are_counted_and_bias_the_answer() -> None:
+    """Why they are off: an implication has three solutions, and WalkSAT does not like them alike."""
+    network = equivalence(5, 0.0)
+    exact = enumerate_worlds(network).marginal
+    fair = run_chains(network, MCSAT(), precision=0, max_samples=8_000)
+    jumping = MCSAT(node_budget=0, sweeps=0, restart_probability=1.0)
+    jumped = run_chains(network, jumping, precision=0, max_samples=1_000)
+    assert fair.events["restarts"] == 0
+    assert jumped.events["restarts"] == jumped.num_samples
+    assert np.abs(fair.marginal - exact).max() < 0.01
+    assert jumped.events["failed_restarts"] < jumped.events["restarts"]

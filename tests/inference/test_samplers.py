@@ -1,0 +1,213 @@
+"""One protocol, all samplers: each is held to exact answers, its own errors and its promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exact_networks import make_network
+from sampled_networks import (
+    GOLDEN,
+    HARD_TO_SAMPLE,
+    agreement,
+    check_against_exact,
+    equivalence,
+    golden_network,
+    implications,
+    random_networks,
+    witnesses,
+)
+
+import lapis
+from golden_models import GoldenModel
+from lapis.grounding.network import Network
+from lapis.inference.chains import Progress, Sampler, SampleResult, run_chains
+from lapis.inference.gibbs import Gibbs
+from lapis.inference.kernels_graph import World, world_of
+from lapis.inference.kernels_random import random_states
+from lapis.inference.kernels_tally import new_tally
+from lapis.inference.mcsat import MCSAT
+from lapis.inference.tempering import Tempering
+
+SAMPLERS: list[Sampler] = [
+    Gibbs(),
+    MCSAT(),
+    # No component is listed in full: every move of large components has to be right.
+    MCSAT(node_budget=8, name="mcsat-large"),
+    Tempering(),
+]
+each_sampler = pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
+
+
+def sample(network: Network, sampler: Sampler, seed: int = 1) -> SampleResult:
+    return run_chains(network, sampler, precision=0.002, max_samples=160_000, seed=seed)
+
+
+@each_sampler
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.name)
+def test_golden_model(golden: GoldenModel, sampler: Sampler) -> None:
+    network = golden_network(golden)
+    check_against_exact(network, sample(network, sampler))
+
+
+@each_sampler
+@pytest.mark.parametrize("name", HARD_TO_SAMPLE)
+def test_hard_to_sample(name: str, sampler: Sampler) -> None:
+    result = sample(HARD_TO_SAMPLE[name], sampler)
+    check_against_exact(HARD_TO_SAMPLE[name], result)
+    assert result.worst_rhat <= 1.05
+
+
+@each_sampler
+def test_random_networks(sampler: Sampler) -> None:
+    for network in random_networks(40):
+        check_against_exact(network, sample(network, sampler))
+
+
+@pytest.mark.slow
+@each_sampler
+def test_random_networks_at_length(sampler: Sampler) -> None:
+    """A 4σ event is due once in 16,000 figures; more than a few are a fault."""
+    failures = 0
+    for seed, network in enumerate(random_networks(400)):
+        try:
+            check_against_exact(network, sample(network, sampler, seed))
+        except AssertionError:
+            failures += 1
+    assert failures <= 4
+
+
+@each_sampler
+def test_counters_stay_true(sampler: Sampler) -> None:
+    """After many steps every world is feasible and every counter what a recount gives."""
+    for network in [*random_networks(20), *HARD_TO_SAMPLE.values()]:
+        plan = sampler.prepare(network)
+        state = sampler.init(plan, 0, random_states(0, 1)[0].copy())
+        nothing = np.empty(0, np.int64)
+        atoms = new_tally(np.zeros(network.num_base_atoms), nothing)
+        counts = new_tally(np.zeros(len(network.weights)), nothing)
+        sampler.step(plan, state, atoms, counts, 50)
+        world: World = state.world
+        assert network.is_feasible(world.value.astype(bool))
+        again = world_of(plan.graph, len(network.weights), world.value)
+        assert (again.true_literals == world.true_literals).all()
+        assert (again.definition_true == world.definition_true).all()
+        assert again.count.tolist() == pytest.approx(world.count.tolist())
+        assert network.counts(world.value.astype(bool)) - network.constant_count == pytest.approx(
+            world.count
+        )
+
+
+@each_sampler
+def test_same_seed_same_answer_on_any_number_of_cores(sampler: Sampler) -> None:
+    network = witnesses(4)
+    results = [
+        run_chains(network, sampler, precision=0.01, seed=seed, num_threads=threads)
+        for seed, threads in ((5, 1), (5, 2), (6, 2))
+    ]
+    assert (results[0].marginal == results[1].marginal).all()
+    assert (results[0].stderr == results[1].stderr).all()
+    assert (results[0].expected_count == results[1].expected_count).all()
+    assert (results[0].marginal != results[2].marginal).any()
+
+
+@each_sampler
+def test_stops_at_the_precision_asked_for(sampler: Sampler) -> None:
+    network = agreement(5, 0.3, 0.1)
+    rough = run_chains(network, sampler, precision=0.02)
+    fine = run_chains(network, sampler, precision=0.004)
+    assert rough.converged
+    assert fine.converged
+    assert rough.worst_stderr <= 0.02
+    assert fine.worst_stderr <= 0.004
+    assert rough.num_samples < fine.num_samples
+
+
+@each_sampler
+def test_standard_errors_are_neither_too_small_nor_too_large(sampler: Sampler) -> None:
+    """Over many seeds the errors divided by their standard errors have a size of about 1."""
+    network = implications(7, 1.2)
+    from lapis.inference.enumerate import enumerate_worlds
+
+    exact = enumerate_worlds(network).marginal
+    scaled = []
+    for seed in range(40):
+        result = run_chains(network, sampler, precision=0, max_samples=2000, seed=seed)
+        scaled.append((result.marginal - exact) / result.stderr)
+    size = float(np.sqrt(np.mean(np.square(scaled))))
+    assert 0.7 < size < 1.4
+
+
+@each_sampler
+def test_interrupted_by_the_user(sampler: Sampler) -> None:
+    network = agreement(5, 0.3, 0.1)
+
+    def interrupt(progress: Progress) -> None:
+        if progress.phase == "sampling":
+            raise KeyboardInterrupt
+
+    result = run_chains(network, sampler, precision=0, max_samples=10**9, progress=interrupt)
+    assert result.interrupted
+    assert not result.converged
+    assert 0 < result.num_samples < 10**9
+    assert ((result.marginal > 0) & (result.marginal < 1)).all()
+
+
+@each_sampler
+def test_told_to_stop(sampler: Sampler) -> None:
+    seen: list[Progress] = []
+    result = run_chains(
+        agreement(5, 0.3, 0.1),
+        sampler,
+        precision=0,
+        max_samples=10**9,
+        progress=seen.append,
+        should_stop=lambda: len(seen) > 40,
+    )
+    assert result.interrupted
+    assert seen[-1].seconds > 0
+    assert {progress.phase for progress in seen} == {"warm-up", "sampling"}
+
+
+@each_sampler
+def test_time_limit(sampler: Sampler) -> None:
+    result = run_chains(
+        agreement(5, 0.3, 0.1), sampler, precision=0, max_samples=10**9, time_limit=0.0
+    )
+    assert not result.interrupted
+    assert not result.converged
+    assert result.num_samples > 0
+
+
+@each_sampler
+def test_contradictions_are_proven(sampler: Sampler) -> None:
+    clauses = [([1, 2], -1, 1.0), ([1, -2], -1, 1.0), ([-1, 2], -1, 1.0), ([-1, -2], -1, 1.0)]
+    with pytest.raises(lapis.LapisError) as caught:
+        run_chains(make_network(2, clauses), sampler)
+    assert caught.value.code == "unsatisfiable"
+
+
+@each_sampler
+def test_no_start_found_is_said(sampler: Sampler) -> None:
+    """Ten pigeons in nine holes: 90 atoms are too many to search, and WalkSAT proves nothing."""
+    holes = 9
+    clauses: list[tuple[list[int], int, float]] = []
+    for pigeon in range(holes + 1):
+        clauses.append(([pigeon * holes + hole + 1 for hole in range(holes)], -1, 1.0))
+    for hole in range(holes):
+        for one in range(holes + 1):
+            for other in range(one + 1, holes + 1):
+                pair = [-(one * holes + hole + 1), -(other * holes + hole + 1)]
+                clauses.append((pair, -1, 1.0))
+    with pytest.raises(lapis.LapisError) as caught:
+        run_chains(make_network((holes + 1) * holes, clauses), sampler)
+    assert caught.value.code == "no-initial-state"
+    assert caught.value.hint is not None
+
+
+def test_ergodicity_is_known_or_not_claimed() -> None:
+    """Knots of hard clauses that fit one unit, or want all atoms one way, are ergodic."""
+    ring = [([-a, -(a % 30 + 1)], -1, 1.0) for a in range(1, 31)]  # neighbours not both
+    assert Gibbs().prepare(make_network(30, ring)).ergodic is True
+    assert Gibbs().prepare(equivalence(5, 0.5)).ergodic is True
+    assert Gibbs().prepare(equivalence(7, 0.5)).ergodic is None
+    assert MCSAT().prepare(implications(5, 3.0)).ergodic is True
