@@ -93,8 +93,7 @@ def run_search(name: str, optimum: str) -> None:
     from lapis.inference.maxwalksat import search
     from lapis.inference.objective import objective_of
 
-    network = wcnf_network(DATA / "wcnf" / name)
-    objective = objective_of(network)
+    objective = objective_of(wcnf_network(DATA / "wcnf" / name))
     search(objective, max_flips=1000, restarts=1)
     begin = time.perf_counter()
     found = search(objective, max_flips=1_000_000, restarts=2)

@@ -51,6 +51,7 @@ def infer(
     num_chains: int = 4,
     random_state: int | np.random.Generator = 0,
     max_memory: int | None = None,
+    ibound: int | None = None,
     progress: Callable[[Any], None] | None = None,
 ) -> Answer:
     """Marginal probabilities P(atom = true | data) of the unknown query atoms.
@@ -67,17 +68,22 @@ def infer(
     >>> answer.exact, round(answer["H(A)"], 4)
     (True, 0.6502)
     """
-    from lapis.grounding.bottom_up import ground
-    from lapis.inference.marginals import Options, check_method, infer_network
+    from lapis.inference.marginals import Options, check_method, infer_problem
 
     check_method(method)
     options = Options(
-        precision, max_samples, num_chains, time_limit, seed_of(random_state), max_memory, progress
+        precision,
+        max_samples,
+        num_chains,
+        time_limit,
+        seed_of(random_state),
+        max_memory,
+        ibound,
+        progress,
     )
     parts: list[Answer] = []
     for problem, queries in problems(model, data, query, opened, soft_evidence):
-        network = ground(problem, max_memory=max_memory)
-        found = infer_network(network, method, options)
+        network, found = infer_problem(problem, method, options)
         names, atom_ids, known = select_atoms(network, problem, queries)
         certain = np.where(known >= 0, 0.0, -1.0)
         stderr = None if found.stderr is None else known_or(certain, found.stderr, atom_ids)

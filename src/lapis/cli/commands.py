@@ -10,6 +10,7 @@ from lapis.cli.options import (
     AsJson,
     CacheFolder,
     Chains,
+    CountBound,
     CountMethod,
     DataPaths,
     Explain,
@@ -124,6 +125,7 @@ def infer(
     max_samples: MaxSamples = 400_000,
     chains: Chains = 4,
     max_memory: MaxMemory = None,
+    ibound: CountBound = None,
     merge: Merge = False,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -148,6 +150,7 @@ def infer(
             num_chains=chains,
             random_state=seed,
             max_memory=None if max_memory is None else parse_size(max_memory),
+            ibound=ibound,
             progress=progress,
         )
     if as_json:

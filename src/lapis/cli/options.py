@@ -29,7 +29,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 Method = Annotated[
     str,
-    typer.Option("--method", help="auto, exact, enumerate, gibbs, mcsat, tempering or bp."),
+    typer.Option(
+        "--method", help="auto, exact, enumerate, gibbs, mcsat, tempering, bp, count-gibbs."
+    ),
 ]
 MapMethod = Annotated[
     str,
@@ -65,4 +67,8 @@ CacheFolder = Annotated[
 ]
 MaxMemory = Annotated[
     str | None, typer.Option("--max-memory", help="Limit, as in 8GB (default: 70% of the machine).")
+]
+CountBound = Annotated[
+    int | None,
+    typer.Option("--ibound", help="count-gibbs: estimate counts by IJGP with this bound."),
 ]

@@ -16,8 +16,11 @@ import numpy as np
 
 from lapis.errors import LapisError, did_you_mean
 from lapis.grounding.network import Network
+from lapis.problem import Problem
 
-METHODS = ("auto", "exact", "enumerate", "gibbs", "mcsat", "tempering", "bp")
+METHODS = (
+    "auto", "exact", "enumerate", "gibbs", "mcsat", "tempering", "bp", "count-gibbs",
+)  # fmt: skip
 TINY_ATOMS, TINY_COMPONENT = 200, 12
 TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
 MAX_RHAT = 1.05
@@ -33,7 +36,8 @@ class Options:
     num_chains: int = 4
     time_limit: float | None = None
     seed: int = 0
-    max_memory: int | None = None  # bytes of tables for exact inference
+    max_memory: int | None = None  # bytes, for the network and for exact inference's tables
+    ibound: int | None = None  # count-gibbs: estimate counts by IJGP with this bound
     progress: Callable[[Any], None] | None = None
 
 
@@ -82,6 +86,49 @@ def check_method(method: str) -> None:
             code="unknown-method",
             hint=f"did you mean {close!r}?" if close else f"choose one of {', '.join(METHODS)}",
         )
+
+
+def infer_problem(
+    problem: Problem, method: str = "auto", options: Options | None = None
+) -> tuple[Network, Marginals]:
+    """Marginals of a problem, and the network (for count-gibbs: the atoms) they are about."""
+    check_method(method)
+    options = options or Options()
+    if method == "count-gibbs":
+        return by_counts(problem, options)
+    from lapis.grounding.bottom_up import ground
+
+    network = ground(problem, max_memory=options.max_memory)
+    return network, infer_network(network, method, options)
+
+
+def by_counts(problem: Problem, options: Options) -> tuple[Network, Marginals]:
+    from lapis.inference.count_gibbs import atoms_only, sample_by_counts
+
+    atoms = atoms_only(problem)
+    found = sample_by_counts(
+        problem,
+        atoms,
+        ibound=options.ibound,
+        precision=options.precision,
+        max_sweeps=options.max_samples,
+        num_chains=options.num_chains,
+        time_limit=options.time_limit,
+        seed=options.seed,
+    )
+    notes = {
+        "samples": found.num_sweeps,
+        "chains": options.num_chains,
+        "rhat": found.rhat,
+        "converged": found.converged,
+        "interrupted": found.interrupted,
+        "counts": "exact" if options.ibound is None else f"ijgp({options.ibound})",
+    }
+    sampled = np.ones(atoms.num_base_atoms, bool)
+    return atoms, Marginals(
+        "count-gibbs", False, None, found.marginal, found.stderr, found.expected_count, sampled,
+        notes,
+    )  # fmt: skip
 
 
 def is_tiny(network: Network) -> bool:

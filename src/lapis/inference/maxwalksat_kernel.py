@@ -266,18 +266,21 @@ def choose(clauses, walk, noise, tabu, step, rng):  # type: ignore[no-untyped-de
         chosen, _ = best_move(clauses, walk, clause, tabu)
         return chosen
     number = walk.num_violated[SOFT]
-    top = 0.0
-    for _ in range(min(SAMPLES, number)):
-        clause = walk.violated[SOFT, below(rng, number)]
-        atom, value = best_move(clauses, walk, clause, tabu)
-        if value > top + LEAST_GAIN:
-            chosen, top = atom, value
-    # Uphill only about once for every look at all violated clauses.
-    if chosen < 0 and uniform(rng) * number < SAMPLES:
-        clause = walk.violated[SOFT, below(rng, number)]
-        if uniform(rng) < noise:
-            return random_move(clauses, walk, clause, rng)
-        chosen, _ = best_move(clauses, walk, clause, tabu)
+    if len(clauses.block_exact) > 0:
+        # Moves of blocks are in no list; look for one in some violated clauses, and go uphill
+        # only about once for every look at all of them.
+        top = 0.0
+        for _ in range(min(SAMPLES, number)):
+            clause = walk.violated[SOFT, below(rng, number)]
+            atom, value = best_move(clauses, walk, clause, tabu)
+            if value > top + LEAST_GAIN:
+                chosen, top = atom, value
+        if chosen >= 0 or uniform(rng) * number > SAMPLES:
+            return chosen
+    clause = walk.violated[SOFT, below(rng, number)]
+    if uniform(rng) < noise:
+        return random_move(clauses, walk, clause, rng)
+    chosen, _ = best_move(clauses, walk, clause, tabu)
     return chosen
 
 

@@ -175,8 +175,8 @@ def split_components(objective: Objective, component: np.ndarray) -> list[Part]:
 def rows_by_label(label: np.ndarray, count: int) -> list[np.ndarray]:
     """The positions of each label 0 … count − 1, in order."""
     order = np.argsort(label, kind="stable")
-    ends = np.cumsum(np.bincount(label, minlength=count)[:-1]) if count else []
-    return np.split(order, ends) if count else []
+    ends = np.cumsum(np.bincount(label, minlength=count))
+    return np.split(order, ends[:-1]) if count else []
 
 
 def merge_clauses(
