@@ -85,7 +85,7 @@ def witnesses(size: int) -> Network:
 
 HARD_TO_SAMPLE = {
     "equivalence of 5": equivalence(5, 0.6),
-    "agreement": agreement(6, 1.0, 0.2),
+    "agreement": agreement(6, 0.7, 0.2),
     "ring colouring": colouring(5, 3),
     "near-certain ring": implications(6, 20.0),
     "witnesses": witnesses(3),

@@ -37,10 +37,8 @@ def test_swaps_are_accepted_about_equally() -> None:
 def test_levels_cut_the_barrier_evenly() -> None:
     beta = np.array([1.0, 0.5, 0.0])
     spread = spread_levels(beta, np.array([0.6, 0.2]), 5)
-    np.testing.assert_allclose(spread, [1, 2 / 3, 1 / 3 + 1 / 12, 0.25, 0], atol=0.2)
-    assert (np.diff(spread) < 0).all()
-    # Three quarters of the barrier lie above 0.5, so do three quarters of the steps.
-    assert (spread >= 0.5).sum() == 3
+    # Three quarters of the barrier lie above 0.5, so do three of the four steps.
+    np.testing.assert_allclose(spread, [1, 5 / 6, 2 / 3, 1 / 2, 0], atol=2e-3)
     np.testing.assert_allclose(spread_levels(beta, np.zeros(2), 3), beta)
 
 

@@ -103,7 +103,10 @@ def test_quantified_parts_are_defined_inside_out() -> None:
     form = normalize(parse_model("F(t, t)\nP(t)\n1 FORALL y (F(x, y) => EXIST z (F(y, z) ^ P(z)))"))
     first, second = form.definitions
     assert first.variables == (("y", "t"),)
-    assert [literal.predicate for literal in second.cubes[0].literals] == ["F", first.predicate.name]
+    assert [literal.predicate for literal in second.cubes[0].literals] == [
+        "F",
+        first.predicate.name,
+    ]
 
 
 def test_an_existential_over_a_disjunction_has_a_cube_for_each_part() -> None:

@@ -1,4 +1,4 @@
-"""Each rewriting pass has its golden pairs in passes.txt; all keep the meaning (swept elsewhere)."""
+"""Each rewriting pass has its golden pairs in passes.txt; that all keep the meaning is swept."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lapis.api import infer, map
 from lapis.cli.render import console, escape, print_json, show_answer, show_world
+from lapis.data.binding import bind
 from lapis.data.database import Database
 from lapis.examples import example_path
 from lapis.language import read_model
@@ -25,7 +26,7 @@ def run_demo(as_json: bool) -> None:
     out.rule("The model")
     out.print(escape(Path(path).read_text(encoding="utf-8").strip()))
     out.rule("The data")
-    out.print(escape(str(data.describe())))
+    out.print(escape(str(bind(data, model).describe())))
     out.rule("How likely is it that each person smokes, and has cancer?")
     show_answer(answer)
     out.rule("The most likely world")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -69,6 +69,20 @@ def show_answer(answer: Answer) -> None:
     )
 
 
+def show_quality(diagnostics: Mapping[str, Any]) -> None:
+    """What a sampled answer is worth."""
+    if diagnostics.get("interrupted"):
+        typer.echo("stopped early: this is what there was so far", err=True)
+    elif diagnostics.get("converged") is False:
+        rhat = diagnostics.get("rhat")
+        reason = "" if rhat is None else f" (worst R-hat {rhat:.3f})"
+        typer.echo(
+            f"not converged{reason}: allow more --max-samples or --time-limit, "
+            "or try --method tempering",
+            err=True,
+        )
+
+
 def show_world(world: MostLikelyWorld) -> None:
     out = console()
     table = new_table("true in the most likely world")
@@ -77,6 +91,7 @@ def show_world(world: MostLikelyWorld) -> None:
     out.print(table)
     note_rest(len(world.true_atoms))
     out.print(f"[dim]{world.summary()}[/dim]")
+    show_quality(world.diagnostics)
 
 
 def show_counts(rows: Sequence[RuleCount]) -> None:

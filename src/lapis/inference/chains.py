@@ -262,7 +262,8 @@ class Run:
         if self.interrupted:
             return
         self.phase = "sampling"
-        target = min(FIRST_CHECK, self.max_samples)
+        # Chains that took long to meet may take as long to part again.
+        target = min(max(FIRST_CHECK, 2 * self.warmed), self.max_samples)
         while self.advance(target):
             summary = self.check()
             if self.is_precise(summary, precision) or target == self.max_samples:

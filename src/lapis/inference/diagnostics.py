@@ -9,9 +9,9 @@ For M chains of N samples each, in batches:
   heavy tails do not occur): sqrt((W (L − 1)/L + B) / W) over the 2M half chains of length L.
 - effective sample size: the variance of a sample over the squared standard error.
 
-A value that never changed has R-hat 1. It may be certain, or merely not seen otherwise: the
-standard error of an atom that was 0 or 1 throughout is one over the number of samples, and that
-of a count its range over the number of samples.
+A value that never changed has R-hat 1. It may be certain, or something rare has merely not been
+seen: so no probability gets a standard error below one over the number of samples, and a count
+that never changed gets its range over the number of samples.
 """
 
 from __future__ import annotations
@@ -154,11 +154,10 @@ def _summarize_chains(
             rhat[value], stderr[value], ess[value] = np.inf, np.inf, 1.0
         elif pooled <= noise:
             rhat[value], ess[value] = 1.0, float(num_chains * samples)
-            averaged = probabilities and NOISE < mean[value] < 1 - NOISE
-            stderr[value] = 0.0 if averaged else span[value] / (num_chains * samples)
+            stderr[value] = span[value] / (num_chains * samples)
         else:
             rhat[value] = np.sqrt(pooled / within) if within > noise else np.inf
             if rhat[value] > max_rhat and num_chains > 1:
                 error = max(error, np.sqrt(between / num_chains))
-            stderr[value] = error
+            stderr[value] = max(error, 1.0 / (num_chains * samples)) if probabilities else error
             ess[value] = min(pooled / max(error * error, 1e-300), 1.0 * num_chains * samples)

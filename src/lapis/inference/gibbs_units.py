@@ -6,7 +6,9 @@ allowed. So variables that hard clauses connect become one unit, whose joint sta
 through at each update, as long as there are at most 2^12 of them; a larger knot is cut into
 pieces of at most 2^6 states, shortest clauses first, and the sampler can no longer promise to
 reach every world (`is_ergodic` None). Strong soft clauses make a chain slow rather than wrong;
-they join variables up to 2^4 states, the strongest first.
+they join variables up to 2^4 states, nearly hard ones (weight 8) up to 2^6, the strongest first.
+Where all hard clauses want every atom one way nothing needs joining: each atom can be moved to
+that value by itself, so every world reaches that corner, and the corner every world.
 
 Cutting a large knot into pieces of 2^12 states was tried: each update costs hundreds of times
 more and the chain is still not ergodic.
@@ -26,6 +28,7 @@ KNOT_BITS = 12.0  # a whole connected knot of hard clauses
 PIECE_BITS = 6.0  # a piece of a larger knot
 STRONG_BITS = 4.0
 STRONG_WEIGHT = 3.0
+NEARLY_HARD = 8.0
 MAX_CLAUSE_VARIABLES = 12
 
 
@@ -56,11 +59,15 @@ def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | Non
     decided = _decided(graph, variable_of_atom, is_block)
     hard = np.flatnonzero(np.isinf(graph.weight) & (graph.definition_of < 0))
     hard_start, hard_variable, too_wide = _clause_variables(hard, graph, variable_of_atom, decided)
-    _join_hard(root, bits, hard_start, hard_variable)
+    pure = is_pure(graph, hard, is_block[variable_of_atom])
+    if not pure:
+        _join_hard(root, bits, hard_start, hard_variable)
     strength = np.where(np.isinf(graph.weight), 0.0, np.abs(graph.weight))
     strong = np.flatnonzero(strength >= STRONG_WEIGHT)
     strong = strong[np.argsort(-strength[strong], kind="stable")]
     strong_start, strong_variable, _ = _clause_variables(strong, graph, variable_of_atom, decided)
+    nearly_hard = np.arange(int((strength[strong] >= NEARLY_HARD).sum()))
+    _join(root, bits, strong_start, strong_variable, nearly_hard, PIECE_BITS)
     _join(root, bits, strong_start, strong_variable, np.arange(len(strong)), STRONG_BITS)
 
     unit_of_variable = _labels(root)
@@ -79,7 +86,7 @@ def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | Non
         int(np.rint(states.max(initial=1.0))),
     )  # fmt: skip
     crosses = too_wide | ~_is_inside(unit_of_variable, hard_start, hard_variable)
-    return units, _is_ergodic(graph, units, hard[crosses])
+    return units, True if pure or not crosses.any() else None
 
 
 def group_blocks(network: Network, num_atoms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -127,27 +134,22 @@ def _is_inside(unit_of_variable: np.ndarray, start: np.ndarray, variable: np.nda
     return inside
 
 
-def _is_ergodic(graph: ClauseGraph, units: Units, crossing: np.ndarray) -> bool | None:
-    """True if no hard clause crosses units, or those that do want single atoms all one way.
+def is_pure(graph: ClauseGraph, hard: np.ndarray, in_block: np.ndarray) -> bool:
+    """Whether the hard clauses given want every atom one way; blocks and auxiliary atoms do not."""
+    atom, positive = clause_literals(graph, hard)
+    if (atom >= graph.first_auxiliary).any() or in_block[atom].any():
+        return False
+    wanted = np.zeros((2, graph.first_auxiliary), bool)
+    wanted[positive.astype(np.int64), atom] = True
+    return not wanted.all(axis=0).any()
 
-    In the second case each atom can be moved, one at a time, to the value all its clauses want:
-    every world reaches that corner, and the corner reaches every world.
-    """
-    if len(crossing) == 0:
-        return True
-    length = np.diff(graph.clause_start)[crossing]
-    at = np.repeat(graph.clause_start[crossing] - np.cumsum(length) + length, length)
+
+def clause_literals(graph: ClauseGraph, clauses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The atoms and signs of all literals of some clauses."""
+    length = np.diff(graph.clause_start)[clauses]
+    at = np.repeat(graph.clause_start[clauses] - np.cumsum(length) + length, length)
     literal = graph.literal[at + np.arange(len(at))]
-    atom = np.abs(literal) - 1
-    if (atom >= graph.first_auxiliary).any():
-        return None
-    unit = units.unit_of_variable[units.variable_of_atom[atom]]
-    positive = np.zeros(graph.first_auxiliary, bool)
-    negative = np.zeros(graph.first_auxiliary, bool)
-    positive[atom[literal > 0]] = True
-    negative[atom[literal < 0]] = True
-    pure = not (positive & negative).any()
-    return True if pure and (units.single[unit] >= 0).all() else None
+    return np.abs(literal) - 1, literal > 0
 
 
 @njit(cache=True)

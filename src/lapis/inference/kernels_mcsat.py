@@ -2,7 +2,11 @@
 
 Each of the moves below leaves the uniform distribution over the slice's solutions unchanged:
 coins for free atoms, a drawn solution for a small component, Gibbs sweeps, redrawn regions and
-excursions for a large one.
+excursions for a large one. A Gibbs sweep under the model's own weights follows: where two strong
+clauses exclude each other the slice keeps the one that happens to hold, and only a look at both
+weights gets out of that. Atoms are averaged by the sweep's P(atom | rest), except those that hard
+clauses may freeze in it: they are averaged by E[atom | slice]. Which is which is known from the
+start; choosing by the state would be a bias.
 """
 
 from __future__ import annotations
@@ -49,9 +53,12 @@ class Scratch(NamedTuple):
     log_state: np.ndarray  # int32[EXCURSION_STEPS]
     score: np.ndarray  # float64[max_states]
     digit: np.ndarray  # int64[max_variables]
+    everything: np.ndarray  # int32[num_units]
+    conditional: np.ndarray  # float64[num_base_atoms], P(atom | rest)
+    frozen: np.ndarray  # bool[num_base_atoms], averaged over the slice
 
 
-def new_scratch(graph: ClauseGraph, units: Units) -> Scratch:
+def new_scratch(graph: ClauseGraph, units: Units, frozen: np.ndarray) -> Scratch:
     num_atoms = len(graph.atom_start) - 1
     num_units = len(units.single)
     return Scratch(
@@ -63,6 +70,9 @@ def new_scratch(graph: ClauseGraph, units: Units) -> Scratch:
         np.zeros(EXCURSION_STEPS, np.int32),
         np.zeros(units.max_states),
         np.zeros(int(np.diff(units.unit_start).max(initial=1)), np.int64),
+        np.arange(num_units, dtype=np.int32),
+        np.zeros(len(frozen)),
+        frozen,
     )
 
 
@@ -190,12 +200,17 @@ def run_mcsat(
                 _move_rigid(
                     graph, units, world, part, search, scratch, moves, found, estimate, events, rng
                 )
-        for _ in range(moves.sweeps):
-            sweep(
-                graph, units, part.weight, 1.0, world, scratch.order[:large], estimate, rng,
-                scratch.score, scratch.digit,
-            )  # fmt: skip
         for place in range(large):
             scratch.in_order[scratch.order[place]] = False
+        for number in range(moves.sweeps + 1):  # within the slice, then under the model's weights
+            last = number == moves.sweeps
+            sweep(
+                graph, units, graph.weight if last else part.weight, 1.0, world,
+                scratch.everything if last else scratch.order[:large],
+                scratch.conditional if last else estimate, rng, scratch.score, scratch.digit,
+            )  # fmt: skip
+        for atom in range(len(estimate)):
+            if not scratch.frozen[atom]:
+                estimate[atom] = scratch.conditional[atom]
         record(atoms, estimate)
         record(counts, world.count)

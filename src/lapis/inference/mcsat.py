@@ -15,7 +15,7 @@ average at n = 10, however long it runs. Three things must hold and do here:
 - in a large one the chain moves from the world it has, which satisfies the slice by
   construction, by moves that keep the uniform distribution (`kernels_mcsat`).
 
-So the chain has the model as its stationary distribution exactly. What is given up is the jump
+Each sample ends with a Gibbs sweep under the model's own weights. So the chain has the model as its stationary distribution exactly. What is given up is the jump
 to an unrelated solution of a large component; `restart_probability` > 0 brings it back by
 SampleSAT, near-uniform only, and then the result's events count the `restarts`.
 
@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.grounding.network import Network
-from lapis.inference.gibbs_units import Units, build_units
+from lapis.inference.gibbs_units import Units, build_units, clause_literals
 from lapis.inference.kernels_graph import ClauseGraph, World, build_graph, world_of
 from lapis.inference.kernels_mcsat import NUM_EVENTS, Moves, Scratch, new_scratch, run_mcsat
 from lapis.inference.kernels_random import draw
@@ -53,6 +53,7 @@ class Plan(NamedTuple):
     network: Network
     graph: ClauseGraph
     units: Units
+    frozen: np.ndarray  # bool[num_base_atoms], atoms of hard clauses that reach across units
     ergodic: bool | None
 
 
@@ -83,7 +84,7 @@ class MCSAT:
     """MC-SAT; one sample is one slice."""
 
     node_budget: int = 4096  # nodes of the search for all solutions of a component
-    sweeps: int = 2  # Gibbs sweeps through the large components of a slice
+    sweeps: int = 1  # Gibbs sweeps through the large components of a slice
     restart_probability: float = 0.0
     restart_flips: int = 100_000
     name: str = "mcsat"
@@ -91,7 +92,7 @@ class MCSAT:
     def prepare(self, network: Network) -> Plan:
         graph = build_graph(network, keep_definitional=True)
         units, ergodic = build_units(network, graph)
-        return Plan(network, graph, units, ergodic)
+        return Plan(network, graph, units, frozen_atoms(graph, units, ergodic), ergodic)
 
     def init(self, plan: Plan, chain: int, rng: np.ndarray) -> State:
         start = overdispersed_start(plan.network, plan.graph, plan.units, chain, rng)
@@ -99,7 +100,7 @@ class MCSAT:
             world_of(plan.graph, len(plan.network.weights), start.value),
             new_slice(plan.graph, plan.units),
             new_search(plan.graph),
-            new_scratch(plan.graph, plan.units),
+            new_scratch(plan.graph, plan.units, plan.frozen),
             np.zeros(plan.network.num_base_atoms),
             rng,
         )
@@ -121,6 +122,15 @@ class MCSAT:
 
     def counts(self, state: State) -> np.ndarray:
         return state.world.count
+
+
+def frozen_atoms(graph: ClauseGraph, units: Units, ergodic: bool | None) -> np.ndarray:
+    """Atoms in hard clauses, unless Gibbs sweeps alone reach every world."""
+    frozen = np.zeros(graph.first_auxiliary, bool)
+    if ergodic is None:
+        atom, _ = clause_literals(graph, np.flatnonzero(np.isinf(graph.weight)))
+        frozen[atom[atom < graph.first_auxiliary]] = True
+    return frozen
 
 
 def restart(plan: Plan, state: State, max_flips: int) -> bool:
