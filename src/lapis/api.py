@@ -131,18 +131,14 @@ def map(
     >>> lapis.map(model, query="P").true_atoms
     ['P(A)']
     """
-    from lapis.grounding.bottom_up import ground
-    from lapis.inference.map_solver import check_method, most_likely_world
-    from lapis.inference.marginals import is_tiny
+    from lapis.inference.map_problem import check_method, map_problem
 
     check_method(method)
     seed = seed_of(random_state)
     parts: list[MostLikelyWorld] = []
     for problem, queries in problems(model, data, query, opened, soft_evidence):
-        network = ground(problem, max_memory=max_memory)
-        chosen = "enumerate" if method == "auto" and is_tiny(network) else method
-        found = most_likely_world(
-            network, method=chosen, time_limit=time_limit, seed=seed, progress=progress
+        network, found = map_problem(
+            problem, method, time_limit, seed, max_memory=max_memory, progress=progress
         )
         names, atom_ids, known = select_atoms(network, problem, queries)
         diagnostics = {

@@ -35,7 +35,7 @@ Method = Annotated[
 ]
 MapMethod = Annotated[
     str,
-    typer.Option("--method", help="auto, ilp, maxwalksat, icm, exact or enumerate."),
+    typer.Option("--method", help="auto, ilp, lazy, maxwalksat, icm, exact or enumerate."),
 ]
 MapTimeLimit = Annotated[
     float, typer.Option("--time-limit", help="Seconds after which the best world so far is given.")

@@ -64,9 +64,11 @@ def show_answer(answer: Answer) -> None:
     out = console()
     out.print(table)
     note_rest(len(order))
-    out.print(
-        f"[dim]{answer.summary()}; log partition {format_optional(answer.log_partition)}[/dim]"
+    partition = (
+        "" if answer.log_partition is None else f"; log partition {answer.log_partition:.6g}"
     )
+    out.print(f"[dim]{answer.summary()}{partition}[/dim]")
+    show_quality(answer.diagnostics)
 
 
 def show_quality(diagnostics: Mapping[str, Any]) -> None:

@@ -87,7 +87,8 @@ def summarize(
         )  # fmt: skip
     _summarize_chains(
         chains, batch_variance, square, tallies[0].origin, full, length, num_tallied(tallies[0]),
-        max_rhat, np.ones(num_values) if span is None else span, span is None, found.mean, found.stderr, found.rhat, found.ess,
+        max_rhat, np.ones(num_values) if span is None else span, span is None,
+        found.mean, found.stderr, found.rhat, found.ess,
     )  # fmt: skip
     return found
 

@@ -54,6 +54,13 @@ def new_slice(graph: ClauseGraph, units: Units) -> Slice:
     )
 
 
+@entry
+def constrain(graph, units, world, part, rng):  # type: ignore[no-untyped-def]
+    """Draw a slice and propagate its unit clauses."""
+    kept = draw_slice(graph, world, part, rng)
+    return kept, propagate(graph, units, world, part)
+
+
 @inner
 def draw_slice(graph, world, part, rng):  # type: ignore[no-untyped-def]
     """Choose the clauses to keep; returns how many soft ones were."""

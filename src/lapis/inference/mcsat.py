@@ -15,9 +15,10 @@ average at n = 10, however long it runs. Three things must hold and do here:
 - in a large one the chain moves from the world it has, which satisfies the slice by
   construction, by moves that keep the uniform distribution (`kernels_mcsat`).
 
-Each sample ends with a Gibbs sweep under the model's own weights. So the chain has the model as its stationary distribution exactly. What is given up is the jump
-to an unrelated solution of a large component; `restart_probability` > 0 brings it back by
-SampleSAT, near-uniform only, and then the result's events count the `restarts`.
+Each sample ends with a Gibbs sweep under the model's own weights. So the chain has the model as
+its stationary distribution exactly. What is given up is the jump to an unrelated solution of a
+large component; `restart_probability` > 0 brings it back by SampleSAT, near-uniform only, and
+then the result's events count the `restarts`.
 
 A clause with w < 0 that is false stays false with probability 1 − exp(w), which fixes all its
 literals. A weighted formula that is not a clause is several clauses of one weight (disjoint
@@ -40,7 +41,7 @@ from lapis.inference.gibbs_units import Units, build_units, clause_literals
 from lapis.inference.kernels_graph import ClauseGraph, World, build_graph, world_of
 from lapis.inference.kernels_mcsat import NUM_EVENTS, Moves, Scratch, new_scratch, run_mcsat
 from lapis.inference.kernels_random import draw
-from lapis.inference.kernels_slice import Slice, new_slice
+from lapis.inference.kernels_slice import Slice, constrain, new_slice
 from lapis.inference.kernels_solutions import Search, new_search
 from lapis.inference.kernels_tally import Tally
 from lapis.inference.samplesat import satisfy
@@ -134,7 +135,8 @@ def frozen_atoms(graph: ClauseGraph, units: Units, ergodic: bool | None) -> np.n
 
 
 def restart(plan: Plan, state: State, max_flips: int) -> bool:
-    """Replace the world by another one of its slice, found by SampleSAT; false if none was."""
+    """Draw a slice and replace the world by a solution found by SampleSAT; false if none was."""
+    constrain(plan.graph, plan.units, state.world, state.part, state.rng)
     constrained = np.zeros(plan.network.num_atoms, bool)
     length = np.diff(plan.graph.clause_start)
     active = np.repeat(state.part.active, length)
