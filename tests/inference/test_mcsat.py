@@ -62,8 +62,8 @@ def test_restarts_stay_in_the_slice() -> None:
         counts = new_tally(np.zeros(len(network.weights)), nothing)
         for _ in range(10):
             sampler.step(plan, state, atoms, counts, 1)
-            slice_weight = state.part.weight.copy()
             restart(plan, state, 10_000)
+            slice_weight = state.part.weight
             value = state.world.value.astype(bool)
             truth = network.is_satisfied(value)
             assert network.is_feasible(value)
@@ -73,13 +73,15 @@ def test_restarts_stay_in_the_slice() -> None:
 
 def test_restarts_are_counted_and_bias_the_answer() -> None:
     """Why restarts are off: WalkSAT does not find all solutions equally often."""
-    network = equivalence(5, 0.0)
+    network = equivalence(6, 0.0)
     exact = enumerate_worlds(network).marginal
     fair = run_chains(network, MCSAT(), precision=0, max_samples=8_000)
-    jumping = MCSAT(node_budget=0, sweeps=0, restart_probability=1.0)
-    jumped = run_chains(network, jumping, precision=0, max_samples=1_000)
+    jumping = MCSAT(node_budget=0, restart_probability=1.0)
+    jumped = run_chains(network, jumping, precision=0, max_samples=4_000)
     assert fair.events["restarts"] == 0
     assert jumped.events["restarts"] == jumped.num_samples
     assert np.abs(fair.marginal - exact).max() < 0.01
     assert jumped.events["failed_restarts"] < jumped.events["restarts"]
-    assert np.abs(jumped.marginal - exact).max() > 0.05
+    bias = np.abs(jumped.marginal - exact)
+    assert (bias > 4 * jumped.stderr).all()
+    assert bias.max() > 0.05

@@ -69,6 +69,8 @@ def show_answer(answer: Answer) -> None:
     )
     out.print(f"[dim]{answer.summary()}{partition}[/dim]")
     show_quality(answer.diagnostics)
+    if not len(answer):
+        typer.echo("nothing asked for is unknown (lapis check MODEL DATA may say why)", err=True)
 
 
 def show_quality(diagnostics: Mapping[str, Any]) -> None:
@@ -133,8 +135,12 @@ def show_report(report: Report) -> None:
     sizes = ", ".join(f"{name} {size:,}" for name, size in report.constants.items())
     out.print(f"[dim]constants: {sizes or 'none'}[/dim]")
     show_warnings(report.warnings)
-    plural = "" if len(report.warnings) == 1 else "s"
-    out.print(f"{len(report.formulas)} formulas, {len(report.warnings)} warning{plural}, no errors")
+    counted = [number_of(report.formulas, "formula"), number_of(report.warnings, "warning")]
+    out.print(f"{', '.join(counted)}, no errors")
+
+
+def number_of(things: Sequence[object], noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
 def show_warnings(warnings: Sequence[Warning]) -> None:

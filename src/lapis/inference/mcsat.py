@@ -90,6 +90,10 @@ class MCSAT:
     restart_flips: int = 100_000
     name: str = "mcsat"
 
+    def __post_init__(self) -> None:
+        if self.sweeps < 1:
+            raise ValueError("large components need at least one sweep")
+
     def prepare(self, network: Network) -> Plan:
         graph = build_graph(network, keep_definitional=True)
         units, ergodic = build_units(network, graph)
