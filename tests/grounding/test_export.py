@@ -210,6 +210,6 @@ def test_refuses_what_a_format_cannot_hold(tmp_path: Path) -> None:
         write_network(many, tmp_path / "net.wcnf")
     with pytest.raises(LapisError, match="do not know how"):
         write_network(long, tmp_path / "net.txt")
-    with pytest.raises(LapisError, match="cannot write"):
+    with pytest.raises(LapisError, match="cannot be written"):
         write_network(long, tmp_path / "nowhere" / "net.json")
     assert list(tmp_path.iterdir()) == []

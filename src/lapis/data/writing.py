@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +15,7 @@ from lapis.data.database import Database, Domain, Relation
 from lapis.data.facts import PREDICATE
 from lapis.data.sql import write_tables
 from lapis.data.tables import table_columns
+from lapis.data.whole_path import whole_path
 from lapis.errors import LapisError
 from lapis.language.names import format_constant
 
@@ -48,7 +45,7 @@ def _write_text(database: Database, path: Path) -> None:
                 code="data-name",
                 hint="write a folder of tables, or rename the predicate",
             )
-    with _whole(path) as temporary, temporary.open("wb") as raw:
+    with whole_path(path) as temporary, temporary.open("wb") as raw:
         # No name and no time in the header, so that the same data gives the same bytes.
         zipped = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if path.suffix == ".gz" else raw
         with io.TextIOWrapper(zipped, "utf-8", newline="\n") as stream:
@@ -94,24 +91,5 @@ def _write_folder(database: Database, path: Path, format: Literal["csv", "parque
             code="file-exists",
             hint="a folder of tables is written to a new place, so that no old table stays in it",
         )
-    with _whole(path, folder=True) as temporary:
+    with whole_path(path, folder=True) as temporary:
         write_tables(temporary, table_columns(database), format)
-
-
-@contextmanager
-def _whole(path: Path, folder: bool = False) -> Iterator[Path]:
-    """A temporary place in the same directory that takes the path's name once all went well."""
-    try:
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    except OSError as error:
-        raise LapisError(
-            f"{path}: cannot be written: {error.strerror}", code="unwritable"
-        ) from None
-    try:
-        content = temporary / path.name
-        if folder:
-            content.mkdir()
-        yield content
-        os.replace(content, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

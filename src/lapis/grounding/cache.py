@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from lapis.data.whole_path import whole_path
 from lapis.grounding.assembly import signatures
 from lapis.grounding.network import AtomTable, Network
-from lapis.grounding.whole_file import whole_file
 from lapis.problem import Problem
 
 FORMAT = 1  # part of every key; raise it when the meaning of a stored array changes
@@ -52,7 +52,7 @@ def save_network(problem: Problem, network: Network, folder: Path) -> None:
     arrays = {name: getattr(network, name) for name in ARRAYS}
     for number, tuples in enumerate(network.atoms.tuples):
         arrays[f"tuples_{number}"] = tuples
-    with whole_file(_path(problem, folder)) as stream:
+    with whole_path(_path(problem, folder)) as temporary, temporary.open("wb") as stream:
         np.savez(
             stream,
             predicates=np.array(network.atoms.predicates, dtype=np.str_),

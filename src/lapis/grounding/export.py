@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from lapis.data.whole_path import whole_path
 from lapis.errors import LapisError
 from lapis.grounding.export_uai import uai_lines
 from lapis.grounding.export_wcnf import wcnf_lines
 from lapis.grounding.network import Network
-from lapis.grounding.whole_file import whole_file
 
 
 def write_network(network: Network, path: str | Path) -> None:
@@ -26,7 +26,7 @@ def write_network(network: Network, path: str | Path) -> None:
             hint="write to a .wcnf, .uai or .json file",
         )
     try:
-        with whole_file(path) as stream:
+        with whole_path(path) as temporary, temporary.open("wb") as stream:
             for line in writers[path.suffix](network):
                 stream.write(line.encode())
     except OSError as error:

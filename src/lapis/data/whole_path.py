@@ -1,0 +1,31 @@
+"""Files and folders that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lapis.errors import LapisError
+
+
+@contextmanager
+def whole_path(path: Path, folder: bool = False) -> Iterator[Path]:
+    """A temporary place in the same directory that takes the path's name once all went well."""
+    try:
+        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    except OSError as error:
+        raise LapisError(
+            f"{path}: cannot be written: {error.strerror}", code="unwritable"
+        ) from None
+    try:
+        content = temporary / path.name
+        if folder:
+            content.mkdir()
+        yield content
+        os.replace(content, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
