@@ -41,7 +41,7 @@ def test_moments_are_those_of_the_chains() -> None:
         found.rhat, np.sqrt((within * 1023 / 1024 + between) / within), rtol=1e-9
     )
     batches = chains.reshape(4, 16, 128, 3).mean(axis=2)
-    error = np.sqrt(batches.var(axis=1, ddof=1).mean(axis=0) / 64)
+    error = np.hypot(np.sqrt(batches.var(axis=1, ddof=1).mean(axis=0) / 64), 1 / (4 * 2048))
     np.testing.assert_allclose(found.stderr, error, rtol=1e-9)
 
 
@@ -98,6 +98,15 @@ def test_values_that_never_change() -> None:
     assert found.stderr.tolist() == pytest.approx([1 / 400] * 3)
     counts = summarize([tally_of(constant) for _ in range(4)], span=np.array([10.0, 0.0, 4.0]))
     assert counts.stderr.tolist() == pytest.approx([10 / 400, 0.0, 4 / 400])
+
+
+def test_an_event_in_the_unfinished_batch_is_not_certain() -> None:
+    """Batches of equal means say nothing of what came after them."""
+    values = np.zeros((65, 1))
+    values[64] = 1.0
+    found = summarize([tally_of(values) for _ in range(4)])
+    assert found.mean[0] == pytest.approx(1 / 65)
+    assert found.stderr[0] >= 1 / (4 * 65)
 
 
 def test_origin_keeps_the_digits() -> None:

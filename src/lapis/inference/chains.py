@@ -276,12 +276,12 @@ class Run:
     def result(self, precision: float) -> SampleResult:
         atoms = summarize(self.atoms, self.max_rhat)
         soft = self.network.weight_id >= 0
-        span = np.bincount(
-            self.network.weight_id[soft],
-            weights=np.abs(self.network.coefficient[soft]),
-            minlength=len(self.network.weights),
-        )
-        counts = summarize(self.counts, self.max_rhat, span=span)
+        weight_id = self.network.weight_id[soft]
+        size = np.abs(self.network.coefficient[soft])
+        span = np.bincount(weight_id, weights=size, minlength=len(self.network.weights))
+        jump = np.zeros(len(span))
+        np.maximum.at(jump, weight_id, size)
+        counts = summarize(self.counts, self.max_rhat, span=span, jump=jump)
         return SampleResult(
             self.sampler.name,
             atoms.mean, atoms.stderr, atoms.rhat, atoms.ess,

@@ -44,7 +44,7 @@ class World(NamedTuple):
     value: np.ndarray  # uint8[num_atoms]
     true_literals: np.ndarray  # int32[num_clauses]
     definition_true: np.ndarray  # int32[num_auxiliary]
-    count: np.ndarray  # float64[num_weights], true groundings, without those evidence decides
+    count: np.ndarray  # type: ignore[assignment]  # float64[num_weights], true groundings, without those evidence decides
     change: np.ndarray  # float64[2], soft score and violated hard clauses since last set to 0
     stack: np.ndarray  # int32[...], atoms about to flip
 

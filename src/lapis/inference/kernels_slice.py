@@ -127,7 +127,7 @@ def propagate(graph, units, world, part):  # type: ignore[no-untyped-def]
                 waiting = _fix(part, abs(graph.literal[at]) - 1, waiting)
     done = 0
     while done < waiting:
-        atom = np.int64(part.queue[done])
+        atom = np.int64(part.queue[done])  # type: ignore[assignment]
         done += 1
         for at in range(graph.atom_start[atom], graph.atom_start[atom + 1]):
             signed = graph.atom_clause[at]

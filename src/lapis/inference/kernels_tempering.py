@@ -25,7 +25,7 @@ class Replicas(NamedTuple):
     value: np.ndarray  # uint8[num_levels, num_atoms]
     true_literals: np.ndarray  # int32[num_levels, num_clauses]
     definition_true: np.ndarray  # int32[num_levels, num_auxiliary]
-    count: np.ndarray  # float64[num_levels, num_weights]
+    count: np.ndarray  # type: ignore[assignment]  # float64[num_levels, num_weights]
     change: np.ndarray  # float64[num_levels, 2]
     stack: np.ndarray  # int32[num_levels, ...]
 

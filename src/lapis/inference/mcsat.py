@@ -123,7 +123,7 @@ class MCSAT:
             if self.restart_probability > 0 and draw(state.rng) < self.restart_probability:
                 restarts += 1
                 failed += not restart(plan, state, self.restart_flips)
-        return Info(*events.tolist(), restarts, failed)
+        return Info(*[*events.tolist(), restarts, failed])
 
     def counts(self, state: State) -> np.ndarray:
         return state.world.count

@@ -54,7 +54,7 @@ def satisfy(
     if count > 0:
         return False
     for place in range(found):
-        atom = np.int64(members[place])
+        atom = np.int64(members[place])  # type: ignore[assignment]
         if atom < graph.first_auxiliary and world.value[atom] != trial[atom]:
             flip(graph, part.weight, world, atom)
     return True
