@@ -87,7 +87,7 @@ def test_chains_stuck_at_different_values() -> None:
     found = summarize([tally_of(chain) for chain in stuck])
     assert found.rhat[0] == np.inf
     assert found.mean[0] == 0.5
-    assert found.stderr[0] == pytest.approx(0.5)
+    assert found.stderr[0] == pytest.approx(np.hypot(0.5, 1 / 256))
 
 
 def test_values_that_never_change() -> None:

@@ -149,7 +149,9 @@ class Answer:
         require_chains(self)
         assert self.trace is not None
         draws = {name: self.trace[:, :, i] for i, name in enumerate(self.traced)}
-        return arviz.from_dict({"posterior": draws})
+        # Called convert_to_datatree from ArviZ 1.0 on.
+        old = getattr(arviz, "convert_to_inference_data", None)
+        return (old or arviz.convert_to_datatree)(draws)
 
 
 def require_chains(answer: Answer) -> None:

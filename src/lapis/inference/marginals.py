@@ -253,6 +253,7 @@ def by_sampling(network: Network, method: str, options: Options) -> Marginals:
             "ergodic": found.core.ergodic,
             "seconds": found.core.seconds,
             "events": dict(found.core.events),
+            "expected_counts_stderr": found.expected_stderr.tolist(),
         }
     trace = None
     if found.core is not None and found.traced is not None:

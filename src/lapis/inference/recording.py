@@ -74,6 +74,7 @@ class Sampled(NamedTuple):
     marginal: np.ndarray  # float64[num_base_atoms]
     stderr: np.ndarray  # float64[num_base_atoms]
     expected_count: np.ndarray  # float64[num_weights]
+    expected_stderr: np.ndarray  # float64[num_weights]
     exact: bool  # nothing was left to sample
     core: SampleResult | None
     num_core_atoms: int
@@ -97,7 +98,8 @@ def sample_reduced(
     if core.num_atoms == 0:
         found = reduction.recover(np.zeros((1, 0), bool))
         marginal = found.marginal[: network.num_base_atoms]
-        return Sampled(marginal, np.zeros(len(marginal)), found.expected_count, True, None, 0)
+        certain, sure = np.zeros(len(marginal)), np.zeros(len(found.expected_count))
+        return Sampled(marginal, certain, found.expected_count, sure, True, None, 0)
     limit = max(64, min(max_samples, MAX_KEPT_BYTES * 8 // max(1, core.num_atoms)))
     recording = Recording(choose(core))
     result = run_chains(
@@ -123,15 +125,23 @@ def recover_all(reduction: Reduction, recording: Recording, result: SampleResult
     found = [reduction.recover(batch) for batch in batches]
     size = np.array([len(batch) for batch in batches], np.float64)
     share = size / size.sum()
-    estimates = np.array([part.marginal[: network.num_base_atoms] for part in found])
-    marginal = share @ estimates
-    spread = share @ (estimates - marginal) ** 2
-    stderr = np.sqrt(spread / max(1, len(found) - 1))
+    marginal, stderr = batch_mean(
+        np.array([part.marginal[: network.num_base_atoms] for part in found]), share
+    )
+    expected, expected_stderr = batch_mean(np.array([part.expected_count for part in found]), share)
     # Atoms of the core are averaged inside the sampler, with less variance.
     own = reduction.core_atom[: core.num_base_atoms]
     base = own < network.num_base_atoms
     marginal[own[base]] = result.marginal[base]
     stderr[own[base]] = result.stderr[base]
-    expected = share @ np.array([part.expected_count for part in found])
     traced = reduction.core_atom[result.trace.atoms]
-    return Sampled(marginal, stderr, expected, False, result, core.num_base_atoms, traced)
+    return Sampled(
+        marginal, stderr, expected, expected_stderr, False, result, core.num_base_atoms, traced
+    )
+
+
+def batch_mean(estimates: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The weighted mean of batches, and its standard error from their spread."""
+    mean = share @ estimates
+    spread = share @ (estimates - mean) ** 2
+    return mean, np.sqrt(spread / max(1, len(estimates) - 1))

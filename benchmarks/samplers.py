@@ -1,0 +1,163 @@
+"""Samplers on friends and smokers: kernel speed, MC-SAT time, time to a given error, and bias.
+
+    python benchmarks/samplers.py            everything (about two minutes)
+    python benchmarks/samplers.py --quick    smaller networks, to see that it runs
+
+Figures of other systems are those of Alchemy 2 on a machine of the same kind. Times are warm:
+kernels are compiled before the clock starts, and what compiling took is printed by itself.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import lapis
+from lapis.grounding import ground
+from lapis.grounding.network import Network
+from lapis.inference.belief_propagation import propagate_beliefs
+from lapis.inference.chains import Sampler, run_chains
+from lapis.inference.enumerate import enumerate_worlds
+from lapis.inference.gibbs import Gibbs
+from lapis.inference.kernels_random import random_states
+from lapis.inference.kernels_tally import new_tally
+from lapis.inference.mcsat import MCSAT
+from lapis.inference.tempering import Tempering
+from lapis.problem import build_problem
+
+RULES = "1.5 Smokes(x) => Cancer(x)\n1.1 Friends(x,y) ^ Smokes(x) => Smokes(y)\n"
+NO_TRACE = np.empty(0, np.int64)
+
+
+def friends_open(people: int) -> Network:
+    """Nothing is known: people² + 2·people atoms."""
+    text = f"person = {{1,...,{people}}}\nSmokes(person)\nCancer(person)\nFriends(person,person)\n"
+    model = lapis.parse(text + RULES)
+    return ground(build_problem(model, lapis.Database({}, {}), ["Smokes", "Cancer", "Friends"]))
+
+
+def friends_known(people: int, seed: int) -> Network:
+    """Five friends each, a fifth of Smokes observed, half of those true."""
+    rng = np.random.default_rng(seed)
+    facts = [
+        f"Friends(P{person},P{friend})"
+        for person in range(people)
+        for friend in rng.choice(people, 5, replace=False)
+    ]
+    for person in rng.choice(people, people // 5, replace=False):
+        facts.append(f"{'' if rng.random() < 0.5 else '!'}Smokes(P{person})")
+    model = lapis.parse("Smokes(person)\nCancer(person)\nFriends(person,person)\n" + RULES)
+    data = lapis.Database.parse("\n".join(facts))
+    return ground(build_problem(model, data, ["Smokes", "Cancer"]))
+
+
+def timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def compile_kernels() -> None:
+    network = friends_known(20, 0)
+    for sampler in (Gibbs(), MCSAT(), Tempering()):
+        took = timed(lambda sampler=sampler: run_chains(network, sampler, max_samples=400))  # type: ignore[misc]
+        print(f"  {sampler.name:10s} {took:6.1f} s")
+    print(f"  {'bp':10s} {timed(lambda: propagate_beliefs(network)):6.1f} s")
+
+
+def kernel_speed(people: int) -> None:
+    """Atom updates a second of one chain on one core."""
+    network = friends_open(people)
+    sampler = Gibbs()
+    plan = sampler.prepare(network)
+    state = sampler.init(plan, 2, random_states(0, 1)[0].copy())
+    atoms = new_tally(np.zeros(network.num_base_atoms), NO_TRACE)
+    counts = new_tally(np.zeros(len(network.weights)), NO_TRACE)
+    sampler.step(plan, state, atoms, counts, 2)
+    began = time.perf_counter()
+    info = sampler.step(plan, state, atoms, counts, 10)
+    seconds = time.perf_counter() - began
+    print(
+        f"  {network.num_atoms:,} atoms, {network.num_clauses:,} clauses: "
+        f"{info.updates / seconds / 1e6:.1f} million updates/s (target 5), "
+        f"{info.changes / seconds / 1e6:.1f} million of them flips; {seconds / 10:.3f} s a sweep"
+    )
+
+
+def mcsat_time(people: int) -> None:
+    network = friends_open(people)
+    result = run_chains(network, MCSAT(), precision=0, max_samples=1000)
+    print(
+        f"  n={people}, Friends open: {result.num_samples} samples and {result.num_warmup} of "
+        f"warm-up in {result.seconds:.1f} s (target 10, Alchemy 33); R-hat {result.worst_rhat:.2f}"
+    )
+
+
+def time_to_error(people: int, seeds: int) -> None:
+    """Mean and largest error against a long run of tempering from another seed."""
+    for seed in range(seeds):
+        network = friends_known(people, seed)
+        reference = run_chains(network, Tempering(), precision=0.001, max_samples=80_000, seed=99)
+        print(
+            f"  n={people}, data {seed}: reference of {reference.num_samples:,} samples, worst "
+            f"standard error {reference.worst_stderr:.4f}, R-hat {reference.worst_rhat:.3f}"
+        )
+        for sampler in (Gibbs(), MCSAT(), Tempering()):
+            print_error(network, sampler, reference.marginal)
+        began = time.perf_counter()
+        beliefs = propagate_beliefs(network)
+        error = np.abs(beliefs.marginal - reference.marginal)
+        print(
+            f"    bp         {time.perf_counter() - began:5.2f} s  mean {error.mean():.4f}  "
+            f"max {error.max():.4f}  converged {beliefs.converged}"
+        )
+
+
+def print_error(network: Network, sampler: Sampler, reference: np.ndarray) -> None:
+    for samples in (1_000, 2_000, 4_000, 8_000, 16_000):
+        result = run_chains(network, sampler, precision=0, max_samples=samples)
+        error = np.abs(result.marginal - reference)
+        reached = bool(error.mean() <= 0.005 and error.max() <= 0.03)
+        if reached or samples == 16_000:
+            print(
+                f"    {sampler.name:10s} {result.seconds:5.2f} s  mean {error.mean():.4f}  "
+                f"max {error.max():.4f}  {result.num_samples:,} samples, "
+                f"{'target met' if reached else 'target NOT met'}"
+            )
+            return
+
+
+def bias(people: int, samples: int) -> None:
+    """MC-SAT against exact answers, with and without jumps to SampleSAT's first solution."""
+    network = friends_known(people, 1)
+    exact = enumerate_worlds(network).marginal
+    print(f"  n={people}, {samples:,} samples, mean error (Alchemy MC-SAT 0.17, any sample size)")
+    for label, sampler in (
+        ("ours", MCSAT()),
+        ("ours, no component listed", MCSAT(node_budget=0)),
+        ("restart at every sample", MCSAT(node_budget=0, restart_probability=1.0)),
+    ):
+        result = run_chains(network, sampler, precision=0, max_samples=samples)
+        error = np.abs(result.marginal - exact)
+        print(f"    {label:28s} {error.mean():.4f}  max {error.max():.4f}")
+
+
+def main() -> None:
+    quick = "--quick" in sys.argv
+    print("first use (compiled or read from numba's cache)")
+    compile_kernels()
+    print("Gibbs kernel, one core")
+    kernel_speed(100 if quick else 1000)
+    print("MC-SAT, all cores")
+    mcsat_time(50 if quick else 200)
+    print("time to mean error 0.005 and max 0.03 (target for the whole process: 4 s at n=1000)")
+    time_to_error(100 if quick else 1000, 1 if quick else 2)
+    print("bias")
+    bias(10, 2_000 if quick else 20_000)
+
+
+if __name__ == "__main__":
+    main()
