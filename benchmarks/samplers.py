@@ -1,6 +1,6 @@
 """Samplers on friends and smokers: kernel speed, MC-SAT time, time to a given error, and bias.
 
-    python benchmarks/samplers.py            everything (about two minutes)
+    python benchmarks/samplers.py            everything (some minutes)
     python benchmarks/samplers.py --quick    smaller networks, to see that it runs
 
 Figures of other systems are those of Alchemy 2 on a machine of the same kind. Times are warm:
@@ -100,7 +100,7 @@ def time_to_error(people: int, seeds: int) -> None:
     """Mean and largest error against a long run of tempering from another seed."""
     for seed in range(seeds):
         network = friends_known(people, seed)
-        reference = run_chains(network, Tempering(), precision=0.001, max_samples=80_000, seed=99)
+        reference = run_chains(network, Tempering(), precision=0.002, max_samples=20_000, seed=99)
         print(
             f"  n={people}, data {seed}: reference of {reference.num_samples:,} samples, worst "
             f"standard error {reference.worst_stderr:.4f}, R-hat {reference.worst_rhat:.3f}"
@@ -154,7 +154,7 @@ def main() -> None:
     print("MC-SAT, all cores")
     mcsat_time(50 if quick else 200)
     print("time to mean error 0.005 and max 0.03 (target for the whole process: 4 s at n=1000)")
-    time_to_error(100 if quick else 1000, 1 if quick else 2)
+    time_to_error(100 if quick else 1000, 1)
     print("bias")
     bias(10, 2_000 if quick else 20_000)
 
