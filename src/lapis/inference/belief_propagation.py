@@ -17,9 +17,6 @@ Schedule: a factor waits with the change its neighbours have made since it was l
 and a pass updates those that wait with at least a tenth of the largest (residual scheduling;
 Elidan, McGraw and Koller 2006; without the priority queue: scanning the factors is cheaper than
 a heap on networks this sparse). Messages are damped in log space.
-
-What did not work: no damping on networks with strong attractive loops (messages alternate);
-messages as probabilities (with weights of ±20 the digits are gone).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Geman and Geman 1984). What is averaged is not the value drawn but the probabili
 with, E[x | rest], whose mean is the same and whose variance is never larger (Gelfand and Smith
 1990).
 
-Units are visited in a fixed order: the same stationary distribution as a random order, better
-cache behaviour, and faster mixing in practice. Hard clauses that reach across units may cut the
+Units are visited in a fixed order, which has the same stationary distribution as a random one and
+reads memory in sequence. Hard clauses that reach across units may cut the
 worlds into islands; then `ergodic` is None and MC-SAT should be asked instead.
 """
 

@@ -10,8 +10,8 @@ they join variables up to 2^4 states, nearly hard ones (weight 8) up to 2^6, the
 Where all hard clauses want every atom one way nothing needs joining: each atom can be moved to
 that value by itself, so every world reaches that corner, and the corner every world.
 
-Cutting a large knot into pieces of 2^12 states was tried: each update costs hundreds of times
-more and the chain is still not ergodic.
+Pieces of a large knot are kept small because an update costs as many flips as it has states, and
+larger pieces would not make the chain ergodic either.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ uniform on [0, exp(w·1[clause])], turns the model into the uniform distribution
 that satisfy a random subset of its clauses: each true clause of weight w is kept with
 probability 1 − exp(−w). Deterministic and near-deterministic clauses are then no obstacle.
 
-All rests on *uniform*. A solver that prefers some solutions of the slice samples another model:
-Alchemy takes the first solution that SampleSAT meets, and its marginals are off by 0.17 on
-average at n = 10, however long it runs. Three things must hold and do here:
+All rests on *uniform*. A solver that prefers some solutions of the slice samples another model.
+Alchemy's marginals are off by 0.17 on average at n = 10, however long it runs; its code was not
+studied, but jumping to the first solution SampleSAT meets at every sample makes ours wrong in the
+same way (0.085 there, `benchmarks/samplers.py`). Three things must hold and do here:
 
 - atoms that no kept clause constrains get a fair coin at every sample;
 - a small component of the slice gets a solution drawn from the list of all of them;
@@ -25,8 +26,8 @@ literals. A weighted formula that is not a clause is several clauses of one weig
 cubes), each sliced by itself: since their sum is the feature, the product of their slices is
 its slice, and nothing is approximated.
 
-What did not work: only Gibbs sweeps in large components under hard transitivity (no single flip
-keeps it); whole-component annealing excursions (with a thousand atoms they never return).
+What did not work: without the Gibbs sweep, chains stayed in worlds of probability 1e-11 wherever
+two strong clauses exclude each other, since the slice keeps the one that happens to hold.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ over the solutions in the long run, but on a large instance it never gets there.
 repairs a random violated clause; it gets there, but prefers solutions with wide basins.
 
 MC-SAT needs the uniform distribution: with any other, what it samples from is not the model.
-That preference is where the bias of older MC-SAT implementations is from, and no number of
-samples cures it (`benchmarks/samplers.py` shows it: restart at every sample, take the first
-solution). So here SampleSAT only finds worlds to start chains from, where nothing depends on the
-law it follows, and MC-SAT then moves from the world it has, which always lies in its slice, by
-moves that keep the uniform distribution exactly. Restarting within slices is there for those
-who need to jump more than to be exact; it is off by default and the answer tells when it is on.
+Restarting at every sample and taking the first solution biases the marginals, and no number of
+samples cures it (`benchmarks/samplers.py`). So here SampleSAT only finds worlds to start chains
+from, where nothing depends on the law it follows, and MC-SAT then moves from the world it has,
+which always lies in its slice, by moves that keep the uniform distribution exactly. Restarting
+within slices is there for those who need to jump more than to be exact; it is off by default and
+the answer tells when it is on.
 
 Deviation: a block of mutually exclusive atoms moves as one variable.
 """

@@ -12,9 +12,7 @@ happens in `init`; the chain that is tallied is a plain Markov chain. Pairs are 
 even then odd, which carries worlds along faster than random pairs.
 
 Swaps are tallied after the sweep and before the swap: the estimate is that of the world at β = 1.
-A first-order phase transition (n = 200 friends and smokers with Friends unknown: all smoke or
-none) needs hundreds of levels; there the ladder stops at `max_levels`, swaps become rare, and
-the events say so.
+Where the barrier asks for more levels than `max_levels`, swaps become rare, and the events say so.
 """
 
 from __future__ import annotations
