@@ -33,7 +33,9 @@ def parse_cardinality(tokens: list[Token], span: Span) -> Cardinality:
             break
         index += 1
     rest = tokens[index:]
-    if not parts or len(rest) != 2 or not rest[1].text.isdecimal():
+    shape = [token.kind for token in rest]
+    compares = len(shape) == 2 and shape[0] in ASCII_OPERATOR and rest[1].text.isdecimal()
+    if not parts or not compares:
         raise LapisError(
             "a cardinality constraint reads like |P| - 2 |Q| = 3", code="cardinality", span=span
         )

@@ -21,7 +21,7 @@ from lapis.language.syntax import (
     TypeDeclaration,
     WeightedFormula,
 )
-from lapis.language.weights import evaluate_weight, weight_length
+from lapis.language.weights import evaluate_weight, weight_and_period, weight_length
 
 MAX_RANGE = 10_000_000
 
@@ -303,12 +303,7 @@ def parse_weighted(tokens: list[Token], source: Source, span: Span) -> WeightedF
         period = Span(source, tokens[-1].start, tokens[-1].end)
         tokens = tokens[:-1]
         if weight is not None:
-            raise LapisError(
-                "a formula has a weight or a final period, not both",
-                code="weight-and-period",
-                span=period,
-                hint="the period makes the formula hard: leave out one of them",
-            )
+            raise weight_and_period(period)
     if not tokens:
         raise LapisError("there is no formula here", code="empty-formula", span=span)
     if fixed and weight is None:

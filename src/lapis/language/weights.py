@@ -63,6 +63,16 @@ def operand_end(tokens: Sequence[Token], index: int) -> int:
     return 0
 
 
+def weight_and_period(period: Span) -> LapisError:
+    """A formula is soft or hard, not both."""
+    return LapisError(
+        "a formula has a weight or a final period, not both",
+        code="weight-and-period",
+        span=period,
+        hint="the period makes the formula hard: leave out one of them",
+    )
+
+
 def evaluate_weight(tokens: Sequence[Token], source: Source) -> float:
     """The value of a weight expression: sums of products of signed operands."""
     position = 0

@@ -29,7 +29,7 @@ from lapis.language.syntax import (
     WeightedFormula,
     atoms,
 )
-from lapis.language.weights import evaluate_weight, weight_length
+from lapis.language.weights import evaluate_weight, weight_and_period, weight_length
 
 SIZE = re.compile(r"^\s*[A-Za-z]\w*\s*=\s*\d+\s*(#.*)?$", re.MULTILINE)
 MAX_SIZE = 10_000_000
@@ -87,6 +87,8 @@ def parse_statement(tokens: list[Token], source: Source, span: Span) -> Statemen
     formula = tokens[length : len(tokens) - hard]
     if not formula:
         raise LapisError("there is no formula here", code="empty-formula", span=span)
+    if length and hard:
+        raise weight_and_period(Span(source, tokens[-1].start, tokens[-1].end))
     if not length and not hard:
         return WeightedFormula(parse_evidence(formula, source), hard=True, span=span)
     weight = evaluate_weight(tokens[:length], source) if length else None
