@@ -104,6 +104,7 @@ PROGRAMS = {
         friends(X,Y) -> friends(Y,X).   # a comment
         2.7 friends(X,Y) & smokes(X) -> smokes(Y)
         \\exists_{=1} Y: (mate(X,Y)).
+        \\exists_{=1} Y: mate(X,Y) & smokes(Y).
         \\forall X: (\\exists Y: (friends(X,Y) | smokes(X))).
         ExactlyOne[sun, rain].
         person = 3

@@ -239,7 +239,8 @@ class TreeBuilder:
                 Comparison("=", Variable(other), Variable(names[0])),
             ),
         )
-        return Exists(names, And((formula, unique)), self.span(tree))
+        parts = formula.parts if isinstance(formula, And) else (formula,)
+        return Exists(names, And((*parts, unique)), self.span(tree))
 
     def terms(self, tree: Node) -> tuple[Term, ...]:
         return tuple(self.term(child) for child in tree.children if hasattr(child, "data"))
