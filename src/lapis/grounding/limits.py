@@ -44,8 +44,7 @@ def check_atoms(problem: Problem, max_memory: int) -> None:
                 f"{describe_bytes(max_memory)}",
                 code="too-large",
                 span=predicate.span,
-                hint=f"do not query or open '{name}', give more evidence, use lifted inference, "
-                "or raise --max-memory",
+                hint=f"do not query or open '{name}', give more evidence, or raise --max-memory",
             )
 
 
@@ -74,7 +73,7 @@ class QueryBudget:
                 code="too-large",
                 span=span,
                 hint="give more evidence, query fewer predicates, shorten the formula, "
-                "use lifted inference, or raise --max-memory",
+                "or raise --max-memory",
             )
         return needed
 

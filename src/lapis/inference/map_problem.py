@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from lapis.errors import LapisError, did_you_mean
 from lapis.grounding.network import Network
 from lapis.inference import map_solver
 from lapis.inference.map_solver import MapResult, Progress
 from lapis.problem import Problem
 
-METHODS = (*map_solver.METHODS, "lazy")
-
 
 def check_method(method: str) -> None:
-    if method not in METHODS:
-        close = did_you_mean(method, METHODS)
-        raise LapisError(
-            f"unknown method {method!r} for the most likely world",
-            code="unknown-method",
-            hint=f"did you mean {close!r}?" if close else f"choose one of {', '.join(METHODS)}",
-        )
+    if method != "lazy":
+        map_solver.check_method(method)
 
 
 def map_problem(
