@@ -76,8 +76,11 @@ class Problem:
             for rule, shape in zip(self.model.rules, shapes, strict=True)
         ]
         offset = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
-        values = [rule.weight or 0.0 for rule in self.model.rules]
-        return WeightTable(offset, shapes, np.repeat(np.asarray(values, np.float64), sizes))
+        values = [
+            weights_of_rule(rule, [self.domains[dict(rule.variables)[name]] for name in rule.plus])
+            for rule in self.model.rules
+        ]
+        return WeightTable(offset, shapes, np.concatenate([np.empty(0), *values]))
 
     def plus_shape(self, rule: Rule) -> tuple[int, ...]:
         types = dict(rule.variables)
@@ -106,6 +109,27 @@ class Problem:
 
         types = dict(rule.variables)
         return instances(rule, [self.domains[types[name]].constants for name in rule.plus])
+
+
+def weights_of_rule(rule: Rule, domains: Sequence[Domain]) -> np.ndarray:
+    """float64[Π domain sizes], the weights at all constants of the plus variables; hard: none."""
+    if rule.hard:
+        return np.empty(0)
+    sizes = [len(domain) for domain in domains]
+    values = np.full(int(np.prod(sizes, dtype=np.int64)), rule.weight or 0.0)
+    if rule.instance_weights is not None:
+        for constants, value in zip(
+            rule.instance_weights.constants, rule.instance_weights.value, strict=True
+        ):
+            number = 0
+            for constant, domain in zip(constants, domains, strict=True):
+                code = domain.index.get(constant)
+                if code is None:
+                    break
+                number = number * len(domain) + code
+            else:
+                values[number] = value
+    return values
 
 
 def build_problem(

@@ -28,6 +28,14 @@ class Predicate:
 
 
 @dataclass(frozen=True, slots=True)
+class InstanceWeights:
+    """The weights of a rule with plus variables, where they differ by constants."""
+
+    constants: tuple[tuple[str, ...], ...]  # of the plus variables, in the order of `Rule.plus`
+    value: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """A formula with its weight.
 
@@ -46,6 +54,8 @@ class Rule:
     fixed: bool = False
     utility: float | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
+    # Learned weights of a rule with plus variables; `weight` is that of all other constants.
+    instance_weights: InstanceWeights | None = None
 
 
 @dataclass(frozen=True)

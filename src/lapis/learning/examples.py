@@ -1,0 +1,106 @@
+"""Training data: worlds whose query atoms are to be predicted, with the answers.
+
+    given     the evidence predicates, closed where the data is silent
+    asked     the query atoms: all atoms of the query predicates, or only those that the data
+              mentions (`listed`), the others being false. That is how canopies are given:
+              candidate pairs as facts and negated facts, everything else known to be different
+    hidden    atoms the data marks unknown (?) and all atoms of hidden predicates
+
+Without query predicates everything is asked: learning is generative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lapis.data.database import Database, Relation, empty_tuples
+from lapis.data.tuples import contains, sorted_unique
+from lapis.errors import raise_all
+from lapis.grounding.network import Network
+from lapis.language.model import Model
+from lapis.problem import Problem, build_problem, unknown_query
+
+HIDDEN = -1
+
+
+@dataclass(frozen=True)
+class Example:
+    """One world of training data."""
+
+    complete: Problem  # with the answers: only hidden atoms are unknown
+    free: Problem  # without: the asked and the hidden atoms are unknown
+    asked: tuple[str, ...]  # the query predicates; all predicates where learning is generative
+
+    @property
+    def has_hidden(self) -> bool:
+        return any(e.open or len(e.unknown) for e in self.complete.evidence.values())
+
+    def answers(self, network: Network) -> np.ndarray:
+        """int8[num_base_atoms]: 1 true, 0 false, HIDDEN, for the atoms of the free network."""
+        table = network.atoms
+        answers = np.zeros(network.num_base_atoms, np.int8)
+        for name, start, rows in zip(table.predicates, table.offset, table.tuples, strict=False):
+            if start >= network.num_base_atoms:
+                break
+            own = answers[int(start) : int(start) + len(rows)]
+            known = self.complete.evidence[name]
+            own[contains(known.true, rows)] = 1
+            if known.open:
+                own[~contains(known.true, rows) & ~contains(known.false, rows)] = HIDDEN
+            else:
+                own[contains(known.unknown, rows)] = HIDDEN
+        return answers
+
+
+def build_examples(
+    model: Model,
+    databases: Sequence[Database],
+    query: Sequence[str] = (),
+    *,
+    hidden: Sequence[str] = (),
+    listed: bool = False,
+) -> list[Example]:
+    """The model on each database, with and without the answers.
+
+    >>> import lapis
+    >>> model = lapis.parse("Smokes(person)\\nCancer(person)\\nSmokes(x) => Cancer(x)")
+    >>> data = lapis.Database.parse("Smokes(Ann) Cancer(Ann) Smokes(Bob)")
+    >>> [example] = build_examples(model, [data], ["Cancer"])
+    >>> example.free.evidence["Cancer"].open, example.complete.evidence["Cancer"].open
+    (True, False)
+    """
+    names = (*query, *hidden)
+    raise_all([unknown_query(name, model) for name in names if name not in model.predicates])
+    asked = tuple(dict.fromkeys(query)) or tuple(n for n in model.predicates if n not in hidden)
+    return [build_example(model, database, asked, hidden, listed) for database in databases]
+
+
+def build_example(
+    model: Model, database: Database, asked: tuple[str, ...], hidden: Sequence[str], listed: bool
+) -> Example:
+    complete = build_problem(model, database, (), opened=hidden)
+    if listed:
+        free = build_problem(model, hide(database, asked, listed=True), (), opened=hidden)
+    else:
+        free = build_problem(model, hide(database, asked, listed=False), asked, opened=hidden)
+    return Example(complete, replace(free, query=asked), asked)
+
+
+def hide(database: Database, names: Sequence[str], *, listed: bool) -> Database:
+    """The same constants with nothing known of some predicates; or with their facts marked ?."""
+
+    def hidden(relation: Relation) -> Relation:
+        none = empty_tuples(relation.arity)
+        unknown = none
+        if listed:
+            unknown = sorted_unique(np.concatenate([rows for _, rows in relation.stated()]))
+        return replace(relation, true=none, false=none, unknown=unknown)
+
+    relations = {
+        name: hidden(relation) if name in names else relation
+        for name, relation in database.relations.items()
+    }
+    return replace(database, relations=relations)

@@ -1,0 +1,59 @@
+"""What a learner climbs: an objective, and what is known of it at one vector of weights.
+
+Objectives are maximised. With n the true groundings in the data and n̄ those the model expects,
+the gradient of a log-likelihood is n − n̄, and its curvature (minus the Hessian) is the
+covariance of the counts, which is positive semidefinite. Optimisers see nothing but this: an
+objective may be exact or sampled, and a sampled one moves its chains at each evaluation.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+
+class Point(Protocol):
+    """An objective at one vector of weights."""
+
+    @property
+    def weights(self) -> np.ndarray:
+        """float64[num_parameters]."""
+
+    @property
+    def value(self) -> float | None:
+        """None where only the gradient is known."""
+
+    @property
+    def gradient(self) -> np.ndarray:
+        """float64[num_parameters]."""
+
+    @property
+    def gradient_stderr(self) -> np.ndarray | None:
+        """float64[num_parameters], of a sampled gradient; None where it is exact."""
+
+    def curvature_diagonal(self) -> np.ndarray:
+        """float64[num_parameters], the diagonal of −∇²; never negative."""
+
+    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
+        """float64[num_parameters], −∇² times a direction."""
+
+
+class Objective(Protocol):
+    """A function of the parameters that learning maximises."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether values, gradients and curvatures are exact and the same at every call."""
+
+    @property
+    def num_parameters(self) -> int: ...
+
+    @property
+    def true_counts(self) -> np.ndarray:
+        """float64[num_parameters], n in the data, groundings that evidence decides left out."""
+
+    def evaluate(self, weights: np.ndarray) -> Point: ...

@@ -1,0 +1,120 @@
+"""The weights to learn: one for each rule and constants of its plus variables, in all worlds.
+
+Worlds have their own constants, so the weight of `Has(p, +w) => Course(p)` at the word "java" has
+another number in each of them (`WeightTable`). A parameter is known by the rule and the names of
+the constants; a rule's parameters range over the constants of all worlds together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lapis.data.database import Domain
+from lapis.language.instances import instances
+from lapis.language.model import Model
+from lapis.problem import Problem, weights_of_rule
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Numbers the parameters as a weight table does, over the constants of all worlds."""
+
+    model: Model
+    domains: tuple[tuple[Domain, ...], ...]  # for each rule, of its plus variables in order
+    offset: np.ndarray  # int64[num_rules + 1], first parameter of each rule
+    world_index: tuple[np.ndarray, ...]  # for each world int64[num_weights], the parameters
+    initial: np.ndarray  # float64[num_parameters]
+    fixed: np.ndarray  # bool[num_parameters], left alone by learning
+
+    def __len__(self) -> int:
+        return int(self.offset[-1])
+
+    def of_world(self, world: int, values: np.ndarray) -> np.ndarray:
+        """float64[num_weights of the world]: its weights, from values of the parameters."""
+        taken: np.ndarray = values[self.world_index[world]]
+        return taken
+
+    def to_parameters(self, world: int, values: np.ndarray) -> np.ndarray:
+        """float64[num_parameters]: numbers for a world's weights, added up by parameter."""
+        return np.bincount(self.world_index[world], values, len(self))
+
+    def rule_of(self) -> np.ndarray:
+        """int64[num_parameters], the rule each belongs to."""
+        return np.repeat(np.arange(len(self.model.rules)), np.diff(self.offset))
+
+    def names(self) -> list[str]:
+        """The formula of each parameter, plus variables replaced by their constants."""
+        found: list[str] = []
+        for rule, domains in zip(self.model.rules, self.domains, strict=True):
+            if rule.hard:
+                continue
+            if not rule.plus:
+                found.append(rule.text)
+            else:
+                found += instances(rule, [domain.constants for domain in domains])
+        return found
+
+
+def share_parameters(model: Model, problems: Sequence[Problem]) -> Parameters:
+    """The parameters of a model on several worlds.
+
+    >>> import lapis
+    >>> model = lapis.parse("Has(page, word)\\nCourse(page)\\nHas(p, +w) => Course(p)")
+    >>> worlds = [lapis.Database.parse(text) for text in ("Has(A,Java)", "Has(B,Art) Has(B,Java)")]
+    >>> found = share_parameters(model, [lapis.build_problem(model, world) for world in worlds])
+    >>> found.names()
+    ['Has(p, Java) => Course(p)', 'Has(p, Art) => Course(p)']
+    >>> [index.tolist() for index in found.world_index]
+    [[0], [1, 0]]
+    """
+    unions: dict[str, Domain] = {}
+    domains: list[tuple[Domain, ...]] = []
+    sizes: list[int] = []
+    for rule in model.rules:
+        types = dict(rule.variables)
+        for name in rule.plus:
+            if types[name] not in unions:
+                unions[types[name]] = union_domain(types[name], problems)
+        own = tuple(unions[types[name]] for name in rule.plus)
+        domains.append(own)
+        sizes.append(0 if rule.hard else int(np.prod([len(d) for d in own], dtype=np.int64)))
+    offset = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
+    index = tuple(world_index(model, problem, domains, offset) for problem in problems)
+    initial = [weights_of_rule(r, own) for r, own in zip(model.rules, domains, strict=True)]
+    return Parameters(
+        model,
+        tuple(domains),
+        offset,
+        index,
+        np.concatenate([np.empty(0), *initial]),
+        np.repeat([rule.fixed for rule in model.rules], sizes).astype(bool),
+    )
+
+
+def union_domain(type_name: str, problems: Sequence[Problem]) -> Domain:
+    """The constants of a type in all worlds, in order of appearance."""
+    constants: dict[str, None] = {}
+    for problem in problems:
+        constants.update(dict.fromkeys(problem.domains[type_name].constants))
+    return Domain(type_name, tuple(constants))
+
+
+def world_index(
+    model: Model, problem: Problem, domains: Sequence[tuple[Domain, ...]], offset: np.ndarray
+) -> np.ndarray:
+    """int64[num_weights], the parameter of each weight of a world."""
+    parts = [np.empty(0, np.int64)]
+    for rule, own, start in zip(model.rules, domains, offset, strict=False):
+        if rule.hard:
+            continue
+        types = dict(rule.variables)
+        number = np.zeros(1, np.int64)
+        for name, domain in zip(rule.plus, own, strict=True):
+            local = problem.domains[types[name]].constants
+            codes = np.array([domain.index[constant] for constant in local], np.int64)
+            number = (number[:, None] * len(domain) + codes).ravel()
+        parts.append(start + number)
+    return np.concatenate(parts)
