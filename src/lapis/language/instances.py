@@ -28,23 +28,27 @@ from lapis.language.syntax import (
 
 def instances(rule: Rule, constants: Sequence[Sequence[str]]) -> list[str]:
     """The texts of a rule for each combination of constants of its plus variables."""
+    return instances_at(rule, list(itertools.product(*constants)))
+
+
+def instances_at(rule: Rule, rows: Sequence[Sequence[str]]) -> list[str]:
+    """The texts of a rule with each row of constants for its plus variables."""
     formula = parse_formula(rule.text)
     if any(moved_by_offset(node, rule.plus) for node in subformulas(formula)):
         return [
-            print_formula(substitute(formula, dict(zip(rule.plus, chosen, strict=True))))
-            for chosen in itertools.product(*constants)
+            print_formula(substitute(formula, dict(zip(rule.plus, row, strict=True))))
+            for row in rows
         ]
     # Printed once with placeholders and then filled in: there may be many thousands.
     marks = [f"\0{i}\0" for i in range(len(rule.plus))]
     template = print_formula(substitute(formula, dict(zip(rule.plus, marks, strict=True))))
     for mark in marks:
         template = template.replace(format_constant(mark), mark)
-    spelled = [[format_constant(name) for name in names] for names in constants]
     found: list[str] = []
-    for chosen in itertools.product(*spelled):
+    for row in rows:
         text = template
-        for mark, constant in zip(marks, chosen, strict=True):
-            text = text.replace(mark, constant)
+        for mark, constant in zip(marks, row, strict=True):
+            text = text.replace(mark, format_constant(constant))
         found.append(text)
     return found
 

@@ -1,0 +1,114 @@
+"""The objective of the weights that are free to move, with their prior.
+
+    value      objective(w) − Σ (w_i − m_i)² p_i / 2        p = 1/s², zero without a Gaussian
+    gradient   ∇objective − p (w − m)
+    curvature  −∇²objective + diag(p)
+
+Fixed weights stay where they are and are not seen by the optimiser. L1 has a corner, so it is
+left to the optimisers, which know how to stop there; means of an l1 prior become the origin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lapis.learning.objective import Objective, Point
+from lapis.learning.priors import Prior
+
+
+@dataclass(frozen=True)
+class PosteriorPoint:
+    posterior: Posterior
+    weights: np.ndarray  # float64[num_free]
+    inner: Point  # of the objective, at all weights
+
+    @property
+    def value(self) -> float | None:
+        if self.inner.value is None:
+            return None
+        away = self.weights - self.posterior.mean
+        return self.inner.value - 0.5 * float(self.posterior.precision @ away**2)
+
+    @property
+    def gradient(self) -> np.ndarray:
+        posterior = self.posterior
+        pull: np.ndarray = posterior.precision * (self.weights - posterior.mean)
+        taken: np.ndarray = self.inner.gradient[posterior.free]
+        return taken - pull
+
+    @property
+    def gradient_stderr(self) -> np.ndarray | None:
+        stderr = self.inner.gradient_stderr
+        return None if stderr is None else stderr[self.posterior.free]
+
+    def curvature_diagonal(self) -> np.ndarray:
+        taken: np.ndarray = self.inner.curvature_diagonal()[self.posterior.free]
+        return taken + self.posterior.precision
+
+    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
+        posterior = self.posterior
+        everywhere = np.zeros(posterior.objective.num_parameters)
+        everywhere[posterior.free] = direction
+        taken: np.ndarray = self.inner.curvature_product(everywhere)[posterior.free]
+        return taken + posterior.precision * direction
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """An objective of the free weights alone."""
+
+    objective: Objective
+    free: np.ndarray  # int64[num_free], the parameters that move
+    base: np.ndarray  # float64[num_parameters], values of those that do not
+    precision: np.ndarray  # float64[num_free]
+    mean: np.ndarray  # float64[num_free]
+    l1: np.ndarray | None  # float64[num_free], left to the optimiser
+
+    @property
+    def name(self) -> str:
+        return self.objective.name
+
+    @property
+    def is_exact(self) -> bool:
+        return self.objective.is_exact
+
+    @property
+    def num_parameters(self) -> int:
+        return len(self.free)
+
+    @property
+    def true_counts(self) -> np.ndarray:
+        taken: np.ndarray = self.objective.true_counts[self.free]
+        return taken
+
+    def evaluate(self, weights: np.ndarray) -> PosteriorPoint:
+        return PosteriorPoint(self, weights, self.objective.evaluate(self.all_weights(weights)))
+
+    def all_weights(self, weights: np.ndarray) -> np.ndarray:
+        """float64[num_parameters], the fixed weights included."""
+        everywhere = self.base.copy()
+        everywhere[self.free] = weights
+        return everywhere
+
+
+def with_prior(
+    objective: Objective, prior: Prior, base: np.ndarray, fixed: np.ndarray
+) -> Posterior:
+    """The posterior of the parameters that are not fixed.
+
+    `base` float64[num_parameters] holds the fixed weights, `fixed` bool[num_parameters] says
+    which they are; the prior's numbers are those of all parameters.
+    """
+    size = len(base)
+    free = np.flatnonzero(~fixed)
+    slope = prior.slope(size)
+    return Posterior(
+        objective,
+        free,
+        base.copy(),
+        prior.precision(size)[free],
+        prior.means(size)[free],
+        None if slope is None else slope[free],
+    )

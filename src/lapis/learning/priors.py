@@ -1,0 +1,91 @@
+"""Priors on weights: what is believed of them before the data.
+
+    none            log P(w) = 0
+    gaussian        log P(w) = −Σ (w_i − m_i)² / (2 s_i²)
+    l1              log P(w) = −Σ λ_i |w_i − m_i|
+
+up to constants. A prior keeps a weight finite that the data alone would drive to infinity
+(section "Bayesian Weight Learning" of the notes); l1 sets those that do not matter to m exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lapis.errors import LapisError
+
+KINDS = ("none", "gaussian", "l1")
+DEFAULT_STRENGTH = {"none": 0.0, "gaussian": 10.0, "l1": 1.0}
+
+Numbers = float | np.ndarray
+
+
+@dataclass(frozen=True)
+class Prior:
+    """`strength` is the width s of a Gaussian or the λ of l1, one number or one a parameter.
+
+    >>> print(parse_prior("gaussian:2"))
+    gaussian:2
+    """
+
+    kind: str
+    strength: Numbers
+    mean: Numbers = 0.0
+
+    def __str__(self) -> str:
+        if self.kind == "none":
+            return "none"
+        strength = f"{self.strength:g}" if isinstance(self.strength, float | int) else "(each)"
+        return f"{self.kind}:{strength}"
+
+    def precision(self, size: int) -> np.ndarray:
+        """float64[size], 1/s² of a Gaussian, otherwise 0."""
+        if self.kind != "gaussian":
+            return np.zeros(size)
+        return 1.0 / self._each(self.strength, size) ** 2
+
+    def slope(self, size: int) -> np.ndarray | None:
+        """float64[size], the λ of l1; None for other priors."""
+        return self._each(self.strength, size) if self.kind == "l1" else None
+
+    def means(self, size: int) -> np.ndarray:
+        """float64[size]."""
+        return self._each(self.mean, size)
+
+    def log_density(self, weights: np.ndarray) -> float:
+        away = weights - self.means(len(weights))
+        loss = 0.5 * float(self.precision(len(weights)) @ away**2)
+        slope = self.slope(len(weights))
+        return -loss if slope is None else -loss - float(slope @ np.abs(away))
+
+    def _each(self, number: Numbers, size: int) -> np.ndarray:
+        values = np.asarray(number, np.float64)
+        if values.ndim and values.shape != (size,):
+            raise LapisError(
+                f"the prior has {len(values)} numbers for {size} parameters", code="prior"
+            )
+        return np.broadcast_to(values, size).copy()
+
+
+def parse_prior(text: str) -> Prior:
+    """A prior from the words of the command line: none, gaussian[:sd], l1[:lambda]."""
+    kind, _, number = text.partition(":")
+    if kind not in KINDS:
+        raise bad_prior(text)
+    try:
+        strength = float(number) if number else DEFAULT_STRENGTH[kind]
+    except ValueError:
+        raise bad_prior(text) from None
+    if (kind == "none" and number) or (kind != "none" and not 0 < strength < np.inf):
+        raise bad_prior(text)
+    return Prior(kind, strength)
+
+
+def bad_prior(text: str) -> LapisError:
+    return LapisError(
+        f"{text!r} is not a prior",
+        code="prior",
+        hint="one of none, gaussian, gaussian:2 (its width), l1, l1:0.5 (its strength)",
+    )

@@ -1,0 +1,53 @@
+"""Standard errors of learned weights from the curvature at them.
+
+Near the maximum the posterior is about Gaussian with covariance C⁻¹, C the curvature (prior
+included), so the standard error of weight i is √(C⁻¹)_ii. Where a combination of weights has no
+curvature the data does not determine it, and the weights in it get none. For a pseudo-likelihood
+this treats atoms as independent given the others; the errors are then a guide, not a promise.
+
+With more than `MAX_FULL` weights, or a curvature from a few samples, the diagonal alone is used:
+1/√C_ii, what the error would be if all other weights were known, a lower bound.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lapis.learning.objective import Point
+
+MAX_FULL = 400
+FLAT = 1e-10  # of the largest curvature, after scaling: no information
+
+
+def standard_errors(point: Point, *, full: bool) -> tuple[np.ndarray, str]:
+    """float64[num_parameters], NaN where the data says nothing; and "full" or "diagonal"."""
+    size = len(point.weights)
+    diagonal = point.curvature_diagonal()
+    errors = np.full(size, np.nan)
+    curved = np.flatnonzero(diagonal > 0)
+    if not full or size > MAX_FULL:
+        errors[curved] = 1.0 / np.sqrt(diagonal[curved])
+        return errors, "diagonal"
+    columns = [point.curvature_product(unit_vector(size, i))[curved] for i in curved]
+    if columns:
+        errors[curved] = errors_of(np.array(columns))
+    return errors, "full"
+
+
+def unit_vector(size: int, place: int) -> np.ndarray:
+    vector = np.zeros(size)
+    vector[place] = 1.0
+    return vector
+
+
+def errors_of(curvature: np.ndarray) -> np.ndarray:
+    """√ of the diagonal of the inverse, NaN for weights in directions without curvature."""
+    scale = np.sqrt(np.diag(curvature))
+    correlation = curvature / np.outer(scale, scale)
+    values, vectors = np.linalg.eigh((correlation + correlation.T) / 2)
+    flat = values <= FLAT * max(1.0, float(values[-1]))
+    kept = vectors[:, ~flat]
+    variance = (kept**2 / values[~flat]).sum(axis=1)
+    variance[(vectors[:, flat] ** 2).sum(axis=1) > FLAT] = np.nan
+    errors: np.ndarray = np.sqrt(variance) / scale
+    return errors

@@ -1,0 +1,99 @@
+"""A printed model means what it meant."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import lapis
+from lapis.language import parse_model
+from lapis.language.gather import MIN_GATHERED, gather_instances
+from lapis.language.model import InstanceWeights
+from lapis.language.model_text import print_model
+
+MODELS = {
+    "plain": 'person = {Ann, "O Neil"}\nSmokes(person)\nCancer(person)\n'
+    "1.5 Smokes(x) => Cancer(x)\n"
+    "Smokes(Ann).\n@fixed -2 !Cancer(x)\nSmokes(x) ^ Cancer(x)\n",
+    "blocks": "Topic(page, topic!)\nLinks(page, page)\nPlace(page, town?)\n*Old(page)\n"
+    "2 Topic(p,t) ^ Links(p,q) => Topic(q,t)\n0.5 Topic(p,+t)\n0.1 Old(p) v EXIST q Links(p,q)\n",
+    "functions": "person MotherOf(person)\nAge(person, year)\nyear = {1, ..., 9}\n"
+    "1 MotherOf(x) = y => !(x = y)\n0.5 Age(x,y) ^ y > 3\n",
+    "nullary": "Rain\nWet(place)\n1.25 Rain => Wet(p)\n(Rain)\n",
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_reading_what_was_printed_gives_the_same_model(name: str) -> None:
+    model = parse_model(MODELS[name])
+    again = parse_model(print_model(model))
+    assert again.predicates == model.predicates
+    assert {t: set(c) for t, c in again.types.items()} == {
+        t: set(c) for t, c in model.types.items()
+    }
+    assert again.rules == model.rules
+
+
+def learned(values: dict[tuple[str, ...], float], default: float = 0.0) -> lapis.Model:
+    model = parse_model("Has(page, word)\nClass(page, kind)\nHas(p, +w) => Class(p, +k)")
+    [rule] = model.rules
+    table = InstanceWeights(tuple(values), tuple(values.values()))
+    return model.with_rules((replace(rule, weight=default, instance_weights=table),))
+
+
+def weights_by_name(model: lapis.Model, data: lapis.Database) -> dict[str, float]:
+    problem = lapis.build_problem(model, data)
+    named = zip(problem.weight_names(), problem.weight_table.value, strict=True)
+    return {name: weight for name, weight in named if weight != 0.0}
+
+
+def test_weights_of_constants_are_written_out() -> None:
+    model = learned({("Java", "Course"): 1.5, ("the", "Course"): 0.0, ("A b", "Staff"): -2.0})
+    text = print_model(model, notes=[["± 1", "± 2", "± 3"]])
+    assert "// 1 more of weight 0: Has(p, +w) => Class(p, +k)" in text
+    assert "± 1" in text
+    assert "± 2" not in text
+    data = lapis.Database.parse(
+        'Has(P,Java) Has(P,the) Has(Q,"A b") Class(P,Course) Class(Q,Staff)'
+    )
+    assert weights_by_name(parse_model(text), data) == weights_by_name(model, data)
+
+
+def test_gathered_instances_keep_the_distribution() -> None:
+    rng = np.random.default_rng(3)
+    values = {
+        (f"W{i}", kind): float(rng.normal()) for i in range(6) for kind in ("Course", "Staff")
+    }
+    text = print_model(learned(values))
+    separate = parse_model(text)
+    gathered = gather_instances(separate)
+    assert (len(separate.rules), len(gathered.rules)) == (12, 1)
+    data = lapis.Database.parse("Has(P,W1) Has(P,W3) Has(Q,W1) Has(Q,W5) Has(Q,Other)")
+    expected = lapis.infer(separate, data, "Class", method="enumerate")
+    found = lapis.infer(gathered, data, "Class", method="enumerate")
+    assert dict(zip(found.atoms, found.probability, strict=True)) == pytest.approx(
+        dict(zip(expected.atoms, expected.probability, strict=True)), abs=1e-12
+    )
+
+
+def test_formulas_given_twice_add_up_when_gathered() -> None:
+    lines = "".join(f"1 P(C{i})\n" for i in range(MIN_GATHERED)) + "0.5 P(C3)\n"
+    [rule] = gather_instances(parse_model("P(t)\n" + lines)).rules
+    assert rule.instance_weights is not None
+    assert dict(zip(rule.instance_weights.constants, rule.instance_weights.value, strict=True))[
+        ("C3",)
+    ] == pytest.approx(1.5)
+
+
+def test_what_cannot_be_gathered_stays() -> None:
+    few = "".join(f"1 P(C{i})\n" for i in range(MIN_GATHERED - 1))
+    model = parse_model("P(t)\n" + few + "P(C9).\n")
+    assert gather_instances(model) is model
+    many = parse_model("P(t)\n" + "".join(f"1 P(C{i})\n" for i in range(20)))
+    assert gather_instances(many, {"t": 1_000_000}) is many
+    mixed = "".join(f"{i} P(C{i}) ^ x != C1\n" for i in range(1, 10))
+    constants_of_comparisons = parse_model("P(t)\nQ(t)\n" + mixed.replace("^", "^ Q(x) ^"))
+    [rule] = gather_instances(constants_of_comparisons).rules
+    assert rule.text == "P(+c1) ^ Q(x) ^ x != C1"

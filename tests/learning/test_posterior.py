@@ -1,0 +1,120 @@
+"""Priors and the posterior of the free weights, against differences of their definition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from lapis.errors import LapisError
+from lapis.learning.posterior import with_prior
+from lapis.learning.priors import Prior, parse_prior
+
+
+@dataclass(frozen=True)
+class Bowl:
+    """b·w − wᵀAw/2, so the gradient is b − Aw and the curvature A."""
+
+    matrix: np.ndarray
+    slope: np.ndarray
+    name: str = "bowl"
+    is_exact: bool = True
+
+    @property
+    def num_parameters(self) -> int:
+        return len(self.slope)
+
+    @property
+    def true_counts(self) -> np.ndarray:
+        return np.arange(len(self.slope), dtype=float)
+
+    def evaluate(self, weights: np.ndarray) -> BowlPoint:
+        return BowlPoint(self, weights)
+
+
+@dataclass(frozen=True)
+class BowlPoint:
+    bowl: Bowl
+    weights: np.ndarray
+    gradient_stderr: None = None
+
+    @property
+    def value(self) -> float:
+        w = self.weights
+        return float(self.bowl.slope @ w - w @ self.bowl.matrix @ w / 2)
+
+    @property
+    def gradient(self) -> np.ndarray:
+        return self.bowl.slope - self.bowl.matrix @ self.weights
+
+    def curvature_diagonal(self) -> np.ndarray:
+        return np.diag(self.bowl.matrix)
+
+    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
+        return self.bowl.matrix @ direction
+
+
+def bowl(rng: np.random.Generator, size: int) -> Bowl:
+    root = rng.normal(size=(size, size))
+    return Bowl(root @ root.T, rng.normal(size=size))
+
+
+@pytest.mark.parametrize("kind", ["none", "gaussian", "l1"])
+def test_derivatives_of_the_free_weights(kind: str) -> None:
+    rng = np.random.default_rng(5)
+    size = 6
+    inner = bowl(rng, size)
+    fixed = np.array([False, True, False, False, True, False])
+    base = rng.normal(size=size)
+    prior = Prior(kind, rng.uniform(0.5, 2.0, size), rng.normal(size=size))
+    posterior = with_prior(inner, prior, base, fixed)
+    w = rng.normal(size=4)
+    everywhere = base.copy()
+    everywhere[~fixed] = w
+
+    def value(free: np.ndarray) -> float:
+        full = base.copy()
+        full[~fixed] = free
+        away = (full - prior.means(size))[~fixed]
+        loss = away @ (prior.precision(size)[~fixed] * away) / 2
+        return inner.evaluate(full).value - loss
+
+    point = posterior.evaluate(w)
+    assert point.value == pytest.approx(value(w))
+    step = 1e-5
+    for i in range(4):
+        e = np.eye(4)[i] * step
+        assert point.gradient[i] == pytest.approx(
+            (value(w + e) - value(w - e)) / (2 * step), abs=1e-6
+        )
+        lower, upper = (posterior.evaluate(w + s * e).gradient for s in (-1, 1))
+        column = (lower - upper) / (2 * step)
+        assert point.curvature_product(np.eye(4)[i]) == pytest.approx(column, abs=1e-6)
+        assert point.curvature_diagonal()[i] == pytest.approx(column[i], abs=1e-6)
+    assert posterior.true_counts.tolist() == [0, 2, 3, 5]
+    assert (posterior.l1 is None) == (kind != "l1")
+
+
+def test_log_density_is_the_definition() -> None:
+    w = np.array([1.0, -2.0])
+    assert parse_prior("none").log_density(w) == 0
+    assert parse_prior("gaussian:2").log_density(w) == pytest.approx(-(1 + 4) / 8)
+    assert parse_prior("l1:0.5").log_density(w) == pytest.approx(-1.5)
+    assert Prior("gaussian", 1.0, mean=w).log_density(w) == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["gauss", "gaussian:x", "gaussian:0", "gaussian:-1", "none:2", "l1:"]
+)
+def test_words_that_are_no_prior(text: str) -> None:
+    if text == "l1:":
+        assert parse_prior(text).strength == 1.0
+        return
+    with pytest.raises(LapisError, match="is not a prior"):
+        parse_prior(text)
+
+
+def test_a_prior_for_other_parameters_is_refused() -> None:
+    with pytest.raises(LapisError, match="3 numbers for 2 parameters"):
+        Prior("gaussian", np.ones(3)).precision(2)
