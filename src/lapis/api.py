@@ -25,6 +25,7 @@ from lapis.inference.query import (
     parse_queries,
     select_atoms,
 )
+from lapis.language.gather import gather_instances
 from lapis.language.model import Model
 from lapis.language.resolve import read_model
 from lapis.problem import Problem, build_problem
@@ -194,9 +195,9 @@ def score(model: ModelLike, data: DataLike = None, query: Sequence[str] | str = 
     The (pseudo-)log-likelihood is that of all atoms; CLL and AUC-PR are those of the atoms of
     the query predicates, whose facts are hidden and predicted from the rest.
     """
-    resolved = read_if_path(model)
+    resolved, worlds = read_if_path(model), databases(data)
     queries = query_predicates(query, resolved)
-    return score_worlds(resolved, databases(data), queries)
+    return score_worlds(gather_instances(resolved, type_sizes(resolved, worlds)), worlds, queries)
 
 
 def read_if_path(model: ModelLike) -> Model:
@@ -208,6 +209,19 @@ def databases(data: DataLike) -> list[Database]:
         return [Database({}, {})]
     worlds = [data] if isinstance(data, Database | str | Path) else data
     return [world if isinstance(world, Database) else Database.read(world) for world in worlds]
+
+
+def type_sizes(model: Model, worlds: Sequence[Database]) -> dict[str, int]:
+    """How many constants the data gives to each type, at least."""
+    sizes: dict[str, int] = {}
+    for world in worlds:
+        for name, relation in world.relations.items():
+            predicate = model.predicates.get(name)
+            if predicate is not None and predicate.arity == relation.arity:
+                for type_name, own in zip(predicate.types, relation.types, strict=True):
+                    size = len(world.domains[own])
+                    sizes[type_name] = max(size, sizes.get(type_name, 0))
+    return sizes
 
 
 def world_names(data: DataLike) -> list[str]:
@@ -224,14 +238,14 @@ def problems(
     soft_evidence: Mapping[str, float] | None = None,
 ) -> list[tuple[Problem, list[Query]]]:
     """The model on each world, with what is asked of it."""
-    resolved = add_soft_evidence(read_if_path(model), soft_evidence or {})
+    resolved, worlds = read_if_path(model), databases(data)
+    resolved = gather_instances(resolved, type_sizes(resolved, worlds))
+    resolved = add_soft_evidence(resolved, soft_evidence or {})
     queries = parse_queries([query] if isinstance(query, str) else query)
     resolved, queries = add_formula_queries(resolved, queries)
     names = builtins.list(dict.fromkeys(q.predicate for q in queries))
     opened = [*opened, *opened_by_formulas(resolved, queries)]
-    found = [
-        (build_problem(resolved, world, names, opened=opened), queries) for world in databases(data)
-    ]
+    found = [(build_problem(resolved, world, names, opened=opened), queries) for world in worlds]
     if not queries and not any(has_unknown(problem) for problem, _ in found):
         raise LapisError(
             "nothing is asked: every atom is known",

@@ -70,12 +70,10 @@ def test_derivatives_of_the_free_weights(kind: str) -> None:
     prior = Prior(kind, rng.uniform(0.5, 2.0, size), rng.normal(size=size))
     posterior = with_prior(inner, prior, base, fixed)
     w = rng.normal(size=4)
-    everywhere = base.copy()
-    everywhere[~fixed] = w
 
     def value(free: np.ndarray) -> float:
         full = base.copy()
-        full[~fixed] = free
+        full[~fixed] = free + (prior.means(size)[~fixed] if kind == "l1" else 0.0)
         away = (full - prior.means(size))[~fixed]
         loss = away @ (prior.precision(size)[~fixed] * away) / 2
         return inner.evaluate(full).value - loss
@@ -92,6 +90,7 @@ def test_derivatives_of_the_free_weights(kind: str) -> None:
         column = (lower - upper) / (2 * step)
         assert point.curvature_product(np.eye(4)[i]) == pytest.approx(column, abs=1e-6)
         assert point.curvature_diagonal()[i] == pytest.approx(column[i], abs=1e-6)
+    assert posterior.free_weights(posterior.all_weights(w)) == pytest.approx(w)
     assert posterior.true_counts.tolist() == [0, 2, 3, 5]
     assert (posterior.l1 is None) == (kind != "l1")
 

@@ -8,9 +8,11 @@ from lapis.inference.map_solver import MapResult, Progress
 from lapis.problem import Problem
 
 
+METHODS = (*map_solver.METHODS, "lazy")
+
+
 def check_method(method: str) -> None:
-    if method != "lazy":
-        map_solver.check_method(method)
+    map_solver.check_method(method, METHODS)
 
 
 def map_problem(

@@ -16,7 +16,7 @@ tolerance would mean nothing.)
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,13 +120,13 @@ def describe(
     )
 
 
-def check_method(method: str) -> None:
-    if method not in METHODS:
-        close = did_you_mean(method, METHODS)
+def check_method(method: str, known: Sequence[str] = METHODS) -> None:
+    if method not in known:
+        close = did_you_mean(method, known)
         raise LapisError(
             f"unknown method {method!r} for the most likely world",
             code="unknown-method",
-            hint=f"did you mean {close!r}?" if close else f"choose one of {', '.join(METHODS)}",
+            hint=f"did you mean {close!r}?" if close else f"choose one of {', '.join(known)}",
         )
 
 

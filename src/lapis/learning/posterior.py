@@ -5,7 +5,7 @@
     curvature  −∇²objective + diag(p)
 
 Fixed weights stay where they are and are not seen by the optimiser. L1 has a corner, so it is
-left to the optimisers, which know how to stop there; means of an l1 prior become the origin.
+left to the optimisers, which know how to stop there; they see weights less its means.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class Posterior:
     precision: np.ndarray  # float64[num_free]
     mean: np.ndarray  # float64[num_free]
     l1: np.ndarray | None  # float64[num_free], left to the optimiser
+    origin: np.ndarray  # float64[num_free], subtracted from the weights the optimiser sees
 
     @property
     def name(self) -> str:
@@ -89,8 +90,13 @@ class Posterior:
     def all_weights(self, weights: np.ndarray) -> np.ndarray:
         """float64[num_parameters], the fixed weights included."""
         everywhere = self.base.copy()
-        everywhere[self.free] = weights
+        everywhere[self.free] = weights + self.origin
         return everywhere
+
+    def free_weights(self, weights: np.ndarray) -> np.ndarray:
+        """float64[num_free], what the optimiser sees of weights float64[num_parameters]."""
+        taken: np.ndarray = weights[self.free] - self.origin
+        return taken
 
 
 def with_prior(
@@ -104,11 +110,13 @@ def with_prior(
     size = len(base)
     free = np.flatnonzero(~fixed)
     slope = prior.slope(size)
+    means = prior.means(size)[free]
     return Posterior(
         objective,
         free,
         base.copy(),
         prior.precision(size)[free],
-        prior.means(size)[free],
+        means,
         None if slope is None else slope[free],
+        np.zeros(len(free)) if slope is None else means,
     )

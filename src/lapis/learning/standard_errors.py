@@ -28,7 +28,7 @@ def standard_errors(point: Point, *, full: bool) -> tuple[np.ndarray, str]:
     if not full or size > MAX_FULL:
         errors[curved] = 1.0 / np.sqrt(diagonal[curved])
         return errors, "diagonal"
-    columns = [point.curvature_product(unit_vector(size, i))[curved] for i in curved]
+    columns = [point.curvature_product(unit_vector(size, i))[curved] for i in curved.tolist()]
     if columns:
         errors[curved] = errors_of(np.array(columns))
     return errors, "full"

@@ -1,0 +1,57 @@
+"""`lapis learn`: weights from data, as a table and a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from lapis.cli.progress import progress_bar
+from lapis.cli.render import console, escape, new_table, note_rest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lapis.learning.fit import Fit
+
+MAX_ROWS = 60
+
+
+@contextmanager
+def learning_bar() -> Iterator[Callable[[Any], None] | None]:
+    """A bar of iterations with the objective, or the gradient where it has no value."""
+    with progress_bar("learning") as move:
+        if move is None:
+            yield None
+            return
+
+        def report(step: Any) -> None:
+            value = "" if step.value is None else f"value {step.value:.6g}, "
+            text = f"{value}gradient {step.gradient_norm:.2e}"
+            move(step.iteration, step.max_iterations, text)
+
+        yield report
+
+
+def show_fit(fit: Fit) -> None:
+    out = console()
+    table = new_table("weight", "error", "formula")
+    rows = fit.rows()
+    for name, weight, error, fixed in rows[:MAX_ROWS]:
+        spread = "fixed" if fixed else "" if error is None else f"± {error:.3g}"
+        table.add_row(f"{weight:.4f}", spread, escape(name))
+    out.print(table)
+    note_rest(len(rows))
+    out.print(f"[dim]{escape(fit.summary())}[/dim]")
+    phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in fit.seconds.items())
+    out.print(f"[dim]{phases}[/dim]")
+    for weight in fit.unbounded:
+        typer.echo(f"warning: {weight.formula}: {weight.reason}", err=True)
+    for warning in fit.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    if fit.interrupted:
+        typer.echo("stopped early: this is what there was so far", err=True)
+    elif not fit.converged:
+        typer.echo(f"not converged: {fit.reason}", err=True)

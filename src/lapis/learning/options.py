@@ -1,0 +1,131 @@
+"""What can be asked of a learner, and what is taken where nothing is asked.
+
+objective         what is maximised
+pseudo            Σ log P(atom | all others), by counting: no inference, no grounding
+weighted-pseudo   the same, each predicate's sum divided by its number of atoms
+conditional       log P(query atoms | the rest)
+likelihood        log P(all atoms)
+max-margin        the data's score over that of the best other world, less its errors
+
+expectation       how a (conditional) likelihood's expected counts are had
+exact             by components, value included
+mcsat, gibbs      by a few samples of persistent chains
+map               by the most likely world (voted perceptron)
+count-gibbs, count-map   the same two without grounding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lapis.errors import LapisError, did_you_mean
+from lapis.learning.priors import Prior, parse_prior
+
+OBJECTIVES = ("pseudo", "weighted-pseudo", "conditional", "likelihood", "max-margin")
+OPTIMIZERS = (
+    "lbfgs", "vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg", "adam", "adagrad",
+)  # fmt: skip
+EXPECTATIONS = ("auto", "exact", "mcsat", "gibbs", "map", "count-gibbs", "count-map")
+COUNTS = ("exact", "ijgp")
+CUTTING_PLANE = "cutting-plane"
+PRIOR_WIDTH = {"pseudo": 10.0, "conditional": 5.0, "likelihood": 10.0, "max-margin": 1.0}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to learn; None stands for what suits the rest."""
+
+    objective: str | None = None
+    optimizer: str | None = None
+    prior: Prior | str | None = None
+    prior_mean: str = "zero"  # or "initial": the weights written in the model
+    expectation: str = "auto"
+    counts: str = "exact"
+    ibound: int = 2
+    num_samples: int = 5  # of each chain, an iteration
+    rate: float | None = None  # of gradient ascent
+    margin: float = 1.0  # price of a wrong atom in max-margin learning
+    max_iterations: int | None = None
+    tolerance: float | None = None
+    time_limit: float | None = None
+    max_memory: int | None = None
+    seed: int = 0
+    checkpoint: Path | None = None
+
+
+def check_words(options: Options) -> None:
+    """Refuse words that name nothing."""
+    check_word("objective", options.objective, OBJECTIVES)
+    check_word("optimizer", options.optimizer, (*OPTIMIZERS, CUTTING_PLANE))
+    check_word("expectation", options.expectation, EXPECTATIONS)
+    check_word("counts", options.counts, COUNTS)
+    check_word("prior mean", options.prior_mean, ("zero", "initial"))
+    if isinstance(options.prior, str):
+        parse_prior(options.prior)
+    for name, number in (
+        ("rate", options.rate),
+        ("margin", options.margin),
+        ("max_iterations", options.max_iterations),
+        ("tolerance", options.tolerance),
+        ("time_limit", options.time_limit),
+        ("num_samples", options.num_samples),
+        ("ibound", options.ibound),
+    ):
+        if number is not None and not number > 0:
+            raise LapisError(f"{name.replace('_', ' ')} must be positive", code="learn-option")
+
+
+def check_word(what: str, word: str | None, known: Sequence[str]) -> None:
+    if word is not None and word not in known:
+        close = did_you_mean(word, known)
+        raise LapisError(
+            f"unknown {what} {word!r}",
+            code="learn-option",
+            hint=f"did you mean {close!r}?" if close else f"one of {', '.join(known)}",
+        )
+
+
+def check_together(options: Options, objective: str) -> None:
+    """Refuse choices that exclude each other."""
+    is_pseudo = objective in ("pseudo", "weighted-pseudo")
+    optimizer = options.optimizer
+    if objective == "max-margin":
+        refuse(
+            optimizer not in (None, CUTTING_PLANE),
+            "max-margin learning has its own optimiser: cutting planes",
+            "leave out --optimizer",
+        )
+        refuse(
+            isinstance(options.prior, str) and not options.prior.startswith("gaussian"),
+            "max-margin learning needs a Gaussian prior: it is the width of the margin",
+            "as in --prior gaussian:2",
+        )
+    else:
+        refuse(
+            optimizer == CUTTING_PLANE,
+            "cutting planes learn max-margin weights only",
+            "add --objective max-margin",
+        )
+    refuse(
+        is_pseudo and options.expectation != "auto",
+        "a pseudo-likelihood needs no expectation",
+        "leave out --expectation, or choose --objective conditional",
+    )
+    wants_value = optimizer == "lbfgs" and not is_pseudo
+    refuse(
+        wants_value and options.expectation not in ("auto", "exact"),
+        f"lbfgs needs exact values, and expectation {options.expectation!r} has none",
+        "choose --optimizer pscg, or --expectation exact",
+    )
+    refuse(
+        options.counts == "ijgp" and objective == "max-margin",
+        "max-margin learning does not count by ijgp",
+        "choose another --objective, or --counts exact",
+    )
+
+
+def refuse(wrong: bool, message: str, hint: str) -> None:
+    if wrong:
+        raise LapisError(message, code="learn-option", hint=hint)
