@@ -1,7 +1,8 @@
 """Lapis: a Markov logic engine.
 
-Write weighted first-order rules, point them at relational data, and get probabilities and most
-likely worlds; exact where it can be, approximate where it must, and it always says which.
+Write weighted first-order rules, point them at relational data, and get probabilities, most
+likely worlds and learned weights; exact where it can be, approximate where it must, and it always
+says which.
 
 >>> import lapis
 >>> model = lapis.parse('''
@@ -22,7 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lapis.api import count, infer, map, score
+    from lapis.api import count, infer, learn, map, score
     from lapis.data.database import Database
     from lapis.errors import LapisError, TooLarge
     from lapis.grounding.bottom_up import ground
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from lapis.language.model import Model
     from lapis.language.resolve import parse_model as parse
     from lapis.language.resolve import read_model as read
+    from lapis.learning.fit import Fit
+    from lapis.learning.priors import Prior
     from lapis.problem import Problem, build_problem
 
 __version__ = "0.1.0"
@@ -38,15 +41,18 @@ __version__ = "0.1.0"
 _HOMES = {
     "Answer": "lapis.inference.answer",
     "Database": "lapis.data.database",
+    "Fit": "lapis.learning.fit",
     "LapisError": "lapis.errors",
     "Model": "lapis.language.model",
     "MostLikelyWorld": "lapis.inference.answer",
+    "Prior": "lapis.learning.priors",
     "Problem": "lapis.problem",
     "TooLarge": "lapis.errors",
     "build_problem": "lapis.problem",
     "count": "lapis.api",
     "ground": "lapis.grounding.bottom_up",
     "infer": "lapis.api",
+    "learn": "lapis.api",
     "map": "lapis.api",
     "parse": "lapis.language.resolve:parse_model",
     "read": "lapis.language.resolve:read_model",
@@ -56,15 +62,18 @@ _HOMES = {
 __all__ = [
     "Answer",
     "Database",
+    "Fit",
     "LapisError",
     "Model",
     "MostLikelyWorld",
+    "Prior",
     "Problem",
     "TooLarge",
     "build_problem",
     "count",
     "ground",
     "infer",
+    "learn",
     "map",
     "parse",
     "read",

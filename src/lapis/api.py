@@ -32,6 +32,8 @@ from lapis.problem import Problem, build_problem
 
 if TYPE_CHECKING:
     from lapis.counting.rules import Counts, RuleCount
+    from lapis.learning.fit import Fit
+    from lapis.learning.priors import Prior
 
 ModelLike = Model | str | Path
 World = Database | str | Path
@@ -200,6 +202,69 @@ def score(model: ModelLike, data: DataLike = None, query: Sequence[str] | str = 
     return score_worlds(gather_instances(resolved, type_sizes(resolved, worlds)), worlds, queries)
 
 
+def learn(
+    model: ModelLike,
+    data: DataLike,
+    query: Sequence[str] | str = (),
+    *,
+    objective: str | None = None,
+    optimizer: str | None = None,
+    prior: Prior | str | None = None,
+    prior_mean: str = "zero",
+    expectation: str = "auto",
+    counts: str = "exact",
+    ibound: int = 2,
+    hidden: Sequence[str] = (),
+    listed: bool = False,
+    units: bool = False,
+    num_samples: int = 5,
+    rate: float | None = None,
+    margin: float = 1.0,
+    max_iterations: int | None = None,
+    tolerance: float | None = None,
+    time_limit: float | None = None,
+    max_memory: int | None = None,
+    random_state: int | np.random.Generator = 0,
+    checkpoint: str | Path | None = None,
+    progress: Callable[[Any], None] | None = None,
+) -> Fit:
+    """Learn the weights of a model's soft rules from data; rules marked @fixed keep theirs.
+
+    Without a query, all atoms are explained (generative learning, by pseudo-likelihood unless
+    `objective` says otherwise); with one, the query predicates given the others. Weights written
+    in the model are where the search starts. `hidden` names predicates the data does not show,
+    `listed` asks only about the query atoms that the data mentions, `units` adds a formula `P(x)`
+    for predicates without one. See `lapis.learning.options` for the words.
+
+    >>> import lapis
+    >>> model = lapis.parse("Smokes(person)\\nCancer(person)\\nSmokes(x) => Cancer(x)")
+    >>> data = lapis.Database.parse("Smokes(A) Cancer(A) Smokes(B) Cancer(B) Smokes(C) !Cancer(C)")
+    >>> fit = lapis.learn(model, data, "Cancer", prior="none")
+    >>> round(fit["Smokes(x) => Cancer(x)"], 4)  # log 2: two of three smokers
+    0.6931
+    """
+    from lapis.learning.learn import learn_weights
+    from lapis.learning.options import Options
+
+    resolved = read_if_path(model)
+    refuse_unsupported(resolved)
+    options = Options(
+        objective, optimizer, prior, prior_mean, expectation, counts, ibound, num_samples, rate,
+        margin, max_iterations, tolerance, time_limit, max_memory, seed_of(random_state),
+        None if checkpoint is None else Path(checkpoint),
+    )  # fmt: skip
+    return learn_weights(
+        resolved,
+        databases(data),
+        query_predicates(query, resolved),
+        options,
+        hidden=hidden,
+        listed=listed,
+        units=units,
+        progress=progress,
+    )
+
+
 def read_if_path(model: ModelLike) -> Model:
     return model if isinstance(model, Model) else read_model(model)
 
@@ -263,7 +328,7 @@ def has_unknown(problem: Problem) -> bool:
 def query_predicates(query: Sequence[str] | str, model: Model) -> list[str]:
     queries = parse_queries([query] if isinstance(query, str) else query)
     if any(q.formula is not None or q.constants is not None for q in queries):
-        raise LapisError("a score is about whole predicates", code="query")
+        raise LapisError("this is about whole predicates, not atoms or formulas", code="query")
     return list(dict.fromkeys(q.predicate for q in queries))
 
 

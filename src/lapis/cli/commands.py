@@ -7,29 +7,45 @@ from pathlib import Path
 from typing import Literal
 
 from lapis.cli.options import (
+    AddUnits,
     AsJson,
     CacheFolder,
     Chains,
+    CheckpointPath,
     CountBound,
     CountMethod,
     DataPaths,
+    ExpectationName,
     Explain,
+    HiddenNames,
     IBound,
+    Iterations,
+    LearnQuery,
+    Listed,
     MapMethod,
     MapTimeLimit,
+    Margin,
     MaxMemory,
     MaxSamples,
     MeasureError,
     Merge,
     Method,
+    ModelOut,
     ModelPath,
     NetworkPath,
+    ObjectiveName,
     OpenNames,
+    OptimizerName,
     Precision,
+    PriorMean,
+    PriorText,
     QueryNames,
+    Rate,
+    Samples,
     Seed,
     SoftEvidence,
     TimeLimit,
+    Tolerance,
 )
 from lapis.cli.sizes import parse_size
 from lapis.data.database import Database
@@ -204,6 +220,75 @@ def map_(
 map_.__name__ = "map"
 
 
+def learn(
+    model: ModelPath,
+    data: DataPaths = None,
+    output: ModelOut = None,
+    query: LearnQuery = None,
+    objective: ObjectiveName = None,
+    optimizer: OptimizerName = None,
+    prior: PriorText = None,
+    prior_mean: PriorMean = "zero",
+    expectation: ExpectationName = "auto",
+    counts: CountMethod = "exact",
+    ibound: IBound = 2,
+    hidden: HiddenNames = None,
+    listed: Listed = False,
+    units: AddUnits = False,
+    samples: Samples = 5,
+    rate: Rate = None,
+    margin: Margin = 1.0,
+    iterations: Iterations = None,
+    tolerance: Tolerance = None,
+    time_limit: TimeLimit = None,
+    max_memory: MaxMemory = None,
+    checkpoint: CheckpointPath = None,
+    merge: Merge = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Learn the weights of a model's formulas from data."""
+    from lapis.api import learn as learn_weights
+    from lapis.cli.learn import learning_bar, show_fit
+    from lapis.cli.render import print_json
+
+    worlds = read_worlds(data, merge)
+    if not worlds:
+        raise LapisError("nothing to learn from", code="no-data", hint="name data files")
+    with learning_bar() as progress:
+        fit = learn_weights(
+            model,
+            worlds,
+            split(query),
+            objective=objective,
+            optimizer=optimizer,
+            prior=prior,
+            prior_mean=prior_mean,
+            expectation=expectation,
+            counts=counts,
+            ibound=ibound,
+            hidden=split(hidden),
+            listed=listed,
+            units=units,
+            num_samples=samples,
+            rate=rate,
+            margin=margin,
+            max_iterations=iterations,
+            tolerance=tolerance,
+            time_limit=time_limit,
+            max_memory=None if max_memory is None else parse_size(max_memory),
+            random_state=seed,
+            checkpoint=checkpoint,
+            progress=progress,
+        )
+    if output is not None:
+        fit.save(output)
+    if as_json:
+        print_json(fit.to_json())
+    else:
+        show_fit(fit)
+
+
 def score(
     model: ModelPath,
     data: DataPaths = None,
@@ -222,7 +307,7 @@ def score(
         show_scores(result)
 
 
-ALL = (demo, check, count, ground, infer, map_, score)
+ALL = (demo, check, count, ground, infer, map_, learn, score)
 
 
 def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database]:

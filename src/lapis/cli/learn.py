@@ -30,7 +30,7 @@ def learning_bar() -> Iterator[Callable[[Any], None] | None]:
         def report(step: Any) -> None:
             value = "" if step.value is None else f"value {step.value:.6g}, "
             text = f"{value}gradient {step.gradient_norm:.2e}"
-            move(step.iteration, step.max_iterations, text)
+            move(step.iteration, None, text)
 
         yield report
 

@@ -72,3 +72,58 @@ CountBound = Annotated[
     int | None,
     typer.Option("--ibound", help="count-gibbs: estimate counts by IJGP with this bound."),
 ]
+
+LearnQuery = Annotated[
+    list[str] | None,
+    typer.Option("-q", "--query", help="Predicates to predict from the others (else: all)."),
+]
+ModelOut = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Write the learned model (.mln).")
+]
+ObjectiveName = Annotated[
+    str | None,
+    typer.Option(
+        "--objective", help="pseudo, weighted-pseudo, conditional, likelihood or max-margin."
+    ),
+]
+OptimizerName = Annotated[
+    str | None,
+    typer.Option(
+        "--optimizer", help="lbfgs, vp, cd, vp-pw, cd-pw, dn, scg, pscg, adam or adagrad."
+    ),
+]
+PriorText = Annotated[
+    str | None, typer.Option("--prior", help="none, gaussian[:width] or l1[:strength].")
+]
+PriorMean = Annotated[
+    str, typer.Option("--prior-mean", help="zero, or initial: the weights in the model.")
+]
+ExpectationName = Annotated[
+    str,
+    typer.Option(
+        "--expectation",
+        help="Expected counts: auto, exact, mcsat, gibbs, map, count-gibbs or count-map.",
+    ),
+]
+HiddenNames = Annotated[
+    list[str] | None, typer.Option("--hidden", help="Predicates that the data does not show.")
+]
+Listed = Annotated[
+    bool, typer.Option("--listed", help="Ask only about query atoms that the data mentions.")
+]
+AddUnits = Annotated[
+    bool, typer.Option("--units", help="Add a formula P(x) for each predicate without one.")
+]
+Samples = Annotated[int, typer.Option("--samples", help="Samples of each chain an iteration.")]
+Rate = Annotated[float | None, typer.Option("--rate", help="Learning rate.")]
+Margin = Annotated[
+    float, typer.Option("--margin", help="max-margin: the price of a wrong atom (C).")
+]
+Iterations = Annotated[int | None, typer.Option("--iterations", help="Iterations at most.")]
+Tolerance = Annotated[
+    float | None, typer.Option("--tolerance", help="Where to stop: the largest gradient left.")
+]
+CheckpointPath = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", help="Keep the state here, and go on from it if it exists."),
+]

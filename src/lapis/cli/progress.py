@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-Progress = Callable[[int, int, str], None]  # done, in all, what is being done
+Progress = Callable[[int, int | None, str], None]  # done, in all if known, what is being done
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def progress_bar(title: str) -> Iterator[Progress | None]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
 
-        def move(done: int, total: int, text: str) -> None:
+        def move(done: int, total: int | None, text: str) -> None:
             bar.update(task, completed=done, total=total, description=f"{title}: {text[:60]}")
 
         yield move

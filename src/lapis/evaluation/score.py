@@ -1,143 +1,241 @@
 """How well a model explains data.
 
-The log-likelihood of the facts is log Z(facts known) − log Z(nothing known): exact also where
-some facts are marked unknown. The pseudo-log-likelihood sums log P(atom | all others) over all
-ground atoms, a block (exactly one value) counting as one variable. For query predicates, their
-facts are hidden, predicted from the other predicates, and compared.
+For query predicates, their facts are hidden, predicted from the other predicates, and compared:
+CLL, AUC-PR and Brier score of each predicate and of all together. Beside them stand the
+likelihoods of all facts (`likelihood.py`). A figure that cannot be had is None, and a note says
+why; where probabilities were sampled the score says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from lapis.data.database import Database, Relation, empty_tuples
-from lapis.errors import TooLarge
+from lapis.data.database import Database
+from lapis.errors import LapisError, TooLarge
+from lapis.evaluation.likelihood import (
+    PseudoLikelihood,
+    add_pseudo_log_likelihoods,
+    log_likelihood,
+    pseudo_log_likelihoods,
+    weighted_sum,
+)
 from lapis.evaluation.metrics import (
     average_precision,
+    brier_score,
     conditional_log_likelihood,
     trapezoid_auc,
 )
+from lapis.evaluation.predictions import (
+    Predictions,
+    WorldPrediction,
+    join_predictions,
+    predict_example,
+)
+from lapis.inference.marginals import Options, check_method
 from lapis.language.model import Model
-from lapis.problem import Problem, build_problem
+from lapis.learning.examples import Example, build_examples
+
+
+class Quality(NamedTuple):
+    """Of predictions; None where there are no atoms, AUC also where none is true."""
+
+    cll: float | None
+    auc_pr: float | None  # average precision
+    auc_pr_trapezoid: float | None
+    brier: float | None
+    num_atoms: int
+    num_true: int
+
+
+@dataclass(frozen=True, slots=True)
+class PredicateScore:
+    """The measures of one predicate."""
+
+    predicate: str
+    cll: float | None
+    average_precision: float | None
+    auc_pr_trapezoid: float | None
+    brier: float | None
+    num_atoms: int  # query atoms compared
+    num_true: int
+    pseudo_log_likelihood: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
     log_likelihood: float | None  # None where it cannot be had exactly
-    pseudo_log_likelihood: float
+    pseudo_log_likelihood: float | None  # None where facts are unknown
+    weighted_pseudo_log_likelihood: float | None
     cll: float | None  # None without a query
     auc_pr: float | None  # average precision
     auc_pr_trapezoid: float | None
-    conditional_log_likelihood: float | None  # log P(all query atoms | the rest)
+    brier: float | None
+    conditional_log_likelihood: float | None  # log P(all query atoms | the rest), where exact
     num_atoms: int  # query atoms compared
+    num_true: int
+    method: str | None  # of the predictions; None without a query
+    exact: bool | None  # whether the predictions are
+    max_stderr: float | None  # of the predictions; None where they are exact
+    predicates: tuple[PredicateScore, ...]  # those of the query; all without a query
+    notes: tuple[str, ...] = ()  # what could not be had, and why
+    interrupted: bool = False  # sampling was stopped by the user
+    predictions: Predictions | None = field(default=None, compare=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        """The contract of `lapis score --json`."""
+        plain = {
+            name: getattr(self, name)
+            for name in self.__slots__
+            if name not in ("predicates", "notes", "predictions")
+        }
+        return {
+            **plain,
+            "predicates": [part.to_json() for part in self.predicates],
+            "notes": list(self.notes),
+        }
+
+    def of(self, predicate: str) -> PredicateScore:
+        for part in self.predicates:
+            if part.predicate == predicate:
+                return part
+        raise KeyError(predicate)
 
 
-def score_worlds(model: Model, worlds: Sequence[Database], query: Sequence[str]) -> Score:
-    """Likelihoods added over independent worlds; CLL and AUC-PR over their pooled atoms."""
-    likelihoods = [log_likelihood(model, world) for world in worlds]
-    pseudo = sum(pseudo_log_likelihood(model, world) for world in worlds)
-    predictions = [predict(model, world, query) for world in worlds] if query else []
-    total = total_or_none(likelihoods)
-    if not predictions:
-        return Score(total, pseudo, None, None, None, None, 0)
-    probability = np.concatenate([p.probability for p in predictions])
-    truth = np.concatenate([p.truth for p in predictions])
-    joint = total_or_none([p.log_likelihood for p in predictions])
-    if not len(truth):
-        return Score(total, pseudo, None, None, None, joint, 0)
+def score_worlds(
+    model: Model,
+    worlds: Sequence[Database],
+    query: Sequence[str] = (),
+    *,
+    method: str = "auto",
+    options: Options | None = None,
+    hidden: Sequence[str] = (),
+    listed: bool = False,
+    likelihood: bool = True,
+    pseudo: bool = True,
+) -> Score:
+    """Likelihoods added over independent worlds; CLL and AUC-PR over their pooled atoms.
+
+    `hidden` predicates are unknown in the data. With `listed` only the atoms that the data
+    mentions are asked, the other atoms of the query predicates being false. A time limit is for
+    all worlds together. `likelihood` and `pseudo` may be switched off: with every atom involved
+    they can take longer than the predictions.
+
+    >>> import lapis
+    >>> model = lapis.parse("Smokes(person)\\nCancer(person)\\n1.5 Smokes(x) => Cancer(x)")
+    >>> data = lapis.Database.parse("Smokes(Ann) Cancer(Ann) Smokes(Bob)")
+    >>> found = score_worlds(model, [data], ["Cancer"])
+    >>> found.exact, round(found.cll, 4), found.auc_pr, round(found.log_likelihood, 4)
+    (True, -0.9514, 0.5, -3.8407)
+    """
+    check_method(method)
+    options = options or Options()
+    notes: list[str] = []
+    everything = build_examples(model, worlds, hidden=hidden)
+    total = total_likelihood(everything, options, notes) if likelihood else None
+    parts = total_pseudo(everything, notes) if pseudo else None
+    plain = None if parts is None else sum(part.value for part in parts.values())
+    weighted = None if parts is None else weighted_sum(parts)
+    if not query:
+        none = Quality(None, None, None, None, 0, 0)
+        rows = [predicate_score(name, none, parts) for name in model.predicates]
+        return Score(
+            total, plain, weighted, *none[:4], None, 0, 0, None, None, None, tuple(rows),
+            tuple(notes),
+        )  # fmt: skip
+    examples = build_examples(model, worlds, query, hidden=hidden, listed=listed)
+    found = predict_examples(examples, method, options, notes)
+    names = tuple(dict.fromkeys(query))
+    predictions = join_predictions([part.predictions for part in found], names)
+    quality = measure(predictions)
+    exact = all(part.exact for part in found)
     return Score(
         total,
-        pseudo,
-        conditional_log_likelihood(probability, truth),
+        plain,
+        weighted,
+        quality.cll,
+        quality.auc_pr,
+        quality.auc_pr_trapezoid,
+        quality.brier,
+        total_or_none([part.log_likelihood for part in found]),
+        quality.num_atoms,
+        quality.num_true,
+        "+".join(dict.fromkeys(name for part in found for name in part.method.split("+"))),
+        exact,
+        None if exact else float(predictions.stderr.max(initial=0.0)),
+        tuple(predicate_score(name, measure(predictions.of(name)), parts) for name in names),
+        tuple(notes),
+        any(part.diagnostics.get("interrupted") for part in found),
+        predictions,
+    )
+
+
+def measure(predictions: Predictions) -> Quality:
+    """CLL (sampled zeros smoothed), both areas and the Brier score."""
+    truth, probability = predictions.truth, predictions.probability
+    if not len(truth):
+        return Quality(None, None, None, None, 0, 0)
+    return Quality(
+        conditional_log_likelihood(predictions.smoothed, truth),
         average_precision(probability, truth),
         trapezoid_auc(probability, truth),
-        joint,
+        brier_score(probability, truth),
         len(truth),
+        int(truth.sum()),
     )
+
+
+def predict_examples(
+    examples: Sequence[Example], method: str, options: Options, notes: list[str]
+) -> list[WorldPrediction]:
+    """Each world's predictions; the time is shared equally."""
+    if options.time_limit is not None:
+        options = replace(options, time_limit=options.time_limit / max(1, len(examples)))
+    found = [predict_example(example, method, options) for example in examples]
+    for example, part in zip(examples, found, strict=True):
+        name = example.free.name
+        if part.diagnostics.get("interrupted"):
+            notes.append(f"{name}: sampling was stopped early")
+        elif part.diagnostics.get("converged") is False:
+            notes.append(f"{name}: the predictions have not converged")
+    return found
+
+
+def total_likelihood(
+    examples: Sequence[Example], options: Options, notes: list[str]
+) -> float | None:
+    try:
+        return sum(log_likelihood(example, options) for example in examples)
+    except TooLarge as error:
+        notes.append(f"no log-likelihood: {error.message}")
+        return None
+
+
+def total_pseudo(
+    examples: Sequence[Example], notes: list[str]
+) -> dict[str, PseudoLikelihood] | None:
+    try:
+        return add_pseudo_log_likelihoods(
+            [pseudo_log_likelihoods(example.complete) for example in examples]
+        )
+    except LapisError as error:
+        if not (isinstance(error, TooLarge) or error.code == "incomplete-data"):
+            raise
+        notes.append(f"no pseudo-log-likelihood: {error.message}")
+        return None
+
+
+def predicate_score(
+    name: str, quality: Quality, parts: dict[str, PseudoLikelihood] | None
+) -> PredicateScore:
+    pseudo = None if parts is None or name not in parts else parts[name].value
+    return PredicateScore(name, *quality, pseudo)
 
 
 def total_or_none(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
-
-
-def log_likelihood(model: Model, database: Database) -> float | None:
-    """log Z(facts known) − log Z(nothing known); None where a component is too large."""
-    try:
-        free = log_partition(build_problem(model, without_facts(database), list(model.predicates)))
-        return log_partition(build_problem(model, database)) - free
-    except TooLarge:
-        return None
-
-
-def log_partition(problem: Problem) -> float:
-    from lapis.grounding.bottom_up import ground
-    from lapis.inference.enumerate import enumerate_worlds
-
-    return enumerate_worlds(ground(problem)).log_partition
-
-
-def pseudo_log_likelihood(model: Model, database: Database) -> float:
-    """Σ log P(atom or block | all others), over all predicates; −inf if a hard rule is broken."""
-    from lapis.counting.blocks import block_classes
-    from lapis.counting.class_likelihood import pseudo_log_likelihood as evaluate
-    from lapis.counting.classes import difference_classes
-
-    problem = build_problem(model, database)
-    problem.require_complete()
-    weights = problem.weight_table.value
-    total = 0.0
-    for name, predicate in model.predicates.items():
-        classes = (block_classes if predicate.block else difference_classes)(problem, name)
-        total += evaluate(classes, weights).value
-    return total
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    probability: np.ndarray  # float64[num_atoms]
-    truth: np.ndarray  # bool[num_atoms]
-    log_likelihood: float  # of all query atoms together
-
-
-def predict(model: Model, database: Database, query: Sequence[str]) -> Prediction:
-    """Hide the facts of the query predicates and predict them."""
-    from lapis.data.tuples import contains
-    from lapis.grounding.bottom_up import ground
-    from lapis.inference.enumerate import enumerate_worlds
-
-    actual = build_problem(model, database)
-    problem = build_problem(model, without_facts(database, query), query)
-    network = ground(problem)
-    found = enumerate_worlds(network)
-    truth = np.zeros(network.num_base_atoms, dtype=bool)
-    asked = np.zeros(network.num_base_atoms, dtype=bool)
-    table = network.atoms
-    for name, start, rows in zip(table.predicates, table.offset, table.tuples, strict=False):
-        if name in query:
-            chosen = slice(int(start), int(start) + len(rows))
-            truth[chosen] = contains(actual.evidence[name].true, rows)
-            asked[chosen] = True
-    joint = log_partition(actual) - found.log_partition
-    return Prediction(found.marginal[asked], truth[asked], joint)
-
-
-def without_facts(database: Database, names: Sequence[str] | None = None) -> Database:
-    """The same constants, with nothing known of the predicates named (default: of any)."""
-
-    def hidden(relation: Relation) -> Relation:
-        none = empty_tuples(relation.arity)
-        return replace(relation, true=none, false=none, unknown=none)
-
-    relations = {
-        name: hidden(relation) if names is None or name in names else relation
-        for name, relation in database.relations.items()
-    }
-    return replace(database, relations=relations)

@@ -7,7 +7,6 @@ from lapis.inference import map_solver
 from lapis.inference.map_solver import MapResult, Progress
 from lapis.problem import Problem
 
-
 METHODS = (*map_solver.METHODS, "lazy")
 
 

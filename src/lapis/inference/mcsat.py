@@ -102,14 +102,7 @@ class MCSAT:
 
     def init(self, plan: Plan, chain: int, rng: np.ndarray) -> State:
         start = overdispersed_start(plan.network, plan.graph, plan.units, chain, rng)
-        return State(
-            world_of(plan.graph, len(plan.network.weights), start.value),
-            new_slice(plan.graph, plan.units),
-            new_search(plan.graph),
-            new_scratch(plan.graph, plan.units, plan.frozen),
-            np.zeros(plan.network.num_base_atoms),
-            rng,
-        )
+        return state_at(plan, start.value, rng)
 
     def step(self, plan: Plan, state: State, atoms: Tally, counts: Tally, num_samples: int) -> Info:
         moves = Moves(self.node_budget, self.sweeps)
@@ -128,6 +121,18 @@ class MCSAT:
 
     def counts(self, state: State) -> np.ndarray:
         return state.world.count
+
+
+def state_at(plan: Plan, value: np.ndarray, rng: np.ndarray) -> State:
+    """The chain at a given world that satisfies the hard clauses."""
+    return State(
+        world_of(plan.graph, len(plan.network.weights), value),
+        new_slice(plan.graph, plan.units),
+        new_search(plan.graph),
+        new_scratch(plan.graph, plan.units, plan.frozen),
+        np.zeros(plan.network.num_base_atoms),
+        rng,
+    )
 
 
 def frozen_atoms(graph: ClauseGraph, units: Units, ergodic: bool | None) -> np.ndarray:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-    from lapis.learning.climb import CurvePoint
+    from lapis.learning.logbook import CurvePoint
 
 MAX_ROWS = 60
 

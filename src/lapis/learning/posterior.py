@@ -28,8 +28,7 @@ class PosteriorPoint:
     def value(self) -> float | None:
         if self.inner.value is None:
             return None
-        away = self.weights - self.posterior.mean
-        return self.inner.value - 0.5 * float(self.posterior.precision @ away**2)
+        return self.inner.value + self.posterior.gaussian(self.weights)
 
     @property
     def gradient(self) -> np.ndarray:
@@ -83,6 +82,15 @@ class Posterior:
     def true_counts(self) -> np.ndarray:
         taken: np.ndarray = self.objective.true_counts[self.free]
         return taken
+
+    def gaussian(self, weights: np.ndarray) -> float:
+        """−Σ (w_i − m_i)² p_i / 2, of weights float64[num_free] as the optimiser sees them."""
+        return -0.5 * float(self.precision @ (weights - self.mean) ** 2)
+
+    def log_prior(self, weights: np.ndarray) -> float:
+        """The log-density of the free weights, L1 included, up to a constant."""
+        corner = 0.0 if self.l1 is None else float(self.l1 @ np.abs(weights))
+        return self.gaussian(weights) - corner
 
     def evaluate(self, weights: np.ndarray) -> PosteriorPoint:
         return PosteriorPoint(self, weights, self.objective.evaluate(self.all_weights(weights)))

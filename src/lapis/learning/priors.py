@@ -54,12 +54,6 @@ class Prior:
         """float64[size]."""
         return self._each(self.mean, size)
 
-    def log_density(self, weights: np.ndarray) -> float:
-        away = weights - self.means(len(weights))
-        loss = 0.5 * float(self.precision(len(weights)) @ away**2)
-        slope = self.slope(len(weights))
-        return -loss if slope is None else -loss - float(slope @ np.abs(away))
-
     def _each(self, number: Numbers, size: int) -> np.ndarray:
         values = np.asarray(number, np.float64)
         if values.ndim and values.shape != (size,):

@@ -1,0 +1,311 @@
+"""Cross-validation: learn on some databases, predict in the others, for each fold.
+
+Every fold learns on what the others hold and is scored on its own databases. Reported are each
+fold, the mean and standard deviation over folds, and the measures of all held-out atoms pooled.
+Pooling weighs every atom the same, the mean every fold; where folds differ in size the two
+differ.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lapis.data.database import Database
+from lapis.errors import LapisError, did_you_mean, raise_all
+from lapis.evaluation.fold_jobs import (
+    Fold,
+    FoldTask,
+    Learner,
+    learn_fold,
+    run_one_by_one,
+    run_side_by_side,
+)
+from lapis.evaluation.folds import make_folds
+from lapis.evaluation.predictions import Predictions, join_predictions
+from lapis.evaluation.score import Quality, measure
+from lapis.inference.marginals import Options as InferenceOptions
+from lapis.inference.marginals import check_method
+from lapis.language.model import Model
+from lapis.problem import unknown_query
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+MEASURES = (
+    "cll",
+    "auc_pr",
+    "auc_pr_trapezoid",
+    "brier",
+    "pseudo_log_likelihood",
+    "weighted_pseudo_log_likelihood",
+    "conditional_log_likelihood",
+    "log_likelihood",
+)
+PREDICATE_MEASURES = (
+    "cll", "average_precision", "auc_pr_trapezoid", "brier", "pseudo_log_likelihood",
+)  # fmt: skip
+SHOWN = ("cll", "auc_pr", "auc_pr_trapezoid", "brier")
+
+Progress = Callable[[int, int, str], None]  # folds done, in all, what was done
+
+
+class Spread(NamedTuple):
+    """Of a measure over the folds that have it."""
+
+    mean: float | None
+    sd: float | None  # of a sample (n − 1); None for fewer than two folds
+    num_folds: int
+
+
+def spread(values: Sequence[float | None]) -> Spread:
+    known = np.array([value for value in values if value is not None])
+    if not len(known):
+        return Spread(None, None, 0)
+    if len(known) < 2 or not np.isfinite(known).all():
+        return Spread(float(known.mean()), None, len(known))
+    return Spread(float(known.mean()), float(known.std(ddof=1)), len(known))
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """The folds that were finished, in order."""
+
+    query: tuple[str, ...]
+    folds: tuple[Fold, ...]
+    num_folds: int  # that were planned
+    interrupted: bool
+
+    @property
+    def exact(self) -> bool:
+        """Whether all predictions are."""
+        return all(fold.score.exact for fold in self.folds)
+
+    def spread(self, measure: str) -> Spread:
+        """Mean and standard deviation of a measure over folds."""
+        return spread([getattr(fold.score, measure) for fold in self.folds])
+
+    def predicate_spread(self, predicate: str, measure: str) -> Spread:
+        return spread([getattr(fold.score.of(predicate), measure) for fold in self.folds])
+
+    @property
+    def predictions(self) -> Predictions:
+        """All held-out atoms, each predicted by the fold that did not learn from it."""
+        parts = [f.score.predictions for f in self.folds if f.score.predictions is not None]
+        return join_predictions(parts, self.query)
+
+    @property
+    def pooled(self) -> Quality:
+        """The measures of all held-out atoms together."""
+        return measure(self.predictions)
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract of `lapis evaluate --json`."""
+        overall = {name: self.spread(name) for name in MEASURES}
+        return {
+            "query": list(self.query),
+            "num_folds": self.num_folds,
+            "interrupted": self.interrupted,
+            "exact": self.exact,
+            "folds": [fold.to_json() for fold in self.folds],
+            "mean": {name: found.mean for name, found in overall.items()},
+            "sd": {name: found.sd for name, found in overall.items()},
+            "pooled": self.pooled._asdict(),
+            "predicates": [self.predicate_json(name) for name in self.query],
+        }
+
+    def predicate_json(self, predicate: str) -> dict[str, Any]:
+        found = {name: self.predicate_spread(predicate, name) for name in PREDICATE_MEASURES}
+        pooled = measure(self.predictions.of(predicate))._asdict()
+        pooled["average_precision"] = pooled.pop("auc_pr")
+        return {
+            "predicate": predicate,
+            "mean": {name: value.mean for name, value in found.items()},
+            "sd": {name: value.sd for name, value in found.items()},
+            "pooled": pooled,
+        }
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for each fold and predicate, and one for all predicates of a fold together."""
+        import pandas
+
+        rows = []
+        for fold in self.folds:
+            tested = ", ".join(fold.test)
+            whole = {name: getattr(fold.score, name) for name in MEASURES}
+            whole |= {"num_atoms": fold.score.num_atoms, "num_true": fold.score.num_true}
+            rows.append({"fold": fold.number, "test": tested, "predicate": "(all)", **whole})
+            for part in fold.score.predicates:
+                own = part.to_json()
+                own["auc_pr"] = own.pop("average_precision")
+                rows.append({"fold": fold.number, "test": tested, **own})
+        columns = ("fold", "test", "predicate", *MEASURES, "num_atoms", "num_true")
+        return pandas.DataFrame(rows, columns=list(columns))
+
+    def summary(self) -> str:
+        cll, area = self.spread("cll"), self.spread("auc_pr")
+        state = "" if not self.interrupted else f", stopped after {len(self.folds)}"
+        return (
+            f"{self.num_folds} folds{state}: CLL {format_spread(cll)}, AUC-PR {format_spread(area)}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<CrossValidation: {self.summary()}>"
+
+    def _repr_html_(self) -> str:
+        names = [name.replace("_", " ") for name in SHOWN]
+        head = "".join(f"<th>{name}</th>" for name in ("fold", "tested on", *names))
+        rows = [
+            [str(f.number), ", ".join(f.test), *(format_value(getattr(f.score, n)) for n in SHOWN)]
+            for f in self.folds
+        ]
+        rows.append(["", "mean ± sd", *(format_spread(self.spread(name)) for name in SHOWN)])
+        pooled = self.pooled
+        rows.append(["", "pooled", *(format_value(getattr(pooled, name)) for name in SHOWN)])
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in rows
+        )
+        return f"<table><tr>{head}</tr>{body}</table><p>{html.escape(self.summary())}</p>"
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Precision–recall curves of the folds and pooled, and the calibration of all atoms."""
+        from lapis.evaluation.plots import plot_quality
+
+        series = {
+            ", ".join(fold.test): fold.score.predictions
+            for fold in self.folds
+            if fold.score.predictions is not None
+        }
+        return plot_quality(series, self.predictions, path)
+
+
+def format_value(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def format_spread(found: Spread) -> str:
+    sd = "" if found.sd is None else f" ± {found.sd:.4f}"
+    return f"{format_value(found.mean)}{sd}"
+
+
+def cross_validate(
+    model: Model,
+    databases: Sequence[Database],
+    query: Sequence[str],
+    *,
+    folds: int | None = None,
+    leave_one_out: bool = False,
+    learn_options: Mapping[str, Any] | None = None,
+    generative: bool = False,
+    hidden: Sequence[str] = (),
+    listed: bool = False,
+    method: str = "auto",
+    precision: float = 0.01,
+    time_limit: float | None = None,
+    max_memory: int | None = None,
+    likelihood: bool = False,
+    pseudo: bool = True,
+    jobs: int | None = None,
+    random_state: int | np.random.Generator = 0,
+    progress: Progress | None = None,
+    learn: Learner = learn_fold,
+) -> CrossValidation:
+    """Learn and score each fold; Ctrl-C keeps the folds that are finished.
+
+    `folds` groups of databases, or each database once (`leave_one_out`, and where nothing is
+    said). `learn_options` are those of `lapis.learn` (objective, optimizer, prior, …);
+    learning predicts the query too, unless it is `generative`. `method`, `precision`,
+    `time_limit` (of a fold's predictions) and `max_memory` are those of inference. `likelihood`
+    asks for the exact log-likelihood of all test facts too, which is seldom affordable. `jobs`
+    processes run side by side, by default one for each core; the result does not depend on it.
+    """
+    options = dict(learn_options or {})
+    check_arguments(model, query, options, method, jobs)
+    seed = random_state if isinstance(random_state, int) else int(random_state.integers(1 << 31))
+    plan = make_folds(
+        model, databases, query, folds=folds, leave_one_out=leave_one_out, random_state=seed
+    )
+    names = tuple(dict.fromkeys(query))
+    inference = InferenceOptions(
+        precision=precision, time_limit=time_limit, seed=seed, max_memory=max_memory
+    )
+    tasks = [
+        FoldTask(
+            number + 1,
+            model,
+            tuple(plan.databases[i] for i in plan.train(number)),
+            tuple(plan.databases[i] for i in plan.test[number]),
+            names,
+            () if generative else names,
+            tuple(hidden),
+            listed,
+            options,
+            seed,
+            method,
+            inference,
+            likelihood,
+            pseudo,
+        )
+        for number in range(len(plan))
+    ]
+    num_jobs = min(len(tasks), jobs or num_cores())
+    finished: list[Fold] = []
+    interrupted = False
+    if progress is not None:
+        progress(0, len(tasks), "folds")
+    running = (
+        run_one_by_one(tasks, learn) if num_jobs == 1 else run_side_by_side(tasks, learn, num_jobs)
+    )
+    try:
+        for fold in running:
+            finished.append(fold)
+            if progress is not None:
+                progress(len(finished), len(tasks), f"tested on {', '.join(fold.test)}")
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        running.close()
+    if interrupted and not finished:
+        raise KeyboardInterrupt
+    finished.sort(key=lambda fold: fold.number)
+    return CrossValidation(names, tuple(finished), len(tasks), interrupted)
+
+
+def check_arguments(
+    model: Model, query: Sequence[str], options: Mapping[str, Any], method: str, jobs: int | None
+) -> None:
+    """Refuse before anything is started."""
+    from lapis.learning.options import Options as LearningOptions
+
+    if not query:
+        raise LapisError(
+            "cross-validation predicts something in the held-out data",
+            code="no-query",
+            hint="name the predicates to predict (-q P,Q)",
+        )
+    raise_all([unknown_query(name, model) for name in query if name not in model.predicates])
+    # One checkpoint file cannot serve several folds.
+    known = [f.name for f in fields(LearningOptions) if f.name != "checkpoint"] + ["units"]
+    for name in options:
+        if name not in known:
+            close = did_you_mean(name, known)
+            raise LapisError(
+                f"unknown learning option {name!r}",
+                code="learn-option",
+                hint=f"did you mean {close!r}?" if close else f"known are {', '.join(known)}",
+            )
+    check_method(method)
+    if jobs is not None and jobs < 1:
+        raise LapisError(f"{jobs} jobs do nothing", code="jobs", hint="use at least one")
+
+
+def num_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,238 @@
+"""Folds of a cross-validation, learned and scored one by one or in processes side by side.
+
+Each fold has a process of its own, started fresh (`spawn`: threads of compiled code do not
+survive a fork), so its memory is given back and it can be ended at once. The processes do not
+hear Ctrl-C; the one that waits for them does, ends them, and keeps what is finished. Without
+processes a learner that was stopped says so itself, and its half-learned fold is dropped.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+import traceback
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, NamedTuple
+
+from lapis.data.database import Database
+from lapis.errors import LapisError, Note
+from lapis.evaluation.score import Score, score_worlds
+from lapis.inference.marginals import Options as InferenceOptions
+from lapis.language.model import Model
+
+
+class Learned(NamedTuple):
+    """What a learner gives back."""
+
+    model: Model
+    account: Mapping[str, Any]  # how it went, for the report
+    interrupted: bool = False  # stopped by the user: not what it would have been
+
+
+@dataclass(frozen=True)
+class FoldTask:
+    """One fold: what to learn, from what, and what to test on."""
+
+    number: int  # from 1
+    model: Model
+    train: tuple[Database, ...]
+    test: tuple[Database, ...]
+    query: tuple[str, ...]  # predicted in the test
+    learned_query: tuple[str, ...]  # predicted while learning; none: learning is generative
+    hidden: tuple[str, ...] = ()
+    listed: bool = False
+    learn_options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    method: str = "auto"
+    inference: InferenceOptions = field(default_factory=InferenceOptions)
+    likelihood: bool = False
+    pseudo: bool = True
+
+
+Learner = Callable[[FoldTask], Learned]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A finished fold."""
+
+    number: int
+    train: tuple[str, ...]  # names of the databases
+    test: tuple[str, ...]
+    score: Score
+    account: Mapping[str, Any]  # of the learner
+    seconds: Mapping[str, float]  # learning, scoring
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "fold": self.number,
+            "train": list(self.train),
+            "test": list(self.test),
+            "learning": dict(self.account),
+            "seconds": dict(self.seconds),
+            **self.score.to_json(),
+        }
+
+
+def learn_fold(task: FoldTask) -> Learned:
+    """The learner of the library."""
+    from lapis.learning.learn import learn_weights
+    from lapis.learning.options import Options
+
+    options = {"seed": task.seed, **task.learn_options}
+    units = bool(options.pop("units", False))
+    fit = learn_weights(
+        task.model,
+        task.train,
+        task.learned_query,
+        Options(**options),
+        hidden=task.hidden,
+        listed=task.listed,
+        units=units,
+    )
+    account = {
+        "objective": fit.objective,
+        "optimizer": fit.optimizer,
+        "prior": fit.prior,
+        "value": fit.value,
+        "converged": fit.converged,
+        "reason": fit.reason,
+        "iterations": fit.iterations,
+        "warnings": list(fit.warnings),
+    }
+    return Learned(fit.model, account, fit.interrupted)
+
+
+def run_fold(task: FoldTask, learn: Learner) -> Fold | None:
+    """Learn on the rest, score the held-out databases; None if the user stopped it."""
+    began = time.perf_counter()
+    learned = learn(task)
+    learned_at = time.perf_counter()
+    if learned.interrupted:
+        return None
+    score = score_worlds(
+        learned.model,
+        task.test,
+        task.query,
+        method=task.method,
+        options=task.inference,
+        hidden=task.hidden,
+        listed=task.listed,
+        likelihood=task.likelihood,
+        pseudo=task.pseudo,
+    )
+    if score.interrupted:
+        return None
+    return Fold(
+        task.number,
+        tuple(world.name for world in task.train),
+        tuple(world.name for world in task.test),
+        score,
+        learned.account,
+        {"learning": learned_at - began, "scoring": time.perf_counter() - learned_at},
+    )
+
+
+def run_one_by_one(tasks: Sequence[FoldTask], learn: Learner) -> Generator[Fold, None, None]:
+    """Folds as they finish; raises KeyboardInterrupt where the user stopped one."""
+    for task in tasks:
+        try:
+            fold = run_fold(task, learn)
+        except LapisError as error:
+            raise name_fold(error, task) from None
+        if fold is None:
+            raise KeyboardInterrupt
+        yield fold
+
+
+class Failure(NamedTuple):
+    """An error in another process. Errors with fields of their own do not pickle by themselves."""
+
+    kind: type[LapisError] | None  # None: a bug
+    arguments: tuple[Any, ...]
+    fields: dict[str, Any]
+    traceback: str
+
+
+def run_side_by_side(
+    tasks: Sequence[FoldTask], learn: Learner, num_jobs: int
+) -> Generator[Fold, None, None]:
+    """Folds as they finish, `num_jobs` at a time; the first error ends all."""
+    waiting = list(reversed(tasks))
+    running: dict[Connection, tuple[FoldTask, BaseProcess]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < num_jobs:
+                task = waiting.pop()
+                connection, process = start(task, learn)
+                running[connection] = task, process
+            for ready in wait(list(running)):
+                assert isinstance(ready, Connection)
+                task, process = running.pop(ready)
+                fold = receive(ready, task)
+                process.join()
+                ready.close()
+                yield fold
+    finally:
+        for connection, (_, process) in running.items():
+            process.terminate()
+            process.join()
+            connection.close()
+
+
+def start(task: FoldTask, learn: Learner) -> tuple[Connection, BaseProcess]:
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=work, args=(task, learn, sender), daemon=True)
+    process.start()
+    sender.close()
+    return receiver, process
+
+
+def work(task: FoldTask, learn: Learner, sender: Connection) -> None:
+    """The whole life of a process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    result: Fold | Failure | None
+    try:
+        result = run_fold(task, learn)
+    except LapisError as error:
+        result = Failure(type(error), error.args, dict(error.__dict__), "")
+    except Exception:
+        result = Failure(None, (), {}, traceback.format_exc())
+    sender.send(result)
+    sender.close()
+
+
+def receive(connection: Connection, task: FoldTask) -> Fold:
+    """A process's fold, or its error raised here."""
+    try:
+        result = connection.recv()
+    except EOFError:
+        raise name_fold(
+            LapisError(
+                "a process ended before its fold was done",
+                code="process-ended",
+                hint="out of memory? use one job; in a script, call from under "
+                "if __name__ == '__main__':",
+            ),
+            task,
+        ) from None
+    if isinstance(result, Fold):
+        return result
+    if not isinstance(result, Failure):
+        raise KeyboardInterrupt
+    if result.kind is None:
+        raise RuntimeError(f"fold {task.number} failed:\n{result.traceback}")
+    error = result.kind.__new__(result.kind, *result.arguments)
+    error.__dict__.update(result.fields)
+    raise name_fold(error, task)
+
+
+def name_fold(error: LapisError, task: FoldTask) -> LapisError:
+    tested = ", ".join(world.name for world in task.test)
+    error.notes = (*error.notes, Note(f"in fold {task.number}, tested on {tested}"))
+    return error

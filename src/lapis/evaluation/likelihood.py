@@ -1,0 +1,108 @@
+"""How likely a model finds data: exactly, or one atom at a time.
+
+    log-likelihood           log P(facts) = log Z(facts known) − log Z(nothing known), exact also
+                             where some facts are unknown (they are summed out)
+    pseudo-log-likelihood    Σ_g log P(g | all other atoms), a block counting as one variable
+    weighted                 Σ_r (1/g_r) Σ_{g of r} log P(g | all other atoms) over predicates r
+                             with g_r ground atoms (or blocks), so that large predicates do not
+                             drown small ones (Kok & Domingos 2005)
+
+The second needs all ground atoms but never lists them: it is summed over difference classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from lapis.errors import LapisError, TooLarge
+from lapis.evaluation.predictions import exact_log_partition
+from lapis.inference.marginals import Options
+from lapis.learning.examples import Example
+from lapis.problem import Problem
+
+# Beyond these a network with every atom unknown takes long to build, and is rarely solved.
+MAX_OPEN_ATOMS = 2_000_000
+MAX_OPEN_MEMORY = 1 << 28  # bytes; used unless the caller gives a limit
+
+
+class PseudoLikelihood(NamedTuple):
+    """Of one predicate in one world, or in several."""
+
+    value: float
+    num_variables: int  # ground atoms; blocks for a predicate that has them
+
+
+def log_likelihood(example: Example, options: Options | None = None) -> float:
+    """log P(the facts of an example in which everything is asked); TooLarge if not affordable."""
+    options = options or Options()
+    if options.max_memory is None:
+        options = replace(options, max_memory=MAX_OPEN_MEMORY)
+    known = exact_log_partition(example.complete, options)
+    num_atoms = num_ground_atoms(example.free)
+    if num_atoms > MAX_OPEN_ATOMS:
+        raise TooLarge(
+            f"the likelihood of {num_atoms:,} ground atoms together is beyond exact inference",
+            code="too-large",
+        )
+    return known - exact_log_partition(example.free, options)
+
+
+def num_ground_atoms(problem: Problem) -> int:
+    return sum(
+        math.prod(len(problem.domains[name]) for name in predicate.types)
+        for predicate in problem.model.predicates.values()
+    )
+
+
+def pseudo_log_likelihoods(problem: Problem) -> dict[str, PseudoLikelihood]:
+    """The pseudo-log-likelihood of each predicate of complete data.
+
+    Raises LapisError if facts are unknown or break a hard rule, TooLarge if there are too many
+    classes of atoms.
+    """
+    from lapis.counting.blocks import BlockClasses, block_classes
+    from lapis.counting.class_likelihood import pseudo_log_likelihood
+    from lapis.counting.classes import difference_classes
+    from lapis.grounding.bottom_up import ground
+
+    problem.require_complete()
+    refuse_open(problem)
+    found: dict[str, PseudoLikelihood] = {}
+    for name, predicate in problem.model.predicates.items():
+        classes = (block_classes if predicate.block else difference_classes)(problem, name)
+        broken = isinstance(classes, BlockClasses) and classes.broken_blocks > 0
+        if classes.violated_rules or broken:
+            ground(problem)  # says which rule or block the data contradict, and where
+        value = pseudo_log_likelihood(classes, problem.weight_table.value).value
+        found[name] = PseudoLikelihood(value, int(classes.multiplicity.sum()))
+    return found
+
+
+def refuse_open(problem: Problem) -> None:
+    for name, evidence in problem.evidence.items():
+        if evidence.open:
+            raise LapisError(
+                f"this needs complete data, but {name!r} is hidden", code="incomplete-data"
+            )
+
+
+def add_pseudo_log_likelihoods(
+    worlds: list[dict[str, PseudoLikelihood]],
+) -> dict[str, PseudoLikelihood]:
+    """The same of several worlds together."""
+    names = dict.fromkeys(name for world in worlds for name in world)
+    return {
+        name: PseudoLikelihood(
+            sum(world[name].value for world in worlds),
+            sum(world[name].num_variables for world in worlds),
+        )
+        for name in names
+    }
+
+
+def weighted_sum(parts: Mapping[str, PseudoLikelihood]) -> float:
+    """Σ_r value_r / num_variables_r; a predicate without ground atoms adds nothing."""
+    return sum(part.value / part.num_variables for part in parts.values() if part.num_variables)

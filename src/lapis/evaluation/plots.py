@@ -1,0 +1,212 @@
+"""Pictures of predictions: precision against recall, and calibration (needs matplotlib)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lapis.data.whole_path import whole_path
+from lapis.errors import LapisError
+from lapis.evaluation.curves import calibration_curve, precision_recall
+from lapis.evaluation.metrics import average_precision
+from lapis.evaluation.predictions import Predictions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Series = Predictions | Mapping[str, Predictions]
+
+MAIN_COLOUR, FAINT = "#2f5d8a", "#9aa5b1"
+COLOURS = ("#2f5d8a", "#c8553d", "#4f8a5b", "#8a6bb1", "#b8862b", "#3d8a8a", "#a04a7a", "#6b6b6b")
+MAX_NAMED = 8  # curves with a colour and a name of their own
+DOTS_PER_INCH = 150
+
+
+def plot_precision_recall(series: Series, to: Axes | str | Path | None = None) -> Axes:
+    """Precision–recall steps, whose area is the average precision; the dashed line is chance.
+
+    `series` is one set of predictions or several by name. `to` is the axes to draw on, the
+    path of a picture to write, or None for a new figure.
+    """
+    return draw(lambda axes: draw_precision_recall(as_mapping(series), axes), to, (5.2, 4.4))
+
+
+def plot_calibration(
+    series: Series, to: Axes | str | Path | None = None, num_bins: int = 10
+) -> Axes:
+    """Fraction true against mean prediction, in groups; on the diagonal they agree.
+
+    The blocks behind show how many atoms each group has, on a logarithmic scale; the thin bars of
+    a single series how far chance alone moves a group of that size, √(p(1 − p)/n).
+    """
+    return draw(lambda axes: draw_calibration(as_mapping(series), axes, num_bins), to, (5.6, 4.4))
+
+
+def plot_quality(
+    series: Mapping[str, Predictions], pooled: Predictions, path: str | Path | None = None
+) -> Figure:
+    """Both pictures side by side: a precision–recall curve for each series, all calibrated."""
+    figure = new_figure((10.4, 4.4), shown=path is None)
+    left, right = figure.subplots(1, 2)
+    draw_precision_recall(series, left, pooled)
+    draw_calibration({"": pooled}, right, 10)
+    if path is not None:
+        save(figure, Path(path))
+    return figure
+
+
+def draw(
+    paint: Callable[[Axes], None], to: Axes | str | Path | None, size: tuple[float, float]
+) -> Axes:
+    if to is not None and not isinstance(to, str | Path):
+        paint(to)
+        return to
+    figure = new_figure(size, shown=to is None)
+    axes: Axes = figure.subplots()
+    paint(axes)
+    if to is not None:
+        save(figure, Path(to))
+    return axes
+
+
+def new_figure(size: tuple[float, float], *, shown: bool) -> Figure:
+    """A figure that a notebook or window shows, or one that only a file will see."""
+    try:
+        if shown:
+            import matplotlib.pyplot as plt
+
+            return plt.figure(figsize=size, layout="constrained")
+        from matplotlib.figure import Figure as PlainFigure
+    except ImportError:
+        raise LapisError(
+            "plots need matplotlib, which is not installed",
+            code="no-matplotlib",
+            hint="pip install 'lapis-mln[plot]'",
+        ) from None
+    return PlainFigure(figsize=size, layout="constrained")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a picture, whole or not at all; the format is that of the name's ending."""
+    check_picture(path)
+    with whole_path(path) as temporary:
+        figure.savefig(temporary, dpi=DOTS_PER_INCH)
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a picture that could not be written, before the work it is to show."""
+    known = new_figure((1, 1), shown=False).canvas.get_supported_filetypes()
+    if not path.absolute().parent.is_dir():
+        raise LapisError(f"{path}: there is no such folder", code="unwritable")
+    if path.suffix[1:].lower() not in known:
+        raise LapisError(
+            f"{path}: the ending says what kind of picture to write",
+            code="picture-format",
+            hint=f"one of {', '.join(sorted(known))}",
+        )
+
+
+def as_mapping(series: Series) -> Mapping[str, Predictions]:
+    return {"": series} if isinstance(series, Predictions) else series
+
+
+def draw_precision_recall(
+    series: Mapping[str, Predictions], axes: Axes, pooled: Predictions | None = None
+) -> None:
+    """Each series in colour, unless there are too many; all of them pooled in black."""
+    coloured = len(series) <= MAX_NAMED
+    for index, (name, predictions) in enumerate(series.items()):
+        area = average_precision(predictions.probability, predictions.truth)
+        if area is None:
+            continue
+        colour = COLOURS[index % len(COLOURS)] if coloured else FAINT
+        label = f"{name}  {area:.3f}" if name else f"average precision {area:.3f}"
+        draw_steps(predictions, axes, colour, label if coloured else None, width=1.6)
+    everything = list(series.values()) if pooled is None else [pooled]
+    if pooled is not None:
+        area = average_precision(pooled.probability, pooled.truth)
+        if area is not None:
+            draw_steps(pooled, axes, "#1a1a1a", f"pooled  {area:.3f}", width=2.2)
+    truth = np.concatenate([np.empty(0, bool), *(part.truth for part in everything)])
+    if len(truth):
+        axes.axhline(truth.mean(), color=FAINT, lw=1, ls="--", zorder=0)
+        axes.annotate(
+            "chance", (1, truth.mean()), (-3, 3), textcoords="offset points",
+            ha="right", va="bottom", fontsize="small", color="#6b7280",
+        )  # fmt: skip
+    axes.set(xlim=(0, 1.01), ylim=(0, 1.03), xlabel="recall", ylabel="precision")
+    named = pooled is not None or any(series)
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(
+            frameon=False,
+            fontsize="small",
+            title="average precision" if named else None,
+            title_fontsize="small",
+            loc="best",
+        )
+    finish(axes)
+
+
+def draw_steps(
+    predictions: Predictions, axes: Axes, colour: str, label: str | None, width: float
+) -> None:
+    curve = precision_recall(predictions.probability, predictions.truth)
+    recall = np.concatenate([[0.0], curve.recall])
+    precision = np.concatenate([curve.precision[:1], curve.precision])
+    axes.step(recall, precision, where="pre", color=colour, lw=width, label=label)
+
+
+def draw_calibration(series: Mapping[str, Predictions], axes: Axes, num_bins: int) -> None:
+    counts = axes.twinx()
+    counts.set_zorder(axes.get_zorder() - 1)
+    axes.patch.set_visible(False)  # the blocks stand behind
+    axes.plot([0, 1], [0, 1], color=FAINT, lw=1, ls="--")
+    total = np.zeros(num_bins, np.int64)
+    edge = np.linspace(0, 1, num_bins + 1)
+    for index, (name, predictions) in enumerate(series.items()):
+        found = calibration_curve(predictions.probability, predictions.truth, num_bins)
+        filled = found.num_atoms > 0
+        label = f"{name}  " if name else "calibration error "
+        spread = np.sqrt(found.predicted * (1 - found.predicted) / np.maximum(1, found.num_atoms))
+        axes.errorbar(
+            found.predicted[filled],
+            found.observed[filled],
+            yerr=spread[filled] if len(series) == 1 else None,
+            fmt="o-",
+            ms=5,
+            lw=1.6,
+            elinewidth=1,
+            color=COLOURS[index % len(COLOURS)],
+            label=f"{label}{found.error:.3f}",
+        )
+        total += found.num_atoms
+    counts.bar(edge[:-1], total, width=1 / num_bins, align="edge", color="#e6eaef", lw=0)
+    if total.any():
+        counts.set_yscale("log")
+        counts.set_ylim(0.8, float(total.max()) * 3)
+    counts.set_ylabel("atoms", color="#6b7280")
+    counts.tick_params(axis="y", colors="#6b7280", which="both", length=2)
+    counts.spines[["top", "left", "bottom"]].set_visible(False)
+    counts.spines["right"].set_color("#cfd5dc")
+    axes.set(
+        xlim=(-0.01, 1.01), ylim=(-0.02, 1.03), xlabel="predicted probability",
+        ylabel="fraction true",
+    )  # fmt: skip
+    named = any(series)
+    axes.legend(
+        frameon=False,
+        fontsize="small",
+        title="calibration error" if named else None,
+        title_fontsize="small",
+        loc="upper left",
+    )
+    finish(axes)
+
+
+def finish(axes: Axes) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(length=3)

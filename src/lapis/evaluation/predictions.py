@@ -1,0 +1,229 @@
+"""Predicted probabilities of atoms whose truth is known.
+
+The facts of the query predicates are hidden, predicted from the rest of the data, and kept
+beside the truth. Exact probabilities stay as they are. A sampler that met an atom true in none
+(or in all) of its N worlds has not shown that it never (always) is; where a logarithm is taken,
+0 and 1 become (k + ½)/(N + 1) with k = 0 or N, the small prior of Lowd's thesis (4.3.2).
+Rankings need no logarithm and use the probabilities as they were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lapis.grounding.network import Network
+from lapis.learning.examples import HIDDEN, Example
+from lapis.problem import Problem
+
+if TYPE_CHECKING:
+    import pandas
+
+    from lapis.inference.marginals import Marginals, Options
+
+
+@dataclass(frozen=True)
+class WorldAtoms:
+    """Some atoms of one world, by number; named when asked."""
+
+    name: str
+    network: Network  # without clauses
+    atom: np.ndarray  # int64[num_atoms_of_it]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Atoms of one or several worlds, one world after the other."""
+
+    predicates: tuple[str, ...]
+    predicate: np.ndarray  # int64[num_atoms], position in `predicates`
+    probability: np.ndarray  # float64[num_atoms], as found
+    truth: np.ndarray  # bool[num_atoms]
+    stderr: np.ndarray  # float64[num_atoms], 0 where exact
+    num_samples: np.ndarray  # int64[num_atoms], behind the probability; 0 where not sampled
+    worlds: tuple[WorldAtoms, ...]
+
+    def __len__(self) -> int:
+        return len(self.truth)
+
+    @property
+    def smoothed(self) -> np.ndarray:
+        """float64[num_atoms], fit for logarithms: a sampled 0 or 1 becomes (k + ½)/(N + 1)."""
+        settled = (self.probability == 0.0) | (self.probability == 1.0)
+        count = self.num_samples
+        prior = (self.probability * count + 0.5) / (count + 1.0)
+        return np.where(settled & (count > 0), prior, self.probability)
+
+    @cached_property
+    def atoms(self) -> tuple[str, ...]:
+        """The atoms as facts are written."""
+        return tuple(name for w in self.worlds for name in w.network.atom_names(w.atom))
+
+    def take(self, chosen: np.ndarray) -> Predictions:
+        """The atoms chosen, bool[num_atoms]."""
+        start = np.cumsum([0, *(len(world.atom) for world in self.worlds)])
+        worlds = tuple(
+            replace(world, atom=world.atom[chosen[first:last]])
+            for world, first, last in zip(self.worlds, start, start[1:], strict=False)
+        )
+        return Predictions(
+            self.predicates,
+            self.predicate[chosen],
+            self.probability[chosen],
+            self.truth[chosen],
+            self.stderr[chosen],
+            self.num_samples[chosen],
+            worlds,
+        )
+
+    def of(self, predicate: str) -> Predictions:
+        """The atoms of one predicate."""
+        wanted = self.predicates.index(predicate) if predicate in self.predicates else -1
+        return self.take(self.predicate == wanted)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        import pandas
+
+        return pandas.DataFrame(
+            {
+                "world": np.repeat(
+                    np.array([w.name for w in self.worlds], object),
+                    [len(w.atom) for w in self.worlds],
+                ),
+                "atom": self.atoms,
+                "probability": self.probability,
+                "stderr": self.stderr,
+                "truth": self.truth,
+            }
+        )
+
+    def __repr__(self) -> str:
+        return f"<Predictions: {len(self):,} atoms, {int(self.truth.sum()):,} true>"
+
+
+def join_predictions(parts: Sequence[Predictions], predicates: Sequence[str]) -> Predictions:
+    """Predictions for several worlds about the same predicates, one after the other."""
+    return Predictions(
+        tuple(predicates),
+        np.concatenate([np.empty(0, np.int64), *(part.predicate for part in parts)]),
+        np.concatenate([np.empty(0), *(part.probability for part in parts)]),
+        np.concatenate([np.empty(0, bool), *(part.truth for part in parts)]),
+        np.concatenate([np.empty(0), *(part.stderr for part in parts)]),
+        np.concatenate([np.empty(0, np.int64), *(part.num_samples for part in parts)]),
+        tuple(world for part in parts for world in part.worlds),
+    )
+
+
+class WorldPrediction(NamedTuple):
+    """The query atoms of one world, each and all together."""
+
+    predictions: Predictions
+    log_likelihood: float | None  # of all query atoms together; None where not exact
+    method: str
+    exact: bool
+    diagnostics: dict[str, Any]
+
+
+def predict_example(
+    example: Example, method: str = "auto", options: Options | None = None
+) -> WorldPrediction:
+    """Probabilities of the asked atoms whose truth is known, given the rest of the world.
+
+    Atoms that blocks alone decide are not predicted. Raises LapisError if the data contradict
+    the hard rules or the blocks.
+    """
+    from lapis.inference.marginals import infer_problem
+
+    network, found = infer_problem(example.free, method, options)
+    answers = example.answers(network)
+    groups = network.atoms.predicate_of(np.arange(network.num_base_atoms))
+    place = {name: index for index, name in enumerate(example.asked)}
+    position = np.array([place.get(name, -1) for name in network.atoms.predicates], np.int64)
+    predicate = position[groups] if len(groups) else np.empty(0, np.int64)
+    asked = np.flatnonzero((predicate >= 0) & (answers != HIDDEN))
+    predictions = Predictions(
+        example.asked,
+        predicate[asked],
+        found.marginal[asked],
+        answers[asked] == 1,
+        np.zeros(len(asked)) if found.stderr is None else found.stderr[asked],
+        samples_behind(found)[asked],
+        (WorldAtoms(example.free.name, without_clauses(network), asked),),
+    )
+    joint = joint_log_likelihood(example, network, answers, found.log_partition, options)
+    return WorldPrediction(predictions, joint, found.method, found.exact, found.diagnostics)
+
+
+def samples_behind(found: Marginals) -> np.ndarray:
+    """int64[num_base_atoms], worlds seen by the sampler for each atom; 0 where none was used."""
+    if found.sampled is None:
+        return np.zeros(len(found.marginal), np.int64)
+    return np.where(found.sampled, int(found.diagnostics.get("samples", 0)), 0)
+
+
+def without_clauses(network: Network) -> Network:
+    """The atoms with their names, and nothing else: small to keep and to send."""
+    nothing = np.empty(0, np.int32)
+    start = np.zeros(1, np.int64)
+    return replace(
+        network,
+        clause_start=start,
+        literal=nothing,
+        weight_id=nothing,
+        coefficient=np.empty(0),
+        block_start=start,
+        block_atom=nothing,
+        block_exact=np.empty(0, bool),
+        definition_start=start,
+        definition_literal=nothing,
+        extra={},
+    )
+
+
+def joint_log_likelihood(
+    example: Example,
+    network: Network,
+    answers: np.ndarray,
+    log_partition: float | None,
+    options: Options | None,
+) -> float | None:
+    """log P(asked atoms | the rest) = log Z(asked known) − log Z(asked unknown)."""
+    from lapis.errors import TooLarge
+
+    if example.has_hidden:
+        if log_partition is None:
+            return None
+        try:
+            return exact_log_partition(example.complete, options) - log_partition
+        except TooLarge:
+            return None
+    refuse_contradiction(example, network, answers)
+    if log_partition is None:
+        return None
+    return network.score(network.complete(answers == 1)) - log_partition
+
+
+def refuse_contradiction(example: Example, network: Network, answers: np.ndarray) -> None:
+    """Raise LapisError, naming the rule, if the answers break a hard rule or a block."""
+    from lapis.grounding.bottom_up import ground
+    from lapis.grounding.evidence import close_blocks
+
+    close_blocks(example.complete)
+    if not network.is_feasible(network.complete(answers == 1)):
+        ground(example.complete)
+
+
+def exact_log_partition(problem: Problem, options: Options | None = None) -> float:
+    """log Z of a problem; raises TooLarge where it cannot be had exactly."""
+    from lapis.grounding.bottom_up import ground
+    from lapis.inference.marginals import infer_network, is_tiny
+
+    network = ground(problem, max_memory=None if options is None else options.max_memory)
+    method = "enumerate" if is_tiny(network) else "exact"
+    found = infer_network(network, method, options).log_partition
+    assert found is not None
+    return found

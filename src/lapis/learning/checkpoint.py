@@ -1,0 +1,110 @@
+"""Checkpoints: a climb as one file, from which it continues as if it had never stopped.
+
+The file is an npz archive: the arrays and numbers of the optimiser's state, of the window that
+judges convergence, and of the curve, and a JSON header that names the optimiser and the problem.
+A state's point is not kept: it is evaluated again, which gives the same numbers where the objective
+is exact. The file appears whole or not at all, and nothing in it is executed when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lapis.data.whole_path import whole_path
+from lapis.errors import LapisError
+
+FORMAT = "lapis learning 1"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What is kept of a climb."""
+
+    optimizer: str
+    fingerprint: str  # of the problem: what is learned from what
+    seconds: float  # spent so far
+    state: Mapping[str, np.ndarray]  # fields of the optimiser's state
+    window: Mapping[str, np.ndarray]  # fields of the convergence window; empty where not used
+    curve: np.ndarray  # float64[num_points, 5], a CurvePoint a row; NaN for no value
+
+
+def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint, replacing an earlier one in one go."""
+    header = {
+        "format": FORMAT,
+        "optimizer": checkpoint.optimizer,
+        "fingerprint": checkpoint.fingerprint,
+        "seconds": checkpoint.seconds,
+    }
+    arrays = {f"state.{name}": value for name, value in checkpoint.state.items()}
+    arrays |= {f"window.{name}": value for name, value in checkpoint.window.items()}
+    with whole_path(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, header=np.array(json.dumps(header)), curve=checkpoint.curve, **arrays)
+
+
+def read_checkpoint(
+    path: Path, optimizer: str, fingerprint: str, num_parameters: int
+) -> Checkpoint | None:
+    """The checkpoint of this optimiser on this problem; None where there is no file."""
+    if not path.exists():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            header = json.loads(str(archive["header"]))
+            arrays = {name: archive[name] for name in archive.files}
+        found = Checkpoint(
+            header["optimizer"],
+            header["fingerprint"],
+            float(header["seconds"]),
+            fields_of(arrays, "state."),
+            fields_of(arrays, "window."),
+            arrays["curve"],
+        )
+        is_ours = header["format"] == FORMAT and "weights" in found.state
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error):
+        is_ours = False
+    if not is_ours:
+        raise LapisError(
+            f"{path}: not a checkpoint, or a damaged one",
+            code="damaged-checkpoint",
+            hint="delete it, or name another file",
+        )
+    if found.optimizer != optimizer:
+        raise foreign(path, f"the optimizer {found.optimizer}, not {optimizer}")
+    if found.fingerprint != fingerprint or len(found.state["weights"]) != num_parameters:
+        raise foreign(path, "other rules, data or options")
+    return found
+
+
+def foreign(path: Path, what: str) -> LapisError:
+    return LapisError(
+        f"{path}: a checkpoint of {what}",
+        code="foreign-checkpoint",
+        hint="delete it, or name another file",
+    )
+
+
+def fields_of(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {
+        name.removeprefix(prefix): array
+        for name, array in arrays.items()
+        if name.startswith(prefix)
+    }
+
+
+def pack(fields: Mapping[str, object]) -> dict[str, np.ndarray]:
+    """Numbers and arrays of a state, without its point."""
+    return {name: np.asarray(value) for name, value in fields.items() if name != "point"}
+
+
+def unpack(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The fields as they were: numbers for arrays without axes."""
+    return {name: array if array.ndim else array.item() for name, array in arrays.items()}

@@ -1,0 +1,114 @@
+"""Scaled conjugate gradients, plain (SCG) and preconditioned (PSCG).
+
+Thesis section 4.2.5, from Møller (1993). Each direction keeps what the earlier ones gained:
+
+    d = z + β d_old      β = max(0, z·(g − g_old) / z_old·g_old)      z = M⁻¹ g
+
+(Polak–Ribière; M = 1 for SCG, the counts' variances for PSCG), and the step along d comes from
+the curvature, as `trust_region` says, instead of a line search. A rejected step is redone along
+the same direction with a larger λ.
+
+Conjugacy is about one metric and one set of weights that may move. So the climb restarts from z
+when d does not ascend, after as many accepted steps as there are weights (at most `PERIOD`), and
+when an L1 penalty or a bound has changed which weights are held. Where variances are exact, M
+stays what it was at the restart: renewing it at each step costs a diagonal an iteration and loses
+conjugacy. Where they are sampled, M is the running average of `diagonal_newton`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.learning.diagonal_newton import estimate_variance, scale_by_variance
+from lapis.learning.objective import Point
+from lapis.learning.orthant import Terrain
+from lapis.learning.trust_region import renew, try_step
+
+PERIOD = 100  # accepted steps between restarts, at most
+
+
+class State(NamedTuple):
+    """Where the climb stands and where it will go next."""
+
+    weights: np.ndarray  # float64[num_parameters]
+    point: Point
+    iteration: int
+    damping: float  # λ
+    variance: np.ndarray  # float64[num_parameters], M; ones for SCG
+    direction: np.ndarray  # float64[num_parameters], of the next step
+    rejections: int  # in a row
+    age: int  # accepted steps since the last restart
+
+    @property
+    def answer(self) -> np.ndarray:
+        return self.weights
+
+
+@dataclass(frozen=True)
+class ConjugateGradient:
+    """SCG, or PSCG where `preconditioned`."""
+
+    preconditioned: bool = True
+    damping: float = 1.0  # λ at the start
+    state_type: type[State] = State
+
+    @property
+    def name(self) -> str:
+        return "pscg" if self.preconditioned else "scg"
+
+    def init(self, terrain: Terrain, point: Point) -> State:
+        variance = self.metric(terrain, point, None, 0)
+        return self.restart(point, 0, self.damping, variance)
+
+    def step(self, terrain: Terrain, state: State) -> State:
+        trial = try_step(terrain, state.point, state.direction, state.variance, state.damping)
+        iteration = state.iteration + 1
+        if not trial.accepted:
+            point, rejections = renew(terrain, trial.point, state.rejections + 1)
+            if point is state.point:
+                return state._replace(
+                    iteration=iteration, damping=trial.damping, rejections=rejections
+                )
+            variance = self.metric(terrain, point, state.variance, iteration)
+            return self.restart(point, iteration, trial.damping, variance)
+        point = trial.point
+        variance = state.variance
+        if point.gradient_stderr is not None:
+            variance = self.metric(terrain, point, variance, iteration)
+        scaled = self.scale(point, variance)
+        direction = terrain.align(point, scaled + self.momentum(state, point, scaled))
+        same_face = terrain.is_open or np.array_equal(
+            point.gradient == 0, state.point.gradient == 0
+        )
+        worn = state.age + 1 >= min(terrain.num_parameters, PERIOD)
+        if worn or not same_face or not float(direction @ point.gradient) > 0:
+            variance = self.metric(terrain, point, state.variance, iteration)
+            return self.restart(point, iteration, trial.damping, variance)
+        return State(
+            point.weights, point, iteration, trial.damping, variance, direction, 0, state.age + 1
+        )
+
+    def momentum(self, state: State, point: Point, scaled: np.ndarray) -> np.ndarray:
+        """β d_old."""
+        before = float(self.scale(state.point, state.variance) @ state.point.gradient)
+        change = point.gradient - state.point.gradient
+        beta = max(float(scaled @ change) / before, 0.0) if before > 0 else 0.0
+        return beta * state.direction
+
+    def metric(
+        self, terrain: Terrain, point: Point, earlier: np.ndarray | None, iteration: int
+    ) -> np.ndarray:
+        if not self.preconditioned:
+            return np.ones(terrain.num_parameters)
+        return estimate_variance(terrain, point, earlier, iteration)
+
+    def scale(self, point: Point, variance: np.ndarray) -> np.ndarray:
+        """z = M⁻¹ g."""
+        return scale_by_variance(point, variance) if self.preconditioned else point.gradient
+
+    def restart(self, point: Point, iteration: int, damping: float, variance: np.ndarray) -> State:
+        direction = self.scale(point, variance)
+        return State(point.weights, point, iteration, damping, variance, direction, 0, 0)

@@ -1,0 +1,207 @@
+"""L-BFGS-B for objectives with exact values: scipy's, driven to the last digits.
+
+Byrd, Lu, Nocedal and Zhu (1995). Bounds are its own. An L1 penalty splits a weight, w = p − q with
+p, q ≥ 0, which makes it linear: weights become exactly zero where both stand at their bound.
+
+A line search compares values, and cannot tell two of them apart once they differ by less than
+rounding (1e-16 of the value, which for a million groundings is a gradient of 1e-4). So its
+own test on values is off, and where it gives up above the tolerance on the gradient, Newton steps
+take over: they solve H s = g by conjugate gradients with exact curvature products and judge a step
+by the gradient it leaves, which has no such limit. Scaling the weights by the curvature at the
+start was tried and dropped: the diagonal is dear for some objectives, and the updates find it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lapis.errors import LapisError
+from lapis.learning.logbook import max_norm
+from lapis.learning.objective import Point
+from lapis.learning.orthant import Terrain, TerrainPoint
+
+MAX_NEWTON_STEPS = 20
+MAX_HALVINGS = 10
+MAX_LINE_SEARCH = 40
+NEWTON_PRECISION = 1e-8  # of a Newton step, relative to the gradient
+UNLIMITED = 10**9  # the recorder knows the limits
+
+
+@dataclass(frozen=True)
+class Lbfgs:
+    """The optimiser."""
+
+    memory: int = 20  # pairs of steps and changes of the gradient
+    name: str = "lbfgs"
+
+    def solve(
+        self, terrain: Terrain, start: Point, tolerance: float, record: Callable[[Point], None]
+    ) -> Point:
+        """The maximum, as far as it can be told; `record` sees each iteration and may raise.
+
+        Raises LapisError where the objective has no exact values.
+        """
+        if not terrain.is_exact or start.value is None:
+            raise LapisError(
+                f"lbfgs needs exact values, which the objective {terrain.name} does not have",
+                code="needs-exact-objective",
+                hint="choose pscg or dn, or an exact objective",
+            )
+        point = start
+        if max_norm(point.gradient) > tolerance:
+            point = search(terrain, point, self.memory, tolerance, record)
+        return polish(terrain, point, tolerance, record)
+
+
+def search(
+    terrain: Terrain,
+    start: Point,
+    memory: int,
+    tolerance: float,
+    record: Callable[[Point], None],
+) -> Point:
+    """scipy's L-BFGS-B, until the gradient is small or values no longer tell steps apart."""
+    from scipy.optimize import Bounds, minimize
+
+    split = split_weights(terrain)
+    last = start
+    # The first step of the search has the length of the gradient: about one, in this scale.
+    scale = 1.0 / max_norm(start.gradient)
+
+    def locate(x: np.ndarray) -> Point:
+        nonlocal last
+        weights = split.join(x)
+        if not np.array_equal(weights, last.weights):
+            last = terrain.evaluate(weights)
+        return last
+
+    def descend(x: np.ndarray) -> tuple[float, np.ndarray]:
+        point = locate(x)
+        smooth = point.smooth if isinstance(point, TerrainPoint) else point
+        if smooth.value is None or not np.isfinite(smooth.value):
+            raise LapisError(
+                "learning diverged: the objective is not a number at weights that were tried",
+                code="diverged",
+                hint="add a prior, or bounds",
+            )
+        value = smooth.value - split.penalty(x)
+        return -scale * value, -scale * split.gradient(smooth.gradient)
+
+    lower, upper = split.bounds(terrain)
+    found = minimize(
+        descend,
+        split.divide(start.weights),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=Bounds(lower, upper),
+        callback=lambda x: record(locate(x)),
+        options={
+            "maxcor": memory,
+            "ftol": 0.0,
+            "gtol": scale * tolerance,
+            "maxiter": UNLIMITED,
+            "maxfun": UNLIMITED,
+            "maxls": MAX_LINE_SEARCH,
+        },
+    )
+    return locate(found.x)
+
+
+@dataclass(frozen=True)
+class Split:
+    """x = (p, q): w = p, and w = p − q where it is penalised."""
+
+    l1: np.ndarray  # float64[num_parameters]
+    penalised: np.ndarray  # int64[num_penalised], parameters
+
+    def join(self, x: np.ndarray) -> np.ndarray:
+        weights: np.ndarray = x[: len(self.l1)].copy()
+        weights[self.penalised] -= x[len(self.l1) :]
+        return weights
+
+    def divide(self, weights: np.ndarray) -> np.ndarray:
+        positive = np.where(self.l1 > 0, np.maximum(weights, 0.0), weights)
+        return np.concatenate([positive, np.maximum(-weights[self.penalised], 0.0)])
+
+    def penalty(self, x: np.ndarray) -> float:
+        """Σ λ (p + q), which is Σ λ |w| where one of them is zero."""
+        size = len(self.l1)
+        return float(self.l1 @ x[:size] + self.l1[self.penalised] @ x[size:])
+
+    def gradient(self, smooth: np.ndarray) -> np.ndarray:
+        return np.concatenate([smooth - self.l1, (-smooth - self.l1)[self.penalised]])
+
+    def bounds(self, terrain: Terrain) -> tuple[np.ndarray, np.ndarray]:
+        """Of p and q: those of w, and zero from below where it is split."""
+        size = len(self.l1)
+        lower = np.full(size, -np.inf) if terrain.lower is None else terrain.lower
+        upper = np.full(size, np.inf) if terrain.upper is None else terrain.upper
+        least = np.where(self.l1 > 0, 0.0, -np.inf)
+        mirrored_lower, mirrored_upper = -upper[self.penalised], -lower[self.penalised]
+        return (
+            np.concatenate([np.maximum(lower, least), np.maximum(mirrored_lower, 0.0)]),
+            np.concatenate([np.maximum(upper, least), np.maximum(mirrored_upper, 0.0)]),
+        )
+
+
+def split_weights(terrain: Terrain) -> Split:
+    l1 = np.zeros(terrain.num_parameters) if terrain.l1 is None else terrain.l1
+    return Split(l1, np.flatnonzero(l1 > 0))
+
+
+def polish(
+    terrain: Terrain, point: Point, tolerance: float, record: Callable[[Point], None]
+) -> Point:
+    """Newton steps on the weights that are free to move, until the gradient is small."""
+    for _ in range(MAX_NEWTON_STEPS):
+        if max_norm(point.gradient) <= tolerance:
+            break
+        better = take_newton_step(terrain, point, newton_step(point, free_weights(terrain, point)))
+        if better is None:
+            break
+        point = better
+        record(point)
+    return point
+
+
+def free_weights(terrain: Terrain, point: Point) -> np.ndarray:
+    """bool[num_parameters], those that neither a penalty nor a bound holds where they are."""
+    free = point.gradient != 0
+    inside = np.ones(len(free), bool)
+    if terrain.l1 is not None:
+        inside &= (terrain.l1 == 0) | (point.weights != 0)
+    if terrain.lower is not None:
+        inside &= point.weights > terrain.lower
+    if terrain.upper is not None:
+        inside &= point.weights < terrain.upper
+    return free | inside
+
+
+def newton_step(point: Point, free: np.ndarray) -> np.ndarray:
+    """s with H s = g on the free weights, by conjugate gradients; zero elsewhere."""
+    from scipy.sparse.linalg import LinearOperator, cg
+
+    def product(values: np.ndarray) -> np.ndarray:
+        direction = np.zeros(len(free))
+        direction[free] = values.ravel()
+        return point.curvature_product(direction)[free]
+
+    size = int(free.sum())
+    operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
+    solution, _ = cg(operator, point.gradient[free], rtol=NEWTON_PRECISION, maxiter=2 * size + 10)
+    step = np.zeros(len(free))
+    step[free] = solution
+    return step
+
+
+def take_newton_step(terrain: Terrain, point: Point, step: np.ndarray) -> Point | None:
+    """The first of the step, its half, its quarter, … that leaves a smaller gradient."""
+    for halving in range(MAX_HALVINGS):
+        proposal = terrain.project(point, point.weights + 0.5**halving * step)
+        reached = terrain.evaluate(proposal)
+        if max_norm(reached.gradient) < max_norm(point.gradient):
+            return reached
+    return None

@@ -1,0 +1,349 @@
+"""Learning weights: examples, objective, prior, optimiser, and an account of how it went.
+
+Objectives and optimisers are separate and combine (`options` lists both). What is chosen where
+nothing is said: pseudo-likelihood with L-BFGS without a query; conditional likelihood with one,
+by L-BFGS where it can be had exactly and by preconditioned scaled conjugate gradient (PSCG) where
+it must be sampled.
+
+A weight that the data drives to infinity is found before the climb (`separability`) and kept
+within ±`FAR`; without a prior it would end wherever the optimiser got tired.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lapis.data.database import Database
+from lapis.errors import LapisError
+from lapis.language.model import Model
+from lapis.learning.examples import Example, build_examples
+from lapis.learning.fit import Fit, Unbounded
+from lapis.learning.options import (
+    PRIOR_WIDTH,
+    Options,
+    check_together,
+    check_words,
+)
+from lapis.learning.parameters import Parameters, share_parameters
+from lapis.learning.posterior import Posterior, with_prior
+from lapis.learning.priors import Prior, parse_prior
+from lapis.learning.pseudo import PseudoObjective
+from lapis.learning.standard_errors import standard_errors
+from lapis.learning.units import add_units
+
+if TYPE_CHECKING:
+    from lapis.learning.logbook import Course, Step
+    from lapis.learning.objective import Objective
+
+FAR = 25.0  # where a weight that wants to be infinite is stopped at the latest
+SUSPECT = 5.0  # a weight that may be on its way to infinity
+MAX_SUSPECTS = 100
+LEVEL = 1e-9  # of the value: no fall
+ADVICE = "it was stopped where the fit hardly changes; give a prior, or make the rule hard"
+FARTHEST = 100.0  # where any other weight is: a factor of 10^43 in the odds
+
+Progress = Callable[["Step"], None]
+
+
+@dataclass
+class Stopwatch:
+    """Wall time by phase."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+
+def learn_weights(
+    model: Model,
+    databases: Sequence[Database],
+    query: Sequence[str] = (),
+    options: Options | None = None,
+    *,
+    hidden: Sequence[str] = (),
+    listed: bool = False,
+    units: bool = False,
+    progress: Progress | None = None,
+) -> Fit:
+    """Weights for the soft rules of a model that are not @fixed."""
+    options = options or Options()
+    check_words(options)
+    objective_name = options.objective or ("conditional" if query else "pseudo")
+    check_together(options, objective_name)
+    if objective_name == "conditional" and not query:
+        raise LapisError(
+            "a conditional likelihood is that of some predicates given the others",
+            code="no-query",
+            hint="name the predicates to predict (-q P,Q), or use --objective likelihood",
+        )
+    if objective_name == "likelihood":
+        query = ()
+    clock = Stopwatch()
+    with clock.phase("data"):
+        if units:
+            model = add_units(model, query or [n for n in model.predicates if n not in hidden])
+        examples = build_examples(model, databases, query, hidden=hidden, listed=listed)
+        parameters = share_parameters(model, [example.complete for example in examples])
+    learner = Learner(examples, parameters, objective_name, options, clock, progress)
+    return learner.fit()
+
+
+@dataclass
+class Learner:
+    """One run of learning."""
+
+    examples: list[Example]
+    parameters: Parameters
+    objective_name: str
+    options: Options
+    clock: Stopwatch
+    progress: Progress | None
+    warnings: list[str] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def fit(self) -> Fit:
+        if self.objective_name == "max-margin":
+            return self.fit_margin()
+        if self.has_hidden and self.is_pseudo:
+            return self.fit_em()
+        with self.clock.phase("objective"):
+            objective = self.build_objective()
+        optimizer = self.choose_optimizer(objective)
+        prior = self.choose_prior(objective)
+        posterior = with_prior(objective, prior, self.parameters.initial, self.parameters.fixed)
+        with self.clock.phase("optimisation"):
+            unbounded = self.find_unbounded(objective, prior)
+            course = self.climb(posterior, optimizer, unbounded)
+        return self.account(course, posterior, optimizer, prior, unbounded)
+
+    @property
+    def is_pseudo(self) -> bool:
+        return self.objective_name in ("pseudo", "weighted-pseudo")
+
+    @property
+    def has_hidden(self) -> bool:
+        return any(example.has_hidden for example in self.examples)
+
+    def build_objective(self) -> Objective:
+        options = self.options
+        if self.is_pseudo:
+            weighted = self.objective_name == "weighted-pseudo"
+            if options.counts == "ijgp":
+                from lapis.learning.count_pseudo import count_pseudo_objective
+
+                return count_pseudo_objective(
+                    self.examples,
+                    self.parameters,
+                    ibound=options.ibound,
+                    weighted=weighted,
+                    random_state=options.seed,
+                )
+            from lapis.learning.pseudo import pseudo_objective
+
+            return pseudo_objective(
+                self.examples, self.parameters, weighted=weighted, random_state=options.seed
+            )
+        expectation = self.choose_expectation()
+        self.details["expectation"] = expectation
+        if expectation.startswith("count-"):
+            from lapis.learning.count_based import count_objective
+
+            return count_objective(
+                self.examples,
+                self.parameters,
+                counts=options.counts,
+                ibound=options.ibound,
+                expectation=expectation.removeprefix("count-"),
+                seed=options.seed,
+            )
+        from lapis.learning.conditional import conditional_objective
+
+        objective = conditional_objective(
+            self.examples,
+            self.parameters,
+            expectation=expectation,
+            num_samples=options.num_samples,
+            max_memory=options.max_memory,
+            seed=options.seed,
+        )
+        self.details["methods"] = list(objective.methods)
+        return objective
+
+    def choose_expectation(self) -> str:
+        """What the optimiser's name implies, unless it is said."""
+        options = self.options
+        kind = options.expectation
+        if kind == "auto":
+            implied = {"vp": "map", "vp-pw": "map", "lbfgs": "exact"}
+            kind = implied.get(options.optimizer or "", "auto")
+        if options.counts == "ijgp":
+            return "count-map" if kind in ("map", "count-map") else "count-gibbs"
+        return kind
+
+    def choose_optimizer(self, objective: Objective) -> str:
+        return self.options.optimizer or ("lbfgs" if objective.is_exact else "pscg")
+
+    def choose_prior(self, objective: Objective) -> Prior:
+        """The prior asked for, or a Gaussian wide enough to matter only where data is scarce."""
+        prior = self.options.prior
+        if isinstance(prior, str):
+            prior = parse_prior(prior)
+        if prior is None:
+            width = PRIOR_WIDTH.get(self.objective_name, PRIOR_WIDTH["pseudo"])
+            if self.objective_name == "weighted-pseudo":
+                # The value is a mean over atoms: so must be the prior's share in it.
+                atoms = max(1, getattr(objective, "num_atoms", 1))
+                terms = max(1, len(getattr(objective, "terms", ())))
+                width *= float(f"{np.sqrt(atoms / terms):.2g}")
+            prior = Prior("gaussian", width)
+        if self.options.prior_mean == "initial":
+            prior = replace(prior, mean=self.parameters.initial)
+        return prior
+
+    def find_unbounded(self, objective: Objective, prior: Prior) -> list[tuple[int, Unbounded]]:
+        """The weights that would be infinite, where no prior holds them."""
+        if prior.kind != "none" or not isinstance(objective, PseudoObjective):
+            return []
+        from lapis.learning.separability import unbounded_parameters
+
+        found = unbounded_parameters(objective, ~self.parameters.fixed)
+        names = self.parameters.names() if len(found.parameter) or len(found.idle) else []
+        if len(found.idle):
+            shown = ", ".join(repr(names[i]) for i in found.idle[:3].tolist())
+            more = f" and {len(found.idle) - 3:,} more" if len(found.idle) > 3 else ""
+            self.warnings.append(
+                f"the data does not determine the weights of {shown}{more}: no atom depends on them"
+            )
+        return [
+            (i, Unbounded(names[i], int(sign), f"{reason}; {ADVICE}"))
+            for i, sign, reason in zip(
+                found.parameter.tolist(), found.sign.tolist(), found.reason, strict=True
+            )
+        ]
+
+    def climb(
+        self, posterior: Posterior, name: str, unbounded: Sequence[tuple[int, Unbounded]]
+    ) -> Course:
+        from lapis.learning.climb import OPTIMIZERS, climb, make_optimizer
+
+        options = self.options
+        given: dict[str, float] = {} if options.rate is None else {"rate": options.rate}
+        far = np.full(len(self.parameters), FARTHEST)
+        far[[number for number, _ in unbounded]] = FAR
+        return climb(
+            posterior,
+            make_optimizer(name, **given),
+            posterior.free_weights(self.parameters.initial),
+            l1=posterior.l1,
+            lower=-far[posterior.free],
+            upper=far[posterior.free],
+            max_iterations=options.max_iterations or OPTIMIZERS[name].iterations,
+            tolerance=options.tolerance,
+            time_limit=options.time_limit,
+            progress=self.progress,
+            checkpoint=options.checkpoint,
+            fingerprint=self.fingerprint(),
+        )
+
+    def still_growing(
+        self, posterior: Posterior, course: Course, prior: Prior
+    ) -> list[tuple[int, Unbounded]]:
+        """The weights that neither data nor prior stops.
+
+        An exact objective is concave: one that is no smaller with the weight at `FARTHEST` has
+        not fallen on the way there, and would not be smaller with any larger one.
+        """
+        if prior.kind != "none":
+            return []
+        weights = course.weights
+        suspects = np.flatnonzero(np.abs(weights) >= SUSPECT)[:MAX_SUSPECTS]
+        names = self.parameters.names() if len(suspects) else []
+        found = []
+        for i in suspects.tolist():
+            grown = bool(abs(weights[i]) >= FARTHEST)
+            if not grown and course.value is not None:
+                away = weights.copy()
+                away[i] = np.copysign(FARTHEST, weights[i])
+                there = posterior.evaluate(away).value
+                grown = there is not None and there >= course.value - LEVEL * abs(course.value)
+            if grown:
+                number = int(posterior.free[i])
+                reason = f"nothing in the data keeps its weight from growing; {ADVICE}"
+                found.append((number, Unbounded(names[number], int(np.sign(weights[i])), reason)))
+        return found
+
+    def find_errors(
+        self, posterior: Posterior, course: Course, unbounded: Sequence[tuple[int, Unbounded]]
+    ) -> np.ndarray:
+        """float64[num_parameters], NaN for weights that are fixed, infinite or set to 0 by L1."""
+        point = posterior.evaluate(course.weights)
+        own, method = standard_errors(point, full=posterior.is_exact)
+        self.details["standard_errors"] = method
+        if posterior.l1 is not None:
+            own[course.weights == 0] = np.nan
+        errors = np.full(len(self.parameters), np.nan)
+        errors[posterior.free] = own
+        errors[[number for number, _ in unbounded]] = np.nan
+        return errors
+
+    def fingerprint(self) -> str:
+        """Names what is learned, so that a checkpoint of something else is not resumed."""
+        import hashlib
+
+        words = [self.objective_name, *self.parameters.names()]
+        words += [example.complete.name for example in self.examples]
+        return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+
+    def account(
+        self,
+        course: Course,
+        posterior: Posterior,
+        optimizer: str,
+        prior: Prior,
+        unbounded: Sequence[tuple[int, Unbounded]],
+    ) -> Fit:
+        """The course as a fit: value without the prior, standard errors, what went wrong."""
+        weights = posterior.all_weights(course.weights)
+        if not isinstance(posterior.objective, PseudoObjective):  # where it was known before
+            unbounded = self.still_growing(posterior, course, prior)
+        with self.clock.phase("standard errors"):
+            errors = self.find_errors(posterior, course, unbounded)
+        log_prior = posterior.log_prior(course.weights)
+        value = None if course.value is None else course.value - log_prior
+        objective = posterior.objective
+        note = getattr(objective, "note", "")
+        if note:
+            self.warnings.append(note)
+        return Fit(
+            self.objective_name,
+            optimizer,
+            str(prior),
+            value,
+            log_prior,
+            objective.is_exact,
+            course.converged,
+            course.interrupted,
+            course.reason,
+            course.iterations,
+            course.gradient_norm,
+            self.parameters,
+            weights,
+            errors,
+            course.curve,
+            self.clock.seconds,
+            tuple(weight for _, weight in unbounded),
+            tuple(self.warnings),
+            self.details,
+        )

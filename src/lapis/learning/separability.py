@@ -1,0 +1,236 @@
+"""Which weights want to be infinite: recession directions of the pseudo-log-likelihood.
+
+Every value in the data that has a rival gives a margin vector m: the log-odds against the rival
+are m · w. The objective rises for ever along d, and so has no maximum, exactly where
+
+    m · d ≥ 0 for all margin vectors, and m · d > 0 for some
+
+(Albert & Anderson 1984, for logistic regression: the data is separable). The values with
+m · d > 0 become certain in the limit; what is left of the objective is about the others, and may
+itself be separable. So directions are found one after the other, each on the values that the
+earlier ones do not make certain, first the cheap ones:
+
+1. single weights: all entries of a column have one sign. Costs one pass over the matrix, and
+   again while new columns turn out to be such;
+2. combinations: a linear program, max Σ min(1, m · d), finds all margins that can be positive
+   (a bound on d instead of on the margins leaves some out, and is solved again and again); a
+   second one the least Σ |d| that keeps them, so that weights that do nothing are not accused.
+
+A weight that takes part is unbounded. The program is left out where it would be large; the
+answer then is not `complete`. A solution is believed only after a check against the matrix
+itself, since a solver's tolerance can hide a small margin among large ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lapis.counting.class_likelihood import AtomStack
+from lapis.learning.pseudo import PseudoObjective
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+MAX_PROGRAM = 200_000  # entries of the matrix up to which the linear program is solved
+EXACT = 1e-9  # relative rounding error of m · d
+NAMED = 3  # other formulas that a reason names
+
+
+@dataclass(frozen=True)
+class Unbounded:
+    """The weights without a finite best value."""
+
+    parameter: np.ndarray  # int64[n], increasing
+    sign: np.ndarray  # int8[n], where each wants to go: 1 or −1
+    reason: list[str]  # for each, in users' words
+    idle: np.ndarray  # int64[k], parameters that make no difference to any atom
+    complete: bool  # whether all were found
+
+
+@dataclass(frozen=True)
+class Margins:
+    """The margin vectors of all values in the data against their rivals."""
+
+    matrix: csr_array  # float64[num_rows, num_free]
+    multiplicity: np.ndarray  # float64[num_rows], atoms (or blocks and rivals)
+
+    def take(self, rows: np.ndarray) -> Margins:
+        return Margins(self.matrix[rows], self.multiplicity[rows])
+
+
+def unbounded_parameters(objective: PseudoObjective, free: np.ndarray) -> Unbounded:
+    """The weights among `free` (bool[num_parameters]) that the objective drives to infinity.
+
+    >>> import lapis
+    >>> from lapis.learning.examples import build_examples
+    >>> from lapis.learning.parameters import share_parameters
+    >>> from lapis.learning.pseudo import pseudo_objective
+    >>> declared = "Smokes(person)\\nCancer(person)\\n"
+    >>> model = lapis.parse(declared + "Smokes(x) => Cancer(x)\\n0 Smokes(x)")
+    >>> examples = build_examples(model, [lapis.Database.parse("Smokes(A) Cancer(A) Cancer(B)")])
+    >>> shared = share_parameters(model, [example.complete for example in examples])
+    >>> found = unbounded_parameters(pseudo_objective(examples, shared), np.ones(2, bool))
+    >>> found.parameter.tolist(), found.sign.tolist()
+    ([0], [1])
+    """
+    columns = np.flatnonzero(free)
+    margins = collect_margins(objective, columns)
+    touched = np.zeros(len(columns), bool)
+    touched[margins.matrix.indices] = True
+    sign = np.zeros(len(columns), np.int8)
+    reason: dict[int, str] = {}
+    remaining = saturate_columns(margins, sign, reason)
+    complete = remaining.matrix.nnz <= MAX_PROGRAM
+    if complete and remaining.matrix.nnz:
+        names = objective.parameters.names()
+        complete = saturate_combinations(
+            remaining, sign, reason, [names[column] for column in columns.tolist()]
+        )
+    found = np.flatnonzero(sign)
+    return Unbounded(
+        columns[found],
+        sign[found],
+        [reason[number] for number in found.tolist()],
+        columns[~touched],
+        complete,
+    )
+
+
+def collect_margins(objective: PseudoObjective, columns: np.ndarray) -> Margins:
+    """Atoms: their own margin vectors. Blocks: D(data) − D(rival) for each rival."""
+    from scipy.sparse import csr_array, vstack
+
+    parts: list[csr_array] = [csr_array((0, len(columns)))]
+    multiplicity = [np.empty(0)]
+    for term in objective.terms:
+        stack = term.stack
+        if isinstance(stack, AtomStack):
+            parts.append(csr_array(stack.margin)[:, columns])
+            multiplicity.append(stack.multiplicity)
+            continue
+        vector = csr_array(stack.vector)[:, columns]
+        observed = stack.observed_vector[stack.owner]
+        rivals = np.flatnonzero(stack.candidate_vector != observed)
+        parts.append(vector[observed[rivals]] - vector[stack.candidate_vector[rivals]])
+        multiplicity.append((stack.multiplicity[stack.owner] * stack.candidate_count)[rivals])
+    matrix = csr_array(vstack(parts, format="csr"))
+    matrix.eliminate_zeros()
+    margins = Margins(matrix, np.concatenate(multiplicity))
+    return margins.take(np.diff(matrix.indptr) > 0)
+
+
+def saturate_columns(margins: Margins, sign: np.ndarray, reason: dict[int, str]) -> Margins:
+    """Step 1: notes weights whose margins all have one sign; returns what is left to explain."""
+    after = ""
+    while margins.matrix.nnz:
+        column, value = margins.matrix.indices, margins.matrix.data
+        favoured = np.bincount(column[value > 0], minlength=len(sign)) > 0
+        opposed = np.bincount(column[value < 0], minlength=len(sign)) > 0
+        fresh = (favoured != opposed) & (sign == 0)
+        if not fresh.any():
+            break
+        sign[fresh] = np.where(favoured, 1, -1)[fresh]
+        owner = np.repeat(np.arange(len(margins.multiplicity)), np.diff(margins.matrix.indptr))
+        bearing = np.bincount(column, margins.multiplicity[owner], len(sign))
+        for number in np.flatnonzero(fresh).tolist():
+            word = "favours" if sign[number] > 0 else "speaks against"
+            reason[number] = (
+                f"the data has the value that it {word} wherever it makes a difference "
+                f"({bearing[number]:,.0f} times){after}: nothing contradicts it"
+            )
+        explained = np.zeros(len(margins.multiplicity), bool)
+        explained[owner[fresh[column]]] = True
+        margins = margins.take(~explained)
+        after = " once the other unbounded weights have had their way"
+    return margins
+
+
+def saturate_combinations(
+    margins: Margins, sign: np.ndarray, reason: dict[int, str], names: list[str]
+) -> bool:
+    """Step 2: notes weights that are unbounded together; whether nothing is left undecided."""
+    while margins.matrix.nnz:
+        direction = separating_direction(margins.matrix)
+        if direction is None:
+            return False
+        gain = margins.matrix @ direction
+        noise = EXACT * (abs(margins.matrix) @ np.abs(direction))
+        if np.any(gain < -noise):
+            return False
+        explained = gain > noise
+        if not explained.any():
+            return True
+        together = np.flatnonzero(direction)
+        for number in together[sign[together] == 0].tolist():
+            sign[number] = np.sign(direction[number])
+            others = [names[other] for other in together.tolist() if other != number]
+            reason[number] = (
+                f"together with {name_some(others)} it tells "
+                f"{margins.multiplicity[explained].sum():,.0f} values in the data from their "
+                "rivals without exception"
+            )
+        margins = margins.take(~explained)
+    return True
+
+
+def name_some(formulas: list[str]) -> str:
+    """A few formulas in quotes, and how many there are besides."""
+    shown = ", ".join(map(repr, formulas[:NAMED]))
+    more = len(formulas) - NAMED
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def separating_direction(matrix: csr_array) -> np.ndarray | None:
+    """float64[num_columns]: d with M d ≥ 0, positive in as many rows as can be, Σ |d| small.
+
+    Zero where there is none; None where the solver gives up. Rows are scaled to a largest entry
+    of 1. Written with d = p − q and p, q ≥ 0, so that Σ |d| is linear.
+    """
+    from scipy.sparse import csr_array, diags_array, eye_array, hstack
+
+    num_rows, width = matrix.shape
+    scaled = diags_array(1.0 / abs(matrix).max(axis=1).toarray().ravel()) @ matrix
+    both = csr_array(hstack([scaled, -scaled]))
+    margin = csr_array(hstack([both, -eye_array(num_rows)]))
+    gain, limit = np.zeros(2 * width + num_rows), np.full(2 * width + num_rows, np.inf)
+    gain[2 * width :], limit[2 * width :] = 1.0, 1.0
+    best = maximise(gain, margin, np.zeros(num_rows), limit)
+    if best is None:
+        return None
+    gained = best[2 * width :]
+    if gained.max() <= EXACT:
+        return np.zeros(width)
+    # Half of each margin, so that rounding cannot make the second program infeasible.
+    least = maximise(-np.ones(2 * width), both, gained / 2, limit[: 2 * width])
+    if least is None:
+        return None
+    direction = least[:width] - least[width:]
+    direction[np.abs(direction) < EXACT * np.abs(direction).max()] = 0.0
+    return direction
+
+
+def maximise(
+    gain: np.ndarray, matrix: csr_array, least: np.ndarray, limit: np.ndarray
+) -> np.ndarray | None:
+    """max gain · x with matrix · x ≥ least and 0 ≤ x ≤ limit, by HiGHS."""
+    import highspy
+
+    program = highspy.HighsLp()
+    program.num_col_, program.num_row_ = len(gain), len(least)
+    program.col_cost_ = -gain
+    program.col_lower_, program.col_upper_ = np.zeros(len(gain)), limit
+    program.row_lower_, program.row_upper_ = least, np.full(len(least), np.inf)
+    program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    program.a_matrix_.start_ = matrix.indptr.astype(np.int32)
+    program.a_matrix_.index_ = matrix.indices.astype(np.int32)
+    program.a_matrix_.value_ = matrix.data
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.passModel(program)
+    solver.run()
+    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return None
+    return np.asarray(solver.getSolution().col_value)

@@ -1,0 +1,120 @@
+"""Steps whose length the curvature decides and whose outcome decides how far to trust it.
+
+Thesis section 4.2.4, from Møller (1993) and Fletcher (1987). A line search needs values, and the
+likelihood of a Markov logic network has none that could be computed; its curvature along a
+direction, the variance of Σ d_i n_i, can be sampled. Where f is minimised, the step is α d with
+
+    α = −dᵀg / (dᵀHd + λ dᵀMd)
+
+and λ keeps it within the region where the quadratic model holds. After the step,
+
+    Δpred = sᵀg + ½ sᵀHs           Δactual = sᵀg_new, or the true change where values are known
+    Δactual/Δpred > 0.75: λ/2      < 0.25: 4λ      worse than before: rejected, redone with 4λ
+
+sᵀg_new bounds the change of a convex function from above, so a step that it calls good is good.
+Here f is maximised: g and all Δ change their signs, the formulas stay.
+
+Deviations, each for a failure seen without it:
+- M is the metric of the direction: ones, as in the thesis, for plain conjugate gradients; the
+  variances where they precondition, which is the same formula written in the preconditioned
+  weights. With M = 1 a single rare word (variance 0.001) holds back all other weights.
+- A λ that was halved a hundred times takes as many rejections to matter again; after a rejection
+  it is at least a quarter of the curvature along d.
+- Five samples have no variance at all along most directions. A sampled dᵀHd counts as at
+  least a tenth of dᵀMd, where M remembers earlier iterations.
+- A sampled sᵀg_new is negative half of the time near the maximum. It rejects a step only when it
+  is more than its standard error below zero; and after two rejections in a row the point itself
+  is sampled anew, in case its gradient was the unlucky one.
+- Near the maximum a difference of two values is rounding error; there the change is taken as
+  ½ sᵀ(g + g_new), which is exact for quadratics.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.learning.objective import Point
+from lapis.learning.orthant import Terrain
+
+TRUSTED, DOUBTED = 0.75, 0.25
+SHRINK, GROW = 0.5, 4.0
+MIN_DAMPING = 1e-30  # halving must not end at zero, which no factor brings back
+MIN_SAMPLED_CURVATURE = 0.1
+VALUE_PRECISION = 1e-9  # of the value: smaller differences are not read off it
+MAX_REJECTIONS = 2  # of a sampled point before it is sampled anew
+
+
+class Trial(NamedTuple):
+    """A step that was tried."""
+
+    accepted: bool
+    point: Point  # where the climb stands afterwards
+    damping: float  # λ for the next step
+
+
+def try_step(
+    terrain: Terrain, origin: Point, direction: np.ndarray, metric: np.ndarray, damping: float
+) -> Trial:
+    """One evaluation: the step along a direction that the curvature and λ suggest."""
+    direction = terrain.align(origin, direction)
+    slope = float(direction @ origin.gradient)
+    length = float(direction @ (metric * direction))
+    if slope <= 0 or length == 0:
+        return Trial(False, origin, damping)
+    curvature = curvature_along(origin, direction)
+    floor = 0.0 if origin.gradient_stderr is None else MIN_SAMPLED_CURVATURE * length
+    alpha = slope / (max(curvature, floor) + damping * length)
+    proposal = terrain.project(origin, origin.weights + alpha * direction)
+    reached = terrain.evaluate(proposal)
+    step = proposal - origin.weights
+    bend = alpha**2 * curvature if terrain.is_open else curvature_along(origin, step)
+    predicted = float(step @ origin.gradient) - 0.5 * bend
+    actual = find_gain(origin, reached, step, predicted)
+    # Written so that a value or gradient that is not a number is worse than before, too.
+    if not (predicted > 0 and (actual >= 0 or actual >= -gain_stderr(origin, bend))):
+        return Trial(False, origin, max(GROW * damping, curvature / length / GROW))
+    return Trial(True, reached, adapt_damping(damping, actual / predicted))
+
+
+def curvature_along(point: Point, direction: np.ndarray) -> float:
+    """dᵀHd."""
+    return max(float(direction @ point.curvature_product(direction)), 0.0)
+
+
+def adapt_damping(damping: float, ratio: float) -> float:
+    """λ after an accepted step that gained `ratio` times what was predicted."""
+    if ratio > TRUSTED:
+        return max(SHRINK * damping, MIN_DAMPING)
+    return GROW * damping if ratio < DOUBTED else damping
+
+
+def find_gain(origin: Point, reached: Point, step: np.ndarray, predicted: float) -> float:
+    """Δactual: the gain of a step, or a lower bound where no values are known."""
+    bound = float(step @ reached.gradient)
+    if origin.value is None or reached.value is None:
+        return bound
+    if predicted > VALUE_PRECISION * max(abs(origin.value), 1.0):
+        return reached.value - origin.value
+    return 0.5 * (float(step @ origin.gradient) + bound)
+
+
+def gain_stderr(origin: Point, bend: float) -> float:
+    """The standard error of a sampled sᵀg_new; 0 where gradients are exact.
+
+    The variance of sᵀn is sᵀHs, and its mean over the samples has that variance divided by their
+    effective number, which the gradient's own standard errors tell: Σ H_ii / Σ stderr_i².
+    """
+    if origin.gradient_stderr is None:
+        return 0.0
+    variance = float(origin.curvature_diagonal().sum())
+    noise = float(np.square(origin.gradient_stderr).sum())
+    return float(np.sqrt(bend * noise / variance)) if variance > 0 else 0.0
+
+
+def renew(terrain: Terrain, point: Point, rejections: int) -> tuple[Point, int]:
+    """The point to continue from and its rejections: sampled anew after too many of them."""
+    if point.gradient_stderr is None or rejections < MAX_REJECTIONS:
+        return point, rejections
+    return terrain.evaluate(point.weights), 0

@@ -1,0 +1,137 @@
+"""Measures and curves against their definitions, written as loops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lapis.evaluation.curves import calibration_curve, precision_recall, roc_curve
+from lapis.evaluation.metrics import (
+    average_precision,
+    brier_score,
+    conditional_log_likelihood,
+    roc_auc,
+    trapezoid_auc,
+)
+
+# Few distinct values, so that ties are common.
+LEVELS = (0.0, 0.1, 0.25, 0.5, 0.5000001, 0.75, 1.0)
+PREDICTED = st.lists(st.tuples(st.sampled_from(LEVELS), st.booleans()), min_size=1, max_size=14)
+Predicted = list[tuple[float, bool]]
+
+
+def arrays(predicted: Predicted) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([p for p, _ in predicted]), np.array([t for _, t in predicted])
+
+
+def points(predicted: Predicted) -> list[tuple[float, float]]:
+    """(recall, precision) when everything with at least a probability is called true."""
+    num_true = sum(truth for _, truth in predicted)
+    found = []
+    for threshold in sorted({p for p, _ in predicted}, reverse=True):
+        called = [truth for p, truth in predicted if p >= threshold]
+        found.append((sum(called) / num_true if num_true else 0.0, sum(called) / len(called)))
+    return found
+
+
+@given(PREDICTED)
+def test_precision_and_recall_at_each_threshold(predicted: Predicted) -> None:
+    curve = precision_recall(*arrays(predicted))
+    expected = points(predicted)
+    assert curve.recall.tolist() == pytest.approx([recall for recall, _ in expected])
+    assert curve.precision.tolist() == pytest.approx([precision for _, precision in expected])
+    assert curve.threshold.tolist() == sorted({p for p, _ in predicted}, reverse=True)
+
+
+@given(PREDICTED)
+def test_areas_under_precision_recall(predicted: Predicted) -> None:
+    probability, truth = arrays(predicted)
+    if not truth.any():
+        assert average_precision(probability, truth) is None
+        assert trapezoid_auc(probability, truth) is None
+        return
+    steps, lines = 0.0, 0.0
+    last_recall, last_precision = 0.0, points(predicted)[0][1]
+    for recall, precision in points(predicted):
+        steps += (recall - last_recall) * precision
+        lines += (recall - last_recall) * (precision + last_precision) / 2
+        last_recall, last_precision = recall, precision
+    assert average_precision(probability, truth) == pytest.approx(steps)
+    assert trapezoid_auc(probability, truth) == pytest.approx(lines)
+
+
+@given(PREDICTED)
+def test_area_under_roc_is_the_chance_to_order_a_pair(predicted: Predicted) -> None:
+    probability, truth = arrays(predicted)
+    pairs = [
+        (good, bad)
+        for good, is_true in predicted
+        if is_true
+        for bad, other in predicted
+        if not other
+    ]
+    if not pairs:
+        assert roc_auc(probability, truth) is None
+        return
+    chance = sum((good > bad) + (good == bad) / 2 for good, bad in pairs) / len(pairs)
+    assert roc_auc(probability, truth) == pytest.approx(chance)
+    curve = roc_curve(probability, truth)
+    assert (curve.false_positive_rate[-1], curve.true_positive_rate[-1]) == (1.0, 1.0)
+
+
+@given(PREDICTED)
+def test_log_likelihood_and_brier_score(predicted: Predicted) -> None:
+    probability, truth = arrays(predicted)
+    given_to_truth = [p if is_true else 1 - p for p, is_true in predicted]
+    expected = (
+        sum(map(math.log, given_to_truth)) / len(predicted) if all(given_to_truth) else -math.inf
+    )
+    assert conditional_log_likelihood(probability, truth) == pytest.approx(expected)
+    squares = [(p - is_true) ** 2 for p, is_true in predicted]
+    assert brier_score(probability, truth) == pytest.approx(sum(squares) / len(squares))
+
+
+def test_tiny_probabilities_of_false_atoms_are_not_rounded_away() -> None:
+    found = conditional_log_likelihood(np.array([1e-20]), np.array([False]))
+    assert found == pytest.approx(-1e-20)
+
+
+@given(PREDICTED, st.integers(1, 6))
+def test_calibration(predicted: Predicted, num_bins: int) -> None:
+    found = calibration_curve(*arrays(predicted), num_bins)
+    error = 0.0
+    for index in range(num_bins):
+        low, high = found.edge[index : index + 2]
+        last = index == num_bins - 1
+        group = [(p, t) for p, t in predicted if low <= p < high or (last and p == 1.0)]
+        assert found.num_atoms[index] == len(group)
+        if not group:
+            assert np.isnan(found.predicted[index])
+            assert np.isnan(found.observed[index])
+            continue
+        mean = sum(p for p, _ in group) / len(group)
+        fraction = sum(t for _, t in group) / len(group)
+        assert (found.predicted[index], found.observed[index]) == pytest.approx((mean, fraction))
+        error += abs(mean - fraction) * len(group) / len(predicted)
+    assert found.num_atoms.sum() == len(predicted)
+    assert found.error == pytest.approx(error)
+
+
+def test_rounding_makes_no_order() -> None:
+    third = 1 / 3
+    probability = np.array([third, np.nextafter(third, 1), np.nextafter(third, 0)])
+    for truth in ([True, False, False], [False, True, False], [False, False, True]):
+        assert average_precision(probability, np.array(truth)) == pytest.approx(1 / 3)
+    tiny = np.array([1e-300, 2e-300])
+    assert average_precision(tiny, np.array([False, True])) == 1.0
+
+
+def test_perfect_and_worthless_rankings() -> None:
+    truth = np.array([True, True, False, False])
+    assert average_precision(np.array([0.9, 0.8, 0.2, 0.1]), truth) == 1.0
+    assert roc_auc(np.array([0.1, 0.2, 0.8, 0.9]), truth) == 0.0
+    assert average_precision(np.full(4, 0.3), truth) == 0.5  # one point: the base rate

@@ -1,0 +1,322 @@
+"""Scores against all worlds of small models, straight from the definition."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+
+import lapis
+import oracle
+from lapis.evaluation.predictions import Predictions
+from lapis.evaluation.score import measure, score_worlds
+from lapis.inference.marginals import Options
+from lapis.language.model import Model
+from oracle import Facts, GroundAtom, NoWorld
+from strategies import Case, cases
+
+SMOKERS = """
+Smokes(person)
+Cancer(person)
+Friends(person, person)
+1.5 Smokes(x) => Cancer(x)
+0.7 Friends(x, y) ^ Smokes(x) => Smokes(y)
+-0.4 Smokes(x)
+"""
+PEOPLE = "Smokes(Ann) Cancer(Ann) Friends(Ann,Bob) Friends(Bob,Cid) Smokes(Cid)"
+
+
+def close(value: float) -> object:
+    return pytest.approx(value, abs=1e-9, rel=1e-9)
+
+
+def marginals_given_the_rest(
+    model: Model, facts: Facts, query: tuple[str, ...]
+) -> dict[str, tuple[GroundAtom, float, bool]]:
+    """P(atom | all facts of the other predicates) of each query atom, and its truth."""
+    domains = oracle.constants_of(model, facts)
+    observed = oracle.observed_world(model, facts, domains)
+    known = {
+        atom: None if atom[0] in query else bool(observed[atom][0]) for atom in observed.column
+    }
+    worlds = oracle.worlds_agreeing_with(known)
+    log_weight = oracle.weigh(model, domains, worlds).log_weight
+    probability = np.exp(log_weight - oracle.log_sum_exp(log_weight))
+    return {
+        oracle.atom_text(model.predicates[atom[0]], atom[1]): (
+            atom,
+            float(probability @ worlds[atom]),
+            bool(observed[atom][0]),
+        )
+        for atom, value in known.items()
+        if value is None
+    }
+
+
+def average_precision(predicted: list[tuple[float, bool]]) -> float | None:
+    """Average precision by its definition; probabilities equal up to rounding are one point."""
+    num_true = sum(truth for _, truth in predicted)
+    if not num_true:
+        return None
+    area, last = 0.0, 0.0
+    for threshold in sorted({round(p, 9) for p, _ in predicted}, reverse=True):
+        called = [truth for p, truth in predicted if round(p, 9) >= threshold]
+        recall = sum(called) / num_true
+        area += (recall - last) * sum(called) / len(called)
+        last = recall
+    return area
+
+
+def separated(values: list[float]) -> bool:
+    """Any two are equal but for rounding, or clearly different."""
+    ordered = sorted(values)
+    pairs = zip(ordered, ordered[1:], strict=False)
+    return all(b - a <= 5e-13 * b or b - a > 1e-7 for a, b in pairs)
+
+
+@given(cases(observed=True))
+@settings(max_examples=80)
+def test_every_predicate_against_the_definition(case: Case) -> None:
+    model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
+    try:
+        pseudo = {n: oracle.pseudo_log_likelihood(model, case.facts, [n]) for n in model.predicates}
+    except NoWorld:
+        with pytest.raises(lapis.LapisError):
+            score_worlds(model, [data], case.query, likelihood=False)
+        return
+    found = score_worlds(model, [data], case.query)
+    assert found.exact
+    assert found.max_stderr is None
+    domains = oracle.constants_of(model, case.facts)
+    cells = {n: len(oracle.cells_of(p, domains)) for n, p in model.predicates.items()}
+    assert found.pseudo_log_likelihood == close(sum(pseudo.values()))
+    assert found.weighted_pseudo_log_likelihood == close(
+        sum(pseudo[name] / cells[name] for name in pseudo if cells[name])
+    )
+    expected = marginals_given_the_rest(model, case.facts, case.query)
+    predictions = found.predictions
+    assert predictions is not None
+    named = dict(zip(predictions.atoms, predictions.probability.tolist(), strict=True))
+    truth = dict(zip(predictions.atoms, predictions.truth.tolist(), strict=True))
+    for name, (atom, probability, value) in expected.items():
+        if name in named:
+            assert named[name] == close(probability)
+            assert truth[name] == value
+        else:  # a block of one value leaves nothing to predict
+            assert model.predicates[atom[0]].block
+            assert probability == close(float(value))
+    assert set(named) <= set(expected)
+    assert [part.predicate for part in found.predicates] == list(case.query)
+    for part in found.predicates:
+        assert part.pseudo_log_likelihood == close(pseudo[part.predicate])
+        own = [
+            (probability, value)
+            for name, (atom, probability, value) in expected.items()
+            if name in named and atom[0] == part.predicate
+        ]
+        check_quality(part.to_json(), own, "average_precision")
+    everything = [(p, value) for name, (_, p, value) in expected.items() if name in named]
+    check_quality(found.to_json(), everything, "auc_pr")
+
+
+def check_quality(found: dict[str, object], own: list[tuple[float, bool]], area: str) -> None:
+    assert (found["num_atoms"], found["num_true"]) == (len(own), sum(t for _, t in own))
+    if not own:
+        assert found["cll"] is found["brier"] is found[area] is None
+        return
+    logs = [math.log(p if value else 1 - p) for p, value in own]
+    assert found["cll"] == close(sum(logs) / len(own))
+    assert found["brier"] == close(sum((p - value) ** 2 for p, value in own) / len(own))
+    if separated([p for p, _ in own]):
+        expected = average_precision(own)
+        assert found[area] == (None if expected is None else pytest.approx(expected))
+
+
+@given(cases())
+@settings(max_examples=50)
+def test_unknown_facts_are_summed_out(case: Case) -> None:
+    """The facts marked ? are neither asked nor given."""
+    assume(case.facts.unknown)
+    model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
+    facts = case.facts
+    try:
+        known = oracle.infer(model, facts, ())
+    except NoWorld:
+        return
+    open_facts = Facts(
+        tuple(a for a in facts.true if a[0] not in case.query),
+        tuple(a for a in facts.false if a[0] not in case.query),
+        tuple(a for a in facts.all() if a in facts.unknown or a[0] in case.query),
+    )
+    free = oracle.infer(model, open_facts, case.query)
+    found = score_worlds(model, [data], case.query)
+    assert found.pseudo_log_likelihood is None
+    assert any("pseudo" in note for note in found.notes)
+    assert found.conditional_log_likelihood == close(known.log_partition - free.log_partition)
+    everything = Facts((), (), facts.all())
+    total = oracle.infer(model, everything, model.predicates).log_partition
+    assert found.log_likelihood == close(known.log_partition - total)
+    assert found.predictions is not None
+    unknown = {oracle.atom_text(model.predicates[n], args) for n, args in facts.unknown}
+    for atom, probability in zip(
+        found.predictions.atoms, found.predictions.probability, strict=True
+    ):
+        assert atom not in unknown
+        assert probability == close(free.marginals[atom])
+
+
+def test_hidden_predicates_are_summed_out() -> None:
+    """What the data states of a hidden predicate is given, the rest of it is unknown."""
+    model, data = lapis.parse(SMOKERS), lapis.Database.parse(PEOPLE)
+    found = score_worlds(model, [data], ["Cancer"], hidden=["Smokes"])
+    friends = (("Friends", ("Ann", "Bob")), ("Friends", ("Bob", "Cid")))
+    smokers = (("Smokes", ("Ann",)), ("Smokes", ("Cid",)))
+    given = Facts((*friends, *smokers))
+    free = oracle.infer(model, given, ["Smokes", "Cancer"])
+    known = oracle.infer(model, Facts((*given.true, ("Cancer", ("Ann",)))), ["Smokes"])
+    assert found.predictions is not None
+    assert found.predictions.atoms == ("Cancer(Ann)", "Cancer(Bob)", "Cancer(Cid)")
+    expected = [free.marginals[atom] for atom in found.predictions.atoms]
+    assert found.predictions.probability.tolist() == close(expected)
+    assert found.conditional_log_likelihood == close(known.log_partition - free.log_partition)
+    assert found.pseudo_log_likelihood is None
+    assert "no pseudo-log-likelihood: this needs complete data, but 'Smokes' is hidden" in (
+        found.notes
+    )
+
+
+def test_worlds_are_pooled() -> None:
+    model = lapis.parse(SMOKERS)
+    worlds = [lapis.Database.parse(PEOPLE, "one"), lapis.Database.parse("Cancer(Zoe)", "two")]
+    both = score_worlds(model, worlds, ["Cancer", "Smokes"])
+    alone = [score_worlds(model, [world], ["Cancer", "Smokes"]) for world in worlds]
+    for name in (
+        "log_likelihood", "pseudo_log_likelihood", "conditional_log_likelihood", "num_atoms",
+        "num_true",
+    ):  # fmt: skip
+        assert getattr(both, name) == close(sum(getattr(part, name) for part in alone))
+    sizes = [part.num_atoms for part in alone]
+    assert both.cll == close(np.average([part.cll for part in alone], weights=sizes))
+    assert both.predictions is not None
+    frame = both.predictions.to_pandas()
+    assert frame.groupby("world")["atom"].count().to_dict() == {"one": 6, "two": 2}
+    assert both.of("Cancer").num_atoms == 4
+
+
+def test_listed_atoms_only_are_asked() -> None:
+    model = lapis.parse("Same(ref, ref)\n1 Same(x, y) ^ Same(y, z) => Same(x, z)\n-1 Same(x, y)")
+    data = lapis.Database.parse("Same(A,B) !Same(A,C) Same(B,A)")
+    found = score_worlds(model, [data], ["Same"], listed=True)
+    assert found.predictions is not None
+    assert found.predictions.atoms == ("Same(A,B)", "Same(A,C)", "Same(B,A)")
+    asked = lapis.Database.parse("?Same(A,B) ?Same(A,C) ?Same(B,A)")
+    answer = lapis.infer(model, asked, method="enumerate")
+    assert dict(answer.marginals) == close(
+        dict(zip(found.predictions.atoms, found.predictions.probability.tolist(), strict=True))
+    )
+    assert score_worlds(model, [data], ["Same"]).num_atoms == 9
+
+
+@pytest.mark.parametrize("method", ["gibbs", "mcsat", "tempering"])
+def test_sampled_scores_lie_within_their_error(method: str) -> None:
+    crowd = [f"P{i}" for i in range(9)]
+    facts = " ".join(f"Friends({a},{b})" for a in crowd for b in crowd if a != b)
+    data = lapis.Database.parse(f"{facts} Smokes(P0) Smokes(P3) Cancer(P3)")
+    model = lapis.parse(SMOKERS.replace("0.7 Friends", "0.1 Friends"))
+    query = ["Smokes", "Cancer"]
+    exact = score_worlds(model, [data], query, method="exact", likelihood=False)
+    found = score_worlds(
+        model, [data], query, method=method, options=Options(precision=0.004), likelihood=False
+    )
+    assert (found.exact, found.method) == (False, method)
+    assert found.conditional_log_likelihood is None
+    assert exact.conditional_log_likelihood is not None
+    assert found.predictions is not None
+    assert exact.predictions is not None
+    assert found.predictions.atoms == exact.predictions.atoms
+    error = np.abs(found.predictions.probability - exact.predictions.probability)
+    assert (error <= 5 * found.predictions.stderr + 1e-12).all()
+    assert found.max_stderr == pytest.approx(float(found.predictions.stderr.max()))
+    # |log p − log q| ≤ |p − q| / min(p, q)
+    assert found.cll is not None
+    assert found.cll == pytest.approx(exact.cll, abs=float(error.max()) / 0.05)
+
+
+def test_only_sampled_zeros_and_ones_are_smoothed() -> None:
+    predictions = Predictions(
+        ("P",),
+        np.zeros(5, np.int64),
+        np.array([0.0, 1.0, 0.25, 0.0, 1.0]),
+        np.array([True, False, True, False, True]),
+        np.zeros(5),
+        np.array([99, 99, 99, 0, 0]),
+        (),
+    )
+    assert predictions.smoothed.tolist() == [0.005, 0.995, 0.25, 0.0, 1.0]
+    expected = (2 * math.log(0.005) + math.log(0.25)) / 5
+    assert measure(predictions).cll == close(expected)
+    assert measure(predictions.take(np.zeros(5, bool))) == (None, None, None, None, 0, 0)
+
+
+def test_an_impossible_exact_prediction_is_not_softened() -> None:
+    model = lapis.parse("P(t)\nQ(t)\nP(x) => Q(x).\n1 Q(x)")
+    found = score_worlds(model, [lapis.Database.parse("P(A) Q(A) Q(B)")], ["Q"])
+    assert found.predictions is not None
+    assert found.predictions.smoothed[0] == 1.0
+
+
+@pytest.mark.parametrize("query", [[], ["P"], ["Q"], ["P", "Q"]])
+@pytest.mark.parametrize("method", ["auto", "mcsat"])
+def test_data_that_break_a_hard_rule_are_named(query: list[str], method: str) -> None:
+    model = lapis.parse("P(t)\nQ(t)\nP(x) => Q(x).\n1 Q(x)")
+    with pytest.raises(lapis.LapisError, match="contradict the hard rule"):
+        score_worlds(
+            model, [lapis.Database.parse("P(A) Q(B)")], query, method=method, likelihood=not query
+        )
+
+
+def test_what_is_too_large_is_left_out_with_a_note() -> None:
+    crowd = " ".join(f"Friends(P{i},P{(i * 7 + 3) % 40})" for i in range(40))
+    model, data = lapis.parse(SMOKERS), lapis.Database.parse(crowd)
+    found = score_worlds(model, [data], ["Cancer"])
+    assert found.log_likelihood is None
+    assert any(note.startswith("no log-likelihood") for note in found.notes)
+    assert found.pseudo_log_likelihood is not None
+    assert found.exact
+    skipped = score_worlds(model, [data], ["Cancer"], likelihood=False, pseudo=False)
+    assert (skipped.log_likelihood, skipped.pseudo_log_likelihood) == (None, None)
+    assert (skipped.notes, skipped.cll) == ((), found.cll)
+
+
+def test_the_contract() -> None:
+    model, data = lapis.parse(SMOKERS), lapis.Database.parse(PEOPLE)
+    found = score_worlds(model, [data], ["Cancer", "Cancer"]).to_json()
+    assert {
+        "log_likelihood", "pseudo_log_likelihood", "weighted_pseudo_log_likelihood", "cll",
+        "auc_pr", "auc_pr_trapezoid", "method", "exact", "predicates",
+    } <= set(found)  # fmt: skip
+    (part,) = found["predicates"]
+    assert part["predicate"] == "Cancer"
+    assert (part["cll"], part["average_precision"]) == (found["cll"], found["auc_pr"])
+    generative = score_worlds(model, [data]).to_json()
+    assert (generative["cll"], generative["method"], generative["exact"]) == (None, None, None)
+    assert [row["predicate"] for row in generative["predicates"]] == ["Smokes", "Cancer", "Friends"]
+
+
+def test_nothing_to_predict() -> None:
+    model = lapis.parse("P(t)\nQ(s)\n1 P(x)")
+    found = score_worlds(model, [lapis.Database.parse("P(A)")], ["Q"])
+    assert (found.cll, found.auc_pr, found.num_atoms) == (None, None, 0)
+    assert found.conditional_log_likelihood == close(0.0)
+    with pytest.raises(KeyError):
+        found.of("P")
+
+
+def test_unknown_names_are_refused() -> None:
+    model, data = lapis.parse(SMOKERS), lapis.Database.parse(PEOPLE)
+    with pytest.raises(lapis.LapisError, match="unknown predicate 'Cancr'"):
+        score_worlds(model, [data], ["Cancr"])
+    with pytest.raises(lapis.LapisError, match="unknown method"):
+        score_worlds(model, [data], ["Cancer"], method="magic")

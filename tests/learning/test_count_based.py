@@ -1,0 +1,313 @@
+"""Contrastive divergence and voted perceptron by counts, against enumeration."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import lapis
+import oracle
+from lapis.errors import LapisError
+from lapis.grounding.atoms import number_atoms
+from lapis.grounding.bottom_up import ground
+from lapis.grounding.evidence import close_blocks
+from lapis.learning.count_based import CountObjective, count_objective, undecided_counts
+from lapis.learning.count_based_sites import asked_sites
+from lapis.learning.examples import Example, build_examples
+from lapis.learning.parameters import Parameters, share_parameters
+from strategies import Case, cases
+
+SMOKERS = """
+Friends(person, person)
+Smokes(person)
+Cancer(person)
+0.6 Smokes(x) => Cancer(x)
+0.4 Friends(x, y) ^ Smokes(x) => Smokes(y)
+-0.5 Friends(x, y)
+"""
+FACTS = ("Friends(A,B) Friends(B,C) Smokes(B) Cancer(B)", "Friends(A,D) Smokes(A) Smokes(D)")
+BLOCKS = """
+Topic(page, topic!)
+At(page, place?)
+Link(page, page)
+0.7 Link(p, q) ^ Topic(p, t) => Topic(q, t)
+0.4 Topic(p, +t) ^ At(p, s)
+-0.3 At(p, s)
+"""
+PAGES = ("Topic(P,X) Topic(Q,Y) Topic(R,X) Link(P,Q) Link(Q,R) At(P,S) place = {S, T}",)
+HARD = "P(t)\nQ(t)\nP(x) v Q(x).\n1 P(x)\n0.5 P(x) ^ Q(y)"
+BOTH = ("P(A) Q(A) P(B) Q(C)",)
+
+
+def build(
+    model: str, facts: tuple[str, ...], query: tuple[str, ...] = ()
+) -> tuple[list[Example], Parameters]:
+    parsed = lapis.parse(model)
+    examples = build_examples(parsed, [lapis.Database.parse(text) for text in facts], query)
+    return examples, share_parameters(parsed, [example.complete for example in examples])
+
+
+def enumerate_likelihood(
+    model: str, facts: tuple[str, ...], query: tuple[str, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """n − E[n] and the covariance of n by enumeration, for worlds that share all constants."""
+    gradient, covariance = None, None
+    for text in facts:
+        parsed = lapis.parse(model)
+        known = parse_facts(text)
+        domains = oracle.constants_of(parsed, known)
+        state = oracle.known_atoms(parsed, known, domains, set())
+        free = {a: None if a[0] in query or not query else v for a, v in state.items()}
+        data = weigh(parsed, domains, oracle.worlds_agreeing_with(state))
+        worlds = weigh(parsed, domains, oracle.worlds_agreeing_with(free))
+        probability = np.exp(worlds[1] - oracle.log_sum_exp(worlds[1]))
+        mean = probability @ worlds[0]
+        centred = worlds[0] - mean
+        own = data[0][0] - mean, centred.T @ (probability[:, None] * centred)
+        gradient = own[0] if gradient is None else gradient + own[0]
+        covariance = own[1] if covariance is None else covariance + own[1]
+    assert gradient is not None
+    assert covariance is not None
+    return gradient, covariance
+
+
+def weigh(
+    model: lapis.Model, domains: oracle.Domains, worlds: oracle.Worlds
+) -> tuple[np.ndarray, np.ndarray]:
+    """float64[num_worlds, num_weights] counts, and log weights."""
+    weighing = oracle.weigh(model, domains, worlds)
+    counts = [weighing.counts[key] for key in oracle.weight_keys(model, domains)]
+    return np.stack(counts, axis=1).astype(float), weighing.log_weight
+
+
+def parse_facts(text: str) -> oracle.Facts:
+    """Facts without constants declared apart; a declaration adds none that the others lack."""
+    atoms = []
+    for word in text.split("place")[0].split():
+        name, _, rest = word.partition("(")
+        atoms.append((name, tuple(rest.rstrip(")").split(","))))
+    return oracle.Facts(true=tuple(atoms))
+
+
+CASES = {
+    "all predicates": (SMOKERS, ("Friends(A,B) Smokes(B) Cancer(B)",), ()),
+    "two worlds": (SMOKERS, FACTS, ("Smokes", "Cancer")),
+    "blocks": (BLOCKS, (PAGES[0].replace(" place = {S, T}", " At(Q,T)"),), ("Topic", "At")),
+    "hard": (HARD, BOTH, ()),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_persistent_chain_finds_the_gradient(name: str) -> None:
+    model, facts, query = CASES[name]
+    examples, parameters = build(model, facts, query)
+    gradient, covariance = enumerate_likelihood(model, facts, query)
+    objective = count_objective(examples, parameters, num_samples=12_000, seed=4)
+    point = objective.evaluate(parameters.initial)
+    assert point.gradient_stderr is not None
+    assert (np.abs(point.gradient - gradient) <= 4 * point.gradient_stderr + 1e-9).all()
+    assert (point.gradient_stderr <= 0.2 * np.sqrt(np.diag(covariance)) + 1e-9).all()
+    # Four standard deviations of a variance estimated from 256 worlds.
+    np.testing.assert_allclose(
+        point.curvature_diagonal(), np.diag(covariance), rtol=4 * np.sqrt(2 / 256), atol=1e-9
+    )
+    direction = np.linspace(1.0, -0.5, len(parameters))
+    np.testing.assert_allclose(
+        point.curvature_product(direction),
+        covariance @ direction,
+        atol=0.35 * np.abs(covariance).max(),
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_restarted_chain_of_one_step_has_the_pseudo_likelihood_gradient(name: str) -> None:
+    model, facts, query = CASES[name]
+    examples, parameters = build(model, facts, query)
+    objective = count_objective(examples, parameters, num_samples=1, persistent=False, seed=2)
+    start = [world.chain.counts() for world in objective.worlds]
+    drawn = np.array([objective.evaluate(parameters.initial).gradient for _ in range(1500)])
+    expected = pseudo_gradient(model, facts, query)
+    stderr = drawn.std(axis=0) / np.sqrt(len(drawn))
+    assert (np.abs(drawn.mean(axis=0) - expected) <= 4 * stderr + 1e-9).all()
+    for world, counts in zip(objective.worlds, start, strict=True):
+        np.testing.assert_array_equal(world.chain.counts(), counts)
+
+
+def pseudo_gradient(model: str, facts: tuple[str, ...], query: tuple[str, ...]) -> np.ndarray:
+    """By central differences of the definition."""
+    step = 1e-5
+    _, parameters = build(model, facts, query)
+    predicates = query or tuple(parameters.model.predicates)
+    values = []
+    for sign in (1, -1):
+        for number in range(len(parameters)):
+            shifted = parameters.initial.copy()
+            shifted[number] += sign * step
+            values.append(sum(pseudo_value(model, text, predicates, shifted) for text in facts))
+    up, down = np.array(values).reshape(2, -1)
+    return (up - down) / (2 * step)
+
+
+def pseudo_value(model: str, text: str, predicates: tuple[str, ...], weights: np.ndarray) -> float:
+    """Σ log P(value | rest) by enumerating each cell's alternatives."""
+    parsed, known = lapis.parse(model), parse_facts(text)
+    domains = oracle.constants_of(parsed, known)
+    observed = oracle.observed_world(parsed, known, domains)
+    total = 0.0
+    for name in predicates:
+        for cell in oracle.cells_of(parsed.predicates[name], domains):
+            columns = [observed.column[atom] for atom in cell.atoms]
+            options = np.repeat(observed.truth, len(cell.values), axis=0)
+            options[:, columns] = cell.values
+            scores = []
+            for truth in (observed.truth, options):
+                worlds = oracle.Worlds(observed.column, truth)
+                counts, _ = weigh(parsed, domains, worlds)
+                possible = oracle.weigh(parsed, domains, worlds).possible
+                scores.append(np.where(possible, counts @ weights, -np.inf))
+            total += float(scores[0][0]) - oracle.log_sum_exp(scores[1])
+    return total
+
+
+def test_independent_atoms_have_the_covariance_of_one_short_walk() -> None:
+    examples, parameters = build("P(t)\n0.3 P(x)\nt = {A,B,C,D,E,F,G,H}", ("P(A)",))
+    objective = count_objective(examples, parameters, num_samples=3)
+    p = 1 / (1 + np.exp(-0.3))
+    point = objective.evaluate(parameters.initial)
+    assert point.curvature_diagonal() == pytest.approx([8 * p * (1 - p)])
+    assert point.curvature_product(np.array([2.0])) == pytest.approx([16 * p * (1 - p)])
+
+
+@pytest.mark.parametrize("name", ["all predicates", "two worlds", "blocks"])
+@pytest.mark.parametrize("persistent", [True, False])
+def test_estimates_that_are_exact_walk_the_same_way(name: str, persistent: bool) -> None:
+    model, facts, query = CASES[name]
+    examples, parameters = build(model, facts, query)
+    points = [
+        count_objective(
+            examples, parameters, counts=counts, ibound=8, num_samples=100, persistent=persistent
+        ).evaluate(parameters.initial)
+        for counts in ("exact", "ijgp")
+    ]
+    if not persistent:  # a persistent chain takes other worlds' counts where they are dear
+        np.testing.assert_allclose(points[1].gradient, points[0].gradient, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(
+            points[1].curvature_diagonal(), points[0].curvature_diagonal(), rtol=1e-9
+        )
+    walked = [
+        count_objective(examples, parameters, counts=counts, ibound=8, num_samples=80)
+        for counts in ("exact", "ijgp")
+    ]
+    for objective in walked:
+        objective.evaluate(parameters.initial)
+    for exact, estimated in zip(walked[0].worlds, walked[1].worlds, strict=True):
+        np.testing.assert_allclose(estimated.chain.counts(), exact.chain.counts(), rtol=1e-9)
+
+
+def test_perceptron_finds_the_best_world_of_independent_atoms() -> None:
+    model = "P(t)\nQ(t)\nR(t)\n1 P(x) ^ R(x)\n-0.5 P(x)\n2 !Q(x) v R(x)\n-0.1 Q(x)"
+    examples, parameters = build(model, ("R(A) P(B) Q(B) Q(C) t = {D}",), ("P", "Q"))
+    objective = count_objective(examples, parameters, expectation="map", num_samples=400)
+    point = objective.evaluate(parameters.initial)
+    # Best: P where R holds, Q nowhere. n(best) = (1, 1, 4, 0); n(data) = (0, 1, 2, 2).
+    np.testing.assert_array_equal(point.gradient, [-1, 0, -2, 2])
+    assert point.gradient_stderr is None
+    assert point.value is None
+    assert (point.curvature_diagonal() > 0).all()
+
+
+def test_perceptron_gives_blocks_their_best_value() -> None:
+    examples, parameters = build(
+        "T(p, c!)\n0.5 T(x, A)\n1 T(x, B)\nc = {A, B, C}", ("T(P, A) T(Q, C)",)
+    )
+    objective = count_objective(examples, parameters, expectation="map", num_samples=50)
+    np.testing.assert_array_equal(objective.evaluate(parameters.initial).gradient, [1, -2])
+
+
+@settings(max_examples=40)
+@given(cases())
+def test_sites_are_the_undecided_atoms(case: Case) -> None:
+    problem = lapis.build_problem(
+        lapis.parse(case.model), lapis.Database.parse(case.data), case.query
+    )
+    try:
+        unknown = number_atoms(close_blocks(problem), problem.domains)
+    except LapisError:
+        return  # data that contradict a block
+    found = {each.predicate.name: each for each in asked_sites(problem)}
+    for name, atoms in unknown.items():
+        if not atoms.num_unknown:
+            assert name not in found
+            continue
+        sites = found[name]
+        if sites.shape is None:
+            rows = sites.rows(np.arange(len(sites)))
+        else:
+            blocks = [sites.block(number) for number in range(len(sites))]
+            for block in blocks:
+                assert len(np.unique(sites.shape.keys(block))) == 1
+            rows = np.concatenate(blocks)
+        assert set(map(tuple, rows.tolist())) == set(map(tuple, atoms.unknown.tolist()))
+        assert len(rows) == atoms.num_unknown
+
+
+@pytest.mark.parametrize("query", [(), ("Smokes",), ("Cancer", "Friends")])
+def test_undecided_counts_are_those_of_the_network(query: tuple[str, ...]) -> None:
+    # No tautologies here: they are known to be true without evidence.
+    model = SMOKERS.replace("Smokes(y)", "Cancer(y)") + "Smokes(x) <=> Cancer(x)\n"
+    examples, _ = build(model, FACTS, query)
+    for example in examples:
+        network = ground(example.free)
+        true = example.answers(network) == 1
+        counts = network.counts(true) - network.constant_count
+        np.testing.assert_allclose(undecided_counts(example), counts)
+
+
+def test_the_same_seed_gives_the_same_course() -> None:
+    examples, parameters = build(SMOKERS, FACTS, ("Smokes",))
+
+    def gradients(objective: CountObjective) -> np.ndarray:
+        return np.array([objective.evaluate(parameters.initial).gradient for _ in range(3)])
+
+    first, again, other = (
+        gradients(count_objective(examples, parameters, num_samples=7, seed=seed))
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_only_listed_atoms_move() -> None:
+    parsed = lapis.parse("P(t)\nP(x)")
+    data = lapis.Database.parse("P(A) !P(B) t = {C, D}")
+    examples = build_examples(parsed, [data], ["P"], listed=True)
+    parameters = share_parameters(parsed, [examples[0].complete])
+    objective = count_objective(examples, parameters, num_samples=200)
+    assert objective.num_atoms == 2
+    for _ in range(3):
+        objective.evaluate(np.array([3.0]))
+        assert objective.worlds[0].chain.counts()[0] <= 2
+
+
+def test_nothing_asked() -> None:
+    examples, parameters = build("P(t)\nQ(t)\nP(x) => Q(x)", ("",), ("Q",))
+    point = count_objective(examples, parameters).evaluate(np.zeros(1))
+    np.testing.assert_array_equal(point.gradient, [0.0])
+    np.testing.assert_array_equal(point.curvature_diagonal(), [0.0])
+
+
+def test_errors() -> None:
+    examples, parameters = build(SMOKERS, FACTS)
+    with pytest.raises(LapisError, match="counts must be one of exact, ijgp"):
+        count_objective(examples, parameters, counts="guess")  # type: ignore[arg-type]
+    with pytest.raises(LapisError, match="num_samples must be at least 1"):
+        count_objective(examples, parameters, num_samples=0)
+    broken, shared = build(HARD, ("P(A) P(B) t = {C}",))
+    with pytest.raises(LapisError, match="the data break the hard rule"):
+        count_objective(broken, shared)
+    with pytest.raises(LapisError, match="hard rules need exact counts"):
+        count_objective(*build(HARD, BOTH), counts="ijgp")
+    hidden = build_examples(lapis.parse(SMOKERS), [lapis.Database.parse("?Smokes(A)")])
+    with pytest.raises(LapisError, match="needs complete data"):
+        count_objective(hidden, share_parameters(hidden[0].complete.model, [hidden[0].complete]))

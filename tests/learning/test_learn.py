@@ -1,0 +1,208 @@
+"""Learned weights are where the definition's gradient vanishes; options, errors and accounts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lapis
+import oracle
+from lapis.errors import LapisError
+from lapis.language.model import Model
+
+SMOKERS = """
+Friends(person, person)
+Smokes(person)
+Cancer(person)
+Smokes(x) => Cancer(x)
+Friends(x,y) ^ Smokes(x) => Smokes(y)
+Smokes(x) ^ Cancer(x)
+0.3 !Smokes(x)
+"""
+FACTS = oracle.Facts(
+    true=(
+        ("Smokes", ("A",)), ("Smokes", ("C",)), ("Cancer", ("A",)), ("Cancer", ("B",)),
+        ("Friends", ("A", "C")), ("Friends", ("B", "A")), ("Friends", ("C", "B")),
+    ),
+)  # fmt: skip
+
+
+def data_of(facts: oracle.Facts) -> lapis.Database:
+    model = lapis.parse(SMOKERS)
+    return lapis.Database.parse(oracle.render_database(model.predicates, facts))
+
+
+def weighted(model: Model, weights: np.ndarray) -> Model:
+    rules = [replace(r, weight=float(w)) for r, w in zip(model.rules, weights, strict=True)]
+    return model.with_rules(tuple(rules))
+
+
+def defined(objective: str, model: Model, facts: oracle.Facts) -> float:
+    """The objective's value from the definition, by trying all worlds."""
+    if objective == "conditional":
+        return oracle.log_likelihood(model, facts, ["Smokes", "Cancer"])
+    if objective == "likelihood":
+        return oracle.log_likelihood(model, facts)
+    total = 0.0
+    for name, predicate in model.predicates.items():
+        atoms = 3**predicate.arity
+        scale = 1 / atoms if objective == "weighted-pseudo" else 1.0
+        total += scale * oracle.pseudo_log_likelihood(model, facts, [name])
+    return total
+
+
+def penalty(prior: str, weights: np.ndarray) -> float:
+    if prior == "gaussian:2":
+        return float((weights**2).sum() / 8)
+    return 0.2 * float(np.abs(weights).sum()) if prior == "l1:0.2" else 0.0
+
+
+@pytest.mark.parametrize("prior", ["none", "gaussian:2", "l1:0.2"])
+@pytest.mark.parametrize("objective", ["pseudo", "weighted-pseudo", "conditional", "likelihood"])
+def test_weights_are_the_maximum_of_the_definition(objective: str, prior: str) -> None:
+    model = lapis.parse(SMOKERS)
+    query = ["Smokes", "Cancer"] if objective == "conditional" else []
+    fit = lapis.learn(model, data_of(FACTS), query, objective=objective, prior=prior)
+    assert fit.exact
+    assert fit.converged, fit.reason
+    value = defined(objective, weighted(model, fit.weights), FACTS)
+    assert fit.value == pytest.approx(value, abs=1e-8)
+
+    def posterior(weights: np.ndarray) -> float:
+        return defined(objective, weighted(model, weights), FACTS) - penalty(prior, weights)
+
+    step = 1e-4
+    best = posterior(fit.weights)
+    for number, weight in enumerate(fit.weights):
+        unit = np.zeros(len(fit.weights))
+        unit[number] = step
+        up, down = posterior(fit.weights + unit), posterior(fit.weights - unit)
+        if weight == 0.0 and prior == "l1:0.2":
+            assert max(up, down) <= best
+        else:
+            assert (up - down) / (2 * step) == pytest.approx(0.0, abs=1e-5)
+    assert fit.log_prior == pytest.approx(-penalty(prior, fit.weights))
+
+
+def test_several_worlds_share_weights_by_names_of_constants() -> None:
+    model = lapis.parse("Has(page, word)\nCourse(page)\nHas(p, +w) => Course(p)")
+    first = lapis.Database.parse("Has(A,Java) Course(A) Has(B,Java) Has(C,Java) Course(C)")
+    second = lapis.Database.parse(
+        "Has(A,Art) Has(B,Java) Course(B) Has(C,Art) Course(C) Has(D,Art)"
+    )
+    fit = lapis.learn(model, [first, second], "Course", prior="none")
+    assert fit["Has(p, Java) => Course(p)"] == pytest.approx(np.log(3))
+    assert fit["Has(p, Art) => Course(p)"] == pytest.approx(np.log(1 / 2), abs=1e-6)
+    again = lapis.parse(fit.text)
+    assert {rule.text: rule.weight for rule in again.rules} == pytest.approx(
+        fit.by_formula, abs=1e-9
+    )
+
+
+def test_fixed_and_hard_rules_stay() -> None:
+    model = lapis.parse("P(t)\nQ(t)\n@fixed 0.7 P(x)\nQ(x)\nP(A).\n-0.5 P(x) ^ Q(x)")
+    fit = lapis.learn(model, lapis.Database.parse("P(A) P(B) Q(B) Q(C)"))
+    assert fit["P(x)"] == 0.7
+    assert fit.model.rules[2].hard
+    assert [row[3] for row in fit.rows()] == [True, False, False]
+    assert "@fixed 0.7" in fit.text
+    assert fit.standard_errors is not None
+    assert np.isnan(fit.standard_errors).tolist() == [True, False, False]
+
+
+def test_weights_that_want_to_be_infinite_are_explained() -> None:
+    model = lapis.parse("P(t)\nQ(t)\nP(x) => Q(x)\n0 Q(x)")
+    data = lapis.Database.parse("P(A) Q(A) P(B) Q(B) Q(C) !Q(D)")
+    fit = lapis.learn(model, data, "Q", objective="pseudo", prior="none")
+    assert [(u.formula, u.sign) for u in fit.unbounded] == [("P(x) => Q(x)", 1)]
+    assert "give a prior, or make the rule hard" in fit.unbounded[0].reason
+    assert 10 < fit["P(x) => Q(x)"] <= 25
+    assert fit["Q(x)"] == pytest.approx(0.0, abs=1e-4)
+    held = lapis.learn(model, data, "Q", prior="gaussian:1")
+    assert not held.unbounded
+    assert 0 < held["P(x) => Q(x)"] < 3
+    conditional = lapis.learn(model, data, "Q", prior="none")
+    assert [u.formula for u in conditional.unbounded] == ["P(x) => Q(x)"]
+
+
+def test_units_are_added_where_they_are_missing() -> None:
+    model = lapis.parse("P(t)\nQ(t)\nP(x) => Q(x)\n1 !P(y)")
+    fit = lapis.learn(model, lapis.Database.parse("P(A) Q(B)"), units=True)
+    assert [name for name, *_ in fit.rows()] == ["P(x) => Q(x)", "!P(y)", "Q(x1)"]
+
+
+def test_only_listed_atoms_are_asked() -> None:
+    model = lapis.parse("Same(t, t)\n0 Same(x,y)")
+    data = lapis.Database.parse("Same(A,B) Same(B,C) !Same(A,C) !Same(C,D)")
+    fit = lapis.learn(model, data, "Same", listed=True, prior="none")
+    assert fit["Same(x, y)"] == pytest.approx(0.0, abs=1e-6)
+    everywhere = lapis.learn(model, data, "Same", prior="none")
+    assert everywhere["Same(x, y)"] == pytest.approx(np.log(2 / 14), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "optimizer", ["vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg", "adam", "adagrad", "lbfgs"]
+)
+def test_every_optimiser_climbs(optimizer: str) -> None:
+    model = lapis.parse(SMOKERS)
+    data = data_of(FACTS)
+    best = lapis.learn(model, data, ["Smokes", "Cancer"], prior="gaussian:1")
+    fit = lapis.learn(
+        model, data, ["Smokes", "Cancer"], optimizer=optimizer, prior="gaussian:1",
+        max_iterations=200,
+    )  # fmt: skip
+    start = defined("conditional", weighted(model, np.array([0, 0, 0, 0.3])), FACTS)
+    reached = defined("conditional", weighted(model, fit.weights), FACTS)
+    assert reached > start - 0.3
+    if optimizer not in ("vp", "vp-pw"):  # which climb something else
+        assert reached == pytest.approx(best.value, abs=0.1)
+
+
+def test_a_checkpoint_is_taken_up_again(tmp_path: Path) -> None:
+    model, data = lapis.parse(SMOKERS), data_of(FACTS)
+    path = tmp_path / "learning.npz"
+    options = {"optimizer": "dn", "checkpoint": path}
+    first = lapis.learn(model, data, max_iterations=3, **options)
+    assert first.iterations == 3
+    second = lapis.learn(model, data, max_iterations=6, **options)
+    straight = lapis.learn(model, data, max_iterations=6, optimizer="dn")
+    assert second.weights == pytest.approx(straight.weights, abs=0.0)
+    assert [point.iteration for point in second.curve] == list(range(7))
+    other = lapis.parse("Smokes(person)\nSmokes(x)")
+    with pytest.raises(LapisError, match="another"):
+        lapis.learn(other, lapis.Database.parse("Smokes(A)"), **options)
+
+
+ERRORS = {
+    "objective": ({"objective": "psuedo"}, "unknown objective 'psuedo'", "did you mean 'pseudo'?"),
+    "optimizer": ({"optimizer": "sgd"}, "unknown optimizer 'sgd'", None),
+    "prior": ({"prior": "gaussian:-1"}, "'gaussian:-1' is not a prior", None),
+    "no query": ({"objective": "conditional"}, "of some predicates given the others", None),
+    "margin": (
+        {"objective": "max-margin", "optimizer": "cd"},
+        "max-margin learning has its own optimiser",
+        None,
+    ),
+    "cuts": ({"optimizer": "cutting-plane"}, "cutting planes learn max-margin", None),
+    "expectation": ({"expectation": "mcsat"}, "needs no expectation", None),
+    "iterations": ({"max_iterations": 0}, "max iterations must be positive", None),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_what_cannot_be_asked(name: str) -> None:
+    options, message, hint = ERRORS[name]
+    with pytest.raises(LapisError, match=message) as error:
+        lapis.learn(lapis.parse(SMOKERS), data_of(FACTS), **options)
+    if hint is not None:
+        assert error.value.hint == hint
+
+
+def test_lbfgs_does_not_climb_samples() -> None:
+    with pytest.raises(LapisError, match="lbfgs needs exact values"):
+        lapis.learn(
+            lapis.parse(SMOKERS), data_of(FACTS), "Smokes", optimizer="lbfgs", expectation="mcsat"
+        )
