@@ -4,52 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 
 import pytest
 
-from lapis.cli.main import main
-
-MODEL = """\
-Friends(person, person)
-Smokes(person)
-Cancer(person)
-1.5 Smokes(x) => Cancer(x)
-1.1 Friends(x, y) ^ Smokes(x) => Smokes(y)
-"""
-DATA = "Friends(Anna, Bob)\nFriends(Bob, Anna)\nSmokes(Anna)\n"
-
-
-class Run:
-    """Runs `lapis` in a folder with a model and data."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.folder, self.capsys = folder, capsys
-        self.write("m.mln", MODEL)
-        self.write("d.db", DATA)
-
-    def write(self, name: str, text: str) -> str:
-        (self.folder / name).write_text(text, encoding="utf-8")
-        return name
-
-    def __call__(self, *arguments: str) -> tuple[int, str, str]:
-        self.capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        out, err = self.capsys.readouterr()
-        code = ended.value.code
-        return (code if isinstance(code, int) else 0 if code is None else 1), out, err
-
-    def json(self, *arguments: str) -> dict:
-        code, out, err = self(*arguments, "--json")
-        assert code == 0, err
-        return json.loads(out)
-
-
-@pytest.fixture
-def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(tmp_path)
-    return Run(tmp_path, capsys)
+from cli_run import MODEL, Run
 
 
 def test_infer(run: Run) -> None:
@@ -200,6 +158,7 @@ def test_demo(run: Run) -> None:
     code, out, _ = run("demo")
     assert code == 0
     assert "Cancer(Anna)" in out
+    assert "conditional (exact), lbfgs" in out
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_pooled_measures_weigh_atoms_equally() -> None:
 def test_groups_of_databases() -> None:
     found = validate(folds=2, random_state=3)
     tested = [[int(name[-1]) for name in fold.test] for fold in found.folds]
-    assert sorted(sum(tested, [])) == [0, 1, 2, 3]
+    assert sorted(number for test in tested for number in test) == [0, 1, 2, 3]
     assert [fold.score.cll for fold in found.folds] == pytest.approx(
         [expected_cll(test) for test in tested]
     )

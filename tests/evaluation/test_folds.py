@@ -156,5 +156,5 @@ def test_a_query_about_what_is_shared_is_refused(text: str, query: list[str]) ->
 
 def test_how_far_a_database_can_be_split_is_said() -> None:
     data = Database.parse("Friends(A,B) Friends(C,D)")
-    with pytest.raises(lapis.LapisError, match="into 3 parts: .* into 2 groups"):
+    with pytest.raises(lapis.LapisError, match=r"into 3 parts: .* into 2 groups"):
         split_database(MODEL, data, ["Smokes"], 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -71,8 +72,7 @@ def average_precision(predicted: list[tuple[float, bool]]) -> float | None:
 
 def separated(values: list[float]) -> bool:
     """Any two are equal but for rounding, or clearly different."""
-    ordered = sorted(values)
-    pairs = zip(ordered, ordered[1:], strict=False)
+    pairs = itertools.pairwise(sorted(values))
     return all(b - a <= 5e-13 * b or b - a > 1e-7 for a, b in pairs)
 
 

@@ -127,7 +127,7 @@ def test_shares_add_up_to_the_estimated_solutions(ibound: int) -> None:
     [feature] = problem.normal_form.features
     rows = list_atoms((6,))
     for term in difference_terms(feature.clauses[0], feature, target):
-        share = propagate(term, target, world, ibound)
+        share = propagate(term, world, ibound)
         whole = CubeCounter(term.cube, term.variables, ("@0",), world, Settings(ibound))
         shares = [] if share is None else [e.value for e in look_up(share, term, rows, world)]
         assert sum(map(np.sum, shares)) == pytest.approx(whole.solutions(), rel=1e-6)

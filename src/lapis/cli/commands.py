@@ -56,7 +56,7 @@ COUNT_METHODS: dict[str, Literal["exact", "ijgp"]] = {"exact": "exact", "ijgp": 
 
 
 def demo(as_json: AsJson = False) -> None:
-    """The smokers example, end to end: marginals and the most likely world."""
+    """The smokers example, end to end: marginals, the most likely world, learned weights."""
     from lapis.cli.demo import run_demo
 
     run_demo(as_json)
@@ -255,6 +255,10 @@ def learn(
     worlds = read_worlds(data, merge)
     if not worlds:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
+    if output is not None and not output.parent.is_dir():  # said now, not after hours
+        raise LapisError(
+            f"{output}: cannot be written: no folder {output.parent}", code="unwritable"
+        )
     with learning_bar() as progress:
         fit = learn_weights(
             model,

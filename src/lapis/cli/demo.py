@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from lapis.api import infer, map
+from lapis.api import infer, learn, map
+from lapis.cli.learn import show_fit
 from lapis.cli.render import console, escape, print_json, show_answer, show_world
 from lapis.data.binding import bind
 from lapis.data.database import Database
@@ -19,8 +21,11 @@ def run_demo(as_json: bool) -> None:
     model, data = read_model(path), Database.read(data_path)
     answer = infer(model, data, QUERY)
     world = map(model, data, QUERY)
+    training = Database.read(example_path("smokers-training.db"))
+    forgotten = model.with_rules(tuple(replace(rule, weight=None) for rule in model.rules))
+    fit = learn(forgotten, training, QUERY)
     if as_json:
-        print_json({"infer": answer.to_json(), "map": world.to_json()})
+        print_json({"infer": answer.to_json(), "map": world.to_json(), "learn": fit.to_json()})
         return
     out = console()
     out.rule("The model")
@@ -31,4 +36,7 @@ def run_demo(as_json: bool) -> None:
     show_answer(answer)
     out.rule("The most likely world")
     show_world(world)
+    out.rule("The weights, forgotten and learned back from 1,200 people drawn from the model")
+    show_fit(fit)
     out.print("\n[dim]The same with your own files: lapis infer MODEL DATA -q Smokes,Cancer[/dim]")
+    out.print("[dim]and weights for your own rules: lapis learn MODEL DATA -o LEARNED[/dim]")

@@ -2,8 +2,8 @@
 
 Atoms with the same probability are one point of a precision–recall or ROC curve: no order among
 them is known, so none is made up. Exact inference rounds atoms that are alike differently, so
-probabilities that agree to `TIE` are the same. A calibration curve groups the atoms by probability and
-compares the mean prediction of a group with the fraction of it that is true.
+probabilities that agree to `TIE` are the same. A calibration curve groups the atoms by
+probability and compares the mean prediction of a group with the fraction of it that is true.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def calibration_curve(
     >>> found.num_atoms.tolist(), found.predicted.round(2).tolist(), found.observed.tolist()
     ([2, 1], [0.15, 0.9], [0.5, 1.0])
     """
-    edge = np.linspace(0.0, 1.0, num_bins + 1)
+    edge = np.arange(num_bins + 1) / num_bins
     group = np.clip(np.searchsorted(edge, probability, side="right") - 1, 0, num_bins - 1)
     count = np.bincount(group, minlength=num_bins)
     divisor = np.where(count > 0, count, np.nan)

@@ -172,8 +172,9 @@ def run_side_by_side(
                 running[connection] = task, process
             for ready in wait(list(running)):
                 assert isinstance(ready, Connection)
-                task, process = running.pop(ready)
+                task, process = running[ready]
                 fold = receive(ready, task)
+                del running[ready]
                 process.join()
                 ready.close()
                 yield fold

@@ -166,7 +166,7 @@ def draw_calibration(series: Mapping[str, Predictions], axes: Axes, num_bins: in
     axes.patch.set_visible(False)  # the blocks stand behind
     axes.plot([0, 1], [0, 1], color=FAINT, lw=1, ls="--")
     total = np.zeros(num_bins, np.int64)
-    edge = np.linspace(0, 1, num_bins + 1)
+    edge = np.arange(num_bins + 1) / num_bins
     for index, (name, predictions) in enumerate(series.items()):
         found = calibration_curve(predictions.probability, predictions.truth, num_bins)
         filled = found.num_atoms > 0

@@ -26,7 +26,7 @@ M-step of EM, and a step that it calls safe is safe.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,33 +65,33 @@ class SideMoments(NamedTuple):
     parts: list[Moments]
 
     def log_partition(self, weights: np.ndarray) -> float | None:
-        total = float(weights @ self.statistics.constant)
+        score = float(weights @ self.statistics.constant)
         for part in self.parts:
             if part.log_partition is None:
                 return None
-            total += part.log_partition
-        return total
+            score += part.log_partition
+        return score
 
     def expected_counts(self) -> np.ndarray:
         """float64[num_parameters], E[n]."""
-        mean = sum((part.mean for part in self.parts), np.zeros(self.statistics.num_statistics))
+        mean = total((part.mean for part in self.parts), self.statistics.num_statistics)
         return self.statistics.constant + self.statistics.to_parameters(mean)
 
     def variance_of_mean(self) -> np.ndarray | None:
         """float64[num_parameters], the squared standard error of E[n]; None where exact."""
         known = [variance for part in self.parts if (variance := part.mean_variance()) is not None]
-        return np.sum(known, axis=0) if known else None
+        return total(known, len(self.statistics.constant)) if known else None
 
     def covariance_product(self, direction: np.ndarray) -> np.ndarray:
         """float64[num_parameters], Cov[n]·d."""
         natural = self.statistics.natural(direction)
-        product = sum((p.covariance_product(natural) for p in self.parts), np.zeros(len(natural)))
+        product = total((p.covariance_product(natural) for p in self.parts), len(natural))
         return self.statistics.to_parameters(product)
 
     def count_variance(self) -> np.ndarray:
         """float64[num_parameters], Var[n]."""
-        found: np.ndarray = np.sum([part.count_variance() for part in self.parts], axis=0)
-        return np.maximum(found, 0.0)
+        size = len(self.statistics.constant)
+        return np.maximum(total((part.count_variance() for part in self.parts), size), 0.0)
 
 
 @dataclass(frozen=True)
@@ -109,16 +109,14 @@ class ConditionalPoint:
         """float64[num_parameters], Var[n | given]; the true counts for most likely worlds."""
         if self.scale is not None:
             return self.scale.copy()
-        found: np.ndarray = np.sum([side.count_variance() for side in self.free], axis=0)
-        return found
+        return total((side.count_variance() for side in self.free), len(self.weights))
 
     def curvature_product(self, direction: np.ndarray) -> np.ndarray:
         """float64[num_parameters], Cov[n | given]·d."""
         if self.scale is not None:
             product: np.ndarray = self.scale * direction
             return product
-        found: np.ndarray = np.sum([s.covariance_product(direction) for s in self.free], axis=0)
-        return found
+        return total((side.covariance_product(direction) for side in self.free), len(direction))
 
 
 @dataclass(frozen=True)
@@ -160,7 +158,7 @@ class ConditionalObjective:
             weights,
             value if self.expectation != "map" else None,
             gradient,
-            np.sqrt(np.sum(spreads, axis=0)) if spreads else None,
+            np.sqrt(total(spreads, len(weights))) if spreads else None,
             tuple(free),
             self.true_counts if self.expectation == "map" else None,
         )
@@ -168,7 +166,7 @@ class ConditionalObjective:
     def completed_counts(self, weights: np.ndarray) -> np.ndarray:
         """float64[num_parameters], E[n | given, asked]: the E-step; n where nothing is hidden."""
         sides = evaluate_sides(self.clamped, weights)
-        return sum((side.expected_counts() for side in sides), self.target.copy())
+        return self.target + total((side.expected_counts() for side in sides), len(weights))
 
     def with_targets(self, counts: np.ndarray) -> ConditionalObjective:
         """w·counts − log Z(given), counts float64[num_parameters]: the M-step."""
@@ -354,6 +352,14 @@ def observed_world(example: Example, network: Network, answers: np.ndarray) -> n
             hint="give the formula a weight instead of a final period, or correct the data",
         )
     return world
+
+
+def total(parts: Iterable[np.ndarray], size: int) -> np.ndarray:
+    """float64[size], the sum of vectors, of which there may be none."""
+    added = np.zeros(size)
+    for part in parts:
+        added += part
+    return added
 
 
 def is_generative(example: Example) -> bool:

@@ -43,6 +43,7 @@ from lapis.learning.count_based_sites import Sites, asked_sites
 from lapis.learning.count_based_walk import Visits, walk
 from lapis.learning.examples import Example
 from lapis.learning.parameters import Parameters
+from lapis.learning.undecided_counts import undecided_counts
 
 Counts = Literal["exact", "ijgp"]
 Expectation = Literal["gibbs", "map"]
@@ -125,7 +126,7 @@ class CountObjective:
     @cached_property
     def true_counts(self) -> np.ndarray:
         """float64[num_parameters], n in the data without what evidence makes true."""
-        return self._gather([undecided_counts(example) for example in self.examples])
+        return self._gather([undecided_counts(e.complete, e.asked) for e in self.examples])
 
     def evaluate(self, weights: np.ndarray) -> CountPoint:
         gradient = np.zeros(len(self.parameters))
@@ -243,42 +244,3 @@ def count_objective(
     return CountObjective(
         f"{method} by {how}", parameters, tuple(examples), tuple(worlds), expectation, persistent
     )
-
-
-def undecided_counts(example: Example) -> np.ndarray:
-    """float64[num_weights]: true groundings in the data that evidence alone does not make true.
-
-    A clause E ∨ Q with the evidence literals E is decided by evidence where E is true, so these
-    are n(E ∨ Q) − n(E), summed over the clauses. Tautologies such as P(x) ∨ ¬P(y) at x = y count.
-    """
-    from dataclasses import replace
-
-    from lapis.counting.totals import count_true
-
-    problem = example.complete
-    asked = {sites.predicate.name for sites in asked_sites(example.free)}
-    for definition in problem.normal_form.definitions:
-        used = {literal.predicate for cube in definition.cubes for literal in cube.literals}
-        if used & asked:
-            asked.add(definition.predicate.name)
-    decided = replace(
-        problem.normal_form,
-        features=tuple(
-            replace(
-                feature,
-                clauses=tuple(
-                    clause._replace(
-                        literals=tuple(x for x in clause.literals if x.predicate not in asked)
-                    )
-                    for clause in feature.clauses
-                ),
-            )
-            for feature in problem.normal_form.features
-        ),
-    )
-    world = {name: known.true for name, known in problem.evidence.items()}
-    both = [
-        count_true(form, problem.model, problem.domains, world)[0]
-        for form in (problem.normal_form, decided)
-    ]
-    return np.array([float(n - e) for n, e in zip(*both, strict=True)])

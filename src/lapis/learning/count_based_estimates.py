@@ -108,7 +108,7 @@ def estimate_differences(
         offset = keys.of_rule[feature.rule].offset
         for clause in feature.clauses:
             for term in difference_terms(clause, feature, target):
-                share = propagate(term, target, extensions, ibound)
+                share = propagate(term, extensions, ibound)
                 if share is None:
                     continue
                 sign = np.full(len(rows), float(term.sign))
@@ -134,6 +134,35 @@ def depends_on_quantifiers(problem: Problem, predicate: str) -> bool:
         if used & changing:
             changing.add(definition.predicate.name)
     return len(changing) > 1
+
+
+def propagates_exactly(problem: Problem, predicate: str, ibound: int) -> bool:
+    """Whether i exceeds the treewidth of every clause, so that the differences are no estimates."""
+    target = problem.model.predicates[predicate]
+    if depends_on_quantifiers(problem, predicate):
+        return False
+    nothing = {name: known.true[:0] for name, known in problem.evidence.items()}
+    world = extend(
+        interpret(problem.model.predicates, problem.domains, nothing),
+        problem.normal_form.definitions,
+    )
+    terms = (
+        term
+        for feature in problem.normal_form.features
+        for clause in feature.clauses
+        for term in difference_terms(clause, feature, target)
+    )
+    for term in terms:
+        network = encode_cube(term.cube, term.variables, world)
+        scope = output_scope(network.names, term)
+        if not build_join_graph(network.scopes(), ibound, len(network.names), scope).is_tree:
+            return False
+    return True
+
+
+def output_scope(names: Sequence[str], term: Term) -> tuple[int, ...]:
+    """The variables of a network that are arguments of g or select the weight."""
+    return tuple(n for n, name in enumerate(names) if name.startswith("@") or name in term.plus)
 
 
 def refuse_hard_rules(problem: Problem) -> None:
@@ -207,16 +236,15 @@ def _term(cube: Cube, roles: Mapping[int, str], feature: Feature, target: Predic
     )
 
 
-def propagate(term: Term, target: Predicate, world: Extensions, ibound: int) -> Share | None:
+def propagate(term: Term, world: Extensions, ibound: int) -> Share | None:
     """C_U by the arguments of g and the rule's plus variables; None where it is zero."""
     network = encode_cube(term.cube, term.variables, world)
-    outputs = {f"@{number}" for number in range(target.arity)}.union(term.plus)
     if 0 in network.sizes or not network.multiplicity:
         return None
     tables = network.tables(world)
     if any(not table.scope and not table.values[0] for table in tables):
         return None
-    scope = tuple(n for n, name in enumerate(network.names) if name in outputs)
+    scope = output_scope(network.names, term)
     graph = build_join_graph(network.scopes(), ibound, len(network.names), scope)
     propagation = Propagation(
         graph,
@@ -237,7 +265,7 @@ def propagate(term: Term, target: Predicate, world: Extensions, ibound: int) -> 
     absent = math.prod(
         world.size(type_name)
         for name, type_name in term.variables
-        if name in outputs and name not in network.names
+        if (name.startswith("@") or name in term.plus) and name not in network.names
     )
     count = math.exp(log_count) * network.multiplicity / absent
     if not scope:

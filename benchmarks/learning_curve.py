@@ -1,0 +1,339 @@
+"""Learning on some worlds, predicting another: quality against time, as in thesis Figure 4.1.
+
+Shared by the benchmarks of discriminative learning. A run learns on the training worlds and keeps
+the weights of each iteration; afterwards a few of them, spread evenly over the logarithm of time,
+are judged on the test world. Seconds are those of learning, grounding included, predicting not.
+
+    CLL   mean log-probability of the true value of a query atom
+    AUC   area under the precision–recall steps (average precision)
+
+Predictions are exact for atoms that stand alone and for components with small tables; the others
+are means of P(atom | rest) over a chain, kept within 1e-4 of 0 and 1: the "small prior to prevent
+zero counts" of thesis section 4.3.2.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+import lapis
+from lapis.evaluation.metrics import average_precision, conditional_log_likelihood
+from lapis.grounding.bottom_up import ground
+from lapis.grounding.network import AtomTable
+from lapis.learning.climb import Course, Step, climb, make_optimizer
+from lapis.learning.conditional import ConditionalObjective, conditional_objective
+from lapis.learning.examples import Example, build_examples
+from lapis.learning.parameters import Parameters, share_parameters
+from lapis.learning.posterior import with_prior
+from lapis.learning.priors import Prior
+from lapis.problem import build_problem
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+ROOT = Path(__file__).parents[1]
+MODELS = ROOT / "benchmarks" / "models"
+NEVER_SURE = 1e-4  # how near a sampled probability comes to 0 and 1
+SHARE_OF_FINAL = 0.95
+
+
+@dataclass(frozen=True)
+class Learner:
+    """An optimiser with the way its expected counts are had."""
+
+    name: str  # as in the thesis
+    optimizer: str
+    expectation: str
+    iterations: int
+    rate: float | None = None
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} ({self.expectation})"
+
+
+class Task(NamedTuple):
+    """What is learned and what is predicted."""
+
+    model: lapis.Model
+    worlds: Sequence[lapis.Database]
+    query: Sequence[str]
+    test: int  # the world held out
+    listed: bool = False  # only the atoms the data mentions are asked
+
+
+class Quality(NamedTuple):
+    """How good predictions are: of all query atoms, and by predicate."""
+
+    cll: float
+    auc: float
+    by_predicate: Mapping[str, tuple[float, float]]  # (CLL, AUC)
+
+
+class Judged(NamedTuple):
+    """A point of a learning curve."""
+
+    iteration: int
+    seconds: float
+    quality: Quality
+
+
+@dataclass(frozen=True)
+class Run:
+    learner: Learner
+    test: int
+    setup_seconds: float  # grounding, and planning what is exact
+    num_weights: int
+    methods: tuple[str, ...]
+    course: Course
+    points: tuple[Judged, ...]
+
+    @property
+    def seconds(self) -> float:
+        return self.setup_seconds + self.course.seconds
+
+    @property
+    def final(self) -> Quality:
+        return self.points[-1].quality
+
+    def seconds_to_share(self, share: float = SHARE_OF_FINAL) -> float:
+        """When the AUC first reached a share of the final one."""
+        enough = share * self.final.auc
+        return next(point.seconds for point in self.points if point.quality.auc >= enough)
+
+    def seconds_to_cll(self, cll: float) -> float | None:
+        """When the CLL was first at least this; None if it never was."""
+        return next((p.seconds for p in self.points if p.quality.cll >= cll), None)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A task's worlds as examples; made once for all learners."""
+
+    task: Task
+    examples: list[Example]
+    parameters: Parameters
+
+    @property
+    def training(self) -> list[int]:
+        return [k for k in range(len(self.examples)) if k != self.task.test]
+
+    def parameters_of(self, worlds: Sequence[int]) -> Parameters:
+        """The same parameters, for some of the worlds only."""
+        index = tuple(self.parameters.world_index[k] for k in worlds)
+        return replace(self.parameters, world_index=index)
+
+
+def prepare(task: Task) -> Fold:
+    examples = build_examples(task.model, task.worlds, task.query, listed=task.listed)
+    return Fold(
+        task, examples, share_parameters(task.model, [example.free for example in examples])
+    )
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Predicts the test world of a fold at any weights."""
+
+    objective: ConditionalObjective  # of the test world alone, none of whose answers it knows
+    truth: np.ndarray  # bool[num_atoms]
+    atoms: AtomTable
+
+    def quality(self, weights: np.ndarray) -> Quality:
+        if not self.objective.is_exact:
+            self.objective.marginals(weights)  # burn-in
+        [probability] = self.objective.marginals(weights)
+        if not self.objective.is_exact:
+            probability = np.clip(probability, NEVER_SURE, 1 - NEVER_SURE)
+        offset = self.atoms.offset
+        parts = {
+            name: measure(probability[first:last], self.truth[first:last])
+            for name, first, last in zip(
+                self.atoms.predicates, offset[:-1], offset[1:], strict=True
+            )
+            if first < len(probability)
+        }
+        return Quality(*measure(probability, self.truth), parts)
+
+
+def measure(probability: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
+    """CLL and AUC; an AUC is NaN where nothing is true."""
+    area = average_precision(probability, truth)
+    return conditional_log_likelihood(probability, truth), np.nan if area is None else area
+
+
+def new_judge(fold: Fold, num_samples: int) -> Judge:
+    """A chain's first world is the data, so it is given data in which nothing asked is true."""
+    test, task = fold.task.test, fold.task
+    example = fold.examples[test]
+    network = ground(example.free)
+    blank = build_problem(task.model, deny(task.worlds[test], task.query))
+    objective = conditional_objective(
+        [replace(example, complete=blank)],
+        fold.parameters_of([test]),
+        num_samples=num_samples,
+        seed=1,
+    )
+    return Judge(objective, example.answers(network) == 1, network.atoms)
+
+
+def deny(database: lapis.Database, names: Sequence[str]) -> lapis.Database:
+    """The same data with nothing true of some predicates."""
+    relations = {
+        name: replace(relation, true=relation.true[:0]) if name in names else relation
+        for name, relation in database.relations.items()
+    }
+    return replace(database, relations=relations)
+
+
+def run_learner(
+    fold: Fold,
+    learner: Learner,
+    prior: Prior,
+    judge: Judge,
+    *,
+    num_points: int = 14,
+    time_limit: float | None = None,
+) -> Run:
+    """Learn on all worlds but the test world; judge some of the weights on the way."""
+    began = time.perf_counter()
+    training = fold.training
+    parameters = fold.parameters_of(training)
+    objective = conditional_objective(
+        [fold.examples[k] for k in training], parameters, expectation=learner.expectation
+    )
+    posterior = with_prior(objective, prior, parameters.initial, parameters.fixed)
+    setup = time.perf_counter() - began
+    steps: list[Step] = []
+    options = {} if learner.rate is None else {"rate": learner.rate}
+    course = climb(
+        posterior,
+        make_optimizer(learner.optimizer, **options),
+        posterior.free_weights(parameters.initial),
+        max_iterations=learner.iterations,
+        time_limit=time_limit,
+        progress=steps.append,
+    )
+    chosen = spread_evenly([setup + step.seconds for step in steps], num_points)
+    points = tuple(
+        Judged(
+            steps[k].iteration,
+            setup + steps[k].seconds,
+            judge.quality(posterior.all_weights(steps[k].weights)),
+        )
+        for k in chosen
+    )
+    return Run(
+        learner, fold.task.test, setup, len(parameters), objective.methods, course, points
+    )
+
+
+def spread_evenly(seconds: Sequence[float], count: int) -> list[int]:
+    """Positions of at most `count` times, even on a logarithmic scale, first and last included."""
+    wanted = np.geomspace(seconds[0], seconds[-1], count)
+    nearest = np.abs(np.asarray(seconds)[:, None] - wanted).argmin(axis=0)
+    return sorted({0, *nearest.tolist(), len(seconds) - 1})
+
+
+def data_folder(name: str) -> Path:
+    """Where a data set is; ends the program if it is nowhere."""
+    folder = Path(os.environ.get("LAPIS_DATA", ROOT.parent / "shared" / "data")) / name
+    if not folder.is_dir():
+        sys.exit(f"no {folder}: set LAPIS_DATA to the folder of data sets")
+    return folder
+
+
+def peak_memory() -> float:
+    """Gigabytes of this process at its largest."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+def describe_fold(fold: Fold) -> str:
+    """Atoms, ground clauses and weights of each world."""
+    sizes = []
+    for number, example in enumerate(fold.examples):
+        network = ground(example.free)
+        mark = " (test)" if number == fold.task.test else ""
+        sizes.append(f"{network.num_base_atoms:,} atoms, {network.num_clauses:,} clauses{mark}")
+    return f"{len(fold.parameters):,} weights; " + "; ".join(sizes)
+
+
+def mean_curve(
+    runs: Sequence[Run], pick: Callable[[Quality], float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds and the mean over runs of a quality, each curve a straight line between points."""
+    times = np.unique([point.seconds for run in runs for point in run.points])
+    first = max(run.points[0].seconds for run in runs)
+    times = times[times >= first]
+    curves = [
+        np.interp(
+            np.log(times),
+            np.log([point.seconds for point in run.points]),
+            [pick(point.quality) for point in run.points],
+        )
+        for run in runs
+    ]
+    return times, np.mean(curves, axis=0)
+
+
+def draw_curves(
+    path: Path, title: str, runs: Sequence[Run], lines: Mapping[str, tuple[float, float]]
+) -> None:
+    """CLL and AUC against time, the mean over folds of each learner; other systems as lines."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from lapis.data.whole_path import whole_path
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    learners = list(dict.fromkeys(run.learner for run in runs))
+    colours = plt.get_cmap("tab10").colors
+    for number, learner in enumerate(learners):
+        own = [run for run in runs if run.learner == learner]
+        for axes, pick in ((left, cll_of), (right, auc_of)):
+            times, values = mean_curve(own, pick)
+            axes.plot(times, values, label=learner.name, color=colours[number % 10], lw=1.6)
+            axes.plot(times[-1], values[-1], "o", color=colours[number % 10], ms=4)
+    for axes, name, place in ((left, "CLL", 0), (right, "AUC of precision and recall", 1)):
+        for label, values in lines.items():
+            axes.axhline(values[place], color="0.55", lw=1, ls="--")
+            axes.annotate(
+                label, (0.01, values[place]), xycoords=("axes fraction", "data"),
+                va="bottom", fontsize=8, color="0.35",
+            )  # fmt: skip
+        axes.set(xscale="log", xlabel="seconds of learning", ylabel=name)
+        axes.spines[["top", "right"]].set_visible(False)
+    crop_low(left, runs)
+    right.legend(frameon=False, fontsize=9, loc="lower right")
+    figure.suptitle(title, fontsize=11)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_path(path) as place:
+        figure.savefig(place, dpi=150, format="png")
+    plt.close(figure)
+    print(f"drawn: {path}")
+
+
+def crop_low(axes: Axes, runs: Sequence[Run]) -> None:
+    """Cut off untrained weights, which would flatten what matters."""
+    finals = [run.final.cll for run in runs]
+    best, worst = max(finals), min(finals)
+    axes.set_ylim(min(worst, 2.5 * best) * 1.15, best * 0.75)
+
+
+def cll_of(quality: Quality) -> float:
+    return quality.cll
+
+
+def auc_of(quality: Quality) -> float:
+    return quality.auc

@@ -1,0 +1,356 @@
+"""The conditional likelihood against enumeration of all worlds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lapis
+import oracle
+from brute_force import BruteForce, brute_force
+from lapis.learning import conditional
+from lapis.learning.conditional import ConditionalObjective, conditional_objective
+from lapis.learning.examples import Example, build_examples
+from lapis.learning.parameters import Parameters, share_parameters
+from oracle import Facts, NoWorld
+from strategies import Case, cases
+
+SMOKING = """
+Smokes(person)
+Cancer(person)
+Friends(person, person)
+Smokes(x) => Cancer(x)
+Friends(x, y) ^ Smokes(x) => Smokes(y)
+Friends(x, +y) ^ Cancer(x)
+Smokes(x)
+"""
+SMOKERS = (
+    "Smokes(A) Cancer(A) Smokes(B) Friends(A,B) Friends(B,C) Smokes(D) Friends(C,D) Cancer(C)",
+    "Smokes(E) Friends(E,A) Friends(A,F) Cancer(F) Cancer(E)",
+)
+TOPICS = """
+topic = {Art, Maths, Law}
+Topic(page, topic!)
+Has(page, word)
+Link(page, page)
+Has(p, +w) => Topic(p, +t)
+Link(p, q) ^ Topic(p, t) => Topic(q, t)
+Topic(p, Law) => !Link(p, p)
+"""
+PAGES = (
+    "Topic(P,Art) Topic(Q,Law) Topic(R,Art) Has(P,X) Has(Q,Y) Has(Q,X) Link(P,R) Link(R,Q)",
+    "Topic(S,Maths) Topic(T,Maths) Has(S,Z) Has(T,Y) Link(T,S)",
+)
+HARD = """
+A(thing)
+B(thing)
+C(thing, thing)
+A(x) => B(x).
+C(x, y) <=> C(y, x).
+A(x) ^ C(x, y) => A(y)
+EXIST y (C(x, y) ^ B(y)) => A(x)
+B(x)
+"""
+THINGS = ("A(X) B(X) B(Y) C(X,Y) C(Y,X)", "B(U) C(U,U)")
+
+
+def set_up(
+    text: str, data: Sequence[str], asked: Sequence[str], hidden: Sequence[str] = ()
+) -> tuple[list[Example], Parameters]:
+    model = lapis.parse(text)
+    examples = build_examples(model, [lapis.Database.parse(d) for d in data], asked, hidden=hidden)
+    return examples, share_parameters(model, [example.free for example in examples])
+
+
+def facts_of(text: str) -> Facts:
+    """Plain facts P(A,B), with ! or ? in front."""
+    groups: dict[str, list[oracle.GroundAtom]] = {"": [], "!": [], "?": []}
+    for word in text.split():
+        sign = word[0] if word[0] in "!?" else ""
+        name, inner = word[len(sign) :].rstrip(")").split("(")
+        groups[sign].append((name, tuple(inner.split(","))))
+    return Facts(*(tuple(group) for group in groups.values()))
+
+
+def expected_of(
+    text: str, data: Sequence[str], asked: Sequence[str], hidden: Sequence[str] = ()
+) -> BruteForce:
+    model = lapis.parse(text)
+    _, parameters = set_up(text, data, asked, hidden)
+    names = list(asked) or [name for name in model.predicates if name not in hidden]
+    return brute_force(model, [facts_of(d) for d in data], parameters, names, hidden)
+
+
+def random_weights(parameters: Parameters, seed: int, scale: float = 1.0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=len(parameters)) * scale
+
+
+def assert_exact(
+    objective: ConditionalObjective, expected: BruteForce, weights: np.ndarray, seed: int
+) -> None:
+    assert objective.is_exact
+    point = objective.evaluate(weights)
+    assert point.value == pytest.approx(expected.value(weights), abs=1e-9)
+    assert point.gradient == pytest.approx(expected.gradient(weights), abs=1e-9)
+    assert point.gradient_stderr is None
+    covariance = expected.covariance(weights)
+    direction = np.random.default_rng(seed).normal(size=len(weights))
+    assert point.curvature_product(direction) == pytest.approx(covariance @ direction, abs=1e-8)
+    assert point.curvature_diagonal() == pytest.approx(np.diag(covariance), abs=1e-8)
+
+
+def check_case(case: Case, seed: int, scale: float) -> None:
+    model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
+    examples = build_examples(model, [data], case.query)
+    parameters = share_parameters(model, [examples[0].free])
+    try:
+        expected = brute_force(model, [case.facts], parameters, case.query)
+    except NoWorld:
+        with pytest.raises(lapis.LapisError):
+            conditional_objective(examples, parameters).evaluate(parameters.initial)
+        return
+    objective = conditional_objective(examples, parameters)
+    weights = random_weights(parameters, seed, scale)
+    assert_exact(objective, expected, weights, seed)
+
+
+@given(cases(observed=True), st.integers(0, 99), st.sampled_from((0.0, 1.0, 4.0)))
+@settings(max_examples=80)
+def test_complete_data(case: Case, seed: int, scale: float) -> None:
+    check_case(case, seed, scale)
+
+
+@given(cases(), st.integers(0, 99))
+@settings(max_examples=80)
+def test_facts_marked_unknown(case: Case, seed: int) -> None:
+    check_case(case, seed, 1.0)
+
+
+@pytest.mark.slow
+@given(cases(observed=True), st.integers(0, 999), st.sampled_from((0.0, 1.0, 4.0)))
+@settings(max_examples=1500)
+def test_complete_data_at_length(case: Case, seed: int, scale: float) -> None:
+    check_case(case, seed, scale)
+
+
+@pytest.mark.slow
+@given(cases(), st.integers(0, 999))
+@settings(max_examples=1500)
+def test_facts_marked_unknown_at_length(case: Case, seed: int) -> None:
+    check_case(case, seed, 1.0)
+
+
+WORLDS = {
+    "smokers given friends": (SMOKING, SMOKERS, ("Smokes", "Cancer"), ()),
+    "smokers hidden": (SMOKING, SMOKERS, ("Cancer",), ("Smokes",)),
+    "pages": (TOPICS, PAGES, ("Topic",), ()),
+    "hard rules": (HARD, THINGS, ("A", "B"), ()),
+    "hard rules, all asked": (HARD, THINGS, (), ()),
+    "hard rules, hidden": (HARD, THINGS, ("A",), ("B",)),
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("expectation", ["auto", "exact"])
+def test_several_worlds(name: str, expectation: str) -> None:
+    text, data, asked, hidden = WORLDS[name]
+    examples, parameters = set_up(text, data, asked, hidden)
+    objective = conditional_objective(examples, parameters, expectation=expectation)
+    expected = expected_of(text, data, asked, hidden)
+    for seed in range(2):
+        assert_exact(objective, expected, random_weights(parameters, seed), seed)
+
+
+def test_curvature_is_the_derivative_of_the_oracles_gradient() -> None:
+    text, data, asked, _ = WORLDS["smokers given friends"]
+    examples, parameters = set_up(text, data, asked)
+    expected = expected_of(text, data, asked)
+    weights = random_weights(parameters, 3)
+    point = conditional_objective(examples, parameters).evaluate(weights)
+    for direction in np.eye(len(parameters)):
+        step = 1e-5 * direction
+        change = expected.gradient(weights + step) - expected.gradient(weights - step)
+        assert point.curvature_product(direction) == pytest.approx(-change / 2e-5, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["smokers given friends", "pages", "hard rules, all asked"])
+def test_true_counts_leave_out_what_evidence_decides(name: str) -> None:
+    text, data, asked, _ = WORLDS[name]
+    examples, parameters = set_up(text, data, asked)
+    expected = expected_of(text, data, asked)
+    always = sum(np.minimum.reduce(free.counts) for free in expected.free)
+    in_data = sum(known.counts[0] for known in expected.clamped)
+    found = conditional_objective(examples, parameters).true_counts
+    # A grounding that evidence decides is true in all worlds; few others are.
+    assert (found <= in_data + 1e-9).all()
+    assert (found >= in_data - always - 1e-9).all()
+    if name == "smokers given friends":
+        rule = parameters.names().index("Friends(x, y) ^ Smokes(x) => Smokes(y)")
+        # Six friendships; Friends(C,D) and Friends(A,F) have Smokes(x) false or Smokes(y) true.
+        assert found[rule] == 3.0
+
+
+def test_generative_learning_has_another_name() -> None:
+    for asked, name in ((("Smokes",), "conditional"), ((), "likelihood")):
+        objective = conditional_objective(*set_up(SMOKING, SMOKERS, asked))
+        assert objective.name == name
+
+
+def test_the_maximum_has_no_gradient() -> None:
+    """Newton's method by the objective's own curvature ends where the oracle's gradient is 0."""
+    text, data, asked = HARD, ("A(X) B(X) B(Y) C(X,Y) C(Y,X) C(Z,Z)", "B(U) C(U,V) C(V,U)"), ()
+    examples, parameters = set_up(text, data, asked)
+    objective = conditional_objective(examples, parameters)
+    weights = np.zeros(len(parameters))
+    ridge = 0.01
+    for _ in range(30):
+        point = objective.evaluate(weights)
+        basis = np.eye(len(weights))
+        hessian = np.array([point.curvature_product(row) for row in basis]) + ridge * basis
+        weights = weights + np.linalg.solve(hessian, point.gradient - ridge * weights)
+    gradient = expected_of(text, data, asked).gradient(weights) - ridge * weights
+    assert np.abs(gradient).max() <= 1e-9
+
+
+def test_expectation_step_and_maximisation_step() -> None:
+    text, data, asked, hidden = WORLDS["smokers hidden"]
+    examples, parameters = set_up(text, data, asked, hidden)
+    objective = conditional_objective(examples, parameters)
+    expected = expected_of(text, data, asked, hidden)
+    weights = random_weights(parameters, 5)
+    counts = objective.completed_counts(weights)
+    assert counts == pytest.approx(sum(e.mean(weights) for e in expected.clamped), abs=1e-9)
+    other = random_weights(parameters, 6)
+    point = objective.with_targets(counts).evaluate(other)
+    log_partition = sum(free.log_partition(other) for free in expected.free)
+    assert point.value == pytest.approx(other @ counts - log_partition, abs=1e-9)
+    mean = sum(free.mean(other) for free in expected.free)
+    assert point.gradient == pytest.approx(counts - mean, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["smokers given friends", "pages", "hard rules"])
+def test_marginals(name: str) -> None:
+    text, data, asked, _ = WORLDS[name]
+    examples, parameters = set_up(text, data, asked)
+    objective = conditional_objective(examples, parameters)
+    weighted = lapis.parse(text)
+    found = objective.marginals(parameters.initial)
+    for example, probability, world in zip(examples, found, data, strict=True):
+        facts = facts_of(world)
+        given = [atom for atom in facts.true if atom[0] not in asked]
+        # Constants that only the answers mention stay in the world.
+        domains = oracle.constants_of(weighted, facts)
+        known = oracle.known_atoms(weighted, Facts(tuple(given)), domains, set(asked))
+        worlds = oracle.worlds_agreeing_with(known)
+        weighing = oracle.weigh(weighted, domains, worlds)
+        share = np.exp(weighing.log_weight - oracle.log_sum_exp(weighing.log_weight))
+        network = lapis.grounding.ground(example.free)
+        for atom, name_of_atom in enumerate(network.atom_names(np.arange(len(probability)))):
+            predicate, inner = name_of_atom.rstrip(")").split("(")
+            column = worlds.column[predicate, tuple(inner.split(","))]
+            assert probability[atom] == pytest.approx(share @ worlds.truth[:, column], abs=1e-9)
+
+
+class TestMostLikelyWorld:
+    @pytest.mark.parametrize("name", ["smokers given friends", "pages", "hard rules, all asked"])
+    @pytest.mark.parametrize("searched", [False, True], ids=["exact", "searched"])
+    def test_gradient(self, name: str, searched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        if searched:
+            monkeypatch.setattr(conditional, "AUTO_MEMORY", 0)
+        text, data, asked, _ = WORLDS[name]
+        examples, parameters = set_up(text, data, asked)
+        objective = conditional_objective(examples, parameters, expectation="map")
+        assert ("maxwalksat" in objective.methods) == searched
+        expected = expected_of(text, data, asked)
+        for seed in range(4):
+            weights = random_weights(parameters, seed)
+            point = objective.evaluate(weights)
+            assert point.value is None
+            in_data = sum(known.counts[0] for known in expected.clamped)
+            best = in_data - point.gradient
+            scores = [(free.counts @ weights).max() for free in expected.free]
+            assert best @ weights == pytest.approx(sum(scores), abs=1e-9)
+
+    @pytest.mark.parametrize("searched", [False, True], ids=["exact", "searched"])
+    def test_hidden_atoms(self, searched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+        if searched:
+            monkeypatch.setattr(conditional, "AUTO_MEMORY", 0)
+        text, data, asked, hidden = WORLDS["hard rules, hidden"]
+        examples, parameters = set_up(text, data, asked, hidden)
+        objective = conditional_objective(examples, parameters, expectation="map")
+        expected = expected_of(text, data, asked, hidden)
+        weights = random_weights(parameters, 1)
+        gap = sum((known.counts @ weights).max() for known in expected.clamped)
+        gap -= sum((free.counts @ weights).max() for free in expected.free)
+        assert objective.evaluate(weights).gradient @ weights == pytest.approx(gap, abs=1e-9)
+
+    def test_true_counts_stand_in_for_the_curvature(self) -> None:
+        examples, parameters = set_up(SMOKING, SMOKERS, ("Smokes", "Cancer"))
+        objective = conditional_objective(examples, parameters, expectation="map")
+        point = objective.evaluate(parameters.initial)
+        assert point.curvature_diagonal().tolist() == objective.true_counts.tolist()
+        direction = random_weights(parameters, 0)
+        product = point.curvature_product(direction)
+        assert product == pytest.approx(objective.true_counts * direction)
+
+
+class TestWhereNothingIsLeft:
+    def test_no_unknown_atom(self) -> None:
+        text = "P(thing)\nQ(thing)\nP(x) => Q(x)\nQ(x)"
+        for expectation in conditional.EXPECTATIONS:
+            examples, parameters = set_up(text, ["P(A)"], ("Q",))
+            listed = build_examples(
+                lapis.parse(text), [lapis.Database.parse("P(A)")], ("Q",), listed=True
+            )
+            objective = conditional_objective(listed, parameters, expectation=expectation)
+            point = objective.evaluate(np.array([1.0, -2.0]))
+            assert point.value == (None if expectation == "map" else 0.0)
+            assert point.gradient.tolist() == [0.0, 0.0]
+            assert point.curvature_diagonal().tolist() == [0.0, 0.0]
+            assert point.curvature_product(np.ones(2)).tolist() == [0.0, 0.0]
+            assert objective.marginals(np.ones(2))[0].tolist() == []
+
+    def test_no_constants(self) -> None:
+        objective = conditional_objective(*set_up("P(thing)\n(P(x))\n(P(x) => P(y))", [""], ()))
+        point = objective.evaluate(np.ones(2))
+        assert point.value == 0.0
+        assert point.gradient.tolist() == [0.0, 0.0]
+
+    def test_no_examples(self) -> None:
+        model = lapis.parse("P(thing)\n(P(x))")
+        objective = conditional_objective([], share_parameters(model, []))
+        point = objective.evaluate(np.ones(1))
+        assert (point.value, point.gradient.tolist()) == (0.0, [0.0])
+        assert point.curvature_diagonal().tolist() == [0.0]
+
+
+class TestErrors:
+    def test_data_that_break_a_hard_rule(self) -> None:
+        with pytest.raises(lapis.LapisError, match=r"A\(x\) => B\(x\)") as error:
+            conditional_objective(*set_up(HARD, ["A(X)"], ("A", "B")))
+        assert error.value.code == "hard-contradiction"
+
+    def test_data_that_break_a_block(self) -> None:
+        with pytest.raises(lapis.LapisError) as error:
+            conditional_objective(*set_up(TOPICS, ["Has(P,X)"], ("Topic",)))
+        assert error.value.code == "block-violated"
+
+    def test_unknown_expectation(self) -> None:
+        with pytest.raises(lapis.LapisError, match="mcsta") as error:
+            conditional_objective(*set_up(SMOKING, SMOKERS, ()), expectation="mcsta")
+        assert error.value.hint == "did you mean 'mcsat'?"
+
+    def test_one_sample(self) -> None:
+        with pytest.raises(lapis.LapisError) as error:
+            conditional_objective(*set_up(SMOKING, SMOKERS, ()), num_samples=1)
+        assert error.value.code == "too-few-samples"
+
+    def test_too_large_to_be_exact(self) -> None:
+        things = ", ".join(f"T{number}" for number in range(60))
+        text = f"thing = {{{things}}}\nP(thing)\nP(x) ^ P(y) => P(x)\nP(x) ^ x != y => P(y)"
+        with pytest.raises(lapis.TooLarge):
+            conditional_objective(*set_up(text, ["P(T1)"], ("P",)), expectation="exact")
