@@ -212,7 +212,8 @@ def learn(
     prior: Prior | str | None = None,
     prior_mean: str = "zero",
     expectation: str = "auto",
-    counts: str = "exact",
+    counts: Counts = "exact",
+    measure_error: bool = False,
     ibound: int = 2,
     hidden: Sequence[str] = (),
     listed: bool = False,
@@ -249,8 +250,8 @@ def learn(
     resolved = read_if_path(model)
     refuse_unsupported(resolved)
     options = Options(
-        objective, optimizer, prior, prior_mean, expectation, counts, ibound, num_samples, rate,
-        margin, max_iterations, tolerance, time_limit, max_memory, seed_of(random_state),
+        objective, optimizer, prior, prior_mean, expectation, counts, measure_error, ibound,
+        num_samples, rate, margin, max_iterations, tolerance, time_limit, max_memory, seed_of(random_state),
         None if checkpoint is None else Path(checkpoint),
     )  # fmt: skip
     return learn_weights(

@@ -227,6 +227,20 @@ def test_the_query_is_checked(query: list[str], message: str) -> None:
         cross_validate(MODEL, make_worlds(), query, learn=learners.refuse_twice, jobs=1)
 
 
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["data/ai.db", "data/theory.db"], ["ai.db", "theory.db"]),
+        (["a/facts.db", "b/facts.db"], ["a/facts.db", "b/facts.db"]),
+    ],
+)
+def test_folders_are_left_out_where_files_differ(names: list[str], shown: list[str]) -> None:
+    worlds = [Database.parse("Person(A) Smokes(A)", name) for name in names]
+    found = cross_validate(MODEL, worlds, ["Smokes"], learn=learners.learn_share, jobs=1)
+    assert [found.tested_on(fold) for fold in found.folds] == shown
+    assert [fold.test for fold in found.folds] == [(name,) for name in names]
+
+
 def test_spread() -> None:
     assert spread([]) == (None, None, 0)
     assert spread([None, 2.0]) == (2.0, None, 1)

@@ -72,7 +72,7 @@ PAIRS = st.tuples(st.sampled_from(PEOPLE), st.sampled_from(PEOPLE))
     st.integers(2, 4),
     st.integers(0, 3),
 )
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_a_split_loses_no_fact_and_shares_no_person(
     friends: list[tuple[str, str]],
     strangers: list[tuple[str, str]],

@@ -77,7 +77,7 @@ def separated(values: list[float]) -> bool:
 
 
 @given(cases(observed=True))
-@settings(max_examples=80)
+@settings(max_examples=60)
 def test_every_predicate_against_the_definition(case: Case) -> None:
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
     try:
@@ -135,7 +135,7 @@ def check_quality(found: dict[str, object], own: list[tuple[float, bool]], area:
 
 
 @given(cases())
-@settings(max_examples=50)
+@settings(max_examples=30)
 def test_unknown_facts_are_summed_out(case: Case) -> None:
     """The facts marked ? are neither asked nor given."""
     assume(case.facts.unknown)

@@ -141,7 +141,7 @@ def random_logistic(
 def newton_maximum(objective: Logistic) -> np.ndarray:
     """The maximum by Newton's method with the full Hessian and halving, to machine precision."""
     weights = np.zeros(objective.num_parameters)
-    for _ in range(200):
+    for _ in range(60):
         point = objective.evaluate(weights)
         step = np.linalg.solve(point.curvature, point.gradient)
         size = 1.0

@@ -217,6 +217,19 @@ def test_perceptron_finds_the_best_world_of_independent_atoms() -> None:
     assert (point.curvature_diagonal() > 0).all()
 
 
+def test_perceptron_from_the_data() -> None:
+    """One step: each atom that would be better otherwise pulls with its difference."""
+    model = "P(t)\nQ(t)\n1 P(x) ^ Q(x)\n-0.5 P(x)\n0.3 T(x, A)\nT(t, c!)\nc = {A, B}"
+    examples, parameters = build(model, ("Q(A) P(B) T(A,B) T(B,A)",), ("P", "T"))
+    objective = count_objective(
+        examples, parameters, expectation="map", num_samples=1, persistent=False, seed=1
+    )
+    drawn = np.array([objective.evaluate(parameters.initial).gradient for _ in range(400)])
+    # P(A) and not P(B), T(A,A): three of four sites move, each drawn with a quarter's weight.
+    stderr = drawn.std(axis=0) / 20
+    assert (np.abs(drawn.mean(axis=0) - [-1, 0, -1]) <= 4 * stderr).all()
+
+
 def test_perceptron_gives_blocks_their_best_value() -> None:
     examples, parameters = build(
         "T(p, c!)\n0.5 T(x, A)\n1 T(x, B)\nc = {A, B, C}", ("T(P, A) T(Q, C)",)

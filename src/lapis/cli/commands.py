@@ -90,8 +90,7 @@ def count(
     from lapis.api import count as count_rules
     from lapis.cli.render import print_json, show_counts, show_text
 
-    if counts not in COUNT_METHODS:
-        raise LapisError(f"counts are exact or ijgp, not {counts!r}", code="counts")
+    check_counts(counts)
     worlds = read_worlds(data, merge)
     if explain:
         from lapis.counting.rules import explain_counts
@@ -232,6 +231,7 @@ def learn(
     expectation: ExpectationName = "auto",
     counts: CountMethod = "exact",
     ibound: IBound = 2,
+    measure_error: MeasureError = False,
     hidden: HiddenNames = None,
     listed: Listed = False,
     units: AddUnits = False,
@@ -252,6 +252,7 @@ def learn(
     from lapis.cli.learn import learning_bar, show_fit
     from lapis.cli.render import print_json
 
+    check_counts(counts)
     worlds = read_worlds(data, merge)
     if not worlds:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
@@ -269,8 +270,9 @@ def learn(
             prior=prior,
             prior_mean=prior_mean,
             expectation=expectation,
-            counts=counts,
+            counts=COUNT_METHODS[counts],
             ibound=ibound,
+            measure_error=measure_error,
             hidden=split(hidden),
             listed=listed,
             units=units,
@@ -319,6 +321,11 @@ def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database]:
     if not paths:
         return []
     return [Database.read(*paths)] if merge else [Database.read(path) for path in paths]
+
+
+def check_counts(counts: str) -> None:
+    if counts not in COUNT_METHODS:
+        raise LapisError(f"counts are exact or ijgp, not {counts!r}", code="counts")
 
 
 def parse_beliefs(texts: Sequence[str]) -> dict[str, float]:

@@ -92,7 +92,7 @@ def show_cross_validation(found: CrossValidation) -> None:
     for fold in found.folds:
         table.add_row(
             str(fold.number),
-            escape(", ".join(fold.test)),
+            escape(found.tested_on(fold)),
             f"{fold.score.num_atoms:,}",
             f"{fold.score.num_true:,}",
             *(format_value(getattr(fold.score, name)) for name in HEADINGS),

@@ -47,8 +47,8 @@ def show_fit(fit: Fit) -> None:
     out.print(f"[dim]{escape(fit.summary())}[/dim]")
     phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in fit.seconds.items())
     out.print(f"[dim]{phases}[/dim]")
-    for weight in fit.unbounded:
-        typer.echo(f"warning: {weight.formula}: {weight.reason}", err=True)
+    for growing in fit.unbounded:
+        typer.echo(f"warning: {growing.formula}: {growing.reason}", err=True)
     for warning in fit.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if fit.interrupted:

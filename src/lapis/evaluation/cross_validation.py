@@ -12,7 +12,7 @@ import html
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -106,6 +106,13 @@ class CrossValidation:
         """The measures of all held-out atoms together."""
         return measure(self.predictions)
 
+    def tested_on(self, fold: Fold) -> str:
+        """The databases a fold was tested on, without folders where that is clear."""
+        names = {name for other in self.folds for name in other.test}
+        short = {name: PurePath(name).name or name for name in names}
+        clear = len(set(short.values())) == len(names)
+        return ", ".join(short[name] if clear else name for name in fold.test)
+
     def to_json(self) -> dict[str, Any]:
         """The contract of `lapis evaluate --json`."""
         overall = {name: self.spread(name) for name in MEASURES}
@@ -138,7 +145,7 @@ class CrossValidation:
 
         rows = []
         for fold in self.folds:
-            tested = ", ".join(fold.test)
+            tested = self.tested_on(fold)
             whole = {name: getattr(fold.score, name) for name in MEASURES}
             whole |= {"num_atoms": fold.score.num_atoms, "num_true": fold.score.num_true}
             rows.append({"fold": fold.number, "test": tested, "predicate": "(all)", **whole})
@@ -163,7 +170,7 @@ class CrossValidation:
         names = [name.replace("_", " ") for name in SHOWN]
         head = "".join(f"<th>{name}</th>" for name in ("fold", "tested on", *names))
         rows = [
-            [str(f.number), ", ".join(f.test), *(format_value(getattr(f.score, n)) for n in SHOWN)]
+            [str(f.number), self.tested_on(f), *(format_value(getattr(f.score, n)) for n in SHOWN)]
             for f in self.folds
         ]
         rows.append(["", "mean ± sd", *(format_spread(self.spread(name)) for name in SHOWN)])
@@ -180,7 +187,7 @@ class CrossValidation:
         from lapis.evaluation.plots import plot_quality
 
         series = {
-            ", ".join(fold.test): fold.score.predictions
+            self.tested_on(fold): fold.score.predictions
             for fold in self.folds
             if fold.score.predictions is not None
         }

@@ -1,8 +1,8 @@
 """Folds of a cross-validation, learned and scored one by one or in processes side by side.
 
-Each fold has a process of its own, started fresh (`spawn`: threads of compiled code do not
-survive a fork), so its memory is given back and it can be ended at once. The processes do not
-hear Ctrl-C; the one that waits for them does, ends them, and keeps what is finished. Without
+Processes are started fresh (`spawn`: threads of compiled code do not survive a fork) and take
+one fold after another; a process for each fold spent seconds on loading kernels again. They do
+not hear Ctrl-C: the one that waits for them does, ends them, and keeps what is finished. Without
 processes a learner that was stopped says so itself, and its half-learned fold is dropped.
 """
 
@@ -163,65 +163,68 @@ def run_side_by_side(
 ) -> Generator[Fold, None, None]:
     """Folds as they finish, `num_jobs` at a time; the first error ends all."""
     waiting = list(reversed(tasks))
-    running: dict[Connection, tuple[FoldTask, BaseProcess]] = {}
+    workers = [start_worker(learn) for _ in range(min(num_jobs, len(tasks)))]
+    running: dict[Connection, FoldTask] = {}
     try:
-        while waiting or running:
-            while waiting and len(running) < num_jobs:
-                task = waiting.pop()
-                connection, process = start(task, learn)
-                running[connection] = task, process
+        for worker in workers:
+            running[worker.connection] = send(worker.connection, waiting.pop())
+        while running:
             for ready in wait(list(running)):
                 assert isinstance(ready, Connection)
-                task, process = running[ready]
-                fold = receive(ready, task)
-                del running[ready]
-                process.join()
-                ready.close()
+                fold = receive(ready, running.pop(ready))
+                if waiting:
+                    running[ready] = send(ready, waiting.pop())
                 yield fold
     finally:
-        for connection, (_, process) in running.items():
-            process.terminate()
-            process.join()
-            connection.close()
+        for worker in workers:
+            worker.process.terminate()
+            worker.process.join()
+            worker.connection.close()
 
 
-def start(task: FoldTask, learn: Learner) -> tuple[Connection, BaseProcess]:
+class Worker(NamedTuple):
+    process: BaseProcess
+    connection: Connection
+
+
+def start_worker(learn: Learner) -> Worker:
     context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=work, args=(task, learn, sender), daemon=True)
+    here, there = context.Pipe()
+    process = context.Process(target=work, args=(there, learn), daemon=True)
     process.start()
-    sender.close()
-    return receiver, process
+    there.close()
+    return Worker(process, here)
 
 
-def work(task: FoldTask, learn: Learner, sender: Connection) -> None:
-    """The whole life of a process."""
+def work(connection: Connection, learn: Learner) -> None:
+    """The whole life of a process: folds come in, results go out, until it is ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    result: Fold | Failure | None
+    while True:
+        task: FoldTask = connection.recv()
+        result: Fold | Failure | None
+        try:
+            result = run_fold(task, learn)
+        except LapisError as error:
+            result = Failure(type(error), error.args, dict(error.__dict__), "")
+        except Exception:
+            result = Failure(None, (), {}, traceback.format_exc())
+        connection.send(result)
+
+
+def send(connection: Connection, task: FoldTask) -> FoldTask:
     try:
-        result = run_fold(task, learn)
-    except LapisError as error:
-        result = Failure(type(error), error.args, dict(error.__dict__), "")
-    except Exception:
-        result = Failure(None, (), {}, traceback.format_exc())
-    sender.send(result)
-    sender.close()
+        connection.send(task)
+    except OSError:
+        raise name_fold(process_ended(), task) from None
+    return task
 
 
 def receive(connection: Connection, task: FoldTask) -> Fold:
     """A process's fold, or its error raised here."""
     try:
         result = connection.recv()
-    except EOFError:
-        raise name_fold(
-            LapisError(
-                "a process ended before its fold was done",
-                code="process-ended",
-                hint="out of memory? use one job; in a script, call from under "
-                "if __name__ == '__main__':",
-            ),
-            task,
-        ) from None
+    except (EOFError, OSError):
+        raise name_fold(process_ended(), task) from None
     if isinstance(result, Fold):
         return result
     if not isinstance(result, Failure):
@@ -231,6 +234,14 @@ def receive(connection: Connection, task: FoldTask) -> Fold:
     error = result.kind.__new__(result.kind, *result.arguments)
     error.__dict__.update(result.fields)
     raise name_fold(error, task)
+
+
+def process_ended() -> LapisError:
+    return LapisError(
+        "a process ended before its fold was done",
+        code="process-ended",
+        hint="out of memory? use one job; in a script, call from under if __name__ == '__main__':",
+    )
 
 
 def name_fold(error: LapisError, task: FoldTask) -> LapisError:

@@ -15,11 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.learning.gradient_ascent import averaging_weight
+from lapis.learning.gradient_ascent import follow
 from lapis.learning.objective import Point
 from lapis.learning.orthant import Terrain
 
-FORGET = 8.0
 EPSILON = 1e-8
 
 
@@ -92,8 +91,5 @@ def advance(
     """The state after a move, projected onto the orthant it started in."""
     iteration = state.iteration + 1
     point = terrain.evaluate(terrain.project(state.point, state.weights + move))
-    weight = averaging_weight(iteration, FORGET)
-    average = state.average + weight * (point.weights - state.average)
-    # A weight that an L1 penalty holds at zero now is returned as zero.
-    average = average if terrain.l1 is None else np.where(point.weights == 0, 0.0, average)
+    average = follow(terrain, state.average, point, iteration)
     return State(point.weights, point, iteration, mean, square, average)

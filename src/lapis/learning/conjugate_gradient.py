@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.learning.diagonal_newton import estimate_variance, scale_by_variance
+from lapis.learning.gradient_ascent import follow
 from lapis.learning.objective import Point
 from lapis.learning.orthant import Terrain
 from lapis.learning.trust_region import renew, try_step
@@ -41,10 +42,11 @@ class State(NamedTuple):
     direction: np.ndarray  # float64[num_parameters], of the next step
     rejections: int  # in a row
     age: int  # accepted steps since the last restart
+    average: np.ndarray  # float64[num_parameters], of the weights of the iterations
 
     @property
     def answer(self) -> np.ndarray:
-        return self.weights
+        return self.weights if self.point.gradient_stderr is None else self.average
 
 
 @dataclass(frozen=True)
@@ -61,35 +63,45 @@ class ConjugateGradient:
 
     def init(self, terrain: Terrain, point: Point) -> State:
         variance = self.metric(terrain, point, None, 0)
-        return self.restart(point, 0, self.damping, variance)
+        direction = self.scale(point, variance)
+        weights = point.weights
+        return State(weights, point, 0, self.damping, variance, direction, 0, 0, weights)
 
     def step(self, terrain: Terrain, state: State) -> State:
-        trial = try_step(terrain, state.point, state.direction, state.variance, state.damping)
-        iteration = state.iteration + 1
+        trial = try_step(
+            terrain, state.point, state.direction, state.variance, state.damping, state.iteration
+        )
+        point, rejections = trial.point, 0
         if not trial.accepted:
-            point, rejections = renew(terrain, trial.point, state.rejections + 1)
-            if point is state.point:
-                return state._replace(
-                    iteration=iteration, damping=trial.damping, rejections=rejections
-                )
-            variance = self.metric(terrain, point, state.variance, iteration)
-            return self.restart(point, iteration, trial.damping, variance)
-        point = trial.point
-        variance = state.variance
+            point, rejections = renew(terrain, point, state.rejections + 1)
+        iteration = state.iteration + 1
+        after = state._replace(
+            weights=point.weights,
+            point=point,
+            iteration=iteration,
+            damping=trial.damping,
+            rejections=rejections,
+            average=follow(terrain, state.average, point, iteration),
+        )
+        return after if point is state.point else self.turn(terrain, state, after, trial.accepted)
+
+    def turn(self, terrain: Terrain, before: State, after: State, moved: bool) -> State:
+        """The state with its next direction: conjugate to the last one, or a restart."""
+        point, variance = after.point, before.variance
         if point.gradient_stderr is not None:
-            variance = self.metric(terrain, point, variance, iteration)
+            variance = self.metric(terrain, point, variance, after.iteration)
         scaled = self.scale(point, variance)
-        direction = terrain.align(point, scaled + self.momentum(state, point, scaled))
+        direction = terrain.align(point, scaled + self.momentum(before, point, scaled))
         same_face = terrain.is_open or np.array_equal(
-            point.gradient == 0, state.point.gradient == 0
+            point.gradient == 0, before.point.gradient == 0
         )
-        worn = state.age + 1 >= min(terrain.num_parameters, PERIOD)
-        if worn or not same_face or not float(direction @ point.gradient) > 0:
-            variance = self.metric(terrain, point, state.variance, iteration)
-            return self.restart(point, iteration, trial.damping, variance)
-        return State(
-            point.weights, point, iteration, trial.damping, variance, direction, 0, state.age + 1
-        )
+        is_young = before.age + 1 < min(terrain.num_parameters, PERIOD)
+        if moved and same_face and is_young and float(direction @ point.gradient) > 0:
+            return after._replace(variance=variance, direction=direction, age=before.age + 1)
+        if point.gradient_stderr is None:
+            variance = self.metric(terrain, point, variance, after.iteration)
+            scaled = self.scale(point, variance)
+        return after._replace(variance=variance, direction=scaled, age=0)
 
     def momentum(self, state: State, point: Point, scaled: np.ndarray) -> np.ndarray:
         """β d_old."""
@@ -108,7 +120,3 @@ class ConjugateGradient:
     def scale(self, point: Point, variance: np.ndarray) -> np.ndarray:
         """z = M⁻¹ g."""
         return scale_by_variance(point, variance) if self.preconditioned else point.gradient
-
-    def restart(self, point: Point, iteration: int, damping: float, variance: np.ndarray) -> State:
-        direction = self.scale(point, variance)
-        return State(point.weights, point, iteration, damping, variance, direction, 0, 0)

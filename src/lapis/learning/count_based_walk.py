@@ -25,7 +25,7 @@ class Visits(NamedTuple):
     """
 
     counts: np.ndarray  # float64[num_records, num_weights], of worlds on the way
-    pull: np.ndarray  # float64[num_weights], Σ (g − P(g = 1)) d, scaled to a sweep
+    pull: np.ndarray  # float64[num_weights], Σ (g − P) d, scaled to a sweep; P is 0 or 1 if greedy
     pull_variance: np.ndarray  # float64[num_weights]
     vectors: csr_matrix  # float64[n, num_weights], d; less its mean over the values, in blocks
     scale: np.ndarray  # float64[n], P(1 − P), scaled to a sweep; P in blocks
@@ -39,7 +39,7 @@ class _Tally:
     column: list[int] = field(default_factory=list)
     value: list[float] = field(default_factory=list)
     spread: list[float] = field(default_factory=list)  # P(1 − P), or P in a block
-    pull: list[float] = field(default_factory=list)  # g − P
+    pull: list[float] = field(default_factory=list)  # g − P, or g less its better value
     visit: list[int] = field(default_factory=list)  # the site that the row belongs to
 
     def add(
@@ -129,11 +129,16 @@ def _visit_atom(
     else:
         probability = 1.0 / (1.0 + exp(min(LARGEST_SCORE, -score)))
     spread = probability * (1.0 - probability)
-    tally.add(difference.weight_id, difference.value, spread, difference.truth - probability, visit)
-    if not greedy:
-        return (uniform < probability) != difference.truth
-    better = difference.hard or score
-    return better < 0 if difference.truth else better > 0
+    if greedy:
+        better = difference.hard or score
+        value = better > 0 if better else difference.truth
+        expected = float(value)
+    else:
+        value = uniform < probability
+        expected = probability
+    pull = difference.truth - expected
+    tally.add(difference.weight_id, difference.value, spread, pull, visit)
+    return value != difference.truth
 
 
 def _visit_block(
@@ -165,12 +170,12 @@ def _visit_block(
     score[hard < hard.max()] = -np.inf
     probability = np.exp(score - score.max())
     probability /= probability.sum()
-    _note_block(values, probability, before, tally, visit)
     if greedy:
         stays = [at for at in before if score[at] == score.max()]
         taken = stays[0] if stays else int(score.argmax())
     else:
         taken = min(int(np.searchsorted(probability.cumsum(), uniform)), len(values) - 1)
+    _note_block(values, probability, before, taken if greedy else None, tally, visit)
     flipped = [(name, listed[at]) for at in before if at < len(rows)]
     if taken < len(rows):
         chain.flip(name, listed[taken])
@@ -182,10 +187,15 @@ def _note_block(
     values: Sequence[Difference],
     probability: np.ndarray,
     before: Sequence[int],
+    taken: int | None,
     tally: _Tally,
     visit: int,
 ) -> None:
-    """The rows D(v) − E[D] with P(v), which make up the covariance within the block."""
+    """The rows D(v) − E[D] with P(v), which make up the covariance within the block.
+
+    Σ_v P(v) (D(v) − E[D]) = 0, so that the pull is the row of the value before alone, or less
+    the row of the value taken where it counts as certain.
+    """
     columns = sorted({column for value in values for column in value.weight_id})
     place = {column: number for number, column in enumerate(columns)}
     table = np.zeros((len(values), len(columns)))
@@ -193,8 +203,8 @@ def _note_block(
         table[number, [place[column] for column in value.weight_id]] = value.value
     table -= probability @ table
     for number, row in enumerate(table):
-        # Σ_v P(v) (D(v) − E[D]) = 0, so that the pull is the observed value's row alone.
-        tally.add(columns, row.tolist(), float(probability[number]), number in before, visit)
+        pull = float(number in before) - float(number == taken)
+        tally.add(columns, row.tolist(), float(probability[number]), pull, visit)
 
 
 def _summarise(

@@ -10,6 +10,7 @@ for a stand-in of the variance, and no sampled direction asks for a step of more
 in a weight: weights are log-odds. An exact variance is used as it is; one that is zero beside the
 others (a count that never varies) is floored, since the gradient there is zero or the data is
 separable. Flooring alone, without the average, let rare words leap at their first appearance.
+Where gradients are sampled, an average of the recent iterations is returned (`gradient_ascent`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.learning.gradient_ascent import follow
 from lapis.learning.objective import Point
 from lapis.learning.orthant import Terrain
 from lapis.learning.trust_region import renew, try_step
@@ -37,10 +39,11 @@ class State(NamedTuple):
     damping: float  # λ
     variance: np.ndarray  # float64[num_parameters], of the counts
     rejections: int  # in a row
+    average: np.ndarray  # float64[num_parameters], of the weights of the iterations
 
     @property
     def answer(self) -> np.ndarray:
-        return self.weights
+        return self.weights if self.point.gradient_stderr is None else self.average
 
 
 @dataclass(frozen=True)
@@ -53,18 +56,21 @@ class DiagonalNewton:
 
     def init(self, terrain: Terrain, point: Point) -> State:
         variance = estimate_variance(terrain, point, None, 0)
-        return State(point.weights, point, 0, self.damping, variance, 0)
+        return State(point.weights, point, 0, self.damping, variance, 0, point.weights)
 
     def step(self, terrain: Terrain, state: State) -> State:
         direction = scale_by_variance(state.point, state.variance)
-        trial = try_step(terrain, state.point, direction, state.variance, state.damping)
+        trial = try_step(
+            terrain, state.point, direction, state.variance, state.damping, state.iteration
+        )
         rejections = 0 if trial.accepted else state.rejections + 1
         point, rejections = renew(terrain, trial.point, rejections)
         iteration = state.iteration + 1
         variance = state.variance
         if point is not state.point:
             variance = estimate_variance(terrain, point, variance, iteration)
-        return State(point.weights, point, iteration, trial.damping, variance, rejections)
+        average = follow(terrain, state.average, point, iteration)
+        return State(point.weights, point, iteration, trial.damping, variance, rejections, average)
 
 
 def estimate_variance(

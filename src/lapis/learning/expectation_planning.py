@@ -5,7 +5,8 @@ it fails only after a long search. Most such failures can be seen beforehand: a 
 subgraph in which every vertex has k neighbours has treewidth at least k, so that some table has
 2^(k+1) entries whatever the order. Such a subgraph, the k-core, is found by peeling: drop all
 variables with fewer than k neighbours until none is left to drop. For the k at which one table
-passes the memory, a component that keeps a core is hopeless; only the others are planned.
+passes the memory, a component that keeps a core is hopeless; only the others are planned. (The
+planner takes tables of few variables without asking what they cost, so k is never that small.)
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from lapis.grounding.network import Network
 from lapis.inference.exact import ExactPlan, plan_exact
+from lapis.inference.exact_planning import EASY_SCOPE
 from lapis.inference.gibbs_units import group_blocks
 from lapis.inference.reduce_network import Subnetwork, keep_part
 
@@ -32,7 +34,8 @@ class Division(NamedTuple):
 
 def divide_network(network: Network, max_memory: int) -> Division:
     """Plan the components whose tables may fit `max_memory` bytes."""
-    hopeless = has_dense_core(network, int(np.log2(max(2.0, max_memory / BYTES_AN_ENTRY))))
+    affordable = int(np.log2(max(2.0, max_memory / BYTES_AN_ENTRY)))
+    hopeless = has_dense_core(network, max(affordable, EASY_SCOPE + 1))
     part = keep_part(network, ~hopeless)
     plan = plan_exact(part.network, max_memory)
     left = hopeless.copy()

@@ -198,13 +198,13 @@ def plot_curve(fit: Fit, axes: Axes | None) -> Axes:
     if axes is None:
         _, axes = plt.subplots(figsize=(6, 3), layout="constrained")
     seconds = [point.seconds for point in fit.curve]
-    values = [point.value for point in fit.curve]
-    if any(value is None for value in values):
-        axes.plot(seconds, [point.gradient_norm for point in fit.curve], color="#4c72b0")
-        axes.set(yscale="log", ylabel="largest component of the gradient")
-    else:
+    values = [point.value for point in fit.curve if point.value is not None]
+    if len(values) == len(seconds):
         axes.plot(seconds, values, color="#4c72b0")
         axes.set(ylabel=f"{fit.objective} with prior")
+    else:
+        axes.plot(seconds, [point.gradient_norm for point in fit.curve], color="#4c72b0")
+        axes.set(yscale="log", ylabel="largest component of the gradient")
     axes.set(xlabel="seconds", title=f"{fit.optimizer}: {fit.reason}")
     axes.spines[["top", "right"]].set_visible(False)
     return axes

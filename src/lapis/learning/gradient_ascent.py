@@ -28,6 +28,7 @@ from lapis.learning.objective import Point
 from lapis.learning.orthant import Terrain
 
 POWER_ITERATIONS = 8
+FORGET = 8.0  # ρ of the average that other optimisers return where gradients are sampled
 NOISE = 2.0  # standard errors
 
 
@@ -92,6 +93,12 @@ class GradientAscent:
 def averaging_weight(iteration: int, forget: float) -> float:
     """What iteration t = 1, 2, … counts in the average up to it: (1 + ρ) / (t + ρ)."""
     return (1 + forget) / (iteration + forget)
+
+
+def follow(terrain: Terrain, average: np.ndarray, point: Point, iteration: int) -> np.ndarray:
+    """An average that forgets early iterations; zero where an L1 penalty holds a weight at zero."""
+    average = average + averaging_weight(iteration, FORGET) * (point.weights - average)
+    return average if terrain.l1 is None else np.where(point.weights == 0, 0.0, average)
 
 
 def stable_rate(point: Point, scale: np.ndarray, true_counts: np.ndarray) -> float:

@@ -165,7 +165,7 @@ class Learner:
                 self.parameters,
                 counts=options.counts,
                 ibound=options.ibound,
-                expectation=expectation.removeprefix("count-"),
+                expectation="map" if expectation == "count-map" else "gibbs",
                 seed=options.seed,
             )
         from lapis.learning.conditional import conditional_objective
@@ -298,6 +298,16 @@ class Learner:
         errors[[number for number, _ in unbounded]] = np.nan
         return errors
 
+    def measure_error(self, weights: np.ndarray) -> None:
+        """Count exactly too, and say what the difference may cost."""
+        from lapis.learning.count_bound import likelihood_bound, measure_errors
+
+        errors = measure_errors(self.examples, self.parameters, self.options.ibound)
+        bound = likelihood_bound(weights, errors)
+        self.details["count_error"] = bound.largest_error
+        self.details["bound"] = {"value": bound.value, "holds": bound.holds, "words": bound.words}
+        self.warnings.append(bound.words)
+
     def fingerprint(self) -> str:
         """Names what is learned, so that a checkpoint of something else is not resumed."""
         import hashlib
@@ -322,7 +332,10 @@ class Learner:
             errors = self.find_errors(posterior, course, unbounded)
         log_prior = posterior.log_prior(course.weights)
         value = None if course.value is None else course.value - log_prior
-        objective = posterior.objective
+        objective, options = posterior.objective, self.options
+        if options.counts == "ijgp" and options.measure_error:
+            with self.clock.phase("error of counts"):
+                self.measure_error(weights)
         note = getattr(objective, "note", "")
         if note:
             self.warnings.append(note)
@@ -332,7 +345,7 @@ class Learner:
             str(prior),
             value,
             log_prior,
-            objective.is_exact,
+            objective.is_exact and options.counts == "exact",
             course.converged,
             course.interrupted,
             course.reason,

@@ -5,13 +5,15 @@ A climb ends when
     exact objectives      the max-norm of the gradient (with L1, of the pseudo-gradient; without
                           what presses against a bound) is within the tolerance, or no step leads
                           further up, which is the maximum where rounding explains the gradient
-    sampled objectives    over a window as long as all iterations before it, the weights changed by
-                          less than the tolerance relative to the largest, or the summed gradient
-                          is within two standard errors of zero
+    sampled objectives    over a window as long as all iterations before it, the summed gradient is
+                          within two standard errors of zero; where those are not known, the
+                          weights changed by less than the tolerance relative to the largest
     either                a limit on iterations or time is reached, or the user says so
 
-Windows double because an average over t iterations changes by 1/t an iteration, however far it
-still has to go. The clock stands still while the caller looks at progress.
+A gradient within 2/√16 standard errors of one evaluation with five samples is a tenth of a
+standard deviation of the count: the weight is then within a tenth of its own uncertainty. Small
+changes say less, since a rate too small makes them, too. Windows double because an average over t
+iterations changes by 1/t an iteration, however far it still has to go. The clock stands still while the caller looks at progress.
 """
 
 from __future__ import annotations
@@ -235,11 +237,11 @@ class Window(NamedTuple):
         if not self.is_full(state):
             return None
         over = f"over the last {self.length(state)} iterations"
-        change = max_norm(state.answer - self.answer) / max(max_norm(state.answer), 1.0)
-        if change <= tolerance:
-            return Verdict(True, f"weights changed by less than {tolerance:g} {over}")
         if self.is_within_noise():
             return Verdict(True, f"gradient within {NOISE:g} standard errors of zero {over}")
+        change = max_norm(state.answer - self.answer) / max(max_norm(state.answer), 1.0)
+        if change <= tolerance and state.point.gradient_stderr is None:
+            return Verdict(True, f"weights changed by less than {tolerance:g} {over}")
         return None
 
     def is_within_noise(self) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from lapis.errors import LapisError, did_you_mean
 from lapis.learning.priors import Prior, parse_prior
@@ -28,7 +29,8 @@ OPTIMIZERS = (
     "lbfgs", "vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg", "adam", "adagrad",
 )  # fmt: skip
 EXPECTATIONS = ("auto", "exact", "mcsat", "gibbs", "map", "count-gibbs", "count-map")
-COUNTS = ("exact", "ijgp")
+Counts = Literal["exact", "ijgp"]
+COUNTS: tuple[Counts, ...] = ("exact", "ijgp")
 CUTTING_PLANE = "cutting-plane"
 PRIOR_WIDTH = {"pseudo": 10.0, "conditional": 5.0, "likelihood": 10.0, "max-margin": 1.0}
 
@@ -42,7 +44,8 @@ class Options:
     prior: Prior | str | None = None
     prior_mean: str = "zero"  # or "initial": the weights written in the model
     expectation: str = "auto"
-    counts: str = "exact"
+    counts: Counts = "exact"
+    measure_error: bool = False  # of ijgp counts, and what it may cost
     ibound: int = 2
     num_samples: int = 5  # of each chain, an iteration
     rate: float | None = None  # of gradient ascent

@@ -22,9 +22,12 @@ Deviations, each for a failure seen without it:
   it is at least a quarter of the curvature along d.
 - Five samples have no variance at all along most directions. A sampled dᵀHd counts as at
   least a tenth of dᵀMd, where M remembers earlier iterations.
-- A sampled sᵀg_new is negative half of the time near the maximum. It rejects a step only when it
-  is more than its standard error below zero; and after two rejections in a row the point itself
-  is sampled anew, in case its gradient was the unlucky one.
+- A sampled sᵀg_new is negative half of the time near the maximum, and sᵀg is too large, since s
+  follows the noise of g. Taken at their word, λ grows without end and freezes the weights where they
+  are. So a step is rejected when sᵀg_new is two standard errors below zero, λ grows when
+  the ratio is too small beyond the noise, and it never shortens the steps of iteration t to less than
+  1/(2 + t/10) of what the curvature suggests: the pace at which averaging removes noise.
+- After two rejections in a row a sampled point is sampled anew: its gradient was unlucky.
 - Near the maximum a difference of two values is rounding error; there the change is taken as
   ½ sᵀ(g + g_new), which is exact for quadratics.
 """
@@ -42,7 +45,9 @@ TRUSTED, DOUBTED = 0.75, 0.25
 SHRINK, GROW = 0.5, 4.0
 MIN_DAMPING = 1e-30  # halving must not end at zero, which no factor brings back
 MIN_SAMPLED_CURVATURE = 0.1
+REJECTED = 2.0  # standard errors
 VALUE_PRECISION = 1e-9  # of the value: smaller differences are not read off it
+SLOWING = 10  # iterations after which sampled steps may shrink to half of the least, a third, …
 MAX_REJECTIONS = 2  # of a sampled point before it is sampled anew
 
 
@@ -55,7 +60,12 @@ class Trial(NamedTuple):
 
 
 def try_step(
-    terrain: Terrain, origin: Point, direction: np.ndarray, metric: np.ndarray, damping: float
+    terrain: Terrain,
+    origin: Point,
+    direction: np.ndarray,
+    metric: np.ndarray,
+    damping: float,
+    iteration: int,
 ) -> Trial:
     """One evaluation: the step along a direction that the curvature and λ suggest."""
     direction = terrain.align(origin, direction)
@@ -64,30 +74,31 @@ def try_step(
     if slope <= 0 or length == 0:
         return Trial(False, origin, damping)
     curvature = curvature_along(origin, direction)
-    floor = 0.0 if origin.gradient_stderr is None else MIN_SAMPLED_CURVATURE * length
-    alpha = slope / (max(curvature, floor) + damping * length)
+    stiffness = curvature / length
+    if origin.gradient_stderr is not None:
+        stiffness = max(stiffness, MIN_SAMPLED_CURVATURE)
+        damping = min(damping, stiffness * (1 + iteration / SLOWING))
+    alpha = slope / length / (stiffness + damping)
     proposal = terrain.project(origin, origin.weights + alpha * direction)
     reached = terrain.evaluate(proposal)
     step = proposal - origin.weights
     bend = alpha**2 * curvature if terrain.is_open else curvature_along(origin, step)
     predicted = float(step @ origin.gradient) - 0.5 * bend
     actual = find_gain(origin, reached, step, predicted)
+    noise = gain_stderr(origin, bend)
     # Written so that a value or gradient that is not a number is worse than before, too.
-    if not (predicted > 0 and (actual >= 0 or actual >= -gain_stderr(origin, bend))):
-        return Trial(False, origin, max(GROW * damping, curvature / length / GROW))
-    return Trial(True, reached, adapt_damping(damping, actual / predicted))
+    if not (predicted > 0 and actual >= -REJECTED * noise):
+        return Trial(False, origin, max(GROW * damping, stiffness / GROW))
+    if actual > TRUSTED * predicted:
+        damping = max(SHRINK * damping, MIN_DAMPING)
+    elif actual + noise < DOUBTED * (predicted - optimism(origin, metric, alpha)):
+        damping = GROW * damping
+    return Trial(True, reached, damping)
 
 
 def curvature_along(point: Point, direction: np.ndarray) -> float:
     """dᵀHd."""
     return max(float(direction @ point.curvature_product(direction)), 0.0)
-
-
-def adapt_damping(damping: float, ratio: float) -> float:
-    """λ after an accepted step that gained `ratio` times what was predicted."""
-    if ratio > TRUSTED:
-        return max(SHRINK * damping, MIN_DAMPING)
-    return GROW * damping if ratio < DOUBTED else damping
 
 
 def find_gain(origin: Point, reached: Point, step: np.ndarray, predicted: float) -> float:
@@ -111,6 +122,13 @@ def gain_stderr(origin: Point, bend: float) -> float:
     variance = float(origin.curvature_diagonal().sum())
     noise = float(np.square(origin.gradient_stderr).sum())
     return float(np.sqrt(bend * noise / variance)) if variance > 0 else 0.0
+
+
+def optimism(origin: Point, metric: np.ndarray, alpha: float) -> float:
+    """What noise alone adds to sᵀg, since s follows g: α Σ stderr_i² / M_ii."""
+    if origin.gradient_stderr is None:
+        return 0.0
+    return alpha * float((np.square(origin.gradient_stderr) / metric).sum())
 
 
 def renew(terrain: Terrain, point: Point, rejections: int) -> tuple[Point, int]:

@@ -1,0 +1,379 @@
+"""CD, VP and PLL without grounding: Tables 2, 3 and 4, Figures 2 and 3 of Sarkhel et al. 2016.
+
+    python benchmarks/approximate_counting.py [--data smoker,webkb,protein,er] [--quick]
+        [--methods cd,vp,pll] [--counts exact,1,2,3] [--figures] [--output benchmarks/out]
+
+One fold is left out at a time. The query predicates (smoker: Smokes, Cancer; webkb: PageClass;
+protein: function; er: the four Same predicates) are learned given all others, and predicted given
+all others: CLL is the mean over their ground atoms of log P(value | evidence). The paper does not
+say which predicates it asks for, so that its CLL is shown beside ours for the order of magnitude
+only; its time and memory limits were 96 hours and 8 GB.
+
+P comes from Gibbs sampling by exact counts, each visit to an atom counting with its conditional
+probability. The chain starts from the evidence alone: every query atom at its better value, a few
+rounds. CLL is estimated from at most SCORED true and as many false atoms, drawn at random and
+weighted by their numbers. Each method, with its counts, runs over all folds in a process of its
+own, whose peak memory is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import exp
+from pathlib import Path
+
+import numpy as np
+from approximate_counting_data import DATA_SETS, HERE, DataSet
+
+import lapis
+from lapis.counting.atom_differences import open_differences
+from lapis.counting.sparse_vectors import split_column
+from lapis.data.tuples import contains
+from lapis.learning.climb import climb, make_optimizer
+from lapis.learning.count_based import count_objective
+from lapis.learning.count_based_chain import ExactChain
+from lapis.learning.count_based_sites import Sites, asked_sites
+from lapis.learning.count_bound import likelihood_bound, measure_errors
+from lapis.learning.count_pseudo import count_pseudo_objective
+from lapis.learning.examples import Example, build_examples
+from lapis.learning.logbook import Course, Step
+from lapis.learning.objective import Objective
+from lapis.learning.parameters import Parameters, share_parameters
+from lapis.learning.posterior import Posterior, with_prior
+from lapis.learning.priors import Prior
+from lapis.learning.pseudo import pseudo_objective
+
+METHODS = ("cd", "vp", "pll")
+WIDTH = 2.0  # of the Gaussian prior
+SCORED = 500  # true, and as many false atoms, whose probabilities are estimated
+PASSES = 5  # over the scored atoms
+START_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Job:
+    """A method with its counts, on all folds of a data set."""
+
+    data: str
+    method: str
+    counts: str  # exact, or the i-bound
+    steps: int  # of the chains, at each evaluation
+    iterations: int
+    warm_steps: int  # of the chain that predicts, before anything is scored
+    folds: int
+    fraction: float = 1.0
+    snapshots: int = 0  # of the weights on the way, to be scored
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    seconds: float
+    cll: float
+    change: float  # of the weights since the snapshot before, the largest
+
+
+@dataclass(frozen=True)
+class FoldResult:
+    cll: float
+    seconds: float
+    iterations: int
+    reason: str
+    bound: float  # of Theorem 1's kind, from the errors in the data
+    curve: tuple[Snapshot, ...]
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--data", default=",".join(DATA_SETS))
+    options.add_argument("--methods", default=",".join(METHODS))
+    options.add_argument("--counts", default="exact,1,2,3")
+    options.add_argument("--folds", type=int, default=5)
+    options.add_argument("--steps", type=int, default=1000)
+    options.add_argument("--iterations", type=int, default=40)
+    options.add_argument("--quick", action="store_true", help="a third of the data, two folds")
+    options.add_argument("--figures", action="store_true")
+    options.add_argument("--output", type=Path, default=HERE / "out")
+    options.add_argument("--worker", help=argparse.SUPPRESS)
+    given = options.parse_args()
+    if given.worker:
+        work(Job(**json.loads(given.worker)))
+        return
+    job = Job("", "", "", given.steps, given.iterations, 10_000, given.folds)
+    if given.quick:
+        job = replace(job, steps=300, iterations=15, warm_steps=2000, folds=2, fraction=0.3)
+    print(
+        f"{job.steps} steps an evaluation, at most {job.iterations} iterations of diagonal Newton "
+        f"(PLL: conjugate gradients), prior of width {WIDTH:g}, {job.warm_steps} steps before "
+        f"scoring, {job.folds} folds at most, {job.fraction:.0%} of the constants"
+    )
+    chosen = [DATA_SETS[name] for name in given.data.split(",")]
+    print_sizes(chosen, job.fraction)
+    for data in chosen:
+        print_results(data, job, given.methods.split(","), given.counts.split(","))
+    if given.figures:
+        from approximate_counting_figures import draw_figures
+
+        draw_figures(job, given.output)
+
+
+def print_sizes(chosen: Sequence[DataSet], fraction: float) -> None:
+    """Table 2, with all folds as one world."""
+    print(f"\n{'':8} {'ground clauses':>26} {'atoms':>26} {'parameters':>16} {'true atoms':>11}")
+    for data in chosen:
+        model = data.model()
+        problem = lapis.build_problem(model, lapis.Database.from_frames(merge(data, fraction)))
+        clauses = sum(problem.num_groundings(rule.variables) for rule in model.rules)
+        sizes = [
+            np.prod([len(problem.domains[kind]) for kind in each.types], dtype=object)
+            for each in model.predicates.values()
+        ]
+        true = sum(len(known.true) for known in problem.evidence.values())
+        paper = data.paper_sizes
+        print(
+            f"{data.name:8} {clauses:15,} (paper {paper[0]:>4}) {sum(sizes):15,} (paper "
+            f"{paper[1]:>4}) {len(problem.weight_table):5} (paper {paper[2]:>3}) {true:11,}"
+        )
+
+
+def merge(data: DataSet, fraction: float) -> dict[str, object]:
+    import pandas as pd
+
+    parts = [world.to_frames() for world in data.worlds(fraction)]
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {
+        name: pd.concat([part[name] for part in parts if name in part]).drop_duplicates()
+        for name in names
+    }
+
+
+def print_results(data: DataSet, job: Job, methods: Sequence[str], counts: Sequence[str]) -> None:
+    """Tables 3 and 4 for one data set."""
+    print(
+        f"\n{data.name}: query {', '.join(data.query)}\n{'':4} {'counts':>7} {'CLL':>18} "
+        f"{'seconds a fold':>15} {'steps':>6} {'peak MB':>8} {'bound':>9}  paper"
+    )
+    for method in methods:
+        for each in counts:
+            found, memory = run(replace(job, data=data.name, method=method, counts=each))
+            cll = np.array([fold.cll for fold in found])
+            paper = data.paper_cll[method] if each == "exact" else ""
+            if method == "cd" and each in data.paper_bounds:
+                paper = "{} in {} s".format(*data.paper_bounds[each])
+            spread = cll.std(ddof=1) if len(cll) > 1 else 0.0
+            print(
+                f"{method:4} {'exact' if each == 'exact' else 'i = ' + each:>7} "
+                f"{cll.mean():9.4f} ± {spread:6.4f} "
+                f"{np.mean([fold.seconds for fold in found]):15.1f} "
+                f"{np.mean([fold.iterations for fold in found]):6.0f} {memory:8.0f} "
+                f"{np.mean([fold.bound for fold in found]):9.2g}  {paper}",
+                flush=True,
+            )
+
+
+def run(job: Job) -> tuple[list[FoldResult], float]:
+    """A job in a process of its own; the results of its folds, and its peak memory in MB."""
+    command = [sys.executable, __file__, "--worker", json.dumps(asdict(job))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{job.method} on {job.data} with {job.counts} counts failed:\n{done.stderr}")
+    answer = json.loads(done.stdout.splitlines()[-1])
+    folds = [
+        FoldResult(**{**fold, "curve": tuple(Snapshot(**each) for each in fold["curve"])})
+        for fold in answer["folds"]
+    ]
+    return folds, answer["memory"]
+
+
+def work(job: Job) -> None:
+    data = DATA_SETS[job.data]
+    model = data.model()
+    worlds = data.worlds(job.fraction)
+    examples = build_examples(model, worlds, data.query)
+    folds = []
+    for fold in range(min(job.folds, len(worlds))):
+        ordered = [*examples[:fold], *examples[fold + 1 :], examples[fold]]
+        folds.append(asdict(learn_fold(job, model, ordered)))
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"folds": folds, "memory": memory}))
+
+
+def learn_fold(job: Job, model: lapis.Model, examples: Sequence[Example]) -> FoldResult:
+    """Learns on all examples but the last, and predicts that."""
+    parameters = share_parameters(model, [example.complete for example in examples])
+    training, test = examples[:-1], examples[-1]
+
+    def score(weights: np.ndarray) -> float:
+        return estimate_cll(test, parameters.of_world(len(training), weights), job.warm_steps)
+
+    started = time.perf_counter()
+    objective = build_objective(job, training, parameters)
+    prior = Prior("gaussian", WIDTH)
+    posterior = with_prior(objective, prior, parameters.initial, parameters.fixed)
+    kept: list[Step] = []
+    course = ascend(job, posterior, kept.append if job.snapshots else None)
+    seconds = time.perf_counter() - started
+    errors = np.zeros(len(parameters))
+    if job.counts != "exact":
+        errors = measure_errors(training, parameters, int(job.counts))
+    return FoldResult(
+        score(course.weights),
+        seconds,
+        course.iterations,
+        course.reason,
+        likelihood_bound(course.weights, errors).value,
+        take_snapshots(kept, job.snapshots, score),
+    )
+
+
+def build_objective(job: Job, training: Sequence[Example], parameters: Parameters) -> Objective:
+    exact = job.counts == "exact"
+    ibound = 1 if exact else int(job.counts)
+    if job.method == "pll":
+        if exact:
+            return pseudo_objective(training, parameters)
+        return count_pseudo_objective(training, parameters, ibound=ibound)
+    return count_objective(
+        training,
+        parameters,
+        counts="exact" if exact else "ijgp",
+        ibound=ibound,
+        expectation="gibbs" if job.method == "cd" else "map",
+        num_samples=job.steps,
+        persistent=False,
+    )
+
+
+def ascend(job: Job, posterior: Posterior, progress: Callable[[Step], None] | None) -> Course:
+    return climb(
+        posterior,
+        make_optimizer("pscg" if job.method == "pll" else "dn"),
+        np.zeros(posterior.num_parameters),
+        max_iterations=200 if job.method == "pll" else job.iterations,
+        tolerance=1e-3,
+        progress=progress,
+    )
+
+
+def take_snapshots(
+    steps: Sequence[Step], number: int, score: Callable[[np.ndarray], float]
+) -> tuple[Snapshot, ...]:
+    """Some steps, evenly spread over the time of learning."""
+    if not steps or not number:
+        return ()
+    wanted = np.linspace(0.0, steps[-1].seconds, number)
+    chosen = np.unique(np.searchsorted([step.seconds for step in steps], wanted))
+    found = []
+    before = np.zeros_like(steps[0].weights)
+    for step in (steps[at] for at in chosen.tolist()):
+        change = float(np.abs(step.weights - before).max(initial=0.0))
+        found.append(Snapshot(step.seconds, score(step.weights), change))
+        before = step.weights
+    return tuple(found)
+
+
+def estimate_cll(test: Example, weights: np.ndarray, warm_steps: int) -> float:
+    """Σ over query atoms of log P(value in the data | evidence), divided by their number."""
+    rng = np.random.default_rng(0)
+    sites = asked_sites(test.free)
+    chain = ExactChain(start_from_evidence(test, sites, weights))
+    chosen = [choose_atoms(test, each, rng) for each in sites]
+    local = weights.tolist()
+    sizes = np.array([len(each) for each in sites])
+    for _ in range(warm_steps):
+        visit_random(chain, sites, sizes, local, rng)
+    total = [np.zeros(len(atoms.rows)) for atoms in chosen]
+    for _ in range(PASSES):
+        for each, atoms, sums in zip(sites, chosen, total, strict=True):
+            for number, row in enumerate(atoms.rows):
+                sums[number] += visit(chain, each.predicate.name, row, local, rng)
+        for _ in range(warm_steps // PASSES):
+            visit_random(chain, sites, sizes, local, rng)
+    scores = 0.0
+    for atoms, sums in zip(chosen, total, strict=True):
+        probability = sums / PASSES
+        value = np.where(atoms.truth, probability, 1.0 - probability)
+        scores += float(atoms.share @ np.log(np.maximum(value, np.finfo(float).tiny)))
+    return scores / float(sizes.sum())
+
+
+@dataclass(frozen=True)
+class ScoredAtoms:
+    rows: np.ndarray  # int32[n, arity]
+    truth: np.ndarray  # bool[n]
+    share: np.ndarray  # float64[n], how many atoms each stands for
+
+
+def choose_atoms(test: Example, sites: Sites, rng: np.random.Generator) -> ScoredAtoms:
+    """True and false query atoms, at most SCORED of each."""
+    rows = sites.rows(np.arange(len(sites)))
+    truth = contains(test.complete.evidence[sites.predicate.name].true, rows)
+    chosen, shares = [], []
+    for value in (True, False):
+        among = np.flatnonzero(truth == value)
+        taken = rng.choice(among, min(SCORED, len(among)), replace=False)
+        chosen.append(taken)
+        shares.append(np.full(len(taken), len(among) / max(1, len(taken))))
+    picked = np.concatenate(chosen)
+    return ScoredAtoms(rows[picked], truth[picked], np.concatenate(shares))
+
+
+def start_from_evidence(
+    test: Example, sites: Sequence[Sites], weights: np.ndarray
+) -> lapis.Problem:
+    """A complete problem in which query atoms have their better value, all at once, some rounds."""
+    problem = test.complete
+    world = {name: known.true for name, known in problem.evidence.items()}
+    for each in sites:
+        world[each.predicate.name] = world[each.predicate.name][:0]
+    for _ in range(START_ROUNDS):
+        better = dict(world)
+        for each in sites:
+            name = each.predicate.name
+            rows = each.rows(np.arange(len(each)))
+            found, _ = open_differences(problem, name, world=world).at_rows(rows)
+            vectors, _ = split_column(found, len(weights))
+            score = np.bincount(
+                vectors.row, weights[vectors.column] * vectors.value, minlength=len(rows)
+            )
+            better[name] = rows[score > 0]
+        world = better
+    evidence = {name: replace(known, true=world[name]) for name, known in problem.evidence.items()}
+    return replace(problem, evidence=evidence)
+
+
+def visit_random(
+    chain: ExactChain,
+    sites: Sequence[Sites],
+    sizes: np.ndarray,
+    weights: list[float],
+    rng: np.random.Generator,
+) -> None:
+    """Resamples one query atom, all alike."""
+    at = int(rng.integers(sizes.sum()))
+    number = int(np.searchsorted(np.cumsum(sizes), at, side="right"))
+    before = int(sizes[:number].sum())
+    row = sites[number].rows(np.array([at - before]))[0]
+    visit(chain, sites[number].predicate.name, row, weights, rng)
+
+
+def visit(
+    chain: ExactChain, name: str, row: np.ndarray, weights: list[float], rng: np.random.Generator
+) -> float:
+    """Resamples an atom; its conditional probability of being true."""
+    (difference,) = chain.differences(name, row[None, :])
+    score = sum(weights[w] * d for w, d in zip(difference.weight_id, difference.value, strict=True))
+    probability = 1.0 / (1.0 + exp(min(700.0, -score)))
+    if (rng.random() < probability) != difference.truth:
+        chain.flip(name, row.tolist())
+    return probability
+
+
+if __name__ == "__main__":
+    main()

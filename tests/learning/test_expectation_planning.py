@@ -1,0 +1,105 @@
+"""Components that no elimination order can solve are told beforehand, and only those."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lapis
+from lapis.grounding import Network, ground
+from lapis.inference.exact import plan_exact
+from lapis.learning.expectation_planning import divide_network, has_dense_core
+
+Edges = frozenset[tuple[int, int]]
+
+
+def network_of(num_atoms: int, edges: Edges) -> Network:
+    """P(i) and P(j) share a soft clause for each edge."""
+    things = ", ".join(f"T{number}" for number in range(num_atoms))
+    facts = " ".join(f"E(T{i},T{j})" for i, j in sorted(edges))
+    text = f"thing = {{{things}}}\nP(thing)\nE(thing, thing)\n1 E(x, y) ^ P(x) => P(y)"
+    return ground(lapis.build_problem(lapis.parse(text), lapis.Database.parse(facts), ["P"]))
+
+
+def clique(members: range) -> Edges:
+    return frozenset(itertools.combinations(members, 2))
+
+
+def peeled(num_atoms: int, edges: Edges, degree: int) -> set[int]:
+    """The k-core, one vertex at a time."""
+    left = set(range(num_atoms))
+    while True:
+        near = {
+            v: {a for edge in edges if v in edge for a in edge if a != v and a in left}
+            for v in left
+        }
+        low = [v for v in left if len(near[v]) < degree]
+        if not low:
+            return left
+        left.remove(low[0])
+
+
+def reachable(start: set[int], edges: Edges) -> set[int]:
+    found = set(start)
+    while more := {v for edge in edges if found & set(edge) for v in edge} - found:
+        found |= more
+    return found
+
+
+EDGES = st.frozensets(
+    st.tuples(st.integers(0, 8), st.integers(0, 8)).filter(lambda edge: edge[0] < edge[1]),
+    max_size=25,
+)
+
+
+@given(EDGES, st.integers(1, 5))
+@settings(max_examples=60)
+def test_components_of_a_core(edges: Edges, degree: int) -> None:
+    found = np.flatnonzero(has_dense_core(network_of(9, edges), degree))
+    assert set(found.tolist()) == reachable(peeled(9, edges, degree), edges)
+
+
+@given(
+    st.lists(st.sampled_from(sorted(clique(range(13)))), max_size=40, unique=True),
+    st.sampled_from((0, 20_000, 60_000)),
+)
+@settings(max_examples=25)
+def test_nothing_that_fits_is_given_up(missing: list[tuple[int, int]], memory: int) -> None:
+    """The planner itself refuses every component that is not planned."""
+    network = network_of(13, clique(range(13)) - set(missing))
+    division = divide_network(network, memory)
+    given_up = np.ones(network.num_atoms, bool)
+    given_up[division.planned_atom] = False
+    if given_up.any():
+        assert not plan_exact(network, memory).affordable[given_up].any()
+    solved = division.planned_atom[division.plan.affordable]
+    everything = np.concatenate((solved, division.rest.atom))
+    assert sorted(everything.tolist()) == list(range(network.num_atoms))
+
+
+def test_what_is_given_up() -> None:
+    network = network_of(20, clique(range(13)) | frozenset({(14, 15), (15, 16)}))
+    division = divide_network(network, 20_000)
+    assert division.rest.atom.tolist() == list(range(13))
+    assert division.plan.is_complete
+
+
+@pytest.mark.parametrize("size", [3, 6])
+def test_a_clique_and_a_chain(size: int) -> None:
+    chain = frozenset((at, at + 1) for at in range(10, 15))
+    network = network_of(16, clique(range(size)) | chain)
+    found = np.flatnonzero(has_dense_core(network, 5))
+    assert found.tolist() == (list(range(6)) if size == 6 else [])
+
+
+def test_a_block_is_one_variable() -> None:
+    text = (
+        "topic = {A, B, C, D, E, F}\npage = {P, Q}\nTopic(page, topic!)\nTopic(P, t) => Topic(Q, t)"
+    )
+    network = ground(lapis.build_problem(lapis.parse(text), query=["Topic"]))
+    assert has_dense_core(network, 1).all()
+    assert not has_dense_core(network, 2).any()
