@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lapis.api import count, infer, learn, map, score
     from lapis.data.database import Database
     from lapis.errors import LapisError, TooLarge
+    from lapis.evaluation.cross_validation import cross_validate
     from lapis.grounding.bottom_up import ground
     from lapis.inference.answer import Answer, MostLikelyWorld
     from lapis.language.model import Model
@@ -50,6 +51,7 @@ _HOMES = {
     "TooLarge": "lapis.errors",
     "build_problem": "lapis.problem",
     "count": "lapis.api",
+    "cross_validate": "lapis.evaluation.cross_validation",
     "ground": "lapis.grounding.bottom_up",
     "infer": "lapis.api",
     "learn": "lapis.api",
@@ -71,6 +73,7 @@ __all__ = [
     "TooLarge",
     "build_problem",
     "count",
+    "cross_validate",
     "ground",
     "infer",
     "learn",

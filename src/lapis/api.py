@@ -191,15 +191,48 @@ def count(
     )
 
 
-def score(model: ModelLike, data: DataLike = None, query: Sequence[str] | str = ()) -> Score:
+def score(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    hidden: Sequence[str] = (),
+    listed: bool = False,
+    method: str = "auto",
+    precision: float = 0.01,
+    time_limit: float | None = None,
+    max_memory: int | None = None,
+    likelihood: bool = True,
+    random_state: int | np.random.Generator = 0,
+) -> Score:
     """How well the model explains data: likelihood, pseudo-likelihood, CLL and AUC-PR.
 
     The (pseudo-)log-likelihood is that of all atoms; CLL and AUC-PR are those of the atoms of
-    the query predicates, whose facts are hidden and predicted from the rest.
+    the query predicates, whose facts are hidden and predicted from the rest by `method`, as
+    `infer` does. `listed` asks only about the query atoms that the data mentions, `hidden` names
+    predicates the data does not show. `likelihood=False` leaves the log-likelihood out, which
+    is exact or nothing and can take long.
     """
+    from lapis.inference.marginals import Options
+
     resolved, worlds = read_if_path(model), databases(data)
+    refuse_unsupported(resolved)
     queries = query_predicates(query, resolved)
-    return score_worlds(gather_instances(resolved, type_sizes(resolved, worlds)), worlds, queries)
+    return score_worlds(
+        gather_instances(resolved, type_sizes(resolved, worlds)),
+        worlds,
+        queries,
+        method=method,
+        options=Options(
+            precision=precision,
+            time_limit=time_limit,
+            seed=seed_of(random_state),
+            max_memory=max_memory,
+        ),
+        hidden=hidden,
+        listed=listed,
+        likelihood=likelihood,
+    )
 
 
 def learn(
@@ -251,8 +284,8 @@ def learn(
     refuse_unsupported(resolved)
     options = Options(
         objective, optimizer, prior, prior_mean, expectation, counts, measure_error, ibound,
-        num_samples, rate, margin, max_iterations, tolerance, time_limit, max_memory, seed_of(random_state),
-        None if checkpoint is None else Path(checkpoint),
+        num_samples, rate, margin, max_iterations, tolerance, time_limit, max_memory,
+        seed_of(random_state), None if checkpoint is None else Path(checkpoint),
     )  # fmt: skip
     return learn_weights(
         resolved,

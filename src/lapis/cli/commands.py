@@ -17,10 +17,14 @@ from lapis.cli.options import (
     DataPaths,
     ExpectationName,
     Explain,
+    Folds,
+    Generative,
     HiddenNames,
     IBound,
     Iterations,
+    Jobs,
     LearnQuery,
+    LeaveOneOut,
     Listed,
     MapMethod,
     MapTimeLimit,
@@ -33,9 +37,11 @@ from lapis.cli.options import (
     ModelOut,
     ModelPath,
     NetworkPath,
+    NoLikelihood,
     ObjectiveName,
     OpenNames,
     OptimizerName,
+    PlotPath,
     Precision,
     PriorMean,
     PriorText,
@@ -299,21 +305,113 @@ def score(
     model: ModelPath,
     data: DataPaths = None,
     query: QueryNames = None,
+    hidden: HiddenNames = None,
+    listed: Listed = False,
+    method: Method = "auto",
+    precision: Precision = 0.01,
+    time_limit: TimeLimit = None,
+    max_memory: MaxMemory = None,
+    no_likelihood: NoLikelihood = False,
     merge: Merge = False,
+    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """How well a model explains data: (pseudo-)log-likelihood, CLL and AUC-PR."""
     from lapis.api import score as score_model
-    from lapis.cli.render import print_json, show_scores
+    from lapis.cli.evaluate import show_score
+    from lapis.cli.render import print_json
 
-    result = score_model(model, read_worlds(data, merge) or None, query or ()).to_json()
+    found = score_model(
+        model,
+        read_worlds(data, merge) or None,
+        query or (),
+        hidden=split(hidden),
+        listed=listed,
+        method=method,
+        precision=precision,
+        time_limit=time_limit,
+        max_memory=None if max_memory is None else parse_size(max_memory),
+        likelihood=not no_likelihood,
+        random_state=seed,
+    )
     if as_json:
-        print_json(result)
+        print_json(found.to_json())
     else:
-        show_scores(result)
+        show_score(found)
 
 
-ALL = (demo, check, count, ground, infer, map_, learn, score)
+def evaluate(
+    model: ModelPath,
+    data: DataPaths = None,
+    query: LearnQuery = None,
+    folds: Folds = None,
+    leave_one_out: LeaveOneOut = False,
+    generative: Generative = False,
+    objective: ObjectiveName = None,
+    optimizer: OptimizerName = None,
+    prior: PriorText = None,
+    prior_mean: PriorMean = "zero",
+    expectation: ExpectationName = "auto",
+    counts: CountMethod = "exact",
+    ibound: IBound = 2,
+    hidden: HiddenNames = None,
+    listed: Listed = False,
+    units: AddUnits = False,
+    samples: Samples = 5,
+    rate: Rate = None,
+    margin: Margin = 1.0,
+    iterations: Iterations = None,
+    tolerance: Tolerance = None,
+    method: Method = "auto",
+    precision: Precision = 0.01,
+    time_limit: TimeLimit = None,
+    max_memory: MaxMemory = None,
+    jobs: Jobs = None,
+    plot: PlotPath = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Cross-validate: learn on some data files, predict the query in the others, in turn."""
+    from lapis.cli.evaluate import run_evaluate
+
+    check_counts(counts)
+    learn_options = {
+        "objective": objective,
+        "optimizer": optimizer,
+        "prior": prior,
+        "prior_mean": prior_mean,
+        "expectation": expectation,
+        "counts": counts,
+        "ibound": ibound,
+        "units": units,
+        "num_samples": samples,
+        "rate": rate,
+        "margin": margin,
+        "max_iterations": iterations,
+        "tolerance": tolerance,
+    }
+    run_evaluate(
+        model,
+        read_worlds(data, merge=False),
+        split(query),
+        folds=folds,
+        leave_one_out=leave_one_out,
+        learn_options=learn_options,
+        generative=generative,
+        hidden=split(hidden),
+        listed=listed,
+        method=method,
+        precision=precision,
+        time_limit=time_limit,
+        max_memory=max_memory,
+        jobs=jobs,
+        seed=seed,
+        plot=plot,
+        as_json=as_json,
+    )
+
+
+ALL = (demo, check, count, ground, infer, map_, learn, score, evaluate)
 
 
 def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database]:

@@ -127,3 +127,20 @@ CheckpointPath = Annotated[
     Path | None,
     typer.Option("--checkpoint", help="Keep the state here, and go on from it if it exists."),
 ]
+Folds = Annotated[
+    int | None, typer.Option("--folds", help="Groups of data files that are tested in turn.")
+]
+LeaveOneOut = Annotated[
+    bool, typer.Option("--leave-one-out", help="Test each data file once (the default).")
+]
+Generative = Annotated[
+    bool, typer.Option("--generative", help="Learn to explain everything, not only the query.")
+]
+Jobs = Annotated[int | None, typer.Option("--jobs", help="Processes (default: one a core).")]
+PlotPath = Annotated[
+    Path | None,
+    typer.Option("--plot", help="Draw precision-recall and calibration (.png, .svg, .pdf)."),
+]
+NoLikelihood = Annotated[
+    bool, typer.Option("--no-likelihood", help="Leave out the exact log-likelihood of all facts.")
+]

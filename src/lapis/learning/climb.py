@@ -97,8 +97,10 @@ def climb(
 
     A checkpoint that exists is continued; `fingerprint` names the problem in it. The tolerance is
     of the gradient (max-norm, 1e-6) for exact objectives and of the weights (relative, 1e-3) for
-    others whose noise is not known; one that knows its noise is climbed to within it. Raises LapisError where the weights diverge, the optimiser needs more than the
-    objective has, or the checkpoint is damaged or of another problem.
+    others whose noise is not known; one that knows its noise is climbed to within it.
+
+    Raises LapisError where the weights diverge, the optimiser needs more than the objective has,
+    or the checkpoint is damaged or of another problem.
     """
     penalised = l1 is not None and bool(np.any(l1 > 0))
     terrain = Terrain(objective, l1 if penalised else None, lower, upper)

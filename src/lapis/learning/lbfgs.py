@@ -3,12 +3,14 @@
 Byrd, Lu, Nocedal and Zhu (1995). Bounds are its own. An L1 penalty splits a weight, w = p − q with
 p, q ≥ 0, which makes it linear: weights become exactly zero where both stand at their bound.
 
-A line search compares values, and cannot tell two of them apart once they differ by less than
-rounding (1e-16 of the value, which for a million groundings is a gradient of 1e-4). So its
-own test on values is off, and where it gives up above the tolerance on the gradient, Newton steps
-take over: they solve H s = g by conjugate gradients with exact curvature products and judge a step
-by the gradient it leaves, which has no such limit. Scaling the weights by the curvature at the
-start was tried and dropped: the diagonal is dear for some objectives, and the updates find it out.
+Two things are added. Counts whose variances differ by a million make it slow, so a search that has
+not arrived after `FIRST_ROUND` iterations goes on in weights scaled by the root of the curvature's
+diagonal; not at once, because some objectives pay dearly for the diagonal. And a line search
+compares values, which it cannot tell apart once they differ by less than rounding (1e-16 of the
+value, which for a million groundings is a gradient of 1e-4). So the test on values is off, and
+where the search gives up above the tolerance on the gradient, Newton steps take over: they solve
+H s = g by conjugate gradients with exact curvature products and judge a step by the gradient it
+leaves, which has no such limit.
 """
 
 from __future__ import annotations
@@ -23,6 +25,10 @@ from lapis.learning.logbook import max_norm
 from lapis.learning.objective import Point
 from lapis.learning.orthant import Terrain, TerrainPoint
 
+FIRST_ROUND = 100  # iterations
+LATER_ROUNDS = 300
+MAX_ROUNDS = 20
+MIN_VARIANCE = 1e-12  # of the largest
 MAX_NEWTON_STEPS = 20
 MAX_HALVINGS = 10
 MAX_LINE_SEARCH = 40
@@ -50,30 +56,41 @@ class Lbfgs:
                 code="needs-exact-objective",
                 hint="choose pscg or dn, or an exact objective",
             )
-        point = start
-        if max_norm(point.gradient) > tolerance:
-            point = search(terrain, point, self.memory, tolerance, record)
-        return polish(terrain, point, tolerance, record)
+        point, scale = start, np.ones(terrain.num_parameters)
+        for limit in (FIRST_ROUND, *[LATER_ROUNDS] * MAX_ROUNDS):
+            reached = search(terrain, point, scale, self.memory, limit, tolerance, record)
+            reached = polish(terrain, reached, tolerance, record)
+            if max_norm(reached.gradient) <= tolerance or not is_better(reached, point):
+                return reached
+            point = reached
+            variance = point.curvature_diagonal()
+            scale = np.sqrt(np.maximum(variance, MIN_VARIANCE * variance.max(initial=0.0)))
+            scale = np.where(scale > 0, scale, 1.0)
+        return point
 
 
 def search(
     terrain: Terrain,
     start: Point,
+    scale: np.ndarray,
     memory: int,
+    max_iterations: int,
     tolerance: float,
     record: Callable[[Point], None],
 ) -> Point:
     """scipy's L-BFGS-B, until the gradient is small or values no longer tell steps apart."""
+    if max_norm(start.gradient) <= tolerance:
+        return start
     from scipy.optimize import Bounds, minimize
 
-    split = split_weights(terrain)
+    split = split_weights(terrain, scale)
     last = start
-    # The first step of the search has the length of the gradient: about one, in this scale.
-    scale = 1.0 / max_norm(start.gradient)
+    # The first step of the search has the length of the gradient: about one, in this unit.
+    unit = max_norm(start.gradient / scale)
 
     def locate(x: np.ndarray) -> Point:
         nonlocal last
-        weights = split.join(x)
+        weights = terrain.clip(split.join(x))
         if not np.array_equal(weights, last.weights):
             last = terrain.evaluate(weights)
         return last
@@ -88,7 +105,13 @@ def search(
                 hint="add a prior, or bounds",
             )
         value = smooth.value - split.penalty(x)
-        return -scale * value, -scale * split.gradient(smooth.gradient)
+        return -value / unit, -split.gradient(smooth.gradient) / unit
+
+    def report(x: np.ndarray) -> None:
+        point = locate(x)
+        record(point)
+        if max_norm(point.gradient) <= tolerance:
+            raise StopIteration
 
     lower, upper = split.bounds(terrain)
     found = minimize(
@@ -97,12 +120,12 @@ def search(
         jac=True,
         method="L-BFGS-B",
         bounds=Bounds(lower, upper),
-        callback=lambda x: record(locate(x)),
+        callback=report,
         options={
             "maxcor": memory,
             "ftol": 0.0,
-            "gtol": scale * tolerance,
-            "maxiter": UNLIMITED,
+            "gtol": 0.0,
+            "maxiter": max_iterations,
             "maxfun": UNLIMITED,
             "maxls": MAX_LINE_SEARCH,
         },
@@ -110,35 +133,44 @@ def search(
     return locate(found.x)
 
 
+def is_better(point: Point, before: Point) -> bool:
+    """Whether a round has led anywhere."""
+    if max_norm(point.gradient) < max_norm(before.gradient):
+        return True
+    return point.value is not None and before.value is not None and point.value > before.value
+
+
 @dataclass(frozen=True)
 class Split:
-    """x = (p, q): w = p, and w = p − q where it is penalised."""
+    """x = (p, q), in units of the scale: w = p, and w = p − q where it is penalised."""
 
+    scale: np.ndarray  # float64[num_parameters], x = scale · w
     l1: np.ndarray  # float64[num_parameters]
     penalised: np.ndarray  # int64[num_penalised], parameters
 
     def join(self, x: np.ndarray) -> np.ndarray:
         weights: np.ndarray = x[: len(self.l1)].copy()
         weights[self.penalised] -= x[len(self.l1) :]
-        return weights
+        return weights / self.scale
 
     def divide(self, weights: np.ndarray) -> np.ndarray:
-        positive = np.where(self.l1 > 0, np.maximum(weights, 0.0), weights)
-        return np.concatenate([positive, np.maximum(-weights[self.penalised], 0.0)])
+        scaled = weights * self.scale
+        positive = np.where(self.l1 > 0, np.maximum(scaled, 0.0), scaled)
+        return np.concatenate([positive, np.maximum(-scaled[self.penalised], 0.0)])
 
     def penalty(self, x: np.ndarray) -> float:
         """Σ λ (p + q), which is Σ λ |w| where one of them is zero."""
-        size = len(self.l1)
-        return float(self.l1 @ x[:size] + self.l1[self.penalised] @ x[size:])
+        size, l1 = len(self.l1), self.l1 / self.scale
+        return float(l1 @ x[:size] + l1[self.penalised] @ x[size:])
 
     def gradient(self, smooth: np.ndarray) -> np.ndarray:
-        return np.concatenate([smooth - self.l1, (-smooth - self.l1)[self.penalised]])
+        up, down = (smooth - self.l1) / self.scale, (-smooth - self.l1) / self.scale
+        return np.concatenate([up, down[self.penalised]])
 
     def bounds(self, terrain: Terrain) -> tuple[np.ndarray, np.ndarray]:
         """Of p and q: those of w, and zero from below where it is split."""
-        size = len(self.l1)
-        lower = np.full(size, -np.inf) if terrain.lower is None else terrain.lower
-        upper = np.full(size, np.inf) if terrain.upper is None else terrain.upper
+        lower = self.scale * (-np.inf if terrain.lower is None else terrain.lower)
+        upper = self.scale * (np.inf if terrain.upper is None else terrain.upper)
         least = np.where(self.l1 > 0, 0.0, -np.inf)
         mirrored_lower, mirrored_upper = -upper[self.penalised], -lower[self.penalised]
         return (
@@ -147,9 +179,9 @@ class Split:
         )
 
 
-def split_weights(terrain: Terrain) -> Split:
+def split_weights(terrain: Terrain, scale: np.ndarray) -> Split:
     l1 = np.zeros(terrain.num_parameters) if terrain.l1 is None else terrain.l1
-    return Split(l1, np.flatnonzero(l1 > 0))
+    return Split(scale, l1, np.flatnonzero(l1 > 0))
 
 
 def polish(

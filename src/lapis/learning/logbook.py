@@ -10,10 +10,11 @@ A climb ends when
                           weights changed by less than the tolerance relative to the largest
     either                a limit on iterations or time is reached, or the user says so
 
-A gradient within 2/√16 standard errors of one evaluation with five samples is a tenth of a
-standard deviation of the count: the weight is then within a tenth of its own uncertainty. Small
-changes say less, since a rate too small makes them, too. Windows double because an average over t
-iterations changes by 1/t an iteration, however far it still has to go. The clock stands still while the caller looks at progress.
+The noise of one evaluation with five samples is 1/√5 of a count's standard deviation; a mean
+gradient within two standard errors over 16 iterations is then within a quarter of it, and the
+weight within a quarter of its own uncertainty. Small changes say less: a rate too small makes
+them, too. Windows double because an average over t iterations changes by 1/t an iteration, however
+far it still has to go. The clock stands still while the caller looks at progress.
 """
 
 from __future__ import annotations

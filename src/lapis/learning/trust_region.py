@@ -23,9 +23,9 @@ Deviations, each for a failure seen without it:
 - Five samples have no variance at all along most directions. A sampled dᵀHd counts as at
   least a tenth of dᵀMd, where M remembers earlier iterations.
 - A sampled sᵀg_new is negative half of the time near the maximum, and sᵀg is too large, since s
-  follows the noise of g. Taken at their word, λ grows without end and freezes the weights where they
-  are. So a step is rejected when sᵀg_new is two standard errors below zero, λ grows when
-  the ratio is too small beyond the noise, and it never shortens the steps of iteration t to less than
+  follows the noise of g. Taken at their word, λ grows without end and freezes the weights where
+  they are. So a step is rejected when sᵀg_new is two standard errors below zero, λ grows when the
+  ratio is too small beyond the noise, and it never shortens the steps of iteration t to less than
   1/(2 + t/10) of what the curvature suggests: the pace at which averaging removes noise.
 - After two rejections in a row a sampled point is sampled anew: its gradient was unlucky.
 - Near the maximum a difference of two values is rounding error; there the change is taken as

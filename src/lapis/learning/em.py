@@ -1,0 +1,254 @@
+"""EM: learning where some atoms of the training data are unknown.
+
+Dempster, Laird & Rubin (1977). A round completes the data as the current weights expect it (E)
+and maximises the objective of the completed data (M). With an exact likelihood,
+
+    E    n̄ = E_w[n | given, asked],   H = log Z(given, asked) − w·n̄      (entropy of what is hidden)
+    M    w' maximises Q(w') = w'·n̄ − log Z(given)
+
+and log P(asked | given) = Q(w) + H at the current weights, which no round lowers; its gradient
+there is that of Q (Fisher's identity), so convergence is seen as in any climb. Every second round is
+followed by a leap along the path of the last two (SQUAREM: Varadhan & Roland 2008, step S3), taken
+back where the likelihood fell: on a two-class mixture it needs a third to a tenth of the rounds.
+
+A pseudo-likelihood has no expected completion in closed form: its terms are not linear in the
+hidden atoms. Its E-step draws completions (`em_completions`), and its M-step maximises the mean
+over the completed databases.
+
+A predicate that is hidden throughout has interchangeable values. Where the weights of all its
+rules are zero the gradient vanishes by symmetry though nothing has been learned: `start_weights`
+moves those weights off that saddle at random.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from lapis.language.syntax import atoms
+from lapis.learning.conditional import ConditionalObjective, evaluate_sides
+from lapis.learning.examples import Example
+from lapis.learning.logbook import STOPPED, Course, CurvePoint, Step, Verdict, max_norm
+from lapis.learning.objective import Objective, Point
+from lapis.learning.parameters import Parameters
+from lapis.learning.posterior import Posterior, with_prior
+from lapis.learning.priors import Prior
+
+SPREAD = 0.1  # standard deviation of weights that start at random
+EXACT_TOLERANCE = 1e-5  # of the gradient
+SAMPLED_TOLERANCE = 1e-3  # of the weights, relative to the largest
+
+
+class Completion(NamedTuple):
+    """What an E-step leaves to the M-step."""
+
+    objective: Objective  # of completed data
+    entropy: float | None  # H; None where it is not known
+
+
+class Completer(Protocol):
+    """An E-step."""
+
+    @property
+    def is_exact(self) -> bool: ...
+
+    def complete(self, weights: np.ndarray) -> Completion:
+        """The data as weights float64[num_parameters] complete it."""
+
+
+@dataclass(frozen=True)
+class ExpectedCounts:
+    """The E-step of a (conditional) likelihood."""
+
+    objective: ConditionalObjective
+
+    @property
+    def is_exact(self) -> bool:
+        return self.objective.is_exact
+
+    def complete(self, weights: np.ndarray) -> Completion:
+        counts = self.objective.target.copy()
+        entropy: float | None = 0.0
+        for side in evaluate_sides(self.objective.clamped, weights):
+            expected = side.expected_counts()
+            log_partition = side.log_partition(weights)
+            known = entropy is not None and log_partition is not None
+            entropy = entropy + log_partition - weights @ expected if known else None  # type: ignore[operator]
+            counts += expected
+        return Completion(self.objective.with_targets(counts), entropy)
+
+
+def fit_em(
+    completer: Completer,
+    parameters: Parameters,
+    prior: Prior,
+    start: np.ndarray,
+    maximise: Callable[[Posterior, np.ndarray, float | None], Course] | None = None,
+    *,
+    max_rounds: int = 200,
+    tolerance: float | None = None,
+    time_limit: float | None = None,
+    progress: Callable[[Step], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> Course:
+    """Rounds of EM from weights float64[num_parameters]; Ctrl-C keeps the weights so far.
+
+    `maximise(posterior, start, seconds)` is the M-step, over the free weights; L-BFGS by default.
+    The course's iterations are rounds, and its values are those of the observed data with the
+    prior. An exact run ends when the gradient is at most `tolerance`, a sampled one when a round
+    changes no weight by more than `tolerance` relative to the largest.
+    """
+    if tolerance is None:
+        tolerance = EXACT_TOLERANCE if completer.is_exact else SAMPLED_TOLERANCE
+    run = Run(
+        completer, parameters, prior, start, maximise or climb_lbfgs,
+        max_rounds, tolerance, time_limit, progress, should_stop,
+    )  # fmt: skip
+    try:
+        while run.verdict is None:
+            run.next_round()
+    except KeyboardInterrupt:
+        run.verdict = STOPPED
+    return run.course()
+
+
+@dataclass
+class Run:
+    """One run of EM, over the weights that are free."""
+
+    completer: Completer
+    parameters: Parameters
+    prior: Prior
+    start: np.ndarray  # float64[num_parameters]
+    maximise: Callable[[Posterior, np.ndarray, float | None], Course]
+    max_rounds: int
+    tolerance: float
+    time_limit: float | None
+    progress: Callable[[Step], None] | None
+    should_stop: Callable[[], bool] | None
+    verdict: Verdict | None = None
+    curve: list[CurvePoint] = field(default_factory=list)
+    path: list[np.ndarray] = field(default_factory=list)  # the last weights, since a leap
+    retreat: np.ndarray | None = None  # where to go on from if the last leap fails
+    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.best = self.start[~self.parameters.fixed]
+        self.weights = self.best
+
+    def next_round(self) -> None:
+        posterior, point, value = self.look(self.weights)
+        if self.retreat is not None and self.has_fallen(value):
+            self.weights, self.retreat, self.path = self.retreat, None, []
+            return
+        self.note(posterior, point, value)
+        if self.verdict is not None:
+            return
+        left = None if self.time_limit is None else self.time_limit - self.curve[-1].seconds
+        course = self.maximise(posterior, self.weights, left)
+        if course.interrupted:
+            self.verdict = STOPPED
+        self.path = [*self.path[-1:], self.weights]
+        self.weights, self.retreat = course.weights, None
+        # A leap is taken only where a fall would be seen, and not across the zeros of an l1 prior.
+        if len(self.path) == 2 and value is not None and posterior.l1 is None:
+            self.retreat = self.weights
+            self.weights = leap(self.path[0], self.path[1], self.weights)
+            self.path = []
+
+    def look(self, weights: np.ndarray) -> tuple[Posterior, Point, float | None]:
+        """The E-step at free weights: what the M-step climbs, where, and the observed value."""
+        from lapis.learning.orthant import Terrain
+
+        completion = self.completer.complete(self.all_weights(weights))
+        fixed = self.parameters.fixed
+        posterior = with_prior(completion.objective, self.prior, self.start, fixed)
+        point = Terrain(posterior, posterior.l1).evaluate(weights)
+        if point.value is None or completion.entropy is None:
+            return posterior, point, None
+        return posterior, point, point.value + completion.entropy
+
+    def has_fallen(self, value: float | None) -> bool:
+        before = self.curve[-1].value
+        return value is not None and before is not None and value < before
+
+    def note(self, posterior: Posterior, point: Point, value: float | None) -> None:
+        """Take down where a round starts and decide whether there is to be one."""
+        number, seconds = len(self.curve), time.monotonic() - self.began
+        change = max_norm(self.weights - self.best)
+        norm = max_norm(point.gradient)
+        self.curve.append(CurvePoint(number, seconds, value, norm, change))
+        self.best = self.weights
+        self.verdict = self.judge(self.curve[-1])
+        if self.progress is not None:
+            self.progress(Step(number, seconds, value, norm, posterior.all_weights(self.best)))
+
+    def judge(self, now: CurvePoint) -> Verdict | None:
+        if self.completer.is_exact:
+            if now.gradient_norm <= self.tolerance:
+                return Verdict(True, f"gradient below {self.tolerance:g}")
+        elif now.iteration and now.change <= self.tolerance * max(1.0, max_norm(self.best)):
+            return Verdict(True, f"weights changed by less than {self.tolerance:g}")
+        if self.should_stop is not None and self.should_stop():
+            return STOPPED
+        if now.iteration >= self.max_rounds:
+            return Verdict(False, f"{self.max_rounds} rounds")
+        if self.time_limit is not None and now.seconds > self.time_limit:
+            return Verdict(False, "time limit")
+        return None
+
+    def all_weights(self, free: np.ndarray) -> np.ndarray:
+        """float64[num_parameters], the fixed weights included."""
+        everywhere = self.start.copy()
+        everywhere[~self.parameters.fixed] = free
+        return everywhere
+
+    def course(self) -> Course:
+        last = self.curve[-1] if self.curve else CurvePoint(0, 0.0, None, np.inf, 0.0)
+        return Course(
+            self.all_weights(self.best), last.value, last.gradient_norm, tuple(self.curve),
+            last.iteration, *(self.verdict or STOPPED), time.monotonic() - self.began,
+        )  # fmt: skip
+
+
+def climb_lbfgs(posterior: Posterior, start: np.ndarray, seconds: float | None) -> Course:
+    from lapis.learning.climb import climb
+    from lapis.learning.lbfgs import Lbfgs
+
+    return climb(posterior, Lbfgs(), start, l1=posterior.l1, time_limit=seconds)
+
+
+def leap(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray:
+    """first − 2αr + α²v with r = second − first, v = third − second − r, α = −|r| / |v| ≤ −1.
+
+    α = −1 gives `third`. On a path whose steps shrink by one factor this is its limit.
+
+    >>> leap(np.array([0.0]), np.array([0.5]), np.array([0.75]))
+    array([1.])
+    """
+    r = second - first
+    v = third - second - r
+    bend = float(np.linalg.norm(v))
+    alpha = -1.0 if bend == 0.0 else min(-1.0, -float(np.linalg.norm(r)) / bend)
+    return first - 2.0 * alpha * r + alpha**2 * v
+
+
+def start_weights(parameters: Parameters, examples: Sequence[Example], seed: int = 0) -> np.ndarray:
+    """float64[num_parameters]: the model's weights; small random ones where they are zero and
+    their rule mentions a predicate that is hidden throughout."""
+    hidden = {
+        name
+        for example in examples
+        for name, known in example.complete.evidence.items()
+        if known.open
+    }
+    mentions = np.array(
+        [any(a.predicate in hidden for a in atoms(r.formula)) for r in parameters.model.rules], bool
+    )
+    drawn = np.random.default_rng(seed).normal(0.0, SPREAD, len(parameters))
+    random = mentions[parameters.rule_of()] & ~parameters.fixed & (parameters.initial == 0.0)
+    return np.where(random, drawn, parameters.initial)
