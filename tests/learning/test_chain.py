@@ -130,6 +130,17 @@ def test_what_fits_is_exact_and_the_rest_is_sampled(monkeypatch: pytest.MonkeyPa
         assert (found == truth).sum() == 8  # Smokes and Cancer of the four
 
 
+def test_chains_that_may_not_reach_every_world_say_so() -> None:
+    """Twenty coins of which one must show heads: too large a knot to be moved as one."""
+    things = ", ".join(f"T{number}" for number in range(20))
+    knot = f"thing = {{{things}}}\nP(thing)\nEXIST x P(x).\n!P(x) v !P(y) v x = y.\n(P(x))"
+    for text, asked, known in ((knot, "P", None), (SMOKING, "Smokes", True)):
+        data = ["P(T3)"] if asked == "P" else SMOKERS
+        examples, parameters = set_up(text, data, (asked,))
+        assert conditional_objective(examples, parameters, expectation="gibbs").ergodic is known
+        assert conditional_objective(examples, parameters, expectation="exact").ergodic is True
+
+
 def test_a_chain_starts_at_the_world_given() -> None:
     model = lapis.parse("thing = {A, B, C}\nP(thing)\nP(x) v P(y) v x = y.\nP(x) ^ P(y)")
     network = ground(lapis.build_problem(model, query=["P"]))

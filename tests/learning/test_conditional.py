@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from brute_force import BruteForce, brute_force
-from hypothesis import given, settings
+from brute_force import BruteForce, brute_force, ensemble
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import lapis
@@ -201,6 +201,27 @@ def test_generative_learning_has_another_name() -> None:
         assert objective.name == name
 
 
+def test_only_listed_atoms_are_asked() -> None:
+    """Pairs that the data does not mention are known to be different, in the free worlds too."""
+    rules = "Same(a, b) ^ Same(b, c) => Same(a, c)\nNear(a, b) => Same(a, b)"
+    text = f"Same(cite, cite)\nNear(cite, cite)\n{rules}"
+    data = "Same(A,B) !Same(B,C) Same(A,C) !Same(C,A) Near(A,B) Near(C,B)"
+    model = lapis.parse(text)
+    examples = build_examples(model, [lapis.Database.parse(data)], ["Same"], listed=True)
+    parameters = share_parameters(model, [examples[0].free])
+    facts = facts_of(data)
+    domains = oracle.constants_of(model, facts)
+    asked = [atom for atom in (*facts.true, *facts.false) if atom[0] == "Same"]
+    given_facts = Facts(tuple(a for a in facts.true if a[0] == "Near"), (), tuple(asked))
+    free, clamped = (
+        ensemble(model, domains, parameters, oracle.known_atoms(model, known, domains, set()))
+        for known in (given_facts, facts)
+    )
+    expected = BruteForce((free,), (clamped,))
+    assert len(expected.free[0].counts) == 2 ** len(asked)
+    assert_exact(conditional_objective(examples, parameters), expected, np.array([0.7, -1.2]), 0)
+
+
 def test_the_maximum_has_no_gradient() -> None:
     """Newton's method by the objective's own curvature ends where the oracle's gradient is 0."""
     text, data, asked = HARD, ("A(X) B(X) B(Y) C(X,Y) C(Y,X) C(Z,Z)", "B(U) C(U,V) C(V,U)"), ()
@@ -293,6 +314,21 @@ class TestMostLikelyWorld:
         gap = sum((known.counts @ weights).max() for known in expected.clamped)
         gap -= sum((free.counts @ weights).max() for free in expected.free)
         assert objective.evaluate(weights).gradient @ weights == pytest.approx(gap, abs=1e-9)
+
+    @given(cases(observed=True), st.integers(0, 99))
+    @settings(max_examples=40)
+    def test_random_models(self, case: Case, seed: int) -> None:
+        model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
+        examples = build_examples(model, [data], case.query)
+        parameters = share_parameters(model, [examples[0].free])
+        try:
+            expected = brute_force(model, [case.facts], parameters, case.query)
+        except NoWorld:
+            assume(False)
+        weights = random_weights(parameters, seed)
+        objective = conditional_objective(examples, parameters, expectation="map")
+        best = expected.clamped[0].counts[0] - objective.evaluate(weights).gradient
+        assert best @ weights == pytest.approx((expected.free[0].counts @ weights).max(), abs=1e-9)
 
     def test_true_counts_stand_in_for_the_curvature(self) -> None:
         examples, parameters = set_up(SMOKING, SMOKERS, ("Smokes", "Cancer"))

@@ -16,12 +16,11 @@ from lapis.counting.world import World
 from lapis.data.tuples import contains
 from lapis.errors import LapisError
 from lapis.learning.count_based_estimates import (
+    DifferenceEstimator,
+    TermEstimate,
     depends_on_quantifiers,
     difference_terms,
-    estimate_differences,
     look_up,
-    propagate,
-    refuse_hard_rules,
 )
 from lapis.problem import Problem
 from strategies import Case, cases
@@ -35,7 +34,7 @@ def estimates(problem: Problem, predicate: str, ibound: int) -> tuple[np.ndarray
     sizes = [len(problem.domains[name]) for name in problem.model.predicates[predicate].types]
     rows = list_atoms(tuple(sizes))
     truth = contains(world[predicate], rows)
-    found = estimate_differences(problem, predicate, rows, truth, world, ibound)
+    found = DifferenceEstimator(problem, ibound).differences(predicate, rows, truth, world)
     return rows, found.toarray()
 
 
@@ -118,19 +117,39 @@ def test_a_large_bound_agrees_with_one_propagation_an_atom() -> None:
 def test_shares_add_up_to_the_estimated_solutions(ibound: int) -> None:
     problem = ring()
     target = problem.model.predicates["S"]
-    world = complete_world(
-        problem.normal_form,
-        problem.model,
-        problem.domains,
-        {name: known.true for name, known in problem.evidence.items()},
-    )
+    relations = {name: known.true for name, known in problem.evidence.items()}
+    world = complete_world(problem.normal_form, problem.model, problem.domains, relations)
     [feature] = problem.normal_form.features
     rows = list_atoms((6,))
     for term in difference_terms(feature.clauses[0], feature, target):
-        share = propagate(term, world, ibound)
+        share = TermEstimate(term, 0, ("E", "S"), world, ibound).share(relations, world)
         whole = CubeCounter(term.cube, term.variables, ("@0",), world, Settings(ibound))
         shares = [] if share is None else [e.value for e in look_up(share, term, rows, world)]
         assert sum(map(np.sum, shares)) == pytest.approx(whole.solutions(), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["transitive", "plus", "loops"])
+def test_an_estimator_follows_the_world(name: str) -> None:
+    model = lapis.parse(MODELS[name] + "\nM(n)\nE(x,y) ^ M(x) => (EXIST z M(z) ^ E(z,y))")
+    data = lapis.Database.parse("E(A,B) E(B,C) M(B)" + (" N(C)" if "N" in model.predicates else ""))
+    problem = lapis.build_problem(model, data)
+    world = {name: known.true for name, known in problem.evidence.items()}
+    estimator = DifferenceEstimator(problem, LARGE)
+    rows = list_atoms((3,))
+    changed = [("E", [2, 0]), ("M", [0]), ("E", [0, 1]), ("E", [2, 2])]
+    flips = World(problem)
+    for predicate, atom in changed:
+        flips.flip(predicate, atom)
+        world = {**world, predicate: flips.true_tuples(predicate)}
+        for target in ("E", "M"):
+            rows = list_atoms((3,) * model.predicates[target].arity)
+            truth = contains(world[target], rows)
+            found = estimator.differences(target, rows, truth, world).toarray()
+            for row, value, value_now in zip(rows.tolist(), found, truth.tolist(), strict=True):
+                change = flips.delta(target, row)
+                expected = np.zeros(len(value))
+                expected[list(change.weight_id)] = change.difference
+                np.testing.assert_allclose(value, -expected if value_now else expected, atol=1e-9)
 
 
 def test_terms_are_the_sets_of_literals_that_can_be_the_atom() -> None:
@@ -158,4 +177,4 @@ def test_listed_worlds_agree_with_flips() -> None:
 def test_hard_rules_are_refused() -> None:
     problem = lapis.build_problem(lapis.parse("t = {A}\nP(t)\nP(x)."))
     with pytest.raises(LapisError, match="hard rules need exact counts"):
-        refuse_hard_rules(problem)
+        DifferenceEstimator(problem, 2)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lapis.learning.fit import Fit
 
 MAX_ROWS = 60
+MAX_NAMED = 5
 
 
 @contextmanager
@@ -47,8 +48,11 @@ def show_fit(fit: Fit) -> None:
     out.print(f"[dim]{escape(fit.summary())}[/dim]")
     phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in fit.seconds.items())
     out.print(f"[dim]{phases}[/dim]")
-    for growing in fit.unbounded:
+    for growing in fit.unbounded[:MAX_NAMED]:
         typer.echo(f"warning: {growing.formula}: {growing.reason}", err=True)
+    if len(fit.unbounded) > MAX_NAMED:
+        more = len(fit.unbounded) - MAX_NAMED
+        typer.echo(f"warning: {more:,} more weights have no bound (--json lists them)", err=True)
     for warning in fit.warnings:
         typer.echo(f"warning: {warning}", err=True)
     if fit.interrupted:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lapis.counting.join_small import choose_kernels
 from lapis.counting.row_keys import match_runs, pack_columns, shared_keys, unpack_columns
 from lapis.counting.runs import (
     SAFE,
@@ -154,11 +155,10 @@ def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
     ]
     if math.prod(radix) >= 2**63 or not fits(runs, left.value, right.value):
         return multiply(join(left, right, target.variables), target)
-    from lapis.counting.join import accumulate_onto
-
     sides = _sides(left, right, target.variables, radix)
     wanted = pack_columns(list(target.rows.T), radix, len(target))
-    sums = accumulate_onto(*runs, *sides[0], *sides[1], wanted)
+    kernels = choose_kernels(runs.num_pairs + len(target))
+    sums = kernels.accumulate_onto(*runs, *sides[0], *sides[1], wanted)
     found = Factor(target.variables, target.rows, multiply_exactly(sums, target.value))
     return found.take(sums != 0)
 
@@ -228,8 +228,6 @@ def _sides(
 
 def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) -> Factor:
     """The product when nothing is summed out: the pairs' rows are distinct as they come."""
-    from lapis.counting.join import expand_pairs
-
     num_pairs = runs.num_pairs
     if num_pairs > MAX_PAIRS:
         raise TooLarge(
@@ -240,7 +238,7 @@ def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) 
         )
     left_index = np.empty(num_pairs, np.int64)
     right_index = np.empty(num_pairs, np.int64)
-    expand_pairs(*runs, left_index, right_index)
+    choose_kernels(num_pairs).expand_pairs(*runs, left_index, right_index)
     rows = np.empty((num_pairs, len(keep)), np.int32)
     for position, name in enumerate(keep):
         if name in left.variables:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lapis.counting.join_small import choose_kernels
+
 
 def shared_keys(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     """int64 keys of the rows of both sides, equal exactly where the rows are, and a bound on them.
@@ -63,10 +65,8 @@ def match_runs(
 
     Keys lie in 0 … space − 1. Small spaces are sorted by counting, which searches for nothing.
     """
-    from lapis.counting.join import sort_by_counting
-
     if space <= 4 * (len(key) + len(others)) + 1024:
-        order, offset = sort_by_counting(others, space)
+        order, offset = choose_kernels(len(others)).sort_by_counting(others, space)
         return order, offset[key], offset[key + 1]
     order = np.argsort(others, kind="stable")
     ranked = others[order]

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.counting.join_small import choose_kernels
+
 SAFE = 2.0**62  # float estimates below this leave room for their rounding
 _DENSE = 1 << 24  # largest dense table of sums, 128 MB
 
@@ -115,17 +117,16 @@ def narrow(value: np.ndarray) -> np.ndarray:
 def _sum_small(
     runs: Runs, left: Side, right: Side, radix: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    from lapis.counting.join import accumulate_dense, accumulate_hashed
-
     num_pairs = runs.num_pairs
+    kernels = choose_kernels(num_pairs)
     space = math.prod(radix)
     if space <= min(_DENSE, 16 * num_pairs + 4096):
         table = np.zeros(space, np.int64)
-        accumulate_dense(*runs, *left, *right, table)
+        kernels.accumulate_dense(*runs, *left, *right, table)
         key = np.flatnonzero(table)
         return key, table[key]
     capacity = 1 << min(20, max(6, num_pairs.bit_length()))
-    key, value = accumulate_hashed(*runs, *left, *right, capacity)
+    key, value = kernels.accumulate_hashed(*runs, *left, *right, capacity)
     order = np.argsort(key)
     order = order[value[order] != 0]
     return key[order], value[order]

@@ -57,7 +57,7 @@ def read_checkpoint(
     if not path.exists():
         return None
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             header = json.loads(str(archive["header"]))
             arrays = {name: archive[name] for name in archive.files}
         found = Checkpoint(

@@ -85,7 +85,7 @@ def climb(
     l1: np.ndarray | None = None,
     lower: np.ndarray | None = None,
     upper: np.ndarray | None = None,
-    max_iterations: int = 100,
+    max_iterations: int | None = None,
     tolerance: float | None = None,
     time_limit: float | None = None,
     progress: Callable[[Step], None] | None = None,
@@ -95,15 +95,18 @@ def climb(
 ) -> Course:
     """Maximise f(w) − Σ l1_i |w_i| within bounds, from a start float64[num_parameters].
 
-    A checkpoint that exists is continued; `fingerprint` names the problem in it. The tolerance is
-    of the gradient (max-norm, 1e-6) for exact objectives and of the weights (relative, 1e-3) for
-    others whose noise is not known; one that knows its noise is climbed to within it.
+    Without `max_iterations` the optimiser's own limit in `OPTIMIZERS` holds. A checkpoint that
+    exists is continued; `fingerprint` names the problem in it. The tolerance is of the gradient
+    (max-norm, 1e-6) for exact objectives and of the weights (relative, 1e-3) for others whose
+    noise is not known; one that knows its noise is climbed to within it.
 
     Raises LapisError where the weights diverge, the optimiser needs more than the objective has,
     or the checkpoint is damaged or of another problem.
     """
     penalised = l1 is not None and bool(np.any(l1 > 0))
     terrain = Terrain(objective, l1 if penalised else None, lower, upper)
+    if max_iterations is None:
+        max_iterations = OPTIMIZERS[optimizer.name].iterations
     if tolerance is None:
         tolerance = EXACT_TOLERANCE if objective.is_exact else SAMPLED_TOLERANCE
     log = Logbook(

@@ -141,6 +141,12 @@ class ConditionalObjective:
         sides = (*self.free, *self.clamped)
         return tuple(dict.fromkeys(part.name for side in sides for part in side.sources))
 
+    @property
+    def ergodic(self) -> bool | None:
+        """None where hard clauses may keep a chain from some worlds: then prefer MC-SAT."""
+        sides = (*self.free, *self.clamped)
+        return True if all(part.ergodic for side in sides for part in side.sources) else None
+
     def evaluate(self, weights: np.ndarray) -> ConditionalPoint:
         """Value and gradient; sampled ones move their chains on."""
         moments = evaluate_sides((*self.free, *self.clamped), weights)

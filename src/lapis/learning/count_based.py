@@ -236,7 +236,7 @@ def count_objective(
     streams = np.random.default_rng(seed).spawn(len(examples))
     worlds = []
     for example, own, size, rng in zip(examples, sites, sizes.tolist(), streams, strict=True):
-        chain = start_chain(example, counts, ibound)
+        chain = start_chain(example, counts, ibound, int(size))
         steps = int(np.ceil(num_samples * size / max(1.0, sizes.sum())))
         worlds.append(World(chain, own, chain.counts(), rng, steps))
     method = "contrastive divergence" if expectation == "gibbs" else "voted perceptron"

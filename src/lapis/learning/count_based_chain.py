@@ -7,8 +7,9 @@ incremental `World`, `EstimatedChain` from the propagations of `count_based_esti
 the differences of a batch of atoms as an iterator. The exact one looks at the world when it is
 asked for the next atom, so that flips made in between are seen. The estimated one answers the
 whole batch from one propagation a clause, which is some hundred times faster than one for each
-atom, and takes the batch's atoms as independent given the rest; batches are a small share of the
-atoms (`BATCH_SHARE`) to keep that harmless, and hold a single atom in small worlds.
+atom, and propagates again once the world has changed in `patience` atoms. That is one in
+small worlds, which makes it as strict as the exact one; in large ones it is a small share of the
+atoms (`STALE_SHARE`), few of which have to do with each other.
 
 Estimating n before and after a flip and subtracting, as Algorithm 1 of the paper is written, was
 tried first: thirty flips a second on Cora, and a small difference of two large estimates, each
@@ -26,8 +27,9 @@ from lapis.errors import LapisError
 from lapis.learning.examples import Example
 from lapis.problem import Problem
 
-BATCH_SHARE = 0.001  # of the atoms, in one batch
-LARGEST_BATCH = 64
+BATCH = 64  # atoms of one predicate that are visited one after the other
+STALE_SHARE = 0.002  # of the atoms may have flipped since differences were estimated
+MOST_STALE = 64
 
 
 class Difference(NamedTuple):
@@ -84,29 +86,32 @@ class ExactChain:
 class EstimatedChain:
     """Differences and counts by IJGP(i)."""
 
-    def __init__(self, problem: Problem, ibound: int) -> None:
-        from lapis.learning.count_based_estimates import refuse_hard_rules
+    def __init__(self, problem: Problem, ibound: int, patience: int) -> None:
+        from lapis.learning.count_based_estimates import DifferenceEstimator
 
-        refuse_hard_rules(problem)
-        self.problem, self.ibound = problem, ibound
+        self.problem, self.ibound, self.patience = problem, ibound, patience
+        self.estimator = DifferenceEstimator(problem, ibound)
+        self.num_flips = 0
         self._tuples: dict[str, np.ndarray] = {}
         self.true: dict[str, set[tuple[int, ...]]] = {
             name: set(map(tuple, known.true.tolist())) for name, known in problem.evidence.items()
         }
 
     def differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
-        from lapis.learning.count_based_estimates import estimate_differences
-
         known = self.true[predicate]
-        truth = [tuple(row) in known for row in rows.tolist()]
-        found = estimate_differences(
-            self.problem, predicate, rows, np.array(truth, bool), self.tuples(), self.ibound
-        )
-        bounds = found.indptr.tolist()
-        for number, value in enumerate(truth):
-            part = slice(bounds[number], bounds[number + 1])
-            weights, numbers = found.indices[part].tolist(), found.data[part].tolist()
-            yield Difference(weights, numbers, 0, value)
+        truth = np.array([tuple(row) in known for row in rows.tolist()], bool)
+        begin = 0
+        while begin < len(rows):
+            made_at = self.num_flips
+            own = truth[begin:]
+            found = self.estimator.differences(predicate, rows[begin:], own, self.tuples())
+            bounds, weights, values = found.indptr.tolist(), found.indices, found.data
+            for number, value in enumerate(own.tolist()):
+                if self.num_flips - made_at >= self.patience:
+                    break
+                part = slice(bounds[number], bounds[number + 1])
+                yield Difference(weights[part].tolist(), values[part].tolist(), 0, value)
+                begin += 1
 
     def is_true(self, predicate: str, row: Sequence[int]) -> bool:
         return tuple(row) in self.true[predicate]
@@ -114,6 +119,7 @@ class EstimatedChain:
     def flip(self, predicate: str, row: Sequence[int]) -> None:
         self.true[predicate] ^= {tuple(row)}
         self._tuples.pop(predicate, None)
+        self.num_flips += 1
 
     def counts(self) -> np.ndarray:
         from lapis.counting.ijgp import count_ijgp
@@ -132,7 +138,7 @@ class EstimatedChain:
         return self._tuples
 
 
-def start_chain(example: Example, counts: str, ibound: int) -> Chain:
+def start_chain(example: Example, counts: str, ibound: int, num_sites: int) -> Chain:
     """A chain that stands in the data."""
     if example.has_hidden:
         raise LapisError(
@@ -140,15 +146,10 @@ def start_chain(example: Example, counts: str, ibound: int) -> Chain:
             code="incomplete-data",
             hint="learn with the conditional or the likelihood objective, which sum over them",
         )
-    return (
-        ExactChain(example.complete)
-        if counts == "exact"
-        else EstimatedChain(example.complete, ibound)
-    )
-
-
-def batch_size(num_sites: int) -> int:
-    return max(1, min(LARGEST_BATCH, int(BATCH_SHARE * num_sites)))
+    if counts == "exact":
+        return ExactChain(example.complete)
+    patience = max(1, min(MOST_STALE, int(STALE_SHARE * num_sites)))
+    return EstimatedChain(example.complete, ibound, patience)
 
 
 def refuse_broken(problem: Problem, rule: int) -> None:

@@ -55,6 +55,8 @@ from lapis.problem import Problem
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+World = Mapping[str, np.ndarray]  # for each predicate int32[num_true, arity]
+
 CHUNK = 2_000_000  # atoms × constants of plus variables looked up at once
 FLIPPED, HELD, IN_BLOCK = "flipped", "held", "in block"  # what a literal is in a term
 
@@ -77,53 +79,140 @@ class Share(NamedTuple):
     names: tuple[str, ...]  # of the network's variables, which the pieces' scopes number
 
 
-def estimate_differences(
-    problem: Problem,
-    predicate: str,
-    rows: np.ndarray,
-    truth: np.ndarray,
-    world: Mapping[str, np.ndarray],
-    ibound: int,
-) -> csr_matrix:
-    """float64[num_rows, num_weights] sparse: d of atoms int32[num_rows, arity] by IJGP(ibound).
+class DifferenceEstimator:
+    """Differences by IJGP(ibound) in one world after another.
 
-    `truth` bool[num_rows] is their value in the world, given by its true tuples. For a predicate
-    with blocks, what each value adds to its block left empty; where a quantified part depends on
-    it, the world must come with the block left empty.
+    Join graphs are built once, and a term is propagated again only where a predicate that it
+    mentions has changed: the world's arrays of true tuples are compared by identity.
     """
-    if depends_on_quantifiers(problem, predicate):
-        return _one_by_one(problem, predicate, rows, world, ibound)
-    from scipy.sparse import csr_matrix
 
-    target = problem.model.predicates[predicate]
-    extensions = extend(
-        interpret(problem.model.predicates, problem.domains, world),
-        problem.normal_form.definitions,
-    )
-    keys = number_weights(problem)
-    at, weight, value = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0)]
-    for feature in problem.normal_form.features:
-        if feature.hard:
-            continue
-        offset = keys.of_rule[feature.rule].offset
-        for clause in feature.clauses:
-            for term in difference_terms(clause, feature, target):
-                share = propagate(term, extensions, ibound)
-                if share is None:
-                    continue
-                sign = np.full(len(rows), float(term.sign))
-                if term.is_even and not target.block:
-                    sign[truth] *= -1.0
-                for found in look_up(share, term, rows, extensions):
-                    at.append(found.row)
-                    weight.append(offset + found.weight)
-                    value.append(sign[found.row] * found.value)
-    shape = (len(rows), len(problem.weight_table))
-    entries = np.concatenate(value), (np.concatenate(at), np.concatenate(weight))
-    summed = csr_matrix(entries, shape=shape)
-    summed.eliminate_zeros()
-    summed.sort_indices()
-    return summed
+    def __init__(self, problem: Problem, ibound: int) -> None:
+        refuse_hard_rules(problem)
+        self.problem, self.ibound = problem, ibound
+        self._keys = number_weights(problem)
+        self._terms: dict[str, list[TermEstimate]] = {}
+
+    def differences(
+        self, predicate: str, rows: np.ndarray, truth: np.ndarray, world: World
+    ) -> csr_matrix:
+        """float64[num_rows, num_weights] sparse: d of atoms int32[num_rows, arity].
+
+        `truth` bool[num_rows] is their value in the world. For a predicate with blocks, what each
+        value adds to its block left empty; where a quantified part depends on it, the world
+        must come with the block left empty.
+        """
+        if depends_on_quantifiers(self.problem, predicate):
+            return one_by_one(self.problem, predicate, rows, world, self.ibound)
+        from scipy.sparse import csr_matrix
+
+        target = self.problem.model.predicates[predicate]
+        extensions = complete(self.problem, world)
+        if predicate not in self._terms:
+            self._terms[predicate] = list(self.build_terms(target, extensions))
+        at, weight, value = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0)]
+        for estimate in self._terms[predicate]:
+            term, share = estimate.term, estimate.share(world, extensions)
+            if share is None:
+                continue
+            sign = np.full(len(rows), float(term.sign))
+            if term.is_even and not target.block:
+                sign[truth] *= -1.0
+            for found in look_up(share, term, rows, extensions):
+                at.append(found.row)
+                weight.append(estimate.offset + found.weight)
+                value.append(sign[found.row] * found.value)
+        shape = (len(rows), self._keys.num_weights)
+        entries = np.concatenate(value), (np.concatenate(at), np.concatenate(weight))
+        summed = csr_matrix(entries, shape=shape)
+        summed.eliminate_zeros()
+        summed.sort_indices()
+        return summed
+
+    def build_terms(self, target: Predicate, world: Extensions) -> Iterator[TermEstimate]:
+        for feature in self.problem.normal_form.features:
+            offset = self._keys.of_rule[feature.rule].offset
+            for clause in feature.clauses:
+                for term in difference_terms(clause, feature, target):
+                    used = base_predicates(term, self.problem)
+                    yield TermEstimate(term, offset, used, world, self.ibound)
+
+
+class TermEstimate:
+    """One term's C_U, kept for as long as the predicates it mentions stay the same."""
+
+    def __init__(
+        self, term: Term, offset: int, used: Sequence[str], world: Extensions, ibound: int
+    ) -> None:
+        self.term = term
+        self.offset = offset  # of the rule's weights
+        self._used = used
+        self._network = encode_cube(term.cube, term.variables, world)
+        self._scope = output_scope(self._network.names, term)
+        names = self._network.names
+        self._graph = build_join_graph(self._network.scopes(), ibound, len(names), self._scope)
+        self._seen: list[np.ndarray] | None = None
+        self._share: Share | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        return self._graph.is_tree
+
+    def share(self, world: World, extensions: Extensions) -> Share | None:
+        """C_U by the arguments of g and the rule's plus variables; None where it is zero."""
+        now = [world[name] for name in self._used]
+        if self._seen is None or any(a is not b for a, b in zip(now, self._seen, strict=True)):
+            self._share, self._seen = self._propagate(extensions), now
+        return self._share
+
+    def _propagate(self, world: Extensions) -> Share | None:
+        network, term, scope = self._network, self.term, self._scope
+        if 0 in network.sizes or not network.multiplicity:
+            return None
+        tables = network.tables(world)
+        if any(not table.scope and not table.values[0] for table in tables):
+            return None
+        propagation = Propagation(
+            self._graph,
+            network.sizes,
+            tables,
+            tolerance=TOLERANCE,
+            max_iterations=MAX_ITERATIONS,
+            damping=0.0,
+            output=scope,
+        )
+        propagation.run()
+        log_count = propagation.log_count()
+        if not self.is_exact:
+            log_count = min(log_count, propagation.log_upper_bound())
+        if log_count == -math.inf:
+            return None
+        # Outputs that nothing mentions are asked for by value all the same.
+        absent = math.prod(
+            world.size(type_name)
+            for name, type_name in term.variables
+            if (name.startswith("@") or name in term.plus) and name not in network.names
+        )
+        count = math.exp(log_count) * network.multiplicity / absent
+        if not scope:
+            return Share(count, (), network.names)
+        pieces = propagation.belief(scope)
+        weight = total(pieces, scope, network.sizes)
+        return Share(count / weight, tuple(pieces), network.names) if weight > 0.0 else None
+
+
+def complete(problem: Problem, world: World) -> Extensions:
+    """The world with its derived predicates."""
+    base = interpret(problem.model.predicates, problem.domains, world)
+    return extend(base, problem.normal_form.definitions)
+
+
+def base_predicates(term: Term, problem: Problem) -> list[str]:
+    """Those that the term's literals depend on, directly or through definitions."""
+    used = {literal.predicate for literal in term.cube.literals}
+    for definition in reversed(problem.normal_form.definitions):
+        if definition.predicate.name in used:
+            used |= {literal.predicate for cube in definition.cubes for literal in cube.literals}
+    return [name for name in problem.model.predicates if name in used]
 
 
 def depends_on_quantifiers(problem: Problem, predicate: str) -> bool:
@@ -138,26 +227,13 @@ def depends_on_quantifiers(problem: Problem, predicate: str) -> bool:
 
 def propagates_exactly(problem: Problem, predicate: str, ibound: int) -> bool:
     """Whether i exceeds the treewidth of every clause, so that the differences are no estimates."""
-    target = problem.model.predicates[predicate]
     if depends_on_quantifiers(problem, predicate):
         return False
+    estimator = DifferenceEstimator(problem, ibound)
+    target = problem.model.predicates[predicate]
     nothing = {name: known.true[:0] for name, known in problem.evidence.items()}
-    world = extend(
-        interpret(problem.model.predicates, problem.domains, nothing),
-        problem.normal_form.definitions,
-    )
-    terms = (
-        term
-        for feature in problem.normal_form.features
-        for clause in feature.clauses
-        for term in difference_terms(clause, feature, target)
-    )
-    for term in terms:
-        network = encode_cube(term.cube, term.variables, world)
-        scope = output_scope(network.names, term)
-        if not build_join_graph(network.scopes(), ibound, len(network.names), scope).is_tree:
-            return False
-    return True
+    terms = estimator.build_terms(target, complete(problem, nothing))
+    return all(estimate.is_exact for estimate in terms)
 
 
 def output_scope(names: Sequence[str], term: Term) -> tuple[int, ...]:
@@ -236,45 +312,6 @@ def _term(cube: Cube, roles: Mapping[int, str], feature: Feature, target: Predic
     )
 
 
-def propagate(term: Term, world: Extensions, ibound: int) -> Share | None:
-    """C_U by the arguments of g and the rule's plus variables; None where it is zero."""
-    network = encode_cube(term.cube, term.variables, world)
-    if 0 in network.sizes or not network.multiplicity:
-        return None
-    tables = network.tables(world)
-    if any(not table.scope and not table.values[0] for table in tables):
-        return None
-    scope = output_scope(network.names, term)
-    graph = build_join_graph(network.scopes(), ibound, len(network.names), scope)
-    propagation = Propagation(
-        graph,
-        network.sizes,
-        tables,
-        tolerance=TOLERANCE,
-        max_iterations=MAX_ITERATIONS,
-        damping=0.0,
-        output=scope,
-    )
-    propagation.run()
-    log_count = propagation.log_count()
-    if not graph.is_tree:
-        log_count = min(log_count, propagation.log_upper_bound())
-    if log_count == -math.inf:
-        return None
-    # Outputs that nothing mentions are asked for by value all the same.
-    absent = math.prod(
-        world.size(type_name)
-        for name, type_name in term.variables
-        if (name.startswith("@") or name in term.plus) and name not in network.names
-    )
-    count = math.exp(log_count) * network.multiplicity / absent
-    if not scope:
-        return Share(count, (), network.names)
-    pieces = propagation.belief(scope)
-    weight = total(pieces, scope, network.sizes)
-    return Share(count / weight, tuple(pieces), network.names) if weight > 0.0 else None
-
-
 class Entries(NamedTuple):
     row: np.ndarray  # int64[num_entries]
     weight: np.ndarray  # int64[num_entries], among the rule's weights
@@ -309,8 +346,8 @@ def look_up(share: Share, term: Term, rows: np.ndarray, world: Extensions) -> It
         yield Entries(begin + kept // max(1, num_choices), weight, value[kept])
 
 
-def _one_by_one(
-    problem: Problem, predicate: str, rows: np.ndarray, world: Mapping[str, np.ndarray], ibound: int
+def one_by_one(
+    problem: Problem, predicate: str, rows: np.ndarray, world: World, ibound: int
 ) -> csr_matrix:
     from scipy.sparse import csr_matrix
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lapis.learning.count_based_chain import Chain, Difference, batch_size
+from lapis.learning.count_based_chain import BATCH, Chain, Difference
 from lapis.learning.count_based_sites import Sites
 
 if TYPE_CHECKING:
@@ -77,12 +77,11 @@ def walk(
     due = iter(np.linspace(0, num_steps, records + 1)[1:].round().astype(int).tolist())
     next_record = next(due, None)
     sizes = [len(each) for each in sites]
-    batch = batch_size(sum(sizes))
     done = 0
     while done < num_steps and sites:
         chosen = int(rng.integers(len(sites)))
         own = sites[chosen]
-        number = min(batch, num_steps - done, (next_record or num_steps) - done)
+        number = min(BATCH, num_steps - done, (next_record or num_steps) - done)
         drawn = rng.integers(sizes[chosen], size=number)
         uniform = rng.random(number).tolist()
         # Each predicate gets num_steps / len(sites) visits on average.

@@ -31,10 +31,9 @@ from lapis.engines.packing import unpack
 from lapis.errors import LapisError, TooLarge, raise_all
 from lapis.grounding.evidence import block_shape, close_blocks
 from lapis.learning.count_based_estimates import (
+    DifferenceEstimator,
     depends_on_quantifiers,
-    estimate_differences,
     propagates_exactly,
-    refuse_hard_rules,
 )
 from lapis.learning.examples import Example
 from lapis.learning.parameters import Parameters
@@ -47,7 +46,7 @@ from lapis.learning.pseudo import (
     require_complete,
 )
 from lapis.learning.undecided_counts import undecided_counts
-from lapis.problem import Problem, unknown_query
+from lapis.problem import unknown_query
 
 MAX_LISTED = 2_000_000  # atoms of a predicate in one world
 DECIMALS = 6
@@ -65,8 +64,7 @@ def count_pseudo_objective(
     """As `pseudo_objective`, with differences by IJGP(ibound). Hard rules are refused."""
     require_complete(examples)
     model = parameters.model
-    for example in examples:
-        refuse_hard_rules(example.complete)
+    estimators = [DifferenceEstimator(example.complete, ibound) for example in examples]
     if predicates is None:
         predicates = tuple(dict.fromkeys(name for example in examples for name in example.asked))
     raise_all([unknown_query(name, model) for name in predicates if name not in model.predicates])
@@ -75,9 +73,12 @@ def count_pseudo_objective(
     notes: list[str] = []
     for name in predicates:
         if model.predicates[name].block:
-            term = estimated_block_term(name, examples, parameters, ibound)
+            term = estimated_block_term(name, examples, estimators, parameters)
         else:
-            sets = [estimated_atoms(example, name, ibound, generator) for example in examples]
+            sets = [
+                estimated_atoms(example, name, estimator, generator)
+                for example, estimator in zip(examples, estimators, strict=True)
+            ]
             term = atom_term(name, sets, parameters)
             notes += [atoms.note for atoms in sets if atoms.note is not None]
         if weighted:
@@ -107,7 +108,10 @@ def atom_term(name: str, sets: Sequence[AtomSet], parameters: Parameters) -> Pre
 
 
 def estimated_atoms(
-    example: Example, predicate: str, ibound: int, generator: np.random.Generator
+    example: Example,
+    predicate: str,
+    estimator: DifferenceEstimator,
+    generator: np.random.Generator,
 ) -> AtomSet:
     """The atoms of a predicate that the example asks for, with estimated differences."""
     problem = example.complete
@@ -129,20 +133,21 @@ def estimated_atoms(
         share = np.repeat(shares, [len(true), len(false)])
         note = f"{len(rows):,} of {total:,} atoms of {predicate!r}, a sample"
     truth = contains(true, rows)
-    vectors = estimate_vectors(problem, predicate, rows, truth, ibound)
+    vectors = estimate_vectors(estimator, predicate, rows, truth)
     num_atoms = len(rows) if note is None else total
     return AtomSet(AtomRows(vectors, truth, share), num_atoms, note)
 
 
 def estimate_vectors(
-    problem: Problem, predicate: str, rows: np.ndarray, truth: np.ndarray, ibound: int
+    estimator: DifferenceEstimator, predicate: str, rows: np.ndarray, truth: np.ndarray
 ) -> SparseVectors:
     """The differences of atoms int32[n, arity] in the data, rounded."""
+    problem = estimator.problem
     world = {name: known.true for name, known in problem.evidence.items()}
     if problem.model.predicates[predicate].block and depends_on_quantifiers(problem, predicate):
         # The estimate of a quantified part needs the world with the atom's block left empty.
         world[predicate] = world[predicate][~contains(rows[truth], world[predicate])]
-    found = estimate_differences(problem, predicate, rows, truth, world, ibound)
+    found = estimator.differences(predicate, rows, truth, world)
     found.data = np.round(found.data, DECIMALS)
     found.eliminate_zeros()
     return SparseVectors(
@@ -151,7 +156,10 @@ def estimate_vectors(
 
 
 def estimated_block_term(
-    predicate: str, examples: Sequence[Example], parameters: Parameters, ibound: int
+    predicate: str,
+    examples: Sequence[Example],
+    estimators: Sequence[DifferenceEstimator],
+    parameters: Parameters,
 ) -> PredicateTerm:
     """The blocks of a predicate, each a class of its own.
 
@@ -161,7 +169,7 @@ def estimated_block_term(
     vectors, lengths, observed = [nothing], [], []
     first = 1
     for world, example in enumerate(examples):
-        found, length, own = world_blocks(example, predicate, ibound)
+        found, length, own = world_blocks(example, predicate, estimators[world])
         vectors.append(rename_columns(found, parameters.world_index[world]))
         lengths.append(length)
         observed.append(np.where(own < 0, 0, own + first))
@@ -189,7 +197,7 @@ def estimated_block_term(
 
 
 def world_blocks(
-    example: Example, predicate: str, ibound: int
+    example: Example, predicate: str, estimator: DifferenceEstimator
 ) -> tuple[SparseVectors, np.ndarray, np.ndarray]:
     """Vectors of all values, block by block; the blocks' sizes; the value each holds, or −1."""
     problem = example.complete
@@ -222,9 +230,9 @@ def world_blocks(
     observed[np.flatnonzero(truth) // max(1, shape.num_values)] = np.flatnonzero(truth)
     if depends_on_quantifiers(problem, predicate):
         blocks = np.split(np.arange(total), shape.num_keys) if shape.num_keys else []
-        parts = [estimate_vectors(problem, predicate, rows[b], truth[b], ibound) for b in blocks]
+        parts = [estimate_vectors(estimator, predicate, rows[b], truth[b]) for b in blocks]
         none = SparseVectors(np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0))
         vectors = stack_vectors([none, *parts])
     else:
-        vectors = estimate_vectors(problem, predicate, rows, truth, ibound)
+        vectors = estimate_vectors(estimator, predicate, rows, truth)
     return vectors, np.full(shape.num_keys, shape.num_values), observed

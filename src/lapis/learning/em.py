@@ -7,17 +7,18 @@ and maximises the objective of the completed data (M). With an exact likelihood,
     M    w' maximises Q(w') = w'·n̄ − log Z(given)
 
 and log P(asked | given) = Q(w) + H at the current weights, which no round lowers; its gradient
-there is that of Q (Fisher's identity), so convergence is seen as in any climb. Every second round is
-followed by a leap along the path of the last two (SQUAREM: Varadhan & Roland 2008, step S3), taken
-back where the likelihood fell: on a two-class mixture it needs a third to a tenth of the rounds.
+there is that of Q (Fisher's identity), so convergence is seen as in any climb. Every second round
+is followed by a leap along the path of the last two (SQUAREM: Varadhan & Roland 2008, step S3),
+taken back where the likelihood fell. On mixtures of two classes this took 13 rounds instead of 23
+where the classes are plain, 27 instead of 128 where they overlap.
 
 A pseudo-likelihood has no expected completion in closed form: its terms are not linear in the
 hidden atoms. Its E-step draws completions (`em_completions`), and its M-step maximises the mean
 over the completed databases.
 
-A predicate that is hidden throughout has interchangeable values. Where the weights of all its
-rules are zero the gradient vanishes by symmetry though nothing has been learned: `start_weights`
-moves those weights off that saddle at random.
+A predicate that is hidden throughout has interchangeable values. Where the weights of its rules are
+zero the gradient may vanish by symmetry though nothing has been learned: `start_weights` moves
+those weights off that saddle at random. Different seeds may end at different maxima.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from lapis.learning.priors import Prior
 
 SPREAD = 0.1  # standard deviation of weights that start at random
 EXACT_TOLERANCE = 1e-5  # of the gradient
+INEXACT = 1e-3  # share of the gradient that an M-step may leave: its data will change anyway
 SAMPLED_TOLERANCE = 1e-3  # of the weights, relative to the largest
 
 
@@ -48,6 +50,10 @@ class Completion(NamedTuple):
 
     objective: Objective  # of completed data
     entropy: float | None  # H; None where it is not known
+
+
+# (posterior of the free weights, start, tolerance of the gradient, seconds left)
+Maximiser = Callable[[Posterior, np.ndarray, float, float | None], Course]
 
 
 class Completer(Protocol):
@@ -87,7 +93,7 @@ def fit_em(
     parameters: Parameters,
     prior: Prior,
     start: np.ndarray,
-    maximise: Callable[[Posterior, np.ndarray, float | None], Course] | None = None,
+    maximise: Maximiser | None = None,
     *,
     max_rounds: int = 200,
     tolerance: float | None = None,
@@ -97,7 +103,7 @@ def fit_em(
 ) -> Course:
     """Rounds of EM from weights float64[num_parameters]; Ctrl-C keeps the weights so far.
 
-    `maximise(posterior, start, seconds)` is the M-step, over the free weights; L-BFGS by default.
+    `maximise` is the M-step, over the free weights; L-BFGS by default.
     The course's iterations are rounds, and its values are those of the observed data with the
     prior. An exact run ends when the gradient is at most `tolerance`, a sampled one when a round
     changes no weight by more than `tolerance` relative to the largest.
@@ -124,7 +130,7 @@ class Run:
     parameters: Parameters
     prior: Prior
     start: np.ndarray  # float64[num_parameters]
-    maximise: Callable[[Posterior, np.ndarray, float | None], Course]
+    maximise: Maximiser
     max_rounds: int
     tolerance: float
     time_limit: float | None
@@ -149,7 +155,9 @@ class Run:
         if self.verdict is not None:
             return
         left = None if self.time_limit is None else self.time_limit - self.curve[-1].seconds
-        course = self.maximise(posterior, self.weights, left)
+        course = self.maximise(
+            posterior, self.weights, INEXACT * self.curve[-1].gradient_norm, left
+        )
         if course.interrupted:
             self.verdict = STOPPED
         self.path = [*self.path[-1:], self.weights]
@@ -215,11 +223,15 @@ class Run:
         )  # fmt: skip
 
 
-def climb_lbfgs(posterior: Posterior, start: np.ndarray, seconds: float | None) -> Course:
+def climb_lbfgs(
+    posterior: Posterior, start: np.ndarray, tolerance: float, seconds: float | None
+) -> Course:
     from lapis.learning.climb import climb
     from lapis.learning.lbfgs import Lbfgs
 
-    return climb(posterior, Lbfgs(), start, l1=posterior.l1, time_limit=seconds)
+    return climb(
+        posterior, Lbfgs(), start, l1=posterior.l1, tolerance=tolerance, time_limit=seconds
+    )
 
 
 def leap(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray:

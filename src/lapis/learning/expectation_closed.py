@@ -49,6 +49,10 @@ class Source(Protocol):
     @property
     def is_exact(self) -> bool: ...
 
+    @property
+    def ergodic(self) -> bool | None:
+        """None where chains are not known to reach every world."""
+
     def moments(self, natural: np.ndarray) -> Moments: ...
 
 
@@ -59,6 +63,7 @@ class ClosedForm:
     statistics: Statistics
     most_likely: bool = False
     name: str = "closed form"
+    ergodic: bool = True
 
     @property
     def is_exact(self) -> bool:

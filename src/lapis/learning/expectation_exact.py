@@ -11,10 +11,10 @@ to the largest change of a clause's weight, so that it means the same for any di
 also stops when a level is worse than the one before; where many atoms turn over together the
 first levels are all bad, and that rule ended with errors of 15 %.
 
-The diagonal costs one such product for each parameter that these components depend on. Beyond
-`MAX_DIFFERENCED` of them it is estimated from exact, independent samples drawn with a fixed seed:
-the same weights always give the same estimate, of about 10 % standard error, which is all
-that a preconditioner needs.
+The diagonal costs one such product for each parameter that these components depend on. Where that
+is too much work it is estimated from exact, independent samples drawn with a fixed seed: the same
+weights always give the same estimate, of about 10 % standard error, which is all that a
+preconditioner needs.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ import numpy as np
 
 from lapis.inference.exact import ExactPlan, ExactResult, plan_exact
 from lapis.inference.reduce_network import keep_part
+from lapis.learning.expectation_covariance import SampleCovariance, sum_fields
 from lapis.learning.statistics import Statistics
 
-FIRST_STEP = 0.2  # of the largest change of a clause's weight
+FIRST_STEP = 0.02  # of the largest change of a clause's weight
 MAX_LEVELS = 12
-AGREEMENT = 1e-10  # of two estimates, relative to the derivative
-MAX_DIFFERENCED = 200
+AGREEMENT = 1e-8  # of two estimates; the better one has about twice as many digits
+MAX_DIFFERENCED = 50_000  # parameters × entries of tables
 NUM_SAMPLES = 200
 
 
@@ -44,6 +45,7 @@ class Exact:
     plan: ExactPlan
     atom: np.ndarray  # int64[plan.network.num_atoms], the ground atom each one is
     name: str = "exact"
+    ergodic: bool = True
 
     @property
     def is_exact(self) -> bool:
@@ -68,12 +70,20 @@ class Exact:
         rows = self.statistics.design[np.flatnonzero(self.largest_coefficient)]
         return np.unique(rows.indices)
 
+    @property
+    def num_entries(self) -> int:
+        """Of all tables; a solve takes about as long."""
+        return sum(int(forest.tree.table_start[-1]) for forest in self.plan.forests)
+
     @cached_property
-    def sampling(self) -> ExactPlan | None:
-        """A plan that can draw samples, copies of components apart; None where too large."""
+    def sampling(self) -> tuple[ExactPlan, np.ndarray] | None:
+        """A plan that can draw samples, copies of components apart, and the plan's atoms it is of.
+
+        None where that is too large.
+        """
         part = keep_part(self.plan.network, self.plan.affordable)
         plan = plan_exact(part.network, 4 * self.plan.max_memory, merge_copies=False)
-        return plan if plan.is_complete else None
+        return (plan, part.atom) if plan.is_complete else None
 
 
 @dataclass(frozen=True)
@@ -105,8 +115,9 @@ class ExactMoments:
 
     def count_variance(self) -> np.ndarray:
         source = self.source
-        if len(source.parameters) > MAX_DIFFERENCED and source.sampling is not None:
-            return self._sampled_variance(source.sampling)
+        work = len(source.parameters) * source.num_entries
+        if work > MAX_DIFFERENCED and source.sampling is not None:
+            return self._sampled_variance(*source.sampling)
         design = source.statistics.design.tocsc()
         variance = np.zeros(design.shape[1])
         for parameter in source.parameters:
@@ -114,13 +125,16 @@ class ExactMoments:
             variance[parameter] = column @ self.covariance_product(column)
         return variance
 
-    def _sampled_variance(self, plan: ExactPlan) -> np.ndarray:
+    def _sampled_variance(self, plan: ExactPlan, atom: np.ndarray) -> np.ndarray:
         weighed = replace(plan, network=plan.network.with_weights(self.natural))
         worlds = weighed.sample(NUM_SAMPLES, np.random.default_rng(0))
-        counts = np.array([weighed.network.counts(world) for world in worlds])
-        spread = self.source.statistics.to_parameters(counts - self.mean)
-        variance: np.ndarray = (spread**2).mean(axis=0)
-        return variance
+        drawn = np.array([weighed.network.counts(world) for world in worlds])
+        probability = worlds.mean(axis=0)
+        is_base = atom < len(self.solved.marginal)
+        probability[is_base] = self.solved.marginal[atom[is_base]]
+        statistics = self.source.statistics
+        spread = sum_fields(statistics, self.source.atom[atom], probability * (1.0 - probability))
+        return SampleCovariance(statistics, drawn, spread).count_variance()
 
     def set_marginals(self, probability: np.ndarray) -> None:
         solved = np.flatnonzero(self.solved.solved)

@@ -35,6 +35,7 @@ class MostLikelyExact:
     plan: ExactPlan
     atom: np.ndarray  # int64[plan.network.num_atoms], the ground atom each one is
     name: str = "map"
+    ergodic: bool = True
 
     @property
     def is_exact(self) -> bool:
@@ -57,6 +58,7 @@ class MostLikelySearched:
     world: np.ndarray  # bool[num_atoms]
     seed: int
     name: str = "maxwalksat"
+    ergodic: bool = True
     num_searches: int = 0
 
     @property

@@ -19,7 +19,8 @@ from lapis.grounding.network import Network
 from lapis.inference.exact import ExactPlan, plan_exact
 from lapis.inference.exact_planning import EASY_SCOPE
 from lapis.inference.gibbs_units import group_blocks
-from lapis.inference.reduce_network import Subnetwork, keep_part
+from lapis.inference.reduce_network import Subnetwork
+from lapis.learning.statistics import take_part
 
 BYTES_AN_ENTRY = 12  # of a table and its share of a message
 
@@ -36,11 +37,11 @@ def divide_network(network: Network, max_memory: int) -> Division:
     """Plan the components whose tables may fit `max_memory` bytes."""
     affordable = int(np.log2(max(2.0, max_memory / BYTES_AN_ENTRY)))
     hopeless = has_dense_core(network, max(affordable, EASY_SCOPE + 1))
-    part = keep_part(network, ~hopeless)
+    part = take_part(network, ~hopeless)
     plan = plan_exact(part.network, max_memory)
     left = hopeless.copy()
     left[part.atom] = ~plan.affordable
-    return Division(plan, part.atom, keep_part(network, left))
+    return Division(plan, part.atom, take_part(network, left))
 
 
 def has_dense_core(network: Network, degree: int) -> np.ndarray:

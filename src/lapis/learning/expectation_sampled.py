@@ -1,19 +1,8 @@
 """Moments of the components that are too large to solve, from the samples of persistent chains.
 
 Thesis section 4.2: a few samples of a chain that is never restarted give the expected counts and,
-as the same counts' covariance, the curvature. Two things are done to make five samples go a
-long way, and both vanish as samples become many.
-
-- Fields are averaged over P(atom | rest), not over the values drawn (Rao–Blackwell).
-- A covariance of five samples has rank four: a word that no draw touched would have variance 0.
-  The block of the fields is shrunk towards independent atoms, Σ p(1 − p), which five samples
-  know well:
-
-      Cov[z] ≈ [ C_tt   √α·C_tf ]                                α = (S − 1) / (S − 1 + ν)
-               [ √α·C_ft  α·C_ff + (1 − α)·diag Σ p(1 − p) ]
-
-  for tied statistics t, fields f, sample covariances C of S draws. This stays positive
-  semidefinite, being α times (or √α) a sample covariance plus a diagonal.
+as the same counts' covariance (`expectation_covariance`), the curvature. Fields are averaged over
+P(atom | rest), not over the values drawn (Rao–Blackwell).
 
 Standard errors are those of batch means: each chain is cut into at most `MAX_BATCHES` pieces. With
 a handful of samples the pieces are the samples, and what correlation they have is not seen.
@@ -28,11 +17,10 @@ import numpy as np
 from lapis.grounding.network import Network
 from lapis.inference.recording import batch_mean
 from lapis.learning.chain import Chain
+from lapis.learning.expectation_covariance import SampleCovariance, sum_fields
 from lapis.learning.statistics import Statistics
 
 MAX_BATCHES = 16  # a chain
-SHRINKAGE = 5.0  # ν, how many draws the independent atoms count for
-ROWS_AT_ONCE = 64  # of samples turned into counts of parameters
 
 
 @dataclass(frozen=True)
@@ -50,6 +38,11 @@ class Sampled:
     def is_exact(self) -> bool:
         return False
 
+    @property
+    def ergodic(self) -> bool | None:
+        """Whether the chains reach every world; None where that is not known."""
+        return True if all(chain.plan.ergodic for chain in self.chains) else None
+
     def moments(self, natural: np.ndarray) -> SampledMoments:
         num_batches = min(self.num_samples, MAX_BATCHES)
         draws = [chain.draw(natural, self.num_samples, num_batches) for chain in self.chains]
@@ -59,28 +52,19 @@ class Sampled:
         means = np.concatenate([drawn.count_means() for drawn in draws])
         self._estimate_fields(means, estimate)
         probability = share @ estimate
-        return SampledMoments(
-            self,
-            share @ means,
-            means,
-            share,
+        covariance = SampleCovariance(
+            self.statistics,
             np.concatenate([drawn.counts for drawn in draws]),
-            probability,
-            self._sum_fields(probability * (1.0 - probability)),
+            sum_fields(self.statistics, self.atom, probability * (1.0 - probability)),
         )
+        return SampledMoments(self, share @ means, means, share, probability, covariance)
 
     def _estimate_fields(self, means: np.ndarray, estimate: np.ndarray) -> None:
         """Put the sums of their atoms' estimates in the place of the counts of fields."""
         field = self.statistics.field[self.atom]
         is_field = np.unique(field[field >= 0])
         for mean, probability in zip(means, estimate, strict=True):
-            mean[is_field] = self._sum_fields(probability)[is_field]
-
-    def _sum_fields(self, values: np.ndarray) -> np.ndarray:
-        """float64[num_statistics], numbers for atoms added up by field; 0 for tied statistics."""
-        field = self.statistics.field[self.atom]
-        counted = field >= 0
-        return np.bincount(field[counted], values[counted], self.statistics.num_statistics)
+            mean[is_field] = sum_fields(self.statistics, self.atom, probability)[is_field]
 
 
 @dataclass(frozen=True)
@@ -89,9 +73,8 @@ class SampledMoments:
     mean: np.ndarray  # float64[num_statistics]
     batch: np.ndarray  # float64[num_batches, num_statistics], the means of pieces of the chains
     share: np.ndarray  # float64[num_batches]
-    drawn: np.ndarray  # float64[num_draws, num_statistics]
     probability: np.ndarray  # float64[network.num_atoms]
-    spread: np.ndarray  # float64[num_statistics], Σ p(1 − p) over the atoms of a field
+    covariance: SampleCovariance
 
     @property
     def log_partition(self) -> None:
@@ -101,34 +84,11 @@ class SampledMoments:
         counts = self.source.statistics.to_parameters(self.batch)
         return batch_mean(counts, self.share)[1] ** 2
 
-    @property
-    def shrinkage(self) -> float:
-        """α, the share of the sample covariance in the block of the fields."""
-        freedom = len(self.drawn) - 1
-        return freedom / (freedom + SHRINKAGE)
-
-    @property
-    def deviations(self) -> np.ndarray:
-        """float64[num_draws, num_statistics], whose products are the sampled part of Cov[z]."""
-        centered = (self.drawn - self.drawn.mean(axis=0)) / np.sqrt(len(self.drawn) - 1)
-        scaled: np.ndarray = np.where(self.spread > 0, np.sqrt(self.shrinkage), 1.0) * centered
-        return scaled
-
     def covariance_product(self, direction: np.ndarray) -> np.ndarray:
-        deviations = self.deviations
-        sampled = deviations.T @ (deviations @ direction)
-        product: np.ndarray = sampled + (1.0 - self.shrinkage) * self.spread * direction
-        return product
+        return self.covariance.product(direction)
 
     def count_variance(self) -> np.ndarray:
-        statistics = self.source.statistics
-        shrunk = (1.0 - self.shrinkage) * self.spread
-        variance: np.ndarray = statistics.squared_design.T @ shrunk
-        deviations = self.deviations
-        for first in range(0, len(deviations), ROWS_AT_ONCE):
-            counts = statistics.to_parameters(deviations[first : first + ROWS_AT_ONCE])
-            variance += np.einsum("sp,sp->p", counts, counts)
-        return variance
+        return self.covariance.count_variance()
 
     def set_marginals(self, probability: np.ndarray) -> None:
         probability[self.source.atom] = self.probability

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lapis.learning.logbook import CurvePoint
 
 MAX_ROWS = 60
+MAX_NAMED = 5  # weights without bound that are named in a file's heading
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,9 @@ class Fit:
         lines = [
             f"weights learned by {self.objective}, {self.optimizer}, prior {self.prior}{value}"
         ]
-        lines += [f"{u.formula}: {u.reason}" for u in self.unbounded]
+        lines += [f"{u.formula}: {u.reason}" for u in self.unbounded[:MAX_NAMED]]
+        if len(self.unbounded) > MAX_NAMED:
+            lines.append(f"… and {len(self.unbounded) - MAX_NAMED:,} more weights without bound")
         return "\n".join(lines)
 
     def notes(self) -> list[list[str]]:

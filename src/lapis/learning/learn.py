@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from lapis.language.model import Model
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.fit import Fit, Unbounded
 from lapis.learning.options import (
+    CUTTING_PLANE,
     PRIOR_WIDTH,
     Options,
     check_together,
@@ -38,6 +40,7 @@ from lapis.learning.standard_errors import standard_errors
 from lapis.learning.units import add_units
 
 if TYPE_CHECKING:
+    from lapis.learning.conditional import ConditionalObjective
     from lapis.learning.logbook import Course, Step
     from lapis.learning.objective import Objective
 
@@ -46,6 +49,9 @@ SUSPECT = 5.0  # a weight that may be on its way to infinity
 MAX_SUSPECTS = 100
 LEVEL = 1e-9  # of the value: no fall
 ADVICE = "it was stopped where the fit hardly changes; give a prior, or make the rule hard"
+EM_ROUNDS = 200
+MARGIN_CUTS = 500
+MARGIN_TOLERANCE = 1e-3  # of the objective
 FARTHEST = 100.0  # where any other weight is: a factor of 10^43 in the odds
 
 Progress = Callable[["Step"], None]
@@ -116,17 +122,95 @@ class Learner:
     def fit(self) -> Fit:
         if self.objective_name == "max-margin":
             return self.fit_margin()
-        if self.has_hidden and self.is_pseudo:
+        if self.has_hidden:
             return self.fit_em()
         with self.clock.phase("objective"):
             objective = self.build_objective()
         optimizer = self.choose_optimizer(objective)
         prior = self.choose_prior(objective)
-        posterior = with_prior(objective, prior, self.parameters.initial, self.parameters.fixed)
+        posterior = self.with_prior(objective, prior)
         with self.clock.phase("optimisation"):
             unbounded = self.find_unbounded(objective, prior)
             course = self.climb(posterior, optimizer, unbounded)
         return self.account(course, posterior, optimizer, prior, unbounded)
+
+    def fit_em(self) -> Fit:
+        """Rounds of EM; each M-step is a climb of its own."""
+        self.refuse_checkpoint("EM")
+        from lapis.learning.em import Completer, ExpectedCounts, fit_em, start_weights
+        from lapis.learning.em_completions import pseudo_completions
+
+        options = self.options
+        completer: Completer
+        with self.clock.phase("objective"):
+            if self.is_pseudo:
+                completer = pseudo_completions(
+                    self.examples,
+                    self.parameters,
+                    weighted=self.objective_name == "weighted-pseudo",
+                    max_memory=options.max_memory,
+                    seed=options.seed,
+                )
+            else:
+                completer = ExpectedCounts(self.build_conditional(self.choose_expectation()))
+            start = start_weights(self.parameters, self.examples, options.seed)
+            objective = completer.complete(start).objective
+        optimizer = self.choose_optimizer(objective)
+        prior = self.choose_prior(objective)
+
+        def maximise(
+            posterior: Posterior, start: np.ndarray, tolerance: float, seconds: float | None
+        ) -> Course:
+            return self.run_climb(posterior, optimizer, start, tolerance, seconds)
+
+        with self.clock.phase("optimisation"):
+            course = fit_em(
+                completer,
+                self.parameters,
+                prior,
+                start,
+                maximise,
+                max_rounds=options.max_iterations or EM_ROUNDS,
+                tolerance=options.tolerance,
+                time_limit=options.time_limit,
+                progress=self.progress,
+            )
+        posterior = self.with_prior(completer.complete(course.weights).objective, prior)
+        self.details["em"] = True
+        self.details["standard_errors_note"] = "as if what was hidden were known"
+        own = course._replace(weights=posterior.free_weights(course.weights))
+        fit = self.account(own, posterior, f"em+{optimizer}", prior, ())
+        return replace(fit, exact=completer.is_exact)
+
+    def fit_margin(self) -> Fit:
+        """Cutting planes; the value is the margin's share of the objective, not a likelihood."""
+        self.refuse_checkpoint("max-margin learning")
+        from lapis.learning.max_margin import fit_max_margin
+
+        options = self.options
+        prior = self.choose_prior(None)
+        with self.clock.phase("optimisation"):
+            found = fit_max_margin(
+                self.examples,
+                self.parameters,
+                prior,
+                slack_cost=options.margin,
+                tolerance=options.tolerance or MARGIN_TOLERANCE,
+                max_iterations=options.max_iterations or MARGIN_CUTS,
+                time_limit=options.time_limit,
+                max_memory=options.max_memory,
+                seed=options.seed,
+                progress=self.progress,
+            )
+        course = found.course
+        self.details |= {"gap": found.gap, "proven": found.proven, "cuts": found.num_cuts}
+        free = ~self.parameters.fixed
+        away = course.weights - prior.means(len(self.parameters))
+        log_prior = -0.5 * float(prior.precision(len(away))[free] @ away[free] ** 2)
+        value = None if course.value is None else course.value - log_prior
+        return self.finish(
+            course, course.weights, CUTTING_PLANE, prior, value, log_prior, None, (), found.proven
+        )
 
     @property
     def is_pseudo(self) -> bool:
@@ -168,8 +252,12 @@ class Learner:
                 expectation="map" if expectation == "count-map" else "gibbs",
                 seed=options.seed,
             )
+        return self.build_conditional(expectation)
+
+    def build_conditional(self, expectation: str) -> ConditionalObjective:
         from lapis.learning.conditional import conditional_objective
 
+        options = self.options
         objective = conditional_objective(
             self.examples,
             self.parameters,
@@ -180,6 +268,9 @@ class Learner:
         )
         self.details["methods"] = list(objective.methods)
         return objective
+
+    def with_prior(self, objective: Objective, prior: Prior) -> Posterior:
+        return with_prior(objective, prior, self.parameters.initial, self.parameters.fixed)
 
     def choose_expectation(self) -> str:
         """What the optimiser's name implies, unless it is said."""
@@ -195,7 +286,7 @@ class Learner:
     def choose_optimizer(self, objective: Objective) -> str:
         return self.options.optimizer or ("lbfgs" if objective.is_exact else "pscg")
 
-    def choose_prior(self, objective: Objective) -> Prior:
+    def choose_prior(self, objective: Objective | None) -> Prior:
         """The prior asked for, or a Gaussian wide enough to matter only where data is scarce."""
         prior = self.options.prior
         if isinstance(prior, str):
@@ -236,24 +327,48 @@ class Learner:
     def climb(
         self, posterior: Posterior, name: str, unbounded: Sequence[tuple[int, Unbounded]]
     ) -> Course:
+        far = np.full(len(self.parameters), FARTHEST)
+        far[[number for number, _ in unbounded]] = FAR
+        return self.run_climb(
+            posterior,
+            name,
+            posterior.free_weights(self.parameters.initial),
+            self.options.tolerance,
+            self.options.time_limit,
+            far=far[posterior.free],
+            progress=self.progress,
+            checkpoint=self.options.checkpoint,
+        )
+
+    def run_climb(
+        self,
+        posterior: Posterior,
+        name: str,
+        start: np.ndarray,
+        tolerance: float | None,
+        time_limit: float | None,
+        *,
+        far: float | np.ndarray = FARTHEST,
+        progress: Progress | None = None,
+        checkpoint: Path | None = None,
+    ) -> Course:
         from lapis.learning.climb import OPTIMIZERS, climb, make_optimizer
 
         options = self.options
         given: dict[str, float] = {} if options.rate is None else {"rate": options.rate}
-        far = np.full(len(self.parameters), FARTHEST)
-        far[[number for number, _ in unbounded]] = FAR
+        bound = np.broadcast_to(np.asarray(far, np.float64), len(start))
         return climb(
             posterior,
             make_optimizer(name, **given),
-            posterior.free_weights(self.parameters.initial),
+            start,
             l1=posterior.l1,
-            lower=-far[posterior.free],
-            upper=far[posterior.free],
+            lower=-bound,
+            upper=bound,
             max_iterations=options.max_iterations or OPTIMIZERS[name].iterations,
-            tolerance=options.tolerance,
-            time_limit=options.time_limit,
-            progress=self.progress,
-            checkpoint=options.checkpoint,
+            tolerance=tolerance,
+            time_limit=time_limit,
+            progress=progress,
+            checkpoint=checkpoint,
             fingerprint=self.fingerprint(),
         )
 
@@ -298,6 +413,14 @@ class Learner:
         errors[[number for number, _ in unbounded]] = np.nan
         return errors
 
+    def refuse_checkpoint(self, what: str) -> None:
+        if self.options.checkpoint is not None:
+            raise LapisError(
+                f"{what} keeps no checkpoints",
+                code="learn-option",
+                hint="write the model (-o) and start again from its weights",
+            )
+
     def measure_error(self, weights: np.ndarray) -> None:
         """Count exactly too, and say what the difference may cost."""
         from lapis.learning.count_bound import likelihood_bound, measure_errors
@@ -325,27 +448,43 @@ class Learner:
         unbounded: Sequence[tuple[int, Unbounded]],
     ) -> Fit:
         """The course as a fit: value without the prior, standard errors, what went wrong."""
+        objective, options = posterior.objective, self.options
         weights = posterior.all_weights(course.weights)
-        if not isinstance(posterior.objective, PseudoObjective):  # where it was known before
+        if not isinstance(objective, PseudoObjective):  # where it was known before
             unbounded = self.still_growing(posterior, course, prior)
         with self.clock.phase("standard errors"):
             errors = self.find_errors(posterior, course, unbounded)
-        log_prior = posterior.log_prior(course.weights)
-        value = None if course.value is None else course.value - log_prior
-        objective, options = posterior.objective, self.options
         if options.counts == "ijgp" and options.measure_error:
             with self.clock.phase("error of counts"):
                 self.measure_error(weights)
-        note = getattr(objective, "note", "")
-        if note:
-            self.warnings.append(note)
+        if isinstance(objective, PseudoObjective):
+            self.warnings += objective.notes
+        log_prior = posterior.log_prior(course.weights)
+        value = None if course.value is None else course.value - log_prior
+        exact = objective.is_exact and options.counts == "exact"
+        return self.finish(
+            course, weights, optimizer, prior, value, log_prior, errors, unbounded, exact
+        )
+
+    def finish(
+        self,
+        course: Course,
+        weights: np.ndarray,
+        optimizer: str,
+        prior: Prior,
+        value: float | None,
+        log_prior: float,
+        errors: np.ndarray | None,
+        unbounded: Sequence[tuple[int, Unbounded]],
+        exact: bool,
+    ) -> Fit:
         return Fit(
             self.objective_name,
             optimizer,
             str(prior),
             value,
             log_prior,
-            objective.is_exact and options.counts == "exact",
+            exact,
             course.converged,
             course.interrupted,
             course.reason,

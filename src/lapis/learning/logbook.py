@@ -6,8 +6,9 @@ A climb ends when
                           what presses against a bound) is within the tolerance, or no step leads
                           further up, which is the maximum where rounding explains the gradient
     sampled objectives    over a window as long as all iterations before it, the summed gradient is
-                          within two standard errors of zero; where those are not known, the
-                          weights changed by less than the tolerance relative to the largest
+                          within two standard errors of zero (within the tolerance, relative to
+                          the count, for a count that did not vary); where those are not known,
+                          the weights changed by less than the tolerance relative to the largest
     either                a limit on iterations or time is reached, or the user says so
 
 The noise of one evaluation with five samples is 1/√5 of a count's standard deviation; a mean
@@ -114,8 +115,8 @@ class Logbook:
     should_stop: Callable[[], bool] | None
     path: Path | None  # of the checkpoint
     fingerprint: str
-    began: float = field(default_factory=time.monotonic)
-    saved_at: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=lambda: time.monotonic())
+    saved_at: float = field(default_factory=lambda: time.monotonic())
     curve: list[CurvePoint] = field(default_factory=list)
     state: State | None = None
     verdict: Verdict | None = None
@@ -163,7 +164,8 @@ class Logbook:
 
     def judge_convergence(self, state: State) -> Verdict | None:
         if not self.terrain.is_exact:
-            return None if self.window is None else self.window.judge(state, self.tolerance)
+            counts = self.terrain.true_counts
+            return self.window and self.window.judge(state, counts, self.tolerance)
         norm = max_norm(state.point.gradient)
         if norm <= self.tolerance:
             return Verdict(True, f"gradient below {self.tolerance:g}")
@@ -234,11 +236,13 @@ class Window(NamedTuple):
     def is_full(self, state: State) -> bool:
         return self.length(state) >= max(FIRST_WINDOW, self.start)
 
-    def judge(self, state: State, tolerance: float) -> Verdict | None:
+    def judge(self, state: State, true_counts: np.ndarray, tolerance: float) -> Verdict | None:
         if not self.is_full(state):
             return None
         over = f"over the last {self.length(state)} iterations"
-        if self.is_within_noise():
+        mean = self.gradient / self.length(state)
+        counted = np.abs(mean) <= tolerance * np.maximum(true_counts, 1.0)
+        if self.is_within_noise() and bool(np.all(counted | (self.noise > 0))):
             return Verdict(True, f"gradient within {NOISE:g} standard errors of zero {over}")
         change = max_norm(state.answer - self.answer) / max(max_norm(state.answer), 1.0)
         if change <= tolerance and state.point.gradient_stderr is None:
@@ -248,7 +252,7 @@ class Window(NamedTuple):
     def is_within_noise(self) -> bool:
         """Whether the sums are no larger than twice their standard errors, in the mean square.
 
-        A weight whose count did not vary in any sample tells nothing and is left out; where none
+        Weights whose count did not vary in any sample have no noise and are left out; where none
         did, or where the noise is not known, nothing is within it.
         """
         varied = self.noise > 0

@@ -28,6 +28,8 @@ from lapis.grounding.network import Network
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
+    from lapis.inference.reduce_network import Subnetwork
+
 
 @dataclass(frozen=True)
 class Statistics:
@@ -82,7 +84,6 @@ def gather_statistics(
     from scipy.sparse import csr_array, vstack
 
     from lapis.inference.closed_form import single_atoms
-    from lapis.inference.reduce_network import keep_part
 
     is_soft = network.weight_id >= 0
     is_unit = is_soft & (np.diff(network.clause_start) == 1)
@@ -98,7 +99,7 @@ def gather_statistics(
     single = single_atoms(merged)
     lone_atom = np.flatnonzero(single)
     lone_sign = decided_signs(merged, single)[lone_atom]
-    core = keep_part(merged, ~single)
+    core = take_part(merged, ~single)
     sure = field[lone_atom[lone_sign > 0]]
     sure_counts = np.bincount(sure[sure >= 0], minlength=design.shape[0]).astype(float)
     decided = np.bincount(parameter_of_weight, network.constant_count, num_parameters)
@@ -165,6 +166,13 @@ def merge_units(
         constant_count=np.zeros(num_statistics),
         extra={},
     )
+
+
+def take_part(network: Network, kept: np.ndarray) -> Subnetwork:
+    """Whole components, by their atoms bool[num_atoms]; all of them without copying anything."""
+    from lapis.inference.reduce_network import Subnetwork, keep_part
+
+    return Subnetwork(network, np.arange(len(kept))) if kept.all() else keep_part(network, kept)
 
 
 def decided_signs(network: Network, single: np.ndarray) -> np.ndarray:

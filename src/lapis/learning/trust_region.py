@@ -4,7 +4,7 @@ Thesis section 4.2.4, from Møller (1993) and Fletcher (1987). A line search nee
 likelihood of a Markov logic network has none that could be computed; its curvature along a
 direction, the variance of Σ d_i n_i, can be sampled. Where f is minimised, the step is α d with
 
-    α = −dᵀg / (dᵀHd + λ dᵀMd)
+    α = −dᵀg / (dᵀHd + λ dᵀd)
 
 and λ keeps it within the region where the quadratic model holds. After the step,
 
@@ -14,14 +14,11 @@ and λ keeps it within the region where the quadratic model holds. After the ste
 sᵀg_new bounds the change of a convex function from above, so a step that it calls good is good.
 Here f is maximised: g and all Δ change their signs, the formulas stay.
 
-Deviations, each for a failure seen without it:
-- M is the metric of the direction: ones, as in the thesis, for plain conjugate gradients; the
-  variances where they precondition, which is the same formula written in the preconditioned
-  weights. With M = 1 a single rare word (variance 0.001) holds back all other weights.
+Additions, for values in floating point and for gradients from a few samples:
 - A λ that was halved a hundred times takes as many rejections to matter again; after a rejection
   it is at least a quarter of the curvature along d.
-- Five samples have no variance at all along most directions. A sampled dᵀHd counts as at
-  least a tenth of dᵀMd, where M remembers earlier iterations.
+- Five samples have no variance at all along most directions. A sampled dᵀHd counts as at least a
+  tenth of dᵀMd, M the variances that the optimiser has averaged over iterations.
 - A sampled sᵀg_new is negative half of the time near the maximum, and sᵀg is too large, since s
   follows the noise of g. Taken at their word, λ grows without end and freezes the weights where
   they are. So a step is rejected when sᵀg_new is two standard errors below zero, λ grows when the
@@ -30,6 +27,9 @@ Deviations, each for a failure seen without it:
 - After two rejections in a row a sampled point is sampled anew: its gradient was unlucky.
 - Near the maximum a difference of two values is rounding error; there the change is taken as
   ½ sᵀ(g + g_new), which is exact for quadratics.
+
+Measuring length in the metric of the variances, λ dᵀMd, made no difference on six kinds of
+problems, exact and sampled, so it stays dᵀd.
 """
 
 from __future__ import annotations
@@ -63,26 +63,32 @@ def try_step(
     terrain: Terrain,
     origin: Point,
     direction: np.ndarray,
-    metric: np.ndarray,
+    variance: np.ndarray,
     damping: float,
     iteration: int,
 ) -> Trial:
-    """One evaluation: the step along a direction that the curvature and λ suggest."""
+    """One evaluation: the step along a direction that the curvature and λ suggest.
+
+    `variance` float64[num_parameters] is M, what scaled the gradient that the direction follows.
+    """
     direction = terrain.align(origin, direction)
     slope = float(direction @ origin.gradient)
-    length = float(direction @ (metric * direction))
+    length = float(direction @ direction)
     if slope <= 0 or length == 0:
         return Trial(False, origin, damping)
     curvature = curvature_along(origin, direction)
     stiffness = curvature / length
     if origin.gradient_stderr is not None:
-        stiffness = max(stiffness, MIN_SAMPLED_CURVATURE)
+        averaged = float(direction @ (variance * direction)) / length
+        stiffness = max(stiffness, MIN_SAMPLED_CURVATURE * averaged)
         damping = min(damping, stiffness * (1 + iteration / SLOWING))
     alpha = slope / length / (stiffness + damping)
-    proposal = terrain.project(origin, origin.weights + alpha * direction)
+    unhindered = origin.weights + alpha * direction
+    proposal = terrain.project(origin, unhindered)
     reached = terrain.evaluate(proposal)
     step = proposal - origin.weights
-    bend = alpha**2 * curvature if terrain.is_open else curvature_along(origin, step)
+    is_straight = np.array_equal(proposal, unhindered)
+    bend = alpha**2 * curvature if is_straight else curvature_along(origin, step)
     predicted = float(step @ origin.gradient) - 0.5 * bend
     actual = find_gain(origin, reached, step, predicted)
     noise = gain_stderr(origin, bend)
@@ -91,7 +97,7 @@ def try_step(
         return Trial(False, origin, max(GROW * damping, stiffness / GROW))
     if actual > TRUSTED * predicted:
         damping = max(SHRINK * damping, MIN_DAMPING)
-    elif actual + noise < DOUBTED * (predicted - optimism(origin, metric, alpha)):
+    elif actual + noise < DOUBTED * (predicted - optimism(origin, variance, alpha)):
         damping = GROW * damping
     return Trial(True, reached, damping)
 
@@ -124,11 +130,11 @@ def gain_stderr(origin: Point, bend: float) -> float:
     return float(np.sqrt(bend * noise / variance)) if variance > 0 else 0.0
 
 
-def optimism(origin: Point, metric: np.ndarray, alpha: float) -> float:
+def optimism(origin: Point, variance: np.ndarray, alpha: float) -> float:
     """What noise alone adds to sᵀg, since s follows g: α Σ stderr_i² / M_ii."""
     if origin.gradient_stderr is None:
         return 0.0
-    return alpha * float((np.square(origin.gradient_stderr) / metric).sum())
+    return alpha * float((np.square(origin.gradient_stderr) / variance).sum())
 
 
 def renew(terrain: Terrain, point: Point, rejections: int) -> tuple[Point, int]:

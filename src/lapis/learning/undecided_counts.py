@@ -25,7 +25,11 @@ MAX_DECIDED_CLAUSES = 6  # of a rule, up to which groundings that evidence decid
 
 
 def undecided_counts(problem: Problem, asked: Sequence[str]) -> np.ndarray:
-    """float64[num_weights], true groundings that the asked predicates have a say in."""
+    """float64[num_weights], true groundings in which some asked atom is needed to say so.
+
+    Every asked literal counts as open, also where two of them (P v !P) make the grounding true
+    whatever the values, and so does a quantified part that mentions an asked predicate.
+    """
     world = world_of(problem)
     derived = problem.normal_form.derived
     targets = [Target(problem.model.predicates[name], derived, problem.domains) for name in asked]

@@ -162,6 +162,15 @@ class Propagation:
                 self._send(number, self._compute(number, self._message), self.damping)
             self.converged = max(self._due.values(), default=0.0) <= self.tolerance
 
+    def residual(self) -> float:
+        """The largest relative change that computing a message again would make."""
+        changes = [0.0]
+        for number in [] if self.is_empty else self._sent:
+            pieces = {each.scope: each for each in self._compute(number, self._message)}
+            computed, _ = _restrict(pieces, self._support[number])
+            changes.append(_change(self._message[number], computed))
+        return max(changes)
+
     def log_count(self) -> float:
         """log Z of the current messages; −inf if the supports prove that there is no solution."""
         if self.is_empty:

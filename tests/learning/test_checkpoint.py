@@ -1,0 +1,100 @@
+"""Checkpoints come back as they were, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lapis.errors import LapisError
+from lapis.learning.checkpoint import Checkpoint, pack, read_checkpoint, unpack, write_checkpoint
+
+FIELDS = {"weights": np.array([1.5, -0.0]), "damping": 0.1, "iteration": 7, "point": object()}
+SAVED = Checkpoint(
+    "pscg", "rules and data", 2.5, pack(FIELDS), {}, np.array([[0, 0, np.nan, 1, 0]])
+)
+
+
+def test_numbers_and_arrays_come_back_bitwise(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    write_checkpoint(path, SAVED)
+    found = read_checkpoint(path, "pscg", "rules and data", 2)
+    assert found is not None
+    fields = unpack(found.state)
+    assert set(fields) == {"weights", "damping", "iteration"}
+    assert fields["weights"].tobytes() == FIELDS["weights"].tobytes()
+    assert fields["damping"] == 0.1
+    assert type(fields["iteration"]) is int
+    assert found.curve.tobytes() == SAVED.curve.astype(float).tobytes()
+    assert found.seconds == 2.5
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run"]
+
+
+def test_no_file_is_no_checkpoint(tmp_path: Path) -> None:
+    assert read_checkpoint(tmp_path / "none", "pscg", "", 2) is None
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "fingerprint", "size", "words"),
+    [
+        ("cd", "rules and data", 2, "of the optimizer pscg, not cd"),
+        ("pscg", "other rules", 2, "of other rules, data or options"),
+        ("pscg", "rules and data", 3, "of other rules, data or options"),
+    ],
+    ids=["optimizer", "problem", "size"],
+)
+def test_a_foreign_checkpoint_is_refused(
+    tmp_path: Path, optimizer: str, fingerprint: str, size: int, words: str
+) -> None:
+    path = tmp_path / "run"
+    write_checkpoint(path, SAVED)
+    with pytest.raises(LapisError, match=words) as caught:
+        read_checkpoint(path, optimizer, fingerprint, size)
+    assert caught.value.code == "foreign-checkpoint"
+
+
+def test_damaged_files_are_refused_at_every_length(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    write_checkpoint(whole, SAVED)
+    content = whole.read_bytes()
+    path = tmp_path / "damaged"
+    for length in range(0, len(content), 37):
+        path.write_bytes(content[:length])
+        with pytest.raises(LapisError) as caught:
+            read_checkpoint(path, "pscg", "rules and data", 2)
+        assert caught.value.code == "damaged-checkpoint"
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    for content in (b"Smokes(Ann)\n", b"", b"\x93NUMPY"):
+        path.write_bytes(content)
+        with pytest.raises(LapisError) as caught:
+            read_checkpoint(path, "pscg", "", 2)
+        assert caught.value.code == "damaged-checkpoint"
+    with path.open("wb") as file:
+        np.savez(file, weights=np.ones(2))
+    with pytest.raises(LapisError):
+        read_checkpoint(path, "pscg", "", 2)
+    with path.open("wb") as file:
+        np.save(file, np.ones(2))
+    with pytest.raises(LapisError):
+        read_checkpoint(path, "pscg", "", 2)
+
+
+def test_a_failed_write_leaves_the_old_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run"
+    write_checkpoint(path, SAVED)
+    before = path.read_bytes()
+
+    def fail(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(np, "savez", fail)
+    with pytest.raises(KeyboardInterrupt):
+        write_checkpoint(path, SAVED)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run"]
