@@ -35,6 +35,7 @@ from lapis.learning.examples import Example, build_examples
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.learning.posterior import with_prior
 from lapis.learning.priors import Prior
+from lapis.learning.pseudo import PseudoObjective, pseudo_objective
 from lapis.problem import build_problem
 
 if TYPE_CHECKING:
@@ -52,13 +53,9 @@ class Learner:
 
     name: str  # as in the thesis
     optimizer: str
-    expectation: str
+    expectation: str  # as conditional_objective names it, or "pseudo"
     iterations: int
     rate: float | None = None
-
-    @property
-    def label(self) -> str:
-        return f"{self.name} ({self.expectation})"
 
 
 class Task(NamedTuple):
@@ -92,8 +89,6 @@ class Run:
     learner: Learner
     test: int
     setup_seconds: float  # grounding, and planning what is exact
-    num_weights: int
-    methods: tuple[str, ...]
     course: Course
     points: tuple[Judged, ...]
 
@@ -208,9 +203,7 @@ def run_learner(
     began = time.perf_counter()
     training = fold.training
     parameters = fold.parameters_of(training)
-    objective = conditional_objective(
-        [fold.examples[k] for k in training], parameters, expectation=learner.expectation
-    )
+    objective = build_objective(learner, [fold.examples[k] for k in training], parameters)
     posterior = with_prior(objective, prior, parameters.initial, parameters.fixed)
     setup = time.perf_counter() - began
     steps: list[Step] = []
@@ -232,9 +225,16 @@ def run_learner(
         )
         for k in chosen
     )
-    return Run(
-        learner, fold.task.test, setup, len(parameters), objective.methods, course, points
-    )
+    return Run(learner, fold.task.test, setup, course, points)
+
+
+def build_objective(
+    learner: Learner, examples: Sequence[Example], parameters: Parameters
+) -> ConditionalObjective | PseudoObjective:
+    """The conditional likelihood of the answers, or its pseudo-likelihood."""
+    if learner.expectation == "pseudo":
+        return pseudo_objective(examples, parameters)
+    return conditional_objective(examples, parameters, expectation=learner.expectation)
 
 
 def spread_evenly(seconds: Sequence[float], count: int) -> list[int]:

@@ -30,6 +30,7 @@ class Quadratic:
     peak: np.ndarray
     gradient_only: bool = False
     is_exact: bool = True
+    is_fixed: bool = True
     name: str = "quadratic"
     evaluations: int = 0
 
@@ -59,6 +60,7 @@ class Logistic:
     ridge: float = 0.0
     name: str = "logistic"
     is_exact: bool = True
+    is_fixed: bool = True
 
     @property
     def num_parameters(self) -> int:
@@ -88,6 +90,7 @@ class SampledLogistic:
     seed: int = 0
     name: str = "sampled logistic"
     is_exact: bool = False
+    is_fixed: bool = False
     rng: np.random.Generator = field(init=False)
 
     def __post_init__(self) -> None:

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import lapis
 import oracle
-from lapis.grounding import Network
-from lapis.learning import conditional, expectation_planning
+from lapis.grounding import Network, ground
+from lapis.inference.maxwalksat import SearchResult
+from lapis.learning import conditional, expectation_map, expectation_planning
 from lapis.learning.conditional import ConditionalObjective, conditional_objective
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.parameters import Parameters, share_parameters
@@ -314,6 +315,27 @@ class TestMostLikelyWorld:
         gap = sum((known.counts @ weights).max() for known in expected.clamped)
         gap -= sum((free.counts @ weights).max() for free in expected.free)
         assert objective.evaluate(weights).gradient @ weights == pytest.approx(gap, abs=1e-9)
+
+    def test_data_are_not_preferred_where_all_worlds_tie(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A perceptron whose first world is the data would never learn anything."""
+        monkeypatch.setattr(expectation_planning, "has_dense_core", give_up)
+        text, data, asked, _ = WORLDS["smokers given friends"]
+        examples, parameters = set_up(text, data, asked)
+        objective = conditional_objective(examples, parameters, expectation="map")
+        assert np.abs(objective.evaluate(np.zeros(len(parameters))).gradient).max() >= 1.0
+
+    def test_a_start_that_only_the_data_know(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(
+            expectation_map, "search", lambda *_, **options: SearchResult(None, np.inf, 0)
+        )
+        model = lapis.parse("thing = {A, B}\nP(thing)\nP(A) v P(B).\n(P(x))")
+        network = ground(lapis.build_problem(model, query=["P"]))
+        known = np.array([False, True])
+        assert expectation_map.first_world(network, known, 0).tolist() == [False, True]
+        found = expectation_map.first_world(network, None, 0)
+        assert network.is_feasible(found)
 
     @given(cases(observed=True), st.integers(0, 99))
     @settings(max_examples=40)

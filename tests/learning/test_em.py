@@ -41,11 +41,9 @@ Loud(x)
 Fast(x)
 """
 SEEN = (
-    *["Tall(P) Loud(P) Fast(P)"] * 3,
-    *["!Tall(P)"] * 4,
-    "Tall(P) Loud(P)",
+    *["Tall(P) Loud(P) Fast(P)"] * 2,
+    *["!Tall(P)"] * 3,
     "Loud(P) Fast(P)",
-    "Fast(P)",
 )
 SMOKING = """
 Smokes(person)
@@ -161,7 +159,7 @@ def test_likelihood_of_what_is_observed(name: str) -> None:
 
 
 @given(cases(), st.sampled_from((0.7, 3.0)))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_random_models(case: Case, width: float) -> None:
     model = lapis.parse(case.model)
     examples = build_examples(model, [lapis.Database.parse(case.data)], case.query)
@@ -175,9 +173,19 @@ def test_random_models(case: Case, width: float) -> None:
     assert_stationary(course, expected, parameters, prior)
 
 
+def one_world() -> tuple[list[Example], Parameters]:
+    """The mixture with ten people in one world."""
+    people = [f"P{i}" for i in range(10)]
+    seen = [f"{name}({p})" for name in ("Tall", "Loud", "Fast") for p in people[:4]]
+    seen += ["Tall(P4)", "Loud(P4)", "Loud(P5)", "Fast(P5)", "Fast(P6)"]
+    model = lapis.parse(MIXTURE.replace("{P}", f"{{{', '.join(people)}}}"))
+    examples = build_examples(model, [lapis.Database.parse(" ".join(seen))], hidden=["Kind"])
+    return examples, share_parameters(model, [example.free for example in examples])
+
+
 def test_leaps_save_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain EM ends at the same likelihood, later."""
-    examples, parameters, _ = set_up(*CASES["mixture"])
+    examples, parameters = one_world()
     prior = Prior("gaussian", 3.0)
     start = start_weights(parameters, examples, seed=1)
     completer = expected_counts(examples, parameters)
@@ -267,7 +275,7 @@ def test_l1_prior_gives_zeros() -> None:
 
 
 def test_limits_and_interruptions() -> None:
-    examples, parameters, _ = set_up(*CASES["mixture"])
+    examples, parameters = one_world()
     completer = expected_counts(examples, parameters)
     prior = Prior("gaussian", 3.0)
     start = start_weights(parameters, examples)

@@ -67,7 +67,8 @@ def plan_of_nothing(network: Network, memory: int, *, merge_copies: bool) -> Exa
 
 
 def test_completed_examples_say_what_the_world_says() -> None:
-    text = "topic = {Art, Law, Maths}\nTopic(page, topic!)\nHas(page, word)\n1 Has(p, w) ^ Topic(p, Art)"
+    text = "topic = {Art, Law, Maths}\nTopic(page, topic!)\nHas(page, word)\n"
+    text += "1 Has(p, w) ^ Topic(p, Art)"
     data = "Topic(P,Art) ?Topic(Q,Law) ?Topic(Q,Maths) ?Topic(R,Law) Has(P,X) ?Has(Q,X)"
     [example], _ = set_up(text, [data], ("Topic",))
     hidden = hidden_worlds(example, None, seed=0)
@@ -156,9 +157,9 @@ def test_classes_are_found_from_pseudo_likelihood() -> None:
     text = f"person = {{{', '.join(people)}}}\nKind(person)\n"
     text += "".join(f"{name}(person)\nKind(x) <=> {name}(x)\n" for name in names)
     examples, parameters = set_up(text, [" ".join(seen)], hidden=("Kind",))
-    completer = pseudo_completions(examples, parameters, seed=1)
+    completer = pseudo_completions(examples, parameters, num_completions=4, seed=1)
     start = start_weights(parameters, examples, seed=1)
-    course = fit_em(completer, parameters, Prior("gaussian", 2.0), start, max_rounds=30)
+    course = fit_em(completer, parameters, Prior("gaussian", 2.0), start, max_rounds=12)
     signs = np.sign(course.weights)
     assert abs(signs.sum()) == 4
     assert (np.abs(course.weights) > 1.0).all()

@@ -17,7 +17,7 @@ from objectives import (
 
 from lapis.errors import LapisError
 from lapis.learning.climb import climb
-from lapis.learning.lbfgs import Lbfgs, free_weights, newton_step, polish, split_weights
+from lapis.learning.lbfgs import Lbfgs, newton_step, polish, split_weights
 from lapis.learning.orthant import Terrain
 
 
@@ -81,7 +81,7 @@ def test_newton_steps_solve_for_the_free_weights_alone() -> None:
     curvature = np.array([[4.0, 1.0, 0.0], [1.0, 3.0, 1.0], [0.0, 1.0, 2.0]])
     terrain = Terrain(Quadratic(curvature, np.array([1.0, 2.0, -9.0])), None, np.full(3, -1.0))
     point = terrain.evaluate(np.array([0.0, 0.0, -1.0]))
-    free = free_weights(terrain, point)
+    free = terrain.free_weights(point)
     assert free.tolist() == [True, True, False]
     step = newton_step(point, free)
     assert step[2] == 0

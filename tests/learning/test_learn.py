@@ -144,7 +144,8 @@ def test_only_listed_atoms_are_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    "optimizer", ["vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg", "adam", "adagrad", "lbfgs"]
+    "optimizer",
+    ["vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg", "adam", "adagrad", "lbfgs", "newton"],
 )
 def test_every_optimiser_climbs(optimizer: str) -> None:
     model = lapis.parse(SMOKERS)

@@ -20,6 +20,7 @@ class Bowl:
     slope: np.ndarray
     name: str = "bowl"
     is_exact: bool = True
+    is_fixed: bool = True
 
     @property
     def num_parameters(self) -> int:

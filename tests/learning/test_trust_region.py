@@ -17,6 +17,7 @@ class Scripted:
 
     name = "scripted"
     is_exact = True
+    is_fixed = True
     num_parameters = 1
     true_counts = ONE
 

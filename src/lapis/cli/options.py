@@ -89,7 +89,7 @@ ObjectiveName = Annotated[
 OptimizerName = Annotated[
     str | None,
     typer.Option(
-        "--optimizer", help="lbfgs, vp, cd, vp-pw, cd-pw, dn, scg, pscg, adam or adagrad."
+        "--optimizer", help="lbfgs, newton, vp, cd, vp-pw, cd-pw, dn, scg, pscg, adam or adagrad."
     ),
 ]
 PriorText = Annotated[

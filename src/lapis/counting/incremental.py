@@ -125,7 +125,14 @@ class Compiler:
             return _emit_count(self._count(task, known))
         atoms = [atom for atom in task.true if atom_variables(atom) & set(wanted)]
         if atoms:
-            chosen = max(atoms, key=lambda atom: len(atom_variables(atom) & known))
+            # Outputs that no known variable leads to are reached through atoms that one does.
+            (part,) = (each for each in _independent(task, known) if atoms[0] in each.true)
+            nearest = max(atoms, key=lambda atom: len(atom_variables(atom) & known))
+            is_near = bool(atom_variables(nearest) & known)
+            chosen = max(
+                [nearest] if is_near else [nearest, *part.true],
+                key=lambda atom: len(atom_variables(atom) & known),
+            )
             task = task.without(chosen)
             matches = self._matches(chosen, known)
             known |= atom_variables(chosen)

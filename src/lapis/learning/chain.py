@@ -11,12 +11,15 @@ clauses join atoms, so when other clauses than before are strong the units are b
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from lapis.grounding.network import Network
+from lapis.inference.chains import available_cores
 from lapis.inference.gibbs import Gibbs
 from lapis.inference.gibbs import state_at as gibbs_state_at
 from lapis.inference.gibbs_units import NEARLY_HARD, STRONG_WEIGHT, build_units
@@ -24,6 +27,9 @@ from lapis.inference.kernels_graph import clause_weights
 from lapis.inference.kernels_tally import new_tally
 from lapis.inference.mcsat import MCSAT, frozen_atoms
 from lapis.inference.mcsat import state_at as mcsat_state_at
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Draws(NamedTuple):
@@ -109,6 +115,14 @@ def start_chain(
 def start_at(sampler: Gibbs | MCSAT, plan: Any, world: np.ndarray, rng: np.ndarray) -> Any:
     at = mcsat_state_at if isinstance(sampler, MCSAT) else gibbs_state_at
     return at(plan, world, rng)
+
+
+def on_all_cores(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """The work on each item, in threads: kernels let each other run. On Ctrl-C all is finished."""
+    if len(items) < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(available_cores(), len(items))) as pool:
+        return list(pool.map(work, items))
 
 
 def clause_strength(graph: Any) -> np.ndarray:

@@ -47,7 +47,8 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     arrays = {f"state.{name}": value for name, value in checkpoint.state.items()}
     arrays |= {f"window.{name}": value for name, value in checkpoint.window.items()}
     with whole_path(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, header=np.array(json.dumps(header)), curve=checkpoint.curve, **arrays)
+        arrays["header"], arrays["curve"] = np.array(json.dumps(header)), checkpoint.curve
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def read_checkpoint(

@@ -22,6 +22,7 @@ from lapis.learning.diagonal_newton import DiagonalNewton
 from lapis.learning.gradient_ascent import GradientAscent
 from lapis.learning.lbfgs import Lbfgs
 from lapis.learning.logbook import STOPPED, Course, CurvePoint, Logbook, State, Step, max_norm
+from lapis.learning.newton import Newton
 from lapis.learning.objective import Objective, Point
 from lapis.learning.orthant import Terrain
 
@@ -108,7 +109,7 @@ def climb(
     if max_iterations is None:
         max_iterations = OPTIMIZERS[optimizer.name].iterations
     if tolerance is None:
-        tolerance = EXACT_TOLERANCE if objective.is_exact else SAMPLED_TOLERANCE
+        tolerance = EXACT_TOLERANCE if objective.is_fixed else SAMPLED_TOLERANCE
     log = Logbook(
         optimizer.name, terrain, terrain.clip(np.array(start, np.float64)),
         tolerance, max_iterations, time_limit, progress, should_stop, checkpoint, fingerprint,
@@ -213,6 +214,10 @@ OPTIMIZERS: Mapping[str, Entry] = {
         "L-BFGS-B; needs an exact objective",
         (Option("memory", 20, 1, 1000, "steps that the curvature is estimated from"),),
         1000,
+        needs_exact=True,
+    ),
+    "newton": Entry(
+        Newton, "Newton's method with the whole curvature; for few weights, exact", (), 100,
         needs_exact=True,
     ),
     "vp": Entry(

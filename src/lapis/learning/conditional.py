@@ -26,7 +26,7 @@ M-step of EM, and a step that it calls safe is safe.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,7 +35,8 @@ import numpy as np
 from lapis.errors import LapisError, did_you_mean
 from lapis.grounding.network import Network
 from lapis.learning.examples import HIDDEN, Example
-from lapis.learning.expectation_closed import ClosedForm, Moments, Source
+from lapis.learning.expectation_closed import ClosedForm, Source
+from lapis.learning.expectation_sides import Side, SideMoments, total
 from lapis.learning.parameters import Parameters
 from lapis.learning.statistics import Statistics, gather_statistics
 
@@ -45,53 +46,6 @@ if TYPE_CHECKING:
 EXPECTATIONS = ("auto", "exact", "mcsat", "gibbs", "map")
 AUTO_MEMORY = 1 << 26  # bytes of tables: a solve takes about as long as a few samples
 NUM_SAMPLES = 5  # a chain and evaluation (thesis section 4.2.2)
-
-
-class Side(NamedTuple):
-    """A network's statistics and the sources of their moments, one for each part of it."""
-
-    statistics: Statistics
-    sources: tuple[Source, ...]
-
-    def at(self, weights: np.ndarray) -> SideMoments:
-        natural = self.statistics.natural(weights)
-        return SideMoments(self.statistics, [part.moments(natural) for part in self.sources])
-
-
-class SideMoments(NamedTuple):
-    """The parts' moments at some weights; they add up."""
-
-    statistics: Statistics
-    parts: list[Moments]
-
-    def log_partition(self, weights: np.ndarray) -> float | None:
-        score = float(weights @ self.statistics.constant)
-        for part in self.parts:
-            if part.log_partition is None:
-                return None
-            score += part.log_partition
-        return score
-
-    def expected_counts(self) -> np.ndarray:
-        """float64[num_parameters], E[n]."""
-        mean = total((part.mean for part in self.parts), self.statistics.num_statistics)
-        return self.statistics.constant + self.statistics.to_parameters(mean)
-
-    def variance_of_mean(self) -> np.ndarray | None:
-        """float64[num_parameters], the squared standard error of E[n]; None where exact."""
-        known = [variance for part in self.parts if (variance := part.mean_variance()) is not None]
-        return total(known, len(self.statistics.constant)) if known else None
-
-    def covariance_product(self, direction: np.ndarray) -> np.ndarray:
-        """float64[num_parameters], Cov[n]·d."""
-        natural = self.statistics.natural(direction)
-        product = total((p.covariance_product(natural) for p in self.parts), len(natural))
-        return self.statistics.to_parameters(product)
-
-    def count_variance(self) -> np.ndarray:
-        """float64[num_parameters], Var[n]."""
-        size = len(self.statistics.constant)
-        return np.maximum(total((part.count_variance() for part in self.parts), size), 0.0)
 
 
 @dataclass(frozen=True)
@@ -134,6 +88,10 @@ class ConditionalObjective:
     @property
     def is_exact(self) -> bool:
         return all(part.is_exact for side in (*self.free, *self.clamped) for part in side.sources)
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.is_exact
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -294,8 +252,8 @@ def find_sources(
         from lapis.learning.expectation_map import MostLikelySearched, first_world
 
         seed = int(streams[0, 0] >> np.uint64(32))
-        start = first_world(network, seed) if start is None else start
-        sources.append(MostLikelySearched(statistics, network, atom, start, seed))
+        first = first_world(network, start, seed)
+        sources.append(MostLikelySearched(statistics, network, atom, first, seed))
     else:
         from lapis.learning.chain import start_chain
         from lapis.learning.expectation_sampled import Sampled
@@ -334,15 +292,11 @@ def suited_sampler(network: Network) -> str:
 
 def evaluate_sides(sides: Sequence[Side], weights: np.ndarray) -> list[SideMoments]:
     """The moments of all sides; chains and searches of several run side by side on all cores."""
-    slow = sum(not part.is_exact for side in sides for part in side.sources)
-    if slow < 2 or len(sides) < 2:
+    if all(part.is_exact for side in sides for part in side.sources):
         return [side.at(weights) for side in sides]
-    from concurrent.futures import ThreadPoolExecutor
+    from lapis.learning.chain import on_all_cores
 
-    from lapis.inference.chains import available_cores
-
-    with ThreadPoolExecutor(min(available_cores(), len(sides))) as pool:
-        return list(pool.map(lambda side: side.at(weights), sides))
+    return on_all_cores(lambda side: side.at(weights), sides)
 
 
 def observed_world(example: Example, network: Network, answers: np.ndarray) -> np.ndarray:
@@ -361,14 +315,6 @@ def observed_world(example: Example, network: Network, answers: np.ndarray) -> n
             hint="give the formula a weight instead of a final period, or correct the data",
         )
     return world
-
-
-def total(parts: Iterable[np.ndarray], size: int) -> np.ndarray:
-    """float64[size], the sum of vectors, of which there may be none."""
-    added = np.zeros(size)
-    for part in parts:
-        added += part
-    return added
 
 
 def is_generative(example: Example) -> bool:

@@ -109,6 +109,7 @@ class CountObjective:
     expectation: Expectation
     persistent: bool
     is_exact: bool = False
+    is_fixed: bool = False
 
     @property
     def num_parameters(self) -> int:

@@ -38,7 +38,7 @@ from lapis.counting.ijgp.join_graph import build_join_graph
 from lapis.counting.ijgp.propagation import Propagation
 from lapis.counting.ijgp.table import Table, pack
 from lapis.counting.weight_keys import number_weights
-from lapis.errors import LapisError
+from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import (
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 World = Mapping[str, np.ndarray]  # for each predicate int32[num_true, arity]
 
 CHUNK = 2_000_000  # atoms × constants of plus variables looked up at once
+MAX_TERMS = 1000  # of a clause
 FLIPPED, HELD, IN_BLOCK = "flipped", "held", "in block"  # what a literal is in a term
 
 
@@ -257,6 +258,12 @@ def difference_terms(clause: Clause, feature: Feature, target: Predicate) -> Ite
     cube = negate_clause(clause.literals, clause.conditions)
     own = [n for n, literal in enumerate(cube.literals) if literal.predicate == target.name]
     roles = (FLIPPED, HELD, IN_BLOCK) if target.block else (FLIPPED, HELD)
+    if len(roles) ** len(own) > MAX_TERMS:
+        raise TooLarge(
+            f"a clause mentions {target.name!r} {len(own)} times, too often for estimated counts",
+            code="too-many-literals",
+            hint="count exactly, or split the formula",
+        )
     for chosen in product(roles, repeat=len(own)):
         if FLIPPED in chosen:
             yield _term(cube, dict(zip(own, chosen, strict=True)), feature, target)

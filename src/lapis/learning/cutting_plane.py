@@ -17,11 +17,13 @@ Deviation: the minimiser of the model, where the paper asks next, overshoots as 
 few, and the more so the wider the prior is and the more the numbers of groundings differ. We ask
 at the minimiser of model + ½ κ Σ r_i (w_i − best_i)², r the largest |C · slope_i| met (a proximal
 bundle, in units in which all features have the same size); κ falls while steps succeed and grows
-while they fail. On linear classification with 20 features whose scales differ a thousandfold
-this takes 80 cuts to a gap of 0.1 %; the paper's rule is at the trivial w = 0 after 300.
+while they fail. In linear classification with features whose scales differ a thousandfold, 20 of
+them take 77 cuts to a gap of 0.1 % instead of 225; with 200 of them the gap is 3 % after 300 cuts,
+while the paper's rule has found nothing better than w = 0 by then.
 
-What did not work: one slack for each group of components. The dual then couples its simplices
-so tightly that block by block it does not converge, and solved at once costs more than it saves.
+What did not work: a slack for each group of components, hence more cuts a round. The simplices of
+that dual hang together so tightly that solving them in turn does not converge, and all at once its
+Gram matrix is singular to working precision.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ class Minimum(NamedTuple):
 
 @dataclass
 class Bundle:
-    """The cuts met so far, w = 0 on the first: the data's own world violates nothing."""
+    """The cuts met so far; the first is 0, which is that of the world of the data itself."""
 
     precision: np.ndarray  # float64[num_weights], p
     mean: np.ndarray  # float64[num_weights], m

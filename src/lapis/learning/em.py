@@ -52,7 +52,7 @@ class Completion(NamedTuple):
     entropy: float | None  # H; None where it is not known
 
 
-# (posterior of the free weights, start, tolerance of the gradient, seconds left)
+# (posterior of the free weights, start, tolerance as `climb` takes it, seconds left)
 Maximiser = Callable[[Posterior, np.ndarray, float, float | None], Course]
 
 

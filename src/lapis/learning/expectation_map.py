@@ -116,12 +116,18 @@ def counts_of_part(network: Network, part: np.ndarray, world: np.ndarray) -> np.
     )
 
 
-def first_world(network: Network, seed: int) -> np.ndarray:
-    """bool[num_atoms], some world that satisfies the hard clauses."""
-    objective = weighed_objective(network, network.weights)
+def first_world(network: Network, known: np.ndarray | None, seed: int) -> np.ndarray:
+    """bool[num_atoms], a world that satisfies the hard clauses, with few atoms true.
+
+    `known` is such a world, taken only where no other is found: it is that of the training data,
+    and where worlds tie, as all do at weights 0, a perceptron that starts there never leaves.
+    """
+    objective = weighed_objective(network, np.zeros(len(network.weights)))
     found = search(objective, seed=seed, first_feasible=True, start=initial_world(objective))
     if found.world is not None:
         return found.world
+    if known is not None:
+        return known
     from lapis.inference.map_solver import most_likely_world
 
     return most_likely_world(network, seed=seed).world

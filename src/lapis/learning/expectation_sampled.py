@@ -16,7 +16,7 @@ import numpy as np
 
 from lapis.grounding.network import Network
 from lapis.inference.recording import batch_mean
-from lapis.learning.chain import Chain
+from lapis.learning.chain import Chain, on_all_cores
 from lapis.learning.expectation_covariance import SampleCovariance, sum_fields
 from lapis.learning.statistics import Statistics
 
@@ -45,7 +45,9 @@ class Sampled:
 
     def moments(self, natural: np.ndarray) -> SampledMoments:
         num_batches = min(self.num_samples, MAX_BATCHES)
-        draws = [chain.draw(natural, self.num_samples, num_batches) for chain in self.chains]
+        draws = on_all_cores(
+            lambda chain: chain.draw(natural, self.num_samples, num_batches), self.chains
+        )
         size = np.concatenate([drawn.size for drawn in draws])
         share = size / size.sum()
         estimate = np.concatenate([drawn.estimate for drawn in draws])

@@ -50,7 +50,7 @@ class Lbfgs:
 
         Raises LapisError where the objective has no exact values.
         """
-        if not terrain.is_exact or start.value is None:
+        if not terrain.is_fixed or start.value is None:
             raise LapisError(
                 f"lbfgs needs exact values, which the objective {terrain.name} does not have",
                 code="needs-exact-objective",
@@ -191,25 +191,12 @@ def polish(
     for _ in range(MAX_NEWTON_STEPS):
         if max_norm(point.gradient) <= tolerance:
             break
-        better = take_newton_step(terrain, point, newton_step(point, free_weights(terrain, point)))
+        better = take_newton_step(terrain, point, newton_step(point, terrain.free_weights(point)))
         if better is None:
             break
         point = better
         record(point)
     return point
-
-
-def free_weights(terrain: Terrain, point: Point) -> np.ndarray:
-    """bool[num_parameters], those that neither a penalty nor a bound holds where they are."""
-    free = point.gradient != 0
-    inside = np.ones(len(free), bool)
-    if terrain.l1 is not None:
-        inside &= (terrain.l1 == 0) | (point.weights != 0)
-    if terrain.lower is not None:
-        inside &= point.weights > terrain.lower
-    if terrain.upper is not None:
-        inside &= point.weights < terrain.upper
-    return free | inside
 
 
 def newton_step(point: Point, free: np.ndarray) -> np.ndarray:

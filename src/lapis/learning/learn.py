@@ -25,6 +25,7 @@ from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.fit import Fit, Unbounded
+from lapis.learning.newton import MAX_WEIGHTS
 from lapis.learning.options import (
     CUTTING_PLANE,
     PRIOR_WIDTH,
@@ -126,8 +127,8 @@ class Learner:
             return self.fit_em()
         with self.clock.phase("objective"):
             objective = self.build_objective()
-        optimizer = self.choose_optimizer(objective)
         prior = self.choose_prior(objective)
+        optimizer = self.choose_optimizer(objective, prior)
         posterior = self.with_prior(objective, prior)
         with self.clock.phase("optimisation"):
             unbounded = self.find_unbounded(objective, prior)
@@ -155,8 +156,8 @@ class Learner:
                 completer = ExpectedCounts(self.build_conditional(self.choose_expectation()))
             start = start_weights(self.parameters, self.examples, options.seed)
             objective = completer.complete(start).objective
-        optimizer = self.choose_optimizer(objective)
         prior = self.choose_prior(objective)
+        optimizer = self.choose_optimizer(objective, prior)
 
         def maximise(
             posterior: Posterior, start: np.ndarray, tolerance: float, seconds: float | None
@@ -277,14 +278,19 @@ class Learner:
         options = self.options
         kind = options.expectation
         if kind == "auto":
-            implied = {"vp": "map", "vp-pw": "map", "lbfgs": "exact"}
+            implied = {"vp": "map", "vp-pw": "map", "lbfgs": "exact", "newton": "exact"}
             kind = implied.get(options.optimizer or "", "auto")
         if options.counts == "ijgp":
             return "count-map" if kind in ("map", "count-map") else "count-gibbs"
         return kind
 
-    def choose_optimizer(self, objective: Objective) -> str:
-        return self.options.optimizer or ("lbfgs" if objective.is_exact else "pscg")
+    def choose_optimizer(self, objective: Objective, prior: Prior) -> str:
+        if self.options.optimizer is not None:
+            return self.options.optimizer
+        if not objective.is_fixed:
+            return "adam" if self.details.get("expectation") in ("map", "count-map") else "pscg"
+        few = int((~self.parameters.fixed).sum()) <= MAX_WEIGHTS
+        return "newton" if self.is_pseudo and few and prior.kind != "l1" else "lbfgs"
 
     def choose_prior(self, objective: Objective | None) -> Prior:
         """The prior asked for, or a Gaussian wide enough to matter only where data is scarce."""
@@ -404,7 +410,7 @@ class Learner:
     ) -> np.ndarray:
         """float64[num_parameters], NaN for weights that are fixed, infinite or set to 0 by L1."""
         point = posterior.evaluate(course.weights)
-        own, method = standard_errors(point, full=posterior.is_exact)
+        own, method = standard_errors(point, full=posterior.is_fixed)
         self.details["standard_errors"] = method
         if posterior.l1 is not None:
             own[course.weights == 0] = np.nan

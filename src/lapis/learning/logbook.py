@@ -9,6 +9,7 @@ A climb ends when
                           within two standard errors of zero (within the tolerance, relative to
                           the count, for a count that did not vary); where those are not known,
                           the weights changed by less than the tolerance relative to the largest
+                          and gradients cancel to a tenth of the first
     either                a limit on iterations or time is reached, or the user says so
 
 The noise of one evaluation with five samples is 1/√5 of a count's standard deviation; a mean
@@ -36,6 +37,7 @@ from lapis.learning.orthant import Terrain
 ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of the largest count
 FIRST_WINDOW = 16
 NOISE = 2.0  # standard errors
+SETTLED = 0.1  # mean gradient of a window, relative to the first of the climb
 MAX_IDLE = 60  # steps in a row that led nowhere
 CHECKPOINT_SECONDS = 5.0
 
@@ -150,7 +152,7 @@ class Logbook:
                 hint="give a smaller rate, or a prior",
             )
         seconds, value = self.seconds, state.point.value
-        if not self.terrain.is_exact:
+        if not self.terrain.is_fixed:
             self.window = extend_window(self.window, state)
         self.state = state
         self.curve.append(CurvePoint(state.iteration, seconds, value, norm, change))
@@ -163,9 +165,11 @@ class Logbook:
             self.save()
 
     def judge_convergence(self, state: State) -> Verdict | None:
-        if not self.terrain.is_exact:
-            counts = self.terrain.true_counts
-            return self.window and self.window.judge(state, counts, self.tolerance)
+        if not self.terrain.is_fixed:
+            if self.window is None or not self.window.is_full(state):
+                return None
+            first = self.curve[0].gradient_norm
+            return self.window.judge(state, self.terrain.true_counts, first, self.tolerance)
         norm = max_norm(state.point.gradient)
         if norm <= self.tolerance:
             return Verdict(True, f"gradient below {self.tolerance:g}")
@@ -212,10 +216,10 @@ class Logbook:
         if self.state is None:
             return Course(self.start, None, np.inf, curve, 0, *verdict, seconds)
         point, answer = self.state.point, self.state.answer
-        if verdict.converged and self.terrain.is_exact:
+        if verdict.converged and self.terrain.is_fixed:
             answer = point.weights  # an average would get there in the end
         at_answer = np.array_equal(answer, point.weights)
-        if not at_answer and self.terrain.is_exact:
+        if not at_answer and self.terrain.is_fixed:
             point, at_answer = self.terrain.evaluate(answer), True
         value = point.value if at_answer else None
         norm = max_norm(point.gradient)
@@ -236,16 +240,18 @@ class Window(NamedTuple):
     def is_full(self, state: State) -> bool:
         return self.length(state) >= max(FIRST_WINDOW, self.start)
 
-    def judge(self, state: State, true_counts: np.ndarray, tolerance: float) -> Verdict | None:
-        if not self.is_full(state):
-            return None
+    def judge(
+        self, state: State, true_counts: np.ndarray, first_norm: float, tolerance: float
+    ) -> Verdict | None:
+        """Whether the climb has arrived; `first_norm` is that of the gradient at its start."""
         over = f"over the last {self.length(state)} iterations"
         mean = self.gradient / self.length(state)
         counted = np.abs(mean) <= tolerance * np.maximum(true_counts, 1.0)
         if self.is_within_noise() and bool(np.all(counted | (self.noise > 0))):
             return Verdict(True, f"gradient within {NOISE:g} standard errors of zero {over}")
         change = max_norm(state.answer - self.answer) / max(max_norm(state.answer), 1.0)
-        if change <= tolerance and state.point.gradient_stderr is None:
+        settled = max_norm(mean) <= SETTLED * first_norm
+        if state.point.gradient_stderr is None and change <= tolerance and settled:
             return Verdict(True, f"weights changed by less than {tolerance:g} {over}")
         return None
 

@@ -47,7 +47,14 @@ class Objective(Protocol):
 
     @property
     def is_exact(self) -> bool:
-        """Whether values, gradients and curvatures are exact and the same at every call."""
+        """Whether it is what its name says, and no estimate of it."""
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether values, gradients and curvatures are those of one function, at every call.
+
+        So they are where it is exact, and where it was estimated once and for all.
+        """
 
     @property
     def num_parameters(self) -> int: ...

@@ -26,7 +26,7 @@ from lapis.learning.priors import Prior, parse_prior
 
 OBJECTIVES = ("pseudo", "weighted-pseudo", "conditional", "likelihood", "max-margin")
 OPTIMIZERS = (
-    "lbfgs", "vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg", "adam", "adagrad",
+    "lbfgs", "newton", "vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg", "adam", "adagrad",
 )  # fmt: skip
 EXPECTATIONS = ("auto", "exact", "mcsat", "gibbs", "map", "count-gibbs", "count-map")
 Counts = Literal["exact", "ijgp"]
@@ -116,11 +116,21 @@ def check_together(options: Options, objective: str) -> None:
         "a pseudo-likelihood needs no expectation",
         "leave out --expectation, or choose --objective conditional",
     )
-    wants_value = optimizer == "lbfgs" and not is_pseudo
+    wants_value = optimizer in ("lbfgs", "newton") and not is_pseudo
     refuse(
         wants_value and options.expectation not in ("auto", "exact"),
-        f"lbfgs needs exact values, and expectation {options.expectation!r} has none",
+        f"{optimizer} needs exact values, and expectation {options.expectation!r} has none",
         "choose --optimizer pscg, or --expectation exact",
+    )
+    refuse(
+        options.expectation in ("map", "count-map") and optimizer in ("dn", "scg", "pscg"),
+        f"{optimizer} needs the counts' variances, and a most likely world has none",
+        "choose vp, vp-pw, adam or adagrad, or another --expectation",
+    )
+    refuse(
+        optimizer == "newton" and str(options.prior or "").startswith("l1"),
+        "newton does not climb over the corners of an l1 prior",
+        "choose --optimizer lbfgs",
     )
     refuse(
         options.counts == "ijgp" and objective == "max-margin",

@@ -67,8 +67,8 @@ class Terrain:
         return self.objective.name
 
     @property
-    def is_exact(self) -> bool:
-        return self.objective.is_exact
+    def is_fixed(self) -> bool:
+        return self.objective.is_fixed
 
     @property
     def num_parameters(self) -> int:
@@ -111,6 +111,18 @@ class Terrain:
         if self.lower is not None:
             weights = np.maximum(weights, self.lower)
         return weights if self.upper is None else np.minimum(weights, self.upper)
+
+    def free_weights(self, point: Point) -> np.ndarray:
+        """bool[num_parameters], those that neither a penalty nor a bound holds where they are."""
+        inside = np.ones(self.num_parameters, bool)
+        if self.l1 is not None:
+            inside &= (self.l1 == 0) | (point.weights != 0)
+        if self.lower is not None:
+            inside &= point.weights > self.lower
+        if self.upper is not None:
+            inside &= point.weights < self.upper
+        free: np.ndarray = inside | (point.gradient != 0)
+        return free
 
     def within_bounds(self, weights: np.ndarray, direction: np.ndarray) -> np.ndarray:
         """The direction, zero where it leads out of the bounds at once."""

@@ -75,6 +75,10 @@ class Posterior:
         return self.objective.is_exact
 
     @property
+    def is_fixed(self) -> bool:
+        return self.objective.is_fixed
+
+    @property
     def num_parameters(self) -> int:
         return len(self.free)
 

@@ -116,6 +116,10 @@ class PseudoObjective:
         return not self.notes
 
     @property
+    def is_fixed(self) -> bool:
+        return True
+
+    @property
     def note(self) -> str:
         return "; ".join(self.notes)
 

@@ -28,8 +28,8 @@ Additions, for values in floating point and for gradients from a few samples:
 - Near the maximum a difference of two values is rounding error; there the change is taken as
   ½ sᵀ(g + g_new), which is exact for quadratics.
 
-Measuring length in the metric of the variances, λ dᵀMd, made no difference on six kinds of
-problems, exact and sampled, so it stays dᵀd.
+Measuring length in the metric of the variances, λ dᵀMd, made no consistent difference on six kinds
+of problems, exact and sampled, so it stays dᵀd.
 """
 
 from __future__ import annotations
