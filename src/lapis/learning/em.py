@@ -40,6 +40,7 @@ from lapis.learning.posterior import Posterior, with_prior
 from lapis.learning.priors import Prior
 
 SPREAD = 0.1  # standard deviation of weights that start at random
+WIDE_SPREAD = 1.0  # where completions are drawn: small weights would drown in their noise
 EXACT_TOLERANCE = 1e-5  # of the gradient
 INEXACT = 1e-3  # share of the gradient that an M-step may leave: its data will change anyway
 SAMPLED_TOLERANCE = 1e-3  # of the weights, relative to the largest
@@ -249,7 +250,9 @@ def leap(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray
     return first - 2.0 * alpha * r + alpha**2 * v
 
 
-def start_weights(parameters: Parameters, examples: Sequence[Example], seed: int = 0) -> np.ndarray:
+def start_weights(
+    parameters: Parameters, examples: Sequence[Example], seed: int = 0, spread: float = SPREAD
+) -> np.ndarray:
     """float64[num_parameters]: the model's weights; small random ones where they are zero and
     their rule mentions a predicate that is hidden throughout."""
     hidden = {
@@ -261,6 +264,6 @@ def start_weights(parameters: Parameters, examples: Sequence[Example], seed: int
     mentions = np.array(
         [any(a.predicate in hidden for a in atoms(r.formula)) for r in parameters.model.rules], bool
     )
-    drawn = np.random.default_rng(seed).normal(0.0, SPREAD, len(parameters))
+    drawn = np.random.default_rng(seed).normal(0.0, spread, len(parameters))
     random = mentions[parameters.rule_of()] & ~parameters.fixed & (parameters.initial == 0.0)
     return np.where(random, drawn, parameters.initial)

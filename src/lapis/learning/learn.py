@@ -23,6 +23,15 @@ import numpy as np
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.language.model import Model
+from lapis.learning.conditional import ConditionalObjective
+from lapis.learning.em import (
+    SPREAD,
+    WIDE_SPREAD,
+    Completer,
+    ExpectedCounts,
+    fit_em,
+    start_weights,
+)
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.fit import Fit, Unbounded
 from lapis.learning.newton import MAX_WEIGHTS
@@ -41,7 +50,6 @@ from lapis.learning.standard_errors import standard_errors
 from lapis.learning.units import add_units
 
 if TYPE_CHECKING:
-    from lapis.learning.conditional import ConditionalObjective
     from lapis.learning.logbook import Course, Step
     from lapis.learning.objective import Objective
 
@@ -123,10 +131,12 @@ class Learner:
     def fit(self) -> Fit:
         if self.objective_name == "max-margin":
             return self.fit_margin()
-        if self.has_hidden:
-            return self.fit_em()
+        if self.has_hidden and self.is_pseudo:
+            return self.fit_em(self.pseudo_completer())
         with self.clock.phase("objective"):
             objective = self.build_objective()
+        if self.has_hidden and isinstance(objective, ConditionalObjective) and objective.is_exact:
+            return self.fit_em(ExpectedCounts(objective))
         prior = self.choose_prior(objective)
         optimizer = self.choose_optimizer(objective, prior)
         posterior = self.with_prior(objective, prior)
@@ -135,27 +145,28 @@ class Learner:
             course = self.climb(posterior, optimizer, unbounded)
         return self.account(course, posterior, optimizer, prior, unbounded)
 
-    def fit_em(self) -> Fit:
-        """Rounds of EM; each M-step is a climb of its own."""
-        self.refuse_checkpoint("EM")
-        from lapis.learning.em import Completer, ExpectedCounts, fit_em, start_weights
+    def pseudo_completer(self) -> Completer:
         from lapis.learning.em_completions import pseudo_completions
 
-        options = self.options
-        completer: Completer
         with self.clock.phase("objective"):
-            if self.is_pseudo:
-                completer = pseudo_completions(
-                    self.examples,
-                    self.parameters,
-                    weighted=self.objective_name == "weighted-pseudo",
-                    max_memory=options.max_memory,
-                    seed=options.seed,
-                )
-            else:
-                completer = ExpectedCounts(self.build_conditional(self.choose_expectation()))
-            start = start_weights(self.parameters, self.examples, options.seed)
-            objective = completer.complete(start).objective
+            return pseudo_completions(
+                self.examples,
+                self.parameters,
+                weighted=self.objective_name == "weighted-pseudo",
+                max_memory=self.options.max_memory,
+                seed=self.options.seed,
+            )
+
+    def fit_em(self, completer: Completer) -> Fit:
+        """Rounds of EM; each M-step is a climb of its own.
+
+        A sampled likelihood is climbed directly instead: its gradient, the expected counts with
+        the answers less those without, is all that an M-step would use of the samples.
+        """
+        self.refuse_checkpoint("EM")
+        options = self.options
+        start = self.start()
+        objective = completer.complete(start).objective
         prior = self.choose_prior(objective)
         optimizer = self.choose_optimizer(objective, prior)
 
@@ -182,6 +193,13 @@ class Learner:
         own = course._replace(weights=posterior.free_weights(course.weights))
         fit = self.account(own, posterior, f"em+{optimizer}", prior, ())
         return replace(fit, exact=completer.is_exact)
+
+    def start(self) -> np.ndarray:
+        """float64[num_parameters], where the search begins."""
+        if not self.has_hidden:
+            return self.parameters.initial
+        spread = WIDE_SPREAD if self.is_pseudo else SPREAD
+        return start_weights(self.parameters, self.examples, self.options.seed, spread)
 
     def fit_margin(self) -> Fit:
         """Cutting planes; the value is the margin's share of the objective, not a likelihood."""
@@ -338,7 +356,7 @@ class Learner:
         return self.run_climb(
             posterior,
             name,
-            posterior.free_weights(self.parameters.initial),
+            posterior.free_weights(self.start()),
             self.options.tolerance,
             self.options.time_limit,
             far=far[posterior.free],
