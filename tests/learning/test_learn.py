@@ -177,6 +177,47 @@ def test_a_checkpoint_is_taken_up_again(tmp_path: Path) -> None:
         lapis.learn(other, lapis.Database.parse("Smokes(A)"), **options)
 
 
+def test_missing_facts_are_learned_by_em() -> None:
+    # With Q(A) missing, only B and C speak of the rule: one of two.
+    model = lapis.parse("P(t)\nQ(t)\nP(x) => Q(x)")
+    data = lapis.Database.parse("P(A) ?Q(A) P(B) Q(B) P(C) !Q(C)")
+    fit = lapis.learn(model, data, "Q", prior="none", tolerance=1e-7)
+    assert fit.optimizer == "em+lbfgs"
+    assert fit["P(x) => Q(x)"] == pytest.approx(0.0, abs=1e-5)
+    assert fit.value == pytest.approx(2 * np.log(1 / 2), abs=1e-9)
+    sampled = lapis.learn(model, data, "Q", objective="pseudo", prior="gaussian:1")
+    assert not sampled.exact
+    with pytest.raises(LapisError, match="EM keeps no checkpoints"):
+        lapis.learn(model, data, "Q", checkpoint="x")
+
+
+def test_max_margin_separates_by_one() -> None:
+    model = lapis.parse("P(t)\nQ(t)\nP(x) => Q(x)\n@fixed 0.25 Q(x)")
+    data = lapis.Database.parse("P(A) Q(A) P(B) Q(B) Q(C)")
+    fit = lapis.learn(
+        model, data, "Q", objective="max-margin", prior="gaussian:1", margin=10.0, tolerance=1e-7
+    )
+    # Without Q(A) the score falls by w + 0.25, which must be one error at least.
+    assert fit["P(x) => Q(x)"] == pytest.approx(0.75, abs=1e-3)
+    assert fit["Q(x)"] == 0.25
+    assert fit.details["proven"] is True
+    assert fit.optimizer == "cutting-plane"
+
+
+def test_estimated_counts_say_what_they_may_cost() -> None:
+    model = lapis.parse("F(t,t)\nF(x,y) ^ F(y,z) => F(x,z)\n0 F(x,y)")
+    data = lapis.Database.parse("F(A,B) F(B,C) F(C,A) F(A,A) F(B,B)")
+    fit = lapis.learn(model, data, counts="ijgp", ibound=1, measure_error=True)
+    assert not fit.exact
+    error = fit.details["count_error"]
+    assert error > 0
+    bound = fit.details["bound"]["value"]
+    assert bound == pytest.approx(2 * abs(fit.weights[0]) * error)
+    exact = lapis.learn(model, data, counts="ijgp", ibound=3, measure_error=True)
+    assert exact.details["count_error"] == 0.0
+    assert exact.weights == pytest.approx(lapis.learn(model, data).weights, abs=1e-5)
+
+
 ERRORS = {
     "objective": ({"objective": "psuedo"}, "unknown objective 'psuedo'", "did you mean 'pseudo'?"),
     "optimizer": ({"optimizer": "sgd"}, "unknown optimizer 'sgd'", None),
@@ -189,6 +230,16 @@ ERRORS = {
     ),
     "cuts": ({"optimizer": "cutting-plane"}, "cutting planes learn max-margin", None),
     "expectation": ({"expectation": "mcsat"}, "needs no expectation", None),
+    "variances": (
+        {"optimizer": "pscg", "objective": "likelihood", "expectation": "map"},
+        "pscg needs the counts' variances",
+        None,
+    ),
+    "corners": (
+        {"optimizer": "newton", "prior": "l1"},
+        "newton does not climb over the corners",
+        None,
+    ),
     "iterations": ({"max_iterations": 0}, "max iterations must be positive", None),
 }
 

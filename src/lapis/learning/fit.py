@@ -30,6 +30,7 @@ MAX_NAMED = 5  # weights without bound that are named in a file's heading
 class Unbounded:
     """A weight that the data drives to infinity, and why."""
 
+    parameter: int
     formula: str
     sign: int  # 1: towards +∞, −1: towards −∞
     reason: str

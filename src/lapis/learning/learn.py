@@ -5,8 +5,8 @@ nothing is said: pseudo-likelihood with L-BFGS without a query; conditional like
 by L-BFGS where it can be had exactly and by preconditioned scaled conjugate gradient (PSCG) where
 it must be sampled.
 
-A weight that the data drives to infinity is found before the climb (`separability`) and kept
-within ±`FAR`; without a prior it would end wherever the optimiser got tired.
+A weight that the data drives to infinity is found and kept within bounds (`doubts`); without a
+prior it would end wherever the optimiser got tired.
 """
 
 from __future__ import annotations
@@ -24,6 +24,14 @@ from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.learning.conditional import ConditionalObjective
+from lapis.learning.doubts import (
+    FAR,
+    FARTHEST,
+    find_errors,
+    find_unbounded,
+    measure_bound,
+    still_growing,
+)
 from lapis.learning.em import (
     SPREAD,
     WIDE_SPREAD,
@@ -46,22 +54,15 @@ from lapis.learning.parameters import Parameters, share_parameters
 from lapis.learning.posterior import Posterior, with_prior
 from lapis.learning.priors import Prior, parse_prior
 from lapis.learning.pseudo import PseudoObjective
-from lapis.learning.standard_errors import standard_errors
 from lapis.learning.units import add_units
 
 if TYPE_CHECKING:
     from lapis.learning.logbook import Course, Step
     from lapis.learning.objective import Objective
 
-FAR = 25.0  # where a weight that wants to be infinite is stopped at the latest
-SUSPECT = 5.0  # a weight that may be on its way to infinity
-MAX_SUSPECTS = 100
-LEVEL = 1e-9  # of the value: no fall
-ADVICE = "it was stopped where the fit hardly changes; give a prior, or make the rule hard"
 EM_ROUNDS = 200
 MARGIN_CUTS = 500
 MARGIN_TOLERANCE = 1e-3  # of the objective
-FARTHEST = 100.0  # where any other weight is: a factor of 10^43 in the odds
 
 Progress = Callable[["Step"], None]
 
@@ -141,8 +142,8 @@ class Learner:
         optimizer = self.choose_optimizer(objective, prior)
         posterior = self.with_prior(objective, prior)
         with self.clock.phase("optimisation"):
-            unbounded = self.find_unbounded(objective, prior)
-            course = self.climb(posterior, optimizer, unbounded)
+            unbounded = find_unbounded(posterior, self.parameters, prior, self.warnings)
+            course = self.climb(posterior, optimizer, prior, unbounded)
         return self.account(course, posterior, optimizer, prior, unbounded)
 
     def pseudo_completer(self) -> Completer:
@@ -282,6 +283,7 @@ class Learner:
             self.parameters,
             expectation=expectation,
             num_samples=options.num_samples,
+            num_chains=2 if len(self.examples) == 1 else 1,
             max_memory=options.max_memory,
             seed=options.seed,
         )
@@ -327,39 +329,21 @@ class Learner:
             prior = replace(prior, mean=self.parameters.initial)
         return prior
 
-    def find_unbounded(self, objective: Objective, prior: Prior) -> list[tuple[int, Unbounded]]:
-        """The weights that would be infinite, where no prior holds them."""
-        if prior.kind != "none" or not isinstance(objective, PseudoObjective):
-            return []
-        from lapis.learning.separability import unbounded_parameters
-
-        found = unbounded_parameters(objective, ~self.parameters.fixed)
-        names = self.parameters.names() if len(found.parameter) or len(found.idle) else []
-        if len(found.idle):
-            shown = ", ".join(repr(names[i]) for i in found.idle[:3].tolist())
-            more = f" and {len(found.idle) - 3:,} more" if len(found.idle) > 3 else ""
-            self.warnings.append(
-                f"the data does not determine the weights of {shown}{more}: no atom depends on them"
-            )
-        return [
-            (i, Unbounded(names[i], int(sign), f"{reason}; {ADVICE}"))
-            for i, sign, reason in zip(
-                found.parameter.tolist(), found.sign.tolist(), found.reason, strict=True
-            )
-        ]
-
     def climb(
-        self, posterior: Posterior, name: str, unbounded: Sequence[tuple[int, Unbounded]]
+        self, posterior: Posterior, name: str, prior: Prior, unbounded: Sequence[Unbounded]
     ) -> Course:
-        far = np.full(len(self.parameters), FARTHEST)
-        far[[number for number, _ in unbounded]] = FAR
+        far = None
+        if prior.kind == "none":
+            far = np.full(len(self.parameters), FARTHEST)
+            far[[weight.parameter for weight in unbounded]] = FAR
+            far = far[posterior.free]
         return self.run_climb(
             posterior,
             name,
             posterior.free_weights(self.start()),
             self.options.tolerance,
             self.options.time_limit,
-            far=far[posterior.free],
+            far=far,
             progress=self.progress,
             checkpoint=self.options.checkpoint,
         )
@@ -372,7 +356,7 @@ class Learner:
         tolerance: float | None,
         time_limit: float | None,
         *,
-        far: float | np.ndarray = FARTHEST,
+        far: np.ndarray | None = None,
         progress: Progress | None = None,
         checkpoint: Path | None = None,
     ) -> Course:
@@ -380,14 +364,13 @@ class Learner:
 
         options = self.options
         given: dict[str, float] = {} if options.rate is None else {"rate": options.rate}
-        bound = np.broadcast_to(np.asarray(far, np.float64), len(start))
         return climb(
             posterior,
             make_optimizer(name, **given),
             start,
             l1=posterior.l1,
-            lower=-bound,
-            upper=bound,
+            lower=None if far is None else -far,
+            upper=far,
             max_iterations=options.max_iterations or OPTIMIZERS[name].iterations,
             tolerance=tolerance,
             time_limit=time_limit,
@@ -396,47 +379,6 @@ class Learner:
             fingerprint=self.fingerprint(),
         )
 
-    def still_growing(
-        self, posterior: Posterior, course: Course, prior: Prior
-    ) -> list[tuple[int, Unbounded]]:
-        """The weights that neither data nor prior stops.
-
-        An exact objective is concave: one that is no smaller with the weight at `FARTHEST` has
-        not fallen on the way there, and would not be smaller with any larger one.
-        """
-        if prior.kind != "none":
-            return []
-        weights = course.weights
-        suspects = np.flatnonzero(np.abs(weights) >= SUSPECT)[:MAX_SUSPECTS]
-        names = self.parameters.names() if len(suspects) else []
-        found = []
-        for i in suspects.tolist():
-            grown = bool(abs(weights[i]) >= FARTHEST)
-            if not grown and course.value is not None:
-                away = weights.copy()
-                away[i] = np.copysign(FARTHEST, weights[i])
-                there = posterior.evaluate(away).value
-                grown = there is not None and there >= course.value - LEVEL * abs(course.value)
-            if grown:
-                number = int(posterior.free[i])
-                reason = f"nothing in the data keeps its weight from growing; {ADVICE}"
-                found.append((number, Unbounded(names[number], int(np.sign(weights[i])), reason)))
-        return found
-
-    def find_errors(
-        self, posterior: Posterior, course: Course, unbounded: Sequence[tuple[int, Unbounded]]
-    ) -> np.ndarray:
-        """float64[num_parameters], NaN for weights that are fixed, infinite or set to 0 by L1."""
-        point = posterior.evaluate(course.weights)
-        own, method = standard_errors(point, full=posterior.is_fixed)
-        self.details["standard_errors"] = method
-        if posterior.l1 is not None:
-            own[course.weights == 0] = np.nan
-        errors = np.full(len(self.parameters), np.nan)
-        errors[posterior.free] = own
-        errors[[number for number, _ in unbounded]] = np.nan
-        return errors
-
     def refuse_checkpoint(self, what: str) -> None:
         if self.options.checkpoint is not None:
             raise LapisError(
@@ -444,16 +386,6 @@ class Learner:
                 code="learn-option",
                 hint="write the model (-o) and start again from its weights",
             )
-
-    def measure_error(self, weights: np.ndarray) -> None:
-        """Count exactly too, and say what the difference may cost."""
-        from lapis.learning.count_bound import likelihood_bound, measure_errors
-
-        errors = measure_errors(self.examples, self.parameters, self.options.ibound)
-        bound = likelihood_bound(weights, errors)
-        self.details["count_error"] = bound.largest_error
-        self.details["bound"] = {"value": bound.value, "holds": bound.holds, "words": bound.words}
-        self.warnings.append(bound.words)
 
     def fingerprint(self) -> str:
         """Names what is learned, so that a checkpoint of something else is not resumed."""
@@ -469,18 +401,22 @@ class Learner:
         posterior: Posterior,
         optimizer: str,
         prior: Prior,
-        unbounded: Sequence[tuple[int, Unbounded]],
+        unbounded: Sequence[Unbounded],
     ) -> Fit:
         """The course as a fit: value without the prior, standard errors, what went wrong."""
         objective, options = posterior.objective, self.options
         weights = posterior.all_weights(course.weights)
         if not isinstance(objective, PseudoObjective):  # where it was known before
-            unbounded = self.still_growing(posterior, course, prior)
+            unbounded = still_growing(posterior, self.parameters, course, prior)
         with self.clock.phase("standard errors"):
-            errors = self.find_errors(posterior, course, unbounded)
+            errors, method = find_errors(posterior, self.parameters, course, unbounded)
+            self.details["standard_errors"] = method
         if options.counts == "ijgp" and options.measure_error:
             with self.clock.phase("error of counts"):
-                self.measure_error(weights)
+                bound = measure_bound(self.examples, self.parameters, options.ibound, weights)
+            self.details["count_error"] = bound.largest_error
+            self.details["bound"] = {"value": bound.value, "holds": bound.holds}
+            self.warnings.append(bound.words)
         if isinstance(objective, PseudoObjective):
             self.warnings += objective.notes
         log_prior = posterior.log_prior(course.weights)
@@ -499,7 +435,7 @@ class Learner:
         value: float | None,
         log_prior: float,
         errors: np.ndarray | None,
-        unbounded: Sequence[tuple[int, Unbounded]],
+        unbounded: Sequence[Unbounded],
         exact: bool,
     ) -> Fit:
         return Fit(
@@ -519,7 +455,7 @@ class Learner:
             errors,
             course.curve,
             self.clock.seconds,
-            tuple(weight for _, weight in unbounded),
+            tuple(unbounded),
             tuple(self.warnings),
             self.details,
         )
