@@ -10,22 +10,25 @@ say which predicates it asks for, so that its CLL is shown beside ours for the o
 only; its time and memory limits were 96 hours and 8 GB.
 
 P comes from Gibbs sampling by exact counts, each visit to an atom counting with its conditional
-probability. The chain starts from the evidence alone: every query atom at its better value, a few
-rounds. CLL is estimated from at most SCORED true and as many false atoms, drawn at random and
-weighted by their numbers. Each method, with its counts, runs over all folds in a process of its
-own, whose peak memory is shown.
+probability. The chain starts from the evidence alone: every query atom has the value that is
+better with all others false. CLL is estimated from at most SCORED true and as many false atoms,
+drawn at random and weighted by their numbers. Each method, with its counts, runs over all folds in
+a process of its own, whose peak memory is shown.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import pickle
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from math import exp
 from pathlib import Path
 
@@ -52,9 +55,8 @@ from lapis.learning.pseudo import pseudo_objective
 
 METHODS = ("cd", "vp", "pll")
 WIDTH = 2.0  # of the Gaussian prior
-SCORED = 500  # true, and as many false atoms, whose probabilities are estimated
+SCORED = 300  # true, and as many false atoms, whose probabilities are estimated
 PASSES = 5  # over the scored atoms
-START_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Job:
     iterations: int
     warm_steps: int  # of the chain that predicts, before anything is scored
     folds: int
+    worlds: str  # a file that holds the databases
     fraction: float = 1.0
     snapshots: int = 0  # of the weights on the way, to be scored
 
@@ -95,8 +98,8 @@ def main() -> None:
     options.add_argument("--methods", default=",".join(METHODS))
     options.add_argument("--counts", default="exact,1,2,3")
     options.add_argument("--folds", type=int, default=5)
-    options.add_argument("--steps", type=int, default=1000)
-    options.add_argument("--iterations", type=int, default=40)
+    options.add_argument("--steps", type=int, default=500)
+    options.add_argument("--iterations", type=int, default=25)
     options.add_argument("--quick", action="store_true", help="a third of the data, two folds")
     options.add_argument("--figures", action="store_true")
     options.add_argument("--output", type=Path, default=HERE / "out")
@@ -105,9 +108,9 @@ def main() -> None:
     if given.worker:
         work(Job(**json.loads(given.worker)))
         return
-    job = Job("", "", "", given.steps, given.iterations, 10_000, given.folds)
+    job = Job("", "", "", given.steps, given.iterations, 5000, given.folds, "")
     if given.quick:
-        job = replace(job, steps=300, iterations=15, warm_steps=2000, folds=2, fraction=0.3)
+        job = replace(job, steps=300, iterations=15, warm_steps=1000, folds=2, fraction=0.3)
     print(
         f"{job.steps} steps an evaluation, at most {job.iterations} iterations of diagonal Newton "
         f"(PLL: conjugate gradients), prior of width {WIDTH:g}, {job.warm_steps} steps before "
@@ -145,7 +148,7 @@ def print_sizes(chosen: Sequence[DataSet], fraction: float) -> None:
 def merge(data: DataSet, fraction: float) -> dict[str, object]:
     import pandas as pd
 
-    parts = [world.to_frames() for world in data.worlds(fraction)]
+    parts = [world.to_frames() for world in pickle.loads(prepare(data.name, fraction))]
     names = dict.fromkeys(name for part in parts for name in part)
     return {
         name: pd.concat([part[name] for part in parts if name in part]).drop_duplicates()
@@ -179,8 +182,12 @@ def print_results(data: DataSet, job: Job, methods: Sequence[str], counts: Seque
 
 def run(job: Job) -> tuple[list[FoldResult], float]:
     """A job in a process of its own; the results of its folds, and its peak memory in MB."""
-    command = [sys.executable, __file__, "--worker", json.dumps(asdict(job))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "worlds"
+        file.write_bytes(prepare(job.data, job.fraction))
+        asked = json.dumps(asdict(replace(job, worlds=str(file))))
+        command = [sys.executable, __file__, "--worker", asked]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{job.method} on {job.data} with {job.counts} counts failed:\n{done.stderr}")
     answer = json.loads(done.stdout.splitlines()[-1])
@@ -191,10 +198,16 @@ def run(job: Job) -> tuple[list[FoldResult], float]:
     return folds, answer["memory"]
 
 
+@cache
+def prepare(name: str, fraction: float) -> bytes:
+    """The databases of a data set; read here once, so that no learner's time or memory has it."""
+    return pickle.dumps(DATA_SETS[name].worlds(fraction))
+
+
 def work(job: Job) -> None:
     data = DATA_SETS[job.data]
     model = data.model()
-    worlds = data.worlds(job.fraction)
+    worlds: list[lapis.Database] = pickle.loads(Path(job.worlds).read_bytes())
     examples = build_examples(model, worlds, data.query)
     folds = []
     for fold in range(min(job.folds, len(worlds))):
@@ -246,7 +259,7 @@ def build_objective(job: Job, training: Sequence[Example], parameters: Parameter
         ibound=ibound,
         expectation="gibbs" if job.method == "cd" else "map",
         num_samples=job.steps,
-        persistent=False,
+        persistent=False,  # there are many more atoms than steps
     )
 
 
@@ -327,24 +340,21 @@ def choose_atoms(test: Example, sites: Sites, rng: np.random.Generator) -> Score
 def start_from_evidence(
     test: Example, sites: Sequence[Sites], weights: np.ndarray
 ) -> lapis.Problem:
-    """A complete problem in which query atoms have their better value, all at once, some rounds."""
+    """A complete problem: query atoms have the value that is better with all of them false."""
     problem = test.complete
-    world = {name: known.true for name, known in problem.evidence.items()}
+    evidence = dict(problem.evidence)
     for each in sites:
-        world[each.predicate.name] = world[each.predicate.name][:0]
-    for _ in range(START_ROUNDS):
-        better = dict(world)
-        for each in sites:
-            name = each.predicate.name
-            rows = each.rows(np.arange(len(each)))
-            found, _ = open_differences(problem, name, world=world).at_rows(rows)
-            vectors, _ = split_column(found, len(weights))
-            score = np.bincount(
-                vectors.row, weights[vectors.column] * vectors.value, minlength=len(rows)
-            )
-            better[name] = rows[score > 0]
-        world = better
-    evidence = {name: replace(known, true=world[name]) for name, known in problem.evidence.items()}
+        name = each.predicate.name
+        evidence[name] = replace(evidence[name], true=evidence[name].true[:0])
+    world = {name: known.true for name, known in evidence.items()}
+    for each in sites:
+        name = each.predicate.name
+        rows = each.rows(np.arange(len(each)))
+        found, _ = open_differences(problem, name, world=world).at_rows(rows)
+        vectors, _ = split_column(found, len(weights))
+        scores = weights[vectors.column] * vectors.value
+        better = np.bincount(vectors.row, scores, minlength=len(rows)) > 0
+        evidence[name] = replace(evidence[name], true=rows[better])
     return replace(problem, evidence=evidence)
 
 

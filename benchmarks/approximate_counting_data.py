@@ -2,7 +2,7 @@
 
 The paper gives sizes (its Table 2) but not its models. Ours, in `models/counting-*.mln`, have as
 many parameters; the WebKB one also has nearly its numbers of atoms and clauses. Smoker is
-generated: five towns of 112 people, 63 thousand atoms in all. The others are read from LAPIS_DATA:
+generated: five towns of 50 people, which are 63 thousand atoms together. The others are read from LAPIS_DATA:
 WebKB by university, the proteins by fold, Cora by fold.
 """
 
@@ -84,7 +84,7 @@ def read(*path: str) -> Frames:
 
 def load_smoker() -> list[Frames]:
     """Towns in which people smoke in circles of friends."""
-    return [make_town(town, 112) for town in range(5)]
+    return [make_town(town, 50) for town in range(5)]
 
 
 def make_town(town: int, size: int) -> Frames:
@@ -92,7 +92,7 @@ def make_town(town: int, size: int) -> Frames:
     people = np.array([f"P{town}_{number}" for number in range(size)])
     inclined = rng.random(size) < 0.4
     alike = inclined[:, None] == inclined[None, :]
-    friends = (rng.random((size, size)) < np.where(alike, 0.15, 0.05)) & ~np.eye(size, dtype=bool)
+    friends = (rng.random((size, size)) < np.where(alike, 0.3, 0.1)) & ~np.eye(size, dtype=bool)
     smokes = rng.random(size) < np.where(inclined, 0.8, 0.1)
     cancer = rng.random(size) < np.where(smokes, 0.4, 0.05)
     pairs = np.argwhere(friends)

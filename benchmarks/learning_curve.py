@@ -29,6 +29,7 @@ import lapis
 from lapis.evaluation.metrics import average_precision, conditional_log_likelihood
 from lapis.grounding.bottom_up import ground
 from lapis.grounding.network import AtomTable
+from lapis.language.model import Rule
 from lapis.learning.climb import Course, Step, climb, make_optimizer
 from lapis.learning.conditional import ConditionalObjective, conditional_objective
 from lapis.learning.examples import Example, build_examples
@@ -133,6 +134,12 @@ def prepare(task: Task) -> Fold:
     return Fold(
         task, examples, share_parameters(task.model, [example.free for example in examples])
     )
+
+
+def prior_by_rule(parameters: Parameters, width: Callable[[Rule], float]) -> Prior:
+    """A Gaussian prior of mean 0 whose width depends on the rule."""
+    widths = [width(rule) for rule in parameters.model.rules]
+    return Prior("gaussian", np.repeat(widths, np.diff(parameters.offset)))
 
 
 @dataclass(frozen=True)

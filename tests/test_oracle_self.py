@@ -205,7 +205,10 @@ def test_pseudo_likelihood_is_made_of_conditional_probabilities(case: Case) -> N
     total = 0.0
     for predicate in model.predicates.values():
         for cell in oracle.cells_of(predicate, domains):
-            rest = tuple(atom for atom in case.facts.true if atom not in cell.atoms)
-            without = Facts(rest, (), cell.atoms)
+            true, false = (
+                tuple(atom for atom in known if atom not in cell.atoms)
+                for known in (case.facts.true, case.facts.false)  # whose constants all stay
+            )
+            without = Facts(true, false, cell.atoms)
             total += whole - oracle.infer(model, without, ()).log_partition
     assert value == pytest.approx(total, abs=1e-9)

@@ -105,7 +105,6 @@ def test_persistent_chain_finds_the_gradient(name: str) -> None:
     gradient, covariance = enumerate_likelihood(model, facts, query)
     objective = count_objective(examples, parameters, num_samples=12_000, seed=4)
     point = objective.evaluate(parameters.initial)
-    assert point.gradient_stderr is not None
     assert (np.abs(point.gradient - gradient) <= 4 * point.gradient_stderr + 1e-9).all()
     assert (point.gradient_stderr <= 0.2 * np.sqrt(np.diag(covariance)) + 1e-9).all()
     # Four standard deviations of a variance estimated from 256 worlds.
@@ -208,13 +207,21 @@ def test_estimates_that_are_exact_walk_the_same_way(name: str, persistent: bool)
 def test_perceptron_finds_the_best_world_of_independent_atoms() -> None:
     model = "P(t)\nQ(t)\nR(t)\n1 P(x) ^ R(x)\n-0.5 P(x)\n2 !Q(x) v R(x)\n-0.1 Q(x)"
     examples, parameters = build(model, ("R(A) P(B) Q(B) Q(C) t = {D}",), ("P", "Q"))
-    objective = count_objective(examples, parameters, expectation="map", num_samples=400)
+    objective = count_objective(
+        examples, parameters, expectation="map", num_samples=400, persistent=True
+    )
     point = objective.evaluate(parameters.initial)
     # Best: P where R holds, Q nowhere. n(best) = (1, 1, 4, 0); n(data) = (0, 1, 2, 2).
     np.testing.assert_array_equal(point.gradient, [-1, 0, -2, 2])
-    assert point.gradient_stderr is None
     assert point.value is None
     assert (point.curvature_diagonal() > 0).all()
+
+
+def test_perceptron_leaves_weights_of_zero() -> None:
+    examples, parameters = build("P(t)\nP(x)\nt = {A, B, C, D, E, F, G, H}", ("P(A)",))
+    objective = count_objective(examples, parameters, expectation="map", num_samples=100)
+    drawn = [objective.evaluate(np.zeros(1)).gradient[0] for _ in range(100)]
+    assert np.mean(drawn) == pytest.approx(1 - 4, abs=4 * np.sqrt(8 / 4 / 100))
 
 
 def test_perceptron_from_the_data() -> None:
@@ -309,6 +316,12 @@ def test_nothing_asked() -> None:
     point = count_objective(examples, parameters).evaluate(np.zeros(1))
     np.testing.assert_array_equal(point.gradient, [0.0])
     np.testing.assert_array_equal(point.curvature_diagonal(), [0.0])
+
+
+def test_chains_persist_where_they_go_round() -> None:
+    examples, parameters = build("P(t)\nP(x)\nt = {A, B, C, D}", ("P(A)",))
+    assert not count_objective(examples, parameters, num_samples=15).persistent
+    assert count_objective(examples, parameters, num_samples=16).persistent
 
 
 def test_errors() -> None:

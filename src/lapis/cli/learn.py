@@ -42,7 +42,7 @@ def show_fit(fit: Fit) -> None:
     rows = fit.rows()
     for name, weight, error, fixed in rows[:MAX_ROWS]:
         spread = "fixed" if fixed else "" if error is None else f"± {error:.3g}"
-        table.add_row(f"{weight:.4f}", spread, escape(name))
+        table.add_row(f"{weight:z.4f}", spread, escape(name))
     out.print(table)
     note_rest(len(rows))
     out.print(f"[dim]{escape(fit.summary())}[/dim]")

@@ -4,7 +4,8 @@ Algorithm 1 of Sarkhel et al. 2016. With n the true groundings in the data, the 
 log-likelihood is n − E[n]. A chain of complete worlds starts in the data; each step takes a random
 atom g, its difference d = n(g = 1) − n(g = 0) by counting (exactly or by IJGP(i)), and draws
 g from σ(w · d) (`gibbs`), or gives it the better value (`map`, the voted perceptron's local
-search). Time follows the neighbourhoods of the atoms visited, memory the true atoms.
+search; of equal values one at random, or weights of zero would stay there for ever). Time follows
+the neighbourhoods of the atoms visited, memory the true atoms.
 
     persistent   the chain goes on where the last evaluation left it; E[n] is the mean of the
                  counts of the worlds on its way (persistent CD, Tieleman 2008)
@@ -22,9 +23,14 @@ alike, the 30,000 classes of pages among WebKB's 20 million atoms would hardly b
 choice leaves the distribution of the chain as it is; sums over visited atoms are weighted by
 A_r/N_r. Blocks are resampled whole.
 
+A persistent chain must go round between two evaluations. With fewer steps it is still near the
+data when the weights are long elsewhere, the gradient reads zero where it is not, and the weights
+overshoot without end (seen on Cora: ten thousand steps among 300,000 atoms). So chains are
+persistent only where an evaluation makes `COVARIANCE_SWEEPS` sweeps, unless asked for.
+
 Curvature is the covariance of the counts. From worlds less than a sweep apart it cannot be read:
-they hardly differ, it comes out near zero, and Newton steps explode (tried). Unless an
-evaluation makes `COVARIANCE_SWEEPS` sweeps, it is Σ_g P(g)(1 − P(g)) d dᵀ, the covariance with
+they hardly differ, it comes out near zero, and Newton steps explode (tried). Without as many
+sweeps it is Σ_g P(g)(1 − P(g)) d dᵀ, the covariance with
 atoms independent of each other given the rest, estimated from the visited atoms.
 """
 
@@ -65,7 +71,7 @@ class CountPoint:
 
     weights: np.ndarray  # float64[num_parameters]
     gradient: np.ndarray  # float64[num_parameters]
-    gradient_stderr: np.ndarray | None  # float64[num_parameters]
+    gradient_stderr: np.ndarray  # float64[num_parameters]
     spreads: tuple[Spread, ...]
     value: float | None = None  # log Z is never computed
 
@@ -149,8 +155,7 @@ class CountObjective:
             gradient += self.parameters.to_parameters(number, moved)
             variance += self.parameters.to_parameters(number, error)
             spreads.append(self._to_parameters(number, spread))
-        stderr = None if self.expectation == "map" else np.sqrt(variance)
-        return CountPoint(weights, gradient, stderr, tuple(spreads))
+        return CountPoint(weights, gradient, np.sqrt(variance), tuple(spreads))
 
     def _num_records(self, world: World) -> int:
         """Worlds whose counts are taken on the way."""
@@ -203,13 +208,14 @@ def count_objective(
     ibound: int = 2,
     expectation: Expectation = "gibbs",
     num_samples: int = 10_000,
-    persistent: bool = True,
+    persistent: bool | None = None,
     seed: int = 0,
 ) -> CountObjective:
     """The likelihood of the asked atoms by counts: contrastive divergence (`gibbs`) or VP (`map`).
 
     `num_samples` steps are made at each evaluation, shared out among the examples by their number
-    of asked atoms.
+    of asked atoms. Unless told, chains are persistent where that makes `COVARIANCE_SWEEPS` sweeps,
+    and restarted where it does not.
 
     >>> import lapis
     >>> from lapis.learning.examples import build_examples
@@ -234,6 +240,8 @@ def count_objective(
         raise LapisError("num_samples must be at least 1", code="invalid-option")
     sites = [asked_sites(example.free) for example in examples]
     sizes = np.array([sum(map(len, each)) for each in sites], np.float64)
+    if persistent is None:
+        persistent = bool(num_samples >= COVARIANCE_SWEEPS * sizes.sum())
     streams = np.random.default_rng(seed).spawn(len(examples))
     worlds = []
     for example, own, size, rng in zip(examples, sites, sizes.tolist(), streams, strict=True):

@@ -99,18 +99,18 @@ class EstimatedChain:
 
     def differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
         known = self.true[predicate]
-        truth = np.array([tuple(row) in known for row in rows.tolist()], bool)
+        listed = list(map(tuple, rows.tolist()))
         begin = 0
-        while begin < len(rows):
+        while begin < len(listed):
             made_at = self.num_flips
-            own = truth[begin:]
-            found = self.estimator.differences(predicate, rows[begin:], own, self.tuples())
+            truth = np.array([row in known for row in listed[begin:]], bool)
+            found = self.estimator.differences(predicate, rows[begin:], truth, self.tuples())
             bounds, weights, values = found.indptr.tolist(), found.indices, found.data
-            for number, value in enumerate(own.tolist()):
+            for number, row in enumerate(listed[begin:]):
                 if self.num_flips - made_at >= self.patience:
                     break
                 part = slice(bounds[number], bounds[number + 1])
-                yield Difference(weights[part].tolist(), values[part].tolist(), 0, value)
+                yield Difference(weights[part].tolist(), values[part].tolist(), 0, row in known)
                 begin += 1
 
     def is_true(self, predicate: str, row: Sequence[int]) -> bool:

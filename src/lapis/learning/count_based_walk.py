@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import exp
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,6 +15,9 @@ from lapis.learning.count_based_sites import Sites
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+Flip = tuple[str, Sequence[int]]  # an atom that has changed its value
+
+ROUNDS = 4  # of all predicates, at least, where there are steps enough
 LARGEST_SCORE = 700.0  # exp beyond this overflows
 
 
@@ -40,7 +43,8 @@ class _Tally:
     value: list[float] = field(default_factory=list)
     spread: list[float] = field(default_factory=list)  # P(1 − P), or P in a block
     pull: list[float] = field(default_factory=list)  # g − P, or g less its better value
-    visit: list[int] = field(default_factory=list)  # the site that the row belongs to
+    visit: list[int] = field(default_factory=list)  # the visited site that the row belongs to
+    importance: list[float] = field(default_factory=list)  # of each visited site
 
     def add(
         self, columns: Sequence[int], values: Sequence[float], spread: float, pull: float, site: int
@@ -69,46 +73,61 @@ def walk(
     Counts are taken of `records` worlds, evenly spaced and the last one included. With `returns`
     the chain is put back to where it started.
     """
-    local: list[float] = weights.tolist()
     tally = _Tally()
-    importance: list[float] = []  # of each visited site
     counts: list[np.ndarray] = []
-    flipped: list[tuple[str, Sequence[int]]] = []
+    flipped: list[Flip] = []
     due = iter(np.linspace(0, num_steps, records + 1)[1:].round().astype(int).tolist())
     next_record = next(due, None)
-    sizes = [len(each) for each in sites]
-    done = 0
-    while done < num_steps and sites:
-        chosen = int(rng.integers(len(sites)))
-        own = sites[chosen]
-        number = min(BATCH, num_steps - done, (next_record or num_steps) - done)
-        drawn = rng.integers(sizes[chosen], size=number)
-        uniform = rng.random(number).tolist()
-        # Each predicate gets num_steps / len(sites) visits on average.
-        importance += [max(1.0, sizes[chosen] * len(sites) / num_steps)] * number
-        name = own.predicate.name
-        if own.shape is None:
-            rows = own.rows(drawn)
-            listed = rows.tolist()
-            for at, difference in enumerate(chain.differences(name, rows)):
-                if _visit_atom(difference, local, uniform[at], greedy, tally, done + at):
-                    chain.flip(name, listed[at])
-                    flipped.append((name, listed[at]))
-        else:
-            for at, site in enumerate(drawn.tolist()):
-                flipped += _visit_block(
-                    chain, own, site, local, uniform[at], greedy, tally, done + at
-                )
-        done += number
-        if done == next_record:
+    for step, flips in enumerate(_steps(chain, sites, weights, num_steps, rng, greedy, tally), 1):
+        flipped += flips
+        if step == next_record:
             counts.append(chain.counts())
             next_record = next(due, None)
-    if not sites and records:
+    if records and not counts:  # no site to visit
         counts = [chain.counts()]
     if returns:
         for name, row in reversed(flipped):
             chain.flip(name, row)
-    return _summarise(tally, np.array(importance), counts, len(weights))
+    return _summarise(tally, counts, len(weights))
+
+
+def _steps(
+    chain: Chain,
+    sites: Sequence[Sites],
+    weights: np.ndarray,
+    num_steps: int,
+    rng: np.random.Generator,
+    greedy: bool,
+    tally: _Tally,
+) -> Iterator[list[Flip]]:
+    """Visits one site after the other; yields the atoms that each has flipped.
+
+    Predicates take turns in random order, for a batch of sites each.
+    """
+    local: list[float] = weights.tolist()
+    turns: list[int] = []
+    done = 0
+    while done < num_steps and sites:
+        turns = turns or rng.permutation(len(sites)).tolist()
+        own = sites[turns.pop()]
+        name = own.predicate.name
+        number = min(BATCH, max(1, num_steps // (ROUNDS * len(sites))), num_steps - done)
+        drawn = rng.integers(len(own), size=number)
+        uniform = rng.random(number).tolist()
+        # Each predicate gets num_steps / len(sites) visits.
+        tally.importance += [max(1.0, len(own) * len(sites) / num_steps)] * number
+        if own.shape is None:
+            rows = own.rows(drawn)
+            for at, difference in enumerate(chain.differences(name, rows)):
+                flips: list[Flip] = []
+                if _visit_atom(difference, local, uniform[at], greedy, tally, done + at):
+                    flips.append((name, rows[at].tolist()))
+                    chain.flip(*flips[0])
+                yield flips
+        else:
+            for at, site in enumerate(drawn.tolist()):
+                yield _visit_block(chain, own, site, local, uniform[at], greedy, tally, done + at)
+        done += number
 
 
 def _visit_atom(
@@ -130,7 +149,7 @@ def _visit_atom(
     spread = probability * (1.0 - probability)
     if greedy:
         better = difference.hard or score
-        value = better > 0 if better else difference.truth
+        value = better > 0 if better else uniform < 0.5
         expected = float(value)
     else:
         value = uniform < probability
@@ -149,7 +168,7 @@ def _visit_block(
     greedy: bool,
     tally: _Tally,
     visit: int,
-) -> list[tuple[str, Sequence[int]]]:
+) -> list[Flip]:
     """Gives a block a value; returns the atoms that flipped on the way."""
     name = sites.predicate.name
     rows = sites.block(site)
@@ -170,8 +189,8 @@ def _visit_block(
     probability = np.exp(score - score.max())
     probability /= probability.sum()
     if greedy:
-        stays = [at for at in before if score[at] == score.max()]
-        taken = stays[0] if stays else int(score.argmax())
+        best = np.flatnonzero(score == score.max())
+        taken = int(best[int(uniform * len(best))])
     else:
         taken = min(int(np.searchsorted(probability.cumsum(), uniform)), len(values) - 1)
     _note_block(values, probability, before, taken if greedy else None, tally, visit)
@@ -206,9 +225,7 @@ def _note_block(
         tally.add(columns, row.tolist(), float(probability[number]), pull, visit)
 
 
-def _summarise(
-    tally: _Tally, importance: np.ndarray, counts: list[np.ndarray], num_weights: int
-) -> Visits:
+def _summarise(tally: _Tally, counts: list[np.ndarray], num_weights: int) -> Visits:
     from scipy.sparse import csr_matrix
 
     shape = (len(tally.spread), num_weights)
@@ -216,7 +233,7 @@ def _summarise(
         (np.array(tally.value, np.float64), np.array(tally.column, np.int64), tally.start), shape
     )
     visit = np.array(tally.visit, np.int64)
-    weight = importance[visit] if len(visit) else np.empty(0)
+    weight = np.array(tally.importance, np.float64)[visit]
     pulled = weight * np.array(tally.pull, np.float64)
     return Visits(
         np.array(counts).reshape(len(counts), num_weights),

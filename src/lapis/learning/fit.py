@@ -155,10 +155,10 @@ class Fit:
         value = "" if self.value is None else f"; value {self.value:.6g}"
         how = "exact" if self.exact else "sampled or estimated"
         state = "converged" if self.converged else "not converged"
+        steps = "" if self.reason.endswith("iterations") else f", {self.iterations} iterations"
         return (
             f"{self.objective} ({how}), {self.optimizer}, prior {self.prior}: {state}, "
-            f"{self.reason}, {self.iterations} iterations, "
-            f"{sum(self.seconds.values()):.2f} s{value}"
+            f"{self.reason}{steps}, {sum(self.seconds.values()):.2f} s{value}"
         )
 
     def _repr_html_(self) -> str:

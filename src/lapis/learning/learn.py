@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from lapis.learning.objective import Objective
 
 EM_ROUNDS = 200
+COUNT_STEPS = {"exact": 10_000, "ijgp": 1_000}  # of a chain that never grounds, an evaluation
 MARGIN_CUTS = 500
 MARGIN_TOLERANCE = 1e-3  # of the objective
 
@@ -237,6 +238,12 @@ class Learner:
         return self.objective_name in ("pseudo", "weighted-pseudo")
 
     @property
+    def has_curvature(self) -> bool:
+        """Whether the curvature is that of a likelihood, so that it tells standard errors."""
+        by_map = self.details.get("expectation") in ("map", "count-map")
+        return self.objective_name != "weighted-pseudo" and not by_map
+
+    @property
     def has_hidden(self) -> bool:
         return any(example.has_hidden for example in self.examples)
 
@@ -270,6 +277,7 @@ class Learner:
                 counts=options.counts,
                 ibound=options.ibound,
                 expectation="map" if expectation == "count-map" else "gibbs",
+                num_samples=COUNT_STEPS[options.counts],
                 seed=options.seed,
             )
         return self.build_conditional(expectation)
@@ -408,8 +416,10 @@ class Learner:
         weights = posterior.all_weights(course.weights)
         if not isinstance(objective, PseudoObjective):  # where it was known before
             unbounded = still_growing(posterior, self.parameters, course, prior)
-        with self.clock.phase("standard errors"):
-            errors, method = find_errors(posterior, self.parameters, course, unbounded)
+        errors = None
+        if self.has_curvature:
+            with self.clock.phase("standard errors"):
+                errors, method = find_errors(posterior, self.parameters, course, unbounded)
             self.details["standard_errors"] = method
         if options.counts == "ijgp" and options.measure_error:
             with self.clock.phase("error of counts"):
