@@ -158,7 +158,7 @@ def test_demo(run: Run) -> None:
     code, out, _ = run("demo")
     assert code == 0
     assert "Cancer(Anna)" in out
-    assert "conditional (exact), lbfgs" in out
+    assert "pseudo (exact), newton" in out
 
 
 @pytest.mark.parametrize(

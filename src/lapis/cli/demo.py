@@ -23,7 +23,7 @@ def run_demo(as_json: bool) -> None:
     world = map(model, data, QUERY)
     training = Database.read(example_path("smokers-training.db"))
     forgotten = model.with_rules(tuple(replace(rule, weight=None) for rule in model.rules))
-    fit = learn(forgotten, training, QUERY)
+    fit = learn(forgotten, training, QUERY, objective="pseudo")
     if as_json:
         print_json({"infer": answer.to_json(), "map": world.to_json(), "learn": fit.to_json()})
         return
