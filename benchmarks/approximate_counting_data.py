@@ -2,8 +2,8 @@
 
 The paper gives sizes (its Table 2) but not its models. Ours, in `models/counting-*.mln`, have as
 many parameters; the WebKB one also has nearly its numbers of atoms and clauses. Smoker is
-generated: five towns of 50 people, which are 63 thousand atoms together. The others are read from LAPIS_DATA:
-WebKB by university, the proteins by fold, Cora by fold.
+generated: five towns of 50 people, which are 63 thousand atoms together. The others are read from
+LAPIS_DATA: WebKB by university, the proteins by fold, Cora by fold.
 """
 
 from __future__ import annotations

@@ -78,6 +78,8 @@ def test_a_weight_without_bound_is_said(learning: Run) -> None:
         (["rules.mln", "facts.db", "--optimizer", "lbgfs"], "did you mean 'lbfgs'?"),
         (["rules.mln", "facts.db", "--prior", "laplace"], "'laplace' is not a prior"),
         (["rules.mln", "facts.db", "-o", "no/such/folder.mln"], "cannot be written"),
+        (["rules.mln", "facts.db", "-o", "."], "it is a folder"),
+        (["rules.mln", "facts.db", "--optimizer", "lbfgs", "--rate", "1"], "no option 'rate'"),
         (["rules.mln", "facts.db", "--hidden", "Drinks"], "unknown predicate 'Drinks'"),
         (["hard.mln", "facts.db"], "contradicts the hard rule"),
     ],
@@ -88,3 +90,9 @@ def test_mistakes_end_in_a_message(learning: Run, arguments: list[str], message:
     assert code == 1
     assert message in err
     assert out == ""
+
+
+def test_nothing_to_learn_is_said(learning: Run) -> None:
+    learning.write("fixed.mln", "Smokes(person)\n@fixed 1 Smokes(x)\nCancer(person)\n")
+    code, _, err = learning("learn", "fixed.mln", "facts.db")
+    assert (code, err) == (0, "warning: nothing is learned: every rule is hard or @fixed\n")

@@ -8,11 +8,14 @@ from hypothesis import given, settings
 
 import lapis
 import oracle
+from lapis.counting.world import World
 from lapis.errors import LapisError
 from lapis.grounding.atoms import number_atoms
 from lapis.grounding.evidence import close_blocks
 from lapis.learning.count_based import CountObjective, count_objective
+from lapis.learning.count_based_chain import EstimatedChain, ExactChain
 from lapis.learning.count_based_sites import asked_sites
+from lapis.learning.count_based_walk import walk
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.learning.undecided_counts import undecided_counts
@@ -179,29 +182,53 @@ def test_independent_atoms_have_the_covariance_of_one_short_walk() -> None:
 
 
 @pytest.mark.parametrize("name", ["all predicates", "two worlds", "blocks"])
-@pytest.mark.parametrize("persistent", [True, False])
-def test_estimates_that_are_exact_walk_the_same_way(name: str, persistent: bool) -> None:
+@pytest.mark.parametrize("returns", [True, False])
+@pytest.mark.parametrize("greedy", [True, False])
+def test_estimates_that_are_exact_walk_the_same_way(name: str, returns: bool, greedy: bool) -> None:
     model, facts, query = CASES[name]
     examples, parameters = build(model, facts, query)
-    points = [
-        count_objective(
-            examples, parameters, counts=counts, ibound=8, num_samples=100, persistent=persistent
-        ).evaluate(parameters.initial)
-        for counts in ("exact", "ijgp")
-    ]
-    if not persistent:  # a persistent chain takes other worlds' counts where they are dear
-        np.testing.assert_allclose(points[1].gradient, points[0].gradient, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(
-            points[1].curvature_diagonal(), points[0].curvature_diagonal(), rtol=1e-9
+    example = examples[0]
+    weights = parameters.of_world(0, parameters.initial)
+    chains = (ExactChain(example.complete), EstimatedChain(example.complete, 8, patience=1))
+    exact, estimated = (
+        walk(
+            chain,
+            asked_sites(example.free),
+            weights,
+            150,
+            np.random.default_rng(5),
+            greedy=greedy,
+            returns=returns,
+            records=9,
         )
-    walked = [
-        count_objective(examples, parameters, counts=counts, ibound=8, num_samples=80)
-        for counts in ("exact", "ijgp")
-    ]
-    for objective in walked:
-        objective.evaluate(parameters.initial)
-    for exact, estimated in zip(walked[0].worlds, walked[1].worlds, strict=True):
-        np.testing.assert_allclose(estimated.chain.counts(), exact.chain.counts(), rtol=1e-9)
+        for chain in chains
+    )
+    for one, other in (
+        (exact.counts, estimated.counts),
+        (exact.pull, estimated.pull),
+        (exact.pull_variance, estimated.pull_variance),
+        (exact.scale, estimated.scale),
+        (exact.vectors.toarray(), estimated.vectors.toarray()),
+    ):
+        np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9)
+    assert len(exact.counts) == 9
+    if returns:
+        np.testing.assert_array_equal(chains[0].counts(), World(example.complete).counts)
+
+
+def test_counts_are_estimated_only_where_they_must_be() -> None:
+    text = "E(n, n)\nS(n)\nE(x,y) ^ E(y,z) ^ E(z,u) ^ E(u,x) ^ S(x) => S(z)\n0.3 S(x)"
+    facts = " ".join(f"E({a},{b})" for a in range(6) for b in range(6) if (b - a) % 6 in (1, 2, 4))
+    examples, parameters = build(text, (facts + " S(0) S(3)",), ("S",))
+    rough, exact = (
+        count_objective(examples, parameters, counts="ijgp", ibound=ibound, num_samples=40)
+        for ibound in (1, 4)
+    )
+    assert isinstance(rough.worlds[0].chain, EstimatedChain)
+    assert isinstance(exact.worlds[0].chain, ExactChain)
+    assert exact.name == "contrastive divergence by ijgp(4) counts, which are exact"
+    assert rough.name == "contrastive divergence by ijgp(1) counts"
+    assert np.isfinite(rough.evaluate(parameters.initial).gradient).all()
 
 
 def test_perceptron_finds_the_best_world_of_independent_atoms() -> None:

@@ -262,10 +262,10 @@ def learn(
     worlds = read_worlds(data, merge)
     if not worlds:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
-    if output is not None and not output.parent.is_dir():  # said now, not after hours
-        raise LapisError(
-            f"{output}: cannot be written: no folder {output.parent}", code="unwritable"
-        )
+    if output is not None and (output.is_dir() or not output.parent.is_dir()):
+        # Said now, not after hours.
+        wrong = "it is a folder" if output.is_dir() else f"no folder {output.parent}"
+        raise LapisError(f"{output}: cannot be written: {wrong}", code="unwritable")
     with learning_bar() as progress:
         fit = learn_weights(
             model,

@@ -26,6 +26,11 @@ def whole_path(path: Path, folder: bool = False) -> Iterator[Path]:
         if folder:
             content.mkdir()
         yield content
-        os.replace(content, path)
+        try:
+            os.replace(content, path)
+        except OSError as error:
+            raise LapisError(
+                f"{path}: cannot be written: {error.strerror}", code="unwritable"
+            ) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

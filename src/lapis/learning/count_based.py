@@ -18,10 +18,10 @@ N ≥ A the factor is 1.) Its expectation for short chains is the gradient of th
 pseudo-log-likelihood (Hyvärinen 2006), and taking P(g) instead of the value drawn removes most of
 the noise where nearly every atom is false and rarely flips.
 
-Deviations. The atom's predicate is drawn first, each alike, then the atom: drawn from all atoms
-alike, the 30,000 classes of pages among WebKB's 20 million atoms would hardly be visited. Any such
-choice leaves the distribution of the chain as it is; sums over visited atoms are weighted by
-A_r/N_r. Blocks are resampled whole.
+Deviations. Predicates take turns, and atoms are drawn within one: drawn from all atoms alike, the
+30,000 classes of pages among WebKB's 20 million atoms would hardly be visited. Any such choice
+leaves the distribution of the chain as it is; sums over visited atoms are weighted by A_r/N_r for
+the A_r atoms and N_r visits of a predicate. Blocks are resampled whole.
 
 A persistent chain must go round between two evaluations. With fewer steps it is still near the
 data when the weights are long elsewhere, the gradient reads zero where it is not, and the weights
@@ -30,8 +30,8 @@ persistent only where an evaluation makes `COVARIANCE_SWEEPS` sweeps, unless ask
 
 Curvature is the covariance of the counts. From worlds less than a sweep apart it cannot be read:
 they hardly differ, it comes out near zero, and Newton steps explode (tried). Without as many
-sweeps it is Σ_g P(g)(1 − P(g)) d dᵀ, the covariance with
-atoms independent of each other given the rest, estimated from the visited atoms.
+sweeps it is Σ_g P(g)(1 − P(g)) d dᵀ, the covariance with atoms independent of each other given the
+rest, estimated from the visited atoms.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.learning.count_based_chain import Chain, start_chain
+from lapis.learning.count_based_chain import Chain, EstimatedChain, start_chain
 from lapis.learning.count_based_sites import Sites, asked_sites
 from lapis.learning.count_based_walk import Visits, walk
 from lapis.learning.examples import Example
@@ -56,6 +56,8 @@ Expectation = Literal["gibbs", "map"]
 
 COVARIANCE_SWEEPS = 4
 NUM_BATCHES = 16  # of the recorded worlds, for standard errors
+EXACT_RECORDS = 16 * NUM_BATCHES  # worlds counted on the way of a persistent chain
+ESTIMATED_RECORDS = 8  # fewer: estimating all counts is dear
 
 
 class Spread(NamedTuple):
@@ -90,7 +92,7 @@ class CountPoint:
 
 
 @dataclass
-class World:
+class Walker:
     """One example's chain."""
 
     chain: Chain
@@ -111,9 +113,10 @@ class CountObjective:
     name: str
     parameters: Parameters
     examples: tuple[Example, ...]
-    worlds: tuple[World, ...]
+    worlds: tuple[Walker, ...]
     expectation: Expectation
     persistent: bool
+    num_records: int  # at most, at each evaluation of a persistent chain
     is_exact: bool = False
     is_fixed: bool = False
 
@@ -157,15 +160,15 @@ class CountObjective:
             spreads.append(self._to_parameters(number, spread))
         return CountPoint(weights, gradient, np.sqrt(variance), tuple(spreads))
 
-    def _num_records(self, world: World) -> int:
+    def _num_records(self, world: Walker) -> int:
         """Worlds whose counts are taken on the way."""
         if not self.persistent:
             return 0
         if self.expectation == "map" or not world.num_steps:
             return 1
-        return min(world.num_steps, 8 if "ijgp" in self.name else 16 * NUM_BATCHES)
+        return min(world.num_steps, self.num_records)
 
-    def _summarise(self, world: World, visits: Visits) -> tuple[np.ndarray, np.ndarray, Spread]:
+    def _summarise(self, world: Walker, visits: Visits) -> tuple[np.ndarray, np.ndarray, Spread]:
         """n − E[n] of one world, its variance, and the curvature."""
         sweeps = world.num_steps / max(1, world.num_sites)
         local = Spread(visits.vectors, visits.scale)
@@ -225,8 +228,8 @@ def count_objective(
     >>> examples = build_examples(model, [data], ["Cancer"])
     >>> shared = share_parameters(model, [example.complete for example in examples])
     >>> found = count_objective(examples, shared, num_samples=1000)
-    >>> found.true_counts, found.evaluate(np.array([-0.7])).gradient.round()
-    (array([1.]), array([0.]))
+    >>> found.name, found.num_atoms, found.true_counts.tolist()
+    ('contrastive divergence by exact counts', 3, [1.0])
     """
     for name, value, allowed in (
         ("counts", counts, ("exact", "ijgp")),
@@ -245,11 +248,20 @@ def count_objective(
     streams = np.random.default_rng(seed).spawn(len(examples))
     worlds = []
     for example, own, size, rng in zip(examples, sites, sizes.tolist(), streams, strict=True):
-        chain = start_chain(example, counts, ibound, int(size))
+        chain = start_chain(example, ibound if counts == "ijgp" else None, own)
         steps = int(np.ceil(num_samples * size / max(1.0, sizes.sum())))
-        worlds.append(World(chain, own, chain.counts(), rng, steps))
+        worlds.append(Walker(chain, own, chain.counts(), rng, steps))
     method = "contrastive divergence" if expectation == "gibbs" else "voted perceptron"
+    estimated = any(isinstance(world.chain, EstimatedChain) for world in worlds)
     how = "exact counts" if counts == "exact" else f"ijgp({ibound}) counts"
+    if counts == "ijgp" and not estimated:
+        how += ", which are exact"
     return CountObjective(
-        f"{method} by {how}", parameters, tuple(examples), tuple(worlds), expectation, persistent
+        f"{method} by {how}",
+        parameters,
+        tuple(examples),
+        tuple(worlds),
+        expectation,
+        persistent,
+        ESTIMATED_RECORDS if estimated else EXACT_RECORDS,
     )

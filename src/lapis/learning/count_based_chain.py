@@ -24,6 +24,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from lapis.errors import LapisError
+from lapis.learning.count_based_sites import Sites
 from lapis.learning.examples import Example
 from lapis.problem import Problem
 
@@ -138,18 +139,27 @@ class EstimatedChain:
         return self._tuples
 
 
-def start_chain(example: Example, counts: str, ibound: int, num_sites: int) -> Chain:
-    """A chain that stands in the data."""
+def start_chain(example: Example, ibound: int | None, sites: Sequence[Sites]) -> Chain:
+    """A chain that stands in the data; `ibound` asks for estimated differences.
+
+    Where IJGP(ibound) would be exact anyway, they are counted.
+    """
     if example.has_hidden:
         raise LapisError(
             "learning by counts needs complete data, but some atoms are unknown",
             code="incomplete-data",
             hint="learn with the conditional or the likelihood objective, which sum over them",
         )
-    if counts == "exact":
-        return ExactChain(example.complete)
+    problem = example.complete
+    if ibound is None:
+        return ExactChain(problem)
+    from lapis.learning.count_based_estimates import propagates_exactly
+
+    if all(propagates_exactly(problem, each.predicate.name, ibound) for each in sites):
+        return ExactChain(problem)
+    num_sites = sum(map(len, sites))
     patience = max(1, min(MOST_STALE, int(STALE_SHARE * num_sites)))
-    return EstimatedChain(example.complete, ibound, patience)
+    return EstimatedChain(problem, ibound, patience)
 
 
 def refuse_broken(problem: Problem, rule: int) -> None:

@@ -71,6 +71,7 @@ def count_pseudo_objective(
     generator = np.random.default_rng(random_state)
     terms: list[PredicateTerm] = []
     notes: list[str] = []
+    estimated = False
     for name in predicates:
         if model.predicates[name].block:
             term = estimated_block_term(name, examples, estimators, parameters)
@@ -86,14 +87,14 @@ def count_pseudo_objective(
         terms.append(term)
         if not all(propagates_exactly(each.complete, name, ibound) for each in examples):
             notes.append(f"differences of {name!r} are estimated by IJGP({ibound})")
+            estimated = True
     counts = np.zeros(len(parameters))
     for world, example in enumerate(examples):
         own = undecided_counts(example.complete, predicates)
         counts += parameters.to_parameters(world, own)
     title = "weighted pseudo-log-likelihood" if weighted else "pseudo-log-likelihood"
-    return PseudoObjective(
-        f"{title} by ijgp({ibound}) counts", parameters, tuple(terms), counts, tuple(notes)
-    )
+    title += f" by ijgp({ibound}) counts" + ("" if estimated else ", which are exact")
+    return PseudoObjective(title, parameters, tuple(terms), counts, tuple(notes))
 
 
 def atom_term(name: str, sets: Sequence[AtomSet], parameters: Parameters) -> PredicateTerm:

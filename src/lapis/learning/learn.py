@@ -114,6 +114,8 @@ def learn_weights(
         examples = build_examples(model, databases, query, hidden=hidden, listed=listed)
         parameters = share_parameters(model, [example.complete for example in examples])
     learner = Learner(examples, parameters, objective_name, options, clock, progress)
+    if parameters.fixed.all():
+        learner.warnings.append("nothing is learned: every rule is hard or @fixed")
     return learner.fit()
 
 
