@@ -253,6 +253,11 @@ def test_what_cannot_be_asked(name: str) -> None:
         assert error.value.hint == hint
 
 
+def test_a_likelihood_has_no_query() -> None:
+    with pytest.raises(LapisError, match="is that of all atoms"):
+        lapis.learn(lapis.parse(SMOKERS), data_of(FACTS), "Smokes", objective="likelihood")
+
+
 def test_lbfgs_does_not_climb_samples() -> None:
     with pytest.raises(LapisError, match="lbfgs needs exact values"):
         lapis.learn(

@@ -235,6 +235,7 @@ def cross_validate(
     processes run side by side, by default one for each core; the result does not depend on it.
     """
     options = dict(learn_options or {})
+    generative = generative or options.get("objective") == "likelihood"
     check_arguments(model, query, options, method, jobs)
     seed = random_state if isinstance(random_state, int) else int(random_state.integers(1 << 31))
     plan = make_folds(

@@ -55,6 +55,8 @@ Counts = Literal["exact", "ijgp"]
 Expectation = Literal["gibbs", "map"]
 
 COVARIANCE_SWEEPS = 4
+DEFAULT_SWEEPS = 20
+DEFAULT_STEPS = (500, 10_000)  # at least, at most
 NUM_BATCHES = 16  # of the recorded worlds, for standard errors
 EXACT_RECORDS = 16 * NUM_BATCHES  # worlds counted on the way of a persistent chain
 ESTIMATED_RECORDS = 8  # fewer: estimating all counts is dear
@@ -73,7 +75,7 @@ class CountPoint:
 
     weights: np.ndarray  # float64[num_parameters]
     gradient: np.ndarray  # float64[num_parameters]
-    gradient_stderr: np.ndarray  # float64[num_parameters]
+    gradient_stderr: np.ndarray | None  # float64[num_parameters]
     spreads: tuple[Spread, ...]
     value: float | None = None  # log Z is never computed
 
@@ -158,7 +160,10 @@ class CountObjective:
             gradient += self.parameters.to_parameters(number, moved)
             variance += self.parameters.to_parameters(number, error)
             spreads.append(self._to_parameters(number, spread))
-        return CountPoint(weights, gradient, np.sqrt(variance), tuple(spreads))
+        # A local search that has gone round has no noise but that of equal values.
+        is_sampled = not (self.persistent and self.expectation == "map")
+        stderr = np.sqrt(variance) if is_sampled else None
+        return CountPoint(weights, gradient, stderr, tuple(spreads))
 
     def _num_records(self, world: Walker) -> int:
         """Worlds whose counts are taken on the way."""
@@ -210,14 +215,14 @@ def count_objective(
     counts: Counts = "exact",
     ibound: int = 2,
     expectation: Expectation = "gibbs",
-    num_samples: int = 10_000,
+    num_samples: int | None = None,
     persistent: bool | None = None,
     seed: int = 0,
 ) -> CountObjective:
     """The likelihood of the asked atoms by counts: contrastive divergence (`gibbs`) or VP (`map`).
 
     `num_samples` steps are made at each evaluation, shared out among the examples by their number
-    of asked atoms. Unless told, chains are persistent where that makes `COVARIANCE_SWEEPS` sweeps,
+    of asked atoms; unless told, DEFAULT_SWEEPS sweeps within DEFAULT_STEPS. Unless told, chains are persistent where that makes `COVARIANCE_SWEEPS` sweeps,
     and restarted where it does not.
 
     >>> import lapis
@@ -239,10 +244,12 @@ def count_objective(
             raise LapisError(
                 f"{name} must be one of {', '.join(allowed)}, not {value!r}", code="invalid-option"
             )
-    if num_samples < 1:
-        raise LapisError("num_samples must be at least 1", code="invalid-option")
     sites = [asked_sites(example.free) for example in examples]
     sizes = np.array([sum(map(len, each)) for each in sites], np.float64)
+    if num_samples is None:
+        num_samples = int(np.clip(DEFAULT_SWEEPS * sizes.sum(), *DEFAULT_STEPS))
+    if num_samples < 1:
+        raise LapisError("num_samples must be at least 1", code="invalid-option")
     if persistent is None:
         persistent = bool(num_samples >= COVARIANCE_SWEEPS * sizes.sum())
     streams = np.random.default_rng(seed).spawn(len(examples))

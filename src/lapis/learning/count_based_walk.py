@@ -44,7 +44,7 @@ class _Tally:
     spread: list[float] = field(default_factory=list)  # P(1 − P), or P in a block
     pull: list[float] = field(default_factory=list)  # g − P, or g less its better value
     visit: list[int] = field(default_factory=list)  # the visited site that the row belongs to
-    importance: list[float] = field(default_factory=list)  # of each visited site
+    importance: list[float] = field(default_factory=list)  # A_r/N_r of each visited site
 
     def add(
         self, columns: Sequence[int], values: Sequence[float], spread: float, pull: float, site: int
@@ -115,7 +115,7 @@ def _steps(
         drawn = rng.integers(len(own), size=number)
         uniform = rng.random(number).tolist()
         # Each predicate gets num_steps / len(sites) visits.
-        tally.importance += [max(1.0, len(own) * len(sites) / num_steps)] * number
+        tally.importance += [len(own) * len(sites) / num_steps] * number
         if own.shape is None:
             rows = own.rows(drawn)
             for at, difference in enumerate(chain.differences(name, rows)):
@@ -234,7 +234,8 @@ def _summarise(tally: _Tally, counts: list[np.ndarray], num_weights: int) -> Vis
     )
     visit = np.array(tally.visit, np.int64)
     weight = np.array(tally.importance, np.float64)[visit]
-    pulled = weight * np.array(tally.pull, np.float64)
+    # A chain of many sweeps has moved by the sum of its steps; a shorter one is scaled to a sweep.
+    pulled = np.maximum(weight, 1.0) * np.array(tally.pull, np.float64)
     return Visits(
         np.array(counts).reshape(len(counts), num_weights),
         vectors.T @ pulled,

@@ -1,8 +1,8 @@
 """Learning weights: examples, objective, prior, optimiser, and an account of how it went.
 
 Objectives and optimisers are separate and combine (`options` lists both). What is chosen where
-nothing is said: pseudo-likelihood with L-BFGS without a query; conditional likelihood with one,
-by L-BFGS where it can be had exactly and by preconditioned scaled conjugate gradient (PSCG) where
+nothing is said: pseudo-likelihood without a query, by Newton's method or L-BFGS; conditional
+likelihood with one, by L-BFGS where it can be had exactly and by preconditioned scaled conjugate gradient (PSCG) where
 it must be sampled.
 
 A weight that the data drives to infinity is found and kept within bounds (`doubts`); without a
@@ -105,8 +105,12 @@ def learn_weights(
             code="no-query",
             hint="name the predicates to predict (-q P,Q), or use --objective likelihood",
         )
-    if objective_name == "likelihood":
-        query = ()
+    if objective_name == "likelihood" and query:
+        raise LapisError(
+            "the likelihood is that of all atoms, not of a query",
+            code="query",
+            hint="leave out the query, or use --objective conditional",
+        )
     clock = Stopwatch()
     with clock.phase("data"):
         if units:
