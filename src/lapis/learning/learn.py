@@ -2,8 +2,8 @@
 
 Objectives and optimisers are separate and combine (`options` lists both). What is chosen where
 nothing is said: pseudo-likelihood without a query, by Newton's method or L-BFGS; conditional
-likelihood with one, by L-BFGS where it can be had exactly and by preconditioned scaled conjugate gradient (PSCG) where
-it must be sampled.
+likelihood with one, by L-BFGS where it can be had exactly and by preconditioned scaled conjugate
+gradients (PSCG) where it must be sampled.
 
 A weight that the data drives to infinity is found and kept within bounds (`doubts`); without a
 prior it would end wherever the optimiser got tired.
