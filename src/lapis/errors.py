@@ -163,3 +163,21 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
         return folded[name.lower()]
     close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.7)
     return close[0] if close else None
+
+
+def check_word(what: str, word: str, known: Iterable[str], code: str) -> None:
+    """Refuse a word that is not among those known.
+
+    >>> check_word("method", "gibs", ["exact", "gibbs"], code="unknown-method")
+    Traceback (most recent call last):
+    lapis.errors.LapisError: unknown method 'gibs'
+        did you mean 'gibbs'?
+    """
+    choices = list(known)
+    if word not in choices:
+        close = did_you_mean(word, choices)
+        raise LapisError(
+            f"unknown {what} {word!r}",
+            code=code,
+            hint=f"did you mean {close!r}?" if close else f"choose one of {', '.join(choices)}",
+        )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lapis.data.database import Database
-from lapis.errors import LapisError, did_you_mean, raise_all
+from lapis.errors import LapisError, check_word, raise_all
 from lapis.evaluation.fold_jobs import (
     Fold,
     FoldTask,
@@ -303,13 +303,7 @@ def check_arguments(
     # One checkpoint file cannot serve several folds.
     known = [f.name for f in fields(LearningOptions) if f.name != "checkpoint"] + ["units"]
     for name in options:
-        if name not in known:
-            close = did_you_mean(name, known)
-            raise LapisError(
-                f"unknown learning option {name!r}",
-                code="learn-option",
-                hint=f"did you mean {close!r}?" if close else f"known are {', '.join(known)}",
-            )
+        check_word("learning option", name, known, code="learn-option")
     check_method(method)
     if jobs is not None and jobs < 1:
         raise LapisError(f"{jobs} jobs do nothing", code="jobs", hint="use at least one")

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from lapis.errors import LapisError, TooLarge, did_you_mean
+from lapis.errors import TooLarge, check_word
 from lapis.grounding.network import Network
 from lapis.inference.map_component import Found, Stop, improve, prove
 from lapis.inference.objective import Objective, Part, objective_of, split_components
@@ -121,13 +121,7 @@ def describe(
 
 
 def check_method(method: str, known: Sequence[str] = METHODS) -> None:
-    if method not in known:
-        close = did_you_mean(method, known)
-        raise LapisError(
-            f"unknown method {method!r} for the most likely world",
-            code="unknown-method",
-            hint=f"did you mean {close!r}?" if close else f"choose one of {', '.join(known)}",
-        )
+    check_word("method", method, known, code="unknown-method")
 
 
 def solve_whole(network: Network, method: str) -> MapResult:

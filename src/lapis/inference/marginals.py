@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lapis.errors import LapisError, did_you_mean
+from lapis.errors import check_word
 from lapis.grounding.network import Network
 from lapis.problem import Problem
 
@@ -79,13 +79,7 @@ def infer_network(
 
 
 def check_method(method: str) -> None:
-    if method not in METHODS:
-        close = did_you_mean(method, METHODS)
-        raise LapisError(
-            f"unknown method {method!r}",
-            code="unknown-method",
-            hint=f"did you mean {close!r}?" if close else f"choose one of {', '.join(METHODS)}",
-        )
+    check_word("method", method, METHODS, code="unknown-method")
 
 
 def infer_problem(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from lapis.errors import LapisError, did_you_mean
+from lapis.errors import LapisError, check_word
 from lapis.learning.adaptive import AdaGrad, Adam
 from lapis.learning.checkpoint import Checkpoint, read_checkpoint, unpack
 from lapis.learning.conjugate_gradient import ConjugateGradient
@@ -262,13 +262,7 @@ def make_optimizer(name: str, **options: float) -> Optimizer | Solver:
     >>> make_optimizer("cd", rate=0.1).name
     'cd'
     """
-    if name not in OPTIMIZERS:
-        close = did_you_mean(name, OPTIMIZERS)
-        raise LapisError(
-            f"unknown optimizer {name!r}",
-            code="unknown-optimizer",
-            hint=f"did you mean {close!r}?" if close else f"known are {', '.join(OPTIMIZERS)}",
-        )
+    check_word("optimizer", name, OPTIMIZERS, code="unknown-optimizer")
     known = {option.name: option for option in OPTIMIZERS[name].options}
     for key, value in options.items():
         if key not in known:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lapis.errors import LapisError, did_you_mean
+from lapis.errors import LapisError, check_word
 from lapis.grounding.network import Network
 from lapis.learning.examples import HIDDEN, Example
 from lapis.learning.expectation_closed import ClosedForm, Source
@@ -324,14 +324,7 @@ def is_generative(example: Example) -> bool:
 
 
 def check_options(expectation: str, num_samples: int, num_chains: int) -> None:
-    if expectation not in EXPECTATIONS:
-        close = did_you_mean(expectation, EXPECTATIONS)
-        known = ", ".join(EXPECTATIONS)
-        raise LapisError(
-            f"unknown way {expectation!r} to find expected counts",
-            code="unknown-expectation",
-            hint=f"did you mean {close!r}?" if close else f"choose one of {known}",
-        )
+    check_word("expectation", expectation, EXPECTATIONS, code="unknown-expectation")
     if num_chains < 1 or num_samples * num_chains < 2:
         raise LapisError(
             "expected counts need at least two samples an evaluation",

@@ -222,8 +222,9 @@ def count_objective(
     """The likelihood of the asked atoms by counts: contrastive divergence (`gibbs`) or VP (`map`).
 
     `num_samples` steps are made at each evaluation, shared out among the examples by their number
-    of asked atoms; unless told, DEFAULT_SWEEPS sweeps within DEFAULT_STEPS. Unless told, chains are persistent where that makes `COVARIANCE_SWEEPS` sweeps,
-    and restarted where it does not.
+    of asked atoms; unless told, DEFAULT_SWEEPS sweeps within the limits of DEFAULT_STEPS. Chains
+    are persistent where that makes COVARIANCE_SWEEPS sweeps and restarted where it does not,
+    unless `persistent` is given.
 
     >>> import lapis
     >>> from lapis.learning.examples import build_examples

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from lapis.errors import LapisError, did_you_mean
+from lapis.errors import LapisError, check_word
 from lapis.learning.priors import Prior, parse_prior
 
 OBJECTIVES = ("pseudo", "weighted-pseudo", "conditional", "likelihood", "max-margin")
@@ -60,11 +60,16 @@ class Options:
 
 def check_words(options: Options) -> None:
     """Refuse words that name nothing."""
-    check_word("objective", options.objective, OBJECTIVES)
-    check_word("optimizer", options.optimizer, (*OPTIMIZERS, CUTTING_PLANE))
-    check_word("expectation", options.expectation, EXPECTATIONS)
-    check_word("counts", options.counts, COUNTS)
-    check_word("prior mean", options.prior_mean, ("zero", "initial"))
+    words: tuple[tuple[str, str | None, Sequence[str]], ...] = (
+        ("objective", options.objective, OBJECTIVES),
+        ("optimizer", options.optimizer, (*OPTIMIZERS, CUTTING_PLANE)),
+        ("expectation", options.expectation, EXPECTATIONS),
+        ("counts", options.counts, COUNTS),
+        ("prior mean", options.prior_mean, ("zero", "initial")),
+    )
+    for what, word, known in words:
+        if word is not None:
+            check_word(what, word, known, code="learn-option")
     if isinstance(options.prior, str):
         parse_prior(options.prior)
     for name, number in (
@@ -78,16 +83,6 @@ def check_words(options: Options) -> None:
     ):
         if number is not None and not number > 0:
             raise LapisError(f"{name.replace('_', ' ')} must be positive", code="learn-option")
-
-
-def check_word(what: str, word: str | None, known: Sequence[str]) -> None:
-    if word is not None and word not in known:
-        close = did_you_mean(word, known)
-        raise LapisError(
-            f"unknown {what} {word!r}",
-            code="learn-option",
-            hint=f"did you mean {close!r}?" if close else f"one of {', '.join(known)}",
-        )
 
 
 def check_together(options: Options, objective: str) -> None:
