@@ -292,10 +292,16 @@ def mean_curve(
     return times, np.mean(curves, axis=0)
 
 
-def draw_curves(
-    path: Path, title: str, runs: Sequence[Run], lines: Mapping[str, tuple[float, float]]
-) -> None:
-    """CLL and AUC against time, the mean over folds of each learner; other systems as lines."""
+class Other(NamedTuple):
+    """What another system reached, and when if that is known."""
+
+    seconds: float | None
+    cll: float
+    auc: float
+
+
+def draw_curves(path: Path, title: str, runs: Sequence[Run], others: Mapping[str, Other]) -> None:
+    """CLL and AUC against time, the mean over folds of each learner, other systems beside."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -312,16 +318,13 @@ def draw_curves(
             times, values = mean_curve(own, pick)
             axes.plot(times, values, label=learner.name, color=colours[number % 10], lw=1.6)
             axes.plot(times[-1], values[-1], "o", color=colours[number % 10], ms=4)
-    for axes, name, place in ((left, "CLL", 0), (right, "AUC of precision and recall", 1)):
-        for label, values in lines.items():
-            axes.axhline(values[place], color="0.55", lw=1, ls="--")
-            axes.annotate(
-                label, (0.01, values[place]), xycoords=("axes fraction", "data"),
-                va="bottom", fontsize=8, color="0.35",
-            )  # fmt: skip
+    for label, other in others.items():
+        mark_other(left, label, other.seconds, other.cll)
+        mark_other(right, label, other.seconds, other.auc)
+    for axes, name in ((left, "CLL"), (right, "AUC of precision and recall")):
         axes.set(xscale="log", xlabel="seconds of learning", ylabel=name)
         axes.spines[["top", "right"]].set_visible(False)
-    crop_low(left, runs)
+    crop_low(left, [run.final.cll for run in runs] + [other.cll for other in others.values()])
     right.legend(frameon=False, fontsize=9, loc="lower right")
     figure.suptitle(title, fontsize=11)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -331,11 +334,26 @@ def draw_curves(
     print(f"drawn: {path}")
 
 
-def crop_low(axes: Axes, runs: Sequence[Run]) -> None:
+def mark_other(axes: Axes, label: str, seconds: float | None, value: float) -> None:
+    """A cross where another system ended, or a line where its time is not known."""
+    if seconds is not None:
+        axes.plot(seconds, value, "x", color="0.2", ms=7)
+        axes.annotate(
+            label, (seconds, value), (0, -5), textcoords="offset points",
+            ha="center", va="top", fontsize=8, color="0.2",
+        )  # fmt: skip
+        return
+    axes.axhline(value, color="0.55", lw=1, ls="--")
+    place = (0.01, value)
+    axes.annotate(
+        label, place, xycoords=("axes fraction", "data"), va="bottom", fontsize=8, color="0.35"
+    )
+
+
+def crop_low(axes: Axes, finals: Sequence[float]) -> None:
     """Cut off untrained weights, which would flatten what matters."""
-    finals = [run.final.cll for run in runs]
     best, worst = max(finals), min(finals)
-    axes.set_ylim(min(worst, 2.5 * best) * 1.15, best * 0.75)
+    axes.set_ylim(worst * 1.15, best * 0.75)
 
 
 def cll_of(quality: Quality) -> float:

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from lapis.learning.objective import Objective
 
 EM_ROUNDS = 200
-COUNT_STEPS = {"exact": 10_000, "ijgp": 1_000}  # of a chain that never grounds, an evaluation
 MARGIN_CUTS = 500
 MARGIN_TOLERANCE = 1e-3  # of the objective
 
@@ -283,7 +282,6 @@ class Learner:
                 counts=options.counts,
                 ibound=options.ibound,
                 expectation="map" if expectation == "count-map" else "gibbs",
-                num_samples=COUNT_STEPS[options.counts],
                 seed=options.seed,
             )
         return self.build_conditional(expectation)
