@@ -329,7 +329,9 @@ def draw_curves(path: Path, title: str, runs: Sequence[Run], others: Mapping[str
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.spines[["top", "right"]].set_visible(False)
     crop_low(left, [run.final.cll for run in runs] + [other.cll for other in others.values()])
-    right.legend(frameon=False, fontsize=9, loc="lower right")
+    figure.legend(
+        *right.get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=9
+    )
     figure.suptitle(title, fontsize=11)
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_path(path) as place:
