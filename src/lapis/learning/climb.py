@@ -162,6 +162,12 @@ def run_solver(solver: Solver, terrain: Terrain, log: Logbook, saved: Checkpoint
 
     if log.verdict is not None:
         return
+    if not terrain.is_fixed or state.point.value is None:
+        raise LapisError(
+            f"{solver.name} needs exact values, which the objective {terrain.name} does not have",
+            code="needs-exact-objective",
+            hint="choose pscg or dn, or an exact objective",
+        )
     try:
         point = solver.solve(terrain, state.point, log.tolerance, record)
         if not np.array_equal(point.weights, state.weights):
@@ -193,8 +199,6 @@ class Entry(NamedTuple):
     help: str
     options: tuple[Option, ...]
     iterations: int  # at most, unless told
-    needs_exact: bool = False
-    expectation: str | None = None  # how counts are expected: "map", "samples"; None: as may be
 
 
 RATE = Option("rate", None, 0.0, np.inf, "learning rate; from the curvature at the start if absent")
@@ -214,27 +218,25 @@ OPTIMIZERS: Mapping[str, Entry] = {
         "L-BFGS-B; needs an exact objective",
         (Option("memory", 20, 1, 1000, "steps that the curvature is estimated from"),),
         1000,
-        needs_exact=True,
     ),
     "newton": Entry(
         Newton, "Newton's method with the whole curvature; for few weights, exact", (), 100,
-        needs_exact=True,
     ),
     "vp": Entry(
         ascent("vp", False), "voted perceptron: counts of the most likely state, averaged weights",
-        ASCENT, 100, expectation="map",
+        ASCENT, 100,
     ),
     "cd": Entry(
         ascent("cd", False), "contrastive divergence: counts of a few samples, averaged weights",
-        ASCENT, 100, expectation="samples",
+        ASCENT, 100,
     ),
     "vp-pw": Entry(
         ascent("vp-pw", True), "voted perceptron with a rate per weight, η divided by its count",
-        ASCENT, 100, expectation="map",
+        ASCENT, 100,
     ),
     "cd-pw": Entry(
         ascent("cd-pw", True), "contrastive divergence with a rate per weight",
-        ASCENT, 100, expectation="samples",
+        ASCENT, 100,
     ),
     "dn": Entry(DiagonalNewton, "diagonal Newton", (DAMPING,), 100),
     "scg": Entry(

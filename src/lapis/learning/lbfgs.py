@@ -46,16 +46,7 @@ class Lbfgs:
     def solve(
         self, terrain: Terrain, start: Point, tolerance: float, record: Callable[[Point], None]
     ) -> Point:
-        """The maximum, as far as it can be told; `record` sees each iteration and may raise.
-
-        Raises LapisError where the objective has no exact values.
-        """
-        if not terrain.is_fixed or start.value is None:
-            raise LapisError(
-                f"lbfgs needs exact values, which the objective {terrain.name} does not have",
-                code="needs-exact-objective",
-                hint="choose pscg or dn, or an exact objective",
-            )
+        """The maximum, as far as it can be told; `record` sees each iteration and may raise."""
         point, scale = start, np.ones(terrain.num_parameters)
         for limit in (FIRST_ROUND, *[LATER_ROUNDS] * MAX_ROUNDS):
             reached = search(terrain, point, scale, self.memory, limit, tolerance, record)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lapis.errors import LapisError
 from lapis.learning.logbook import max_norm
 from lapis.learning.objective import Point
 from lapis.learning.orthant import Terrain
@@ -38,16 +37,7 @@ class Newton:
     def solve(
         self, terrain: Terrain, start: Point, tolerance: float, record: Callable[[Point], None]
     ) -> Point:
-        """The maximum; `record` sees each iteration and may raise.
-
-        Raises LapisError where the objective has no exact values.
-        """
-        if not terrain.is_fixed or start.value is None:
-            raise LapisError(
-                f"newton needs exact values, which the objective {terrain.name} does not have",
-                code="needs-exact-objective",
-                hint="choose pscg or dn, or an exact objective",
-            )
+        """The maximum; `record` sees each iteration and may raise."""
         point = start
         for _ in range(MAX_STEPS):
             if max_norm(point.gradient) <= tolerance:
