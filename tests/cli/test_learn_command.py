@@ -78,6 +78,7 @@ def test_a_weight_without_bound_is_said(learning: Run) -> None:
         (["rules.mln", "facts.db", "--optimizer", "lbgfs"], "did you mean 'lbfgs'?"),
         (["rules.mln", "facts.db", "--prior", "laplace"], "'laplace' is not a prior"),
         (["rules.mln", "facts.db", "-o", "no/such/folder.mln"], "cannot be written"),
+        (["rules.mln", "empty.db", "-o", "o.mln"], "there is nothing to learn from"),
         (["rules.mln", "facts.db", "-o", "."], "it is a folder"),
         (["rules.mln", "facts.db", "--optimizer", "lbfgs", "--rate", "1"], "no option 'rate'"),
         (["rules.mln", "facts.db", "--hidden", "Drinks"], "unknown predicate 'Drinks'"),
@@ -86,10 +87,19 @@ def test_a_weight_without_bound_is_said(learning: Run) -> None:
 )
 def test_mistakes_end_in_a_message(learning: Run, arguments: list[str], message: str) -> None:
     learning.write("hard.mln", RULES + "Cancer(x).\n")
+    learning.write("empty.db", "")
     code, out, err = learning("learn", *arguments)
     assert code == 1
     assert message in err
     assert out == ""
+    assert not (learning.folder / "o.mln").exists()
+
+
+def test_a_type_without_constants_is_said(learning: Run) -> None:
+    learning.write("pets.mln", RULES + "Owns(person, pet)\nOwns(x,y) => Smokes(x)\n")
+    code, _, err = learning("learn", "pets.mln", "facts.db")
+    warning = "warning: type 'pet' has no constants: formulas over it have no groundings\n"
+    assert (code, err) == (0, warning)
 
 
 def test_nothing_to_learn_is_said(learning: Run) -> None:

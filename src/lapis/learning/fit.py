@@ -80,6 +80,8 @@ class Fit:
         lines = [
             f"weights learned by {self.objective}, {self.optimizer}, prior {self.prior}{value}"
         ]
+        if not self.converged:
+            lines.append(f"not converged: {self.reason}")
         lines += [f"{u.formula}: {u.reason}" for u in self.unbounded[:MAX_NAMED]]
         if len(self.unbounded) > MAX_NAMED:
             lines.append(f"… and {len(self.unbounded) - MAX_NAMED:,} more weights without bound")

@@ -116,10 +116,31 @@ def learn_weights(
             model = add_units(model, query or [n for n in model.predicates if n not in hidden])
         examples = build_examples(model, databases, query, hidden=hidden, listed=listed)
         parameters = share_parameters(model, [example.complete for example in examples])
+    empty = empty_types(model, examples)
     learner = Learner(examples, parameters, objective_name, options, clock, progress)
     if parameters.fixed.all():
         learner.warnings.append("nothing is learned: every rule is hard or @fixed")
+    learner.warnings += [
+        f"type {name!r} has no constants: formulas over it have no groundings" for name in empty
+    ]
     return learner.fit()
+
+
+def empty_types(model: Model, examples: Sequence[Example]) -> list[str]:
+    """The types without constants in any example; refuses data in which nothing can be asked."""
+    empty = [
+        name
+        for name in model.types
+        if not any(len(example.complete.domains[name]) for example in examples)
+    ]
+    asked = [model.predicates[name] for example in examples for name in example.asked]
+    if all(set(predicate.types) & set(empty) for predicate in asked):
+        raise LapisError(
+            "there is nothing to learn from: the data names no constants of what is asked",
+            code="empty-data",
+            hint="give facts, or list the constants of the types in the model",
+        )
+    return empty
 
 
 @dataclass
