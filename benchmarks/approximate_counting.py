@@ -36,22 +36,22 @@ import numpy as np
 from approximate_counting_data import DATA_SETS, HERE, DataSet
 
 import lapis
-from lapis.counting.atom_differences import open_differences
-from lapis.counting.sparse_vectors import split_column
+from lapis.counting.differences.atom_differences import open_differences
+from lapis.counting.differences.sparse_vectors import split_column
 from lapis.data.tuples import contains
-from lapis.learning.climb import climb, make_optimizer
-from lapis.learning.count_based import COVARIANCE_SWEEPS, count_objective
-from lapis.learning.count_based_chain import ExactChain
-from lapis.learning.count_based_sites import Sites, asked_sites
-from lapis.learning.count_bound import likelihood_bound, measure_errors
-from lapis.learning.count_pseudo import count_pseudo_objective
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.logbook import Course, Step
-from lapis.learning.objective import Objective
+from lapis.learning.objectives.count_based import COVARIANCE_SWEEPS, count_objective
+from lapis.learning.objectives.count_based_chain import ExactChain
+from lapis.learning.objectives.count_based_sites import Sites, asked_sites
+from lapis.learning.objectives.count_bound import likelihood_bound, measure_errors
+from lapis.learning.objectives.count_pseudo import count_pseudo_objective
+from lapis.learning.objectives.posterior import Posterior, with_prior
+from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.pseudo import pseudo_objective
 from lapis.learning.parameters import Parameters, share_parameters
-from lapis.learning.posterior import Posterior, with_prior
-from lapis.learning.priors import Prior
-from lapis.learning.pseudo import pseudo_objective
+from lapis.optimisation.climb import climb, make_optimizer
+from lapis.optimisation.logbook import Course, Step
+from lapis.optimisation.objective import Objective
 
 METHODS = ("cd", "vp", "pll")
 # The paper takes diagonal Newton for all. The perceptron's gradient jumps wherever the best world

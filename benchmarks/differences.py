@@ -100,7 +100,7 @@ def main(names: list[str]) -> int:
 def warm_up() -> None:
     """Load the kernels that every count uses."""
     import lapis
-    from lapis.counting.classes import difference_classes
+    from lapis.counting.differences.classes import difference_classes
 
     problem = lapis.build_problem(lapis.parse(SMOKERS), lapis.Database.parse(TOY_DATA))
     for predicate in ("Friends", "Smokes"):
@@ -157,8 +157,8 @@ def run_task(task: Task, folder: Path) -> None:
 
 def classify(problem: object, predicates: Sequence[str]) -> None:
     """Find the classes of each predicate's atoms and print one line for each."""
-    from lapis.counting.classes import difference_classes
-    from lapis.problem import Problem
+    from lapis.counting.differences.classes import difference_classes
+    from lapis.problem.problem import Problem
 
     assert isinstance(problem, Problem)
     for predicate in predicates:
@@ -173,9 +173,9 @@ def walk(problem: object, predicates: Sequence[str], generator: object) -> None:
     """Time single flips in an incremental world, next to one count from scratch."""
     import numpy as np
 
+    from lapis.counting.flipping_world import World
     from lapis.counting.totals import count_true
-    from lapis.counting.world import World
-    from lapis.problem import Problem
+    from lapis.problem.problem import Problem
 
     assert isinstance(problem, Problem)
     assert isinstance(generator, np.random.Generator)

@@ -21,10 +21,11 @@ from typing import TypeVar
 import numpy as np
 
 import lapis
-from lapis.grounding import AtomTable, Network, ground
-from lapis.inference.exact import exact, plan_exact
-from lapis.inference.reduce import reduce
-from lapis.problem import build_problem
+from lapis.grounding import ground
+from lapis.inference.exact.by_components import exact, plan_exact
+from lapis.inference.reduction.eliminate import reduce
+from lapis.network import AtomTable, Network
+from lapis.problem.problem import build_problem
 
 Result = TypeVar("Result")
 

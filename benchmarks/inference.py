@@ -113,8 +113,8 @@ def open_row(people: int, method: str, samples: int) -> str:
 def kernel_row(people: int) -> str:
     """Atom updates a second of the Gibbs kernel on the whole open network, one core."""
     from lapis.grounding.bottom_up import ground
-    from lapis.inference.chains import run_chains
-    from lapis.inference.gibbs import Gibbs
+    from lapis.inference.sampling.chains import run_chains
+    from lapis.inference.sampling.gibbs import Gibbs
 
     text = f"person = {{1,...,{people}}}\n{MODEL}"
     network = ground(lapis.build_problem(lapis.parse(text), None, ["Friends", *QUERY]))

@@ -28,16 +28,16 @@ import numpy as np
 import lapis
 from lapis.evaluation.metrics import average_precision, conditional_log_likelihood
 from lapis.grounding.bottom_up import ground
-from lapis.grounding.network import AtomTable
 from lapis.language.model import Rule
-from lapis.learning.climb import Course, Step, climb, make_optimizer
-from lapis.learning.conditional import ConditionalObjective, conditional_objective
 from lapis.learning.examples import Example, build_examples
+from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
+from lapis.learning.objectives.posterior import with_prior
+from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.pseudo import PseudoObjective, pseudo_objective
 from lapis.learning.parameters import Parameters, share_parameters
-from lapis.learning.posterior import with_prior
-from lapis.learning.priors import Prior
-from lapis.learning.pseudo import PseudoObjective, pseudo_objective
-from lapis.problem import build_problem
+from lapis.network.network import AtomTable
+from lapis.optimisation.climb import Course, Step, climb, make_optimizer
+from lapis.problem.problem import build_problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -48,7 +48,7 @@ def run_smokers(people: int, seed: int) -> None:
     import lapis
     from lapis.api import problems
     from lapis.grounding.bottom_up import ground
-    from lapis.inference.map_solver import most_likely_world
+    from lapis.inference.map.solver import most_likely_world
 
     data = lapis.Database.parse(smokers_data(people, seed))
     ((problem, _),) = problems(lapis.parse(SMOKERS), data, ["Smokes", "Cancer"], ())
@@ -67,7 +67,7 @@ def run_smokers(people: int, seed: int) -> None:
 def run_tuffy(name: str) -> None:
     from lapis.api import problems
     from lapis.grounding.bottom_up import ground
-    from lapis.inference.map_solver import most_likely_world
+    from lapis.inference.map.solver import most_likely_world
 
     query, known = TUFFY[name]
     folder = DATA / "tuffy-samples" / name
@@ -80,7 +80,7 @@ def run_tuffy(name: str) -> None:
 
 
 def run_wcnf(name: str, optimum: str) -> None:
-    from lapis.inference.map_wcnf import solve_wcnf
+    from lapis.inference.map.wcnf import solve_wcnf
 
     found = solve_wcnf(DATA / "wcnf" / name, time_limit=60)
     seconds = time.perf_counter() - BEGIN
@@ -89,9 +89,9 @@ def run_wcnf(name: str, optimum: str) -> None:
 
 
 def run_search(name: str, optimum: str) -> None:
-    from lapis.inference.map_wcnf import wcnf_network
-    from lapis.inference.maxwalksat import search
-    from lapis.inference.objective import objective_of
+    from lapis.inference.map.maxwalksat import search
+    from lapis.inference.map.objective import objective_of
+    from lapis.inference.map.wcnf import wcnf_network
 
     objective = objective_of(wcnf_network(DATA / "wcnf" / name))
     search(objective, max_flips=1000, restarts=1)

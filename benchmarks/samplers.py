@@ -17,16 +17,16 @@ import numpy as np
 
 import lapis
 from lapis.grounding import ground
-from lapis.grounding.network import Network
-from lapis.inference.belief_propagation import propagate_beliefs
-from lapis.inference.chains import Sampler, run_chains
-from lapis.inference.enumerate import enumerate_worlds
-from lapis.inference.gibbs import Gibbs
-from lapis.inference.kernels_random import random_states
-from lapis.inference.kernels_tally import new_tally
-from lapis.inference.mcsat import MCSAT
-from lapis.inference.tempering import Tempering
-from lapis.problem import build_problem
+from lapis.inference.exact.enumerate import enumerate_worlds
+from lapis.inference.propagation.belief_propagation import propagate_beliefs
+from lapis.inference.random_numbers import random_states
+from lapis.inference.sampling.chains import Sampler, run_chains
+from lapis.inference.sampling.gibbs import Gibbs
+from lapis.inference.sampling.kernels.tally import new_tally
+from lapis.inference.sampling.mcsat import MCSAT
+from lapis.inference.sampling.tempering import Tempering
+from lapis.network.network import Network
+from lapis.problem.problem import build_problem
 
 RULES = "1.5 Smokes(x) => Cancer(x)\n1.1 Friends(x,y) ^ Smokes(x) => Smokes(y)\n"
 NO_TRACE = np.empty(0, np.int64)

@@ -41,7 +41,7 @@ from learning_curve import (
 )
 
 import lapis
-from lapis.learning.priors import Prior
+from lapis.learning.objectives.priors import Prior
 
 AREAS = ("ai", "graphics", "language", "systems", "theory")
 PRIOR = Prior("gaussian", 2.0)

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from lapis.grounding.bottom_up import ground
     from lapis.inference.answer import Answer, MostLikelyWorld
     from lapis.language.model import Model
-    from lapis.language.resolve import parse_model as parse
-    from lapis.language.resolve import read_model as read
+    from lapis.language.resolution.resolve import parse_model as parse
+    from lapis.language.resolution.resolve import read_model as read
     from lapis.learning.fit import Fit
-    from lapis.learning.priors import Prior
-    from lapis.problem import Problem, build_problem
+    from lapis.learning.objectives.priors import Prior
+    from lapis.problem.problem import Problem, build_problem
 
 __version__ = "0.1.0"
 
@@ -46,18 +46,18 @@ _HOMES = {
     "LapisError": "lapis.errors",
     "Model": "lapis.language.model",
     "MostLikelyWorld": "lapis.inference.answer",
-    "Prior": "lapis.learning.priors",
-    "Problem": "lapis.problem",
+    "Prior": "lapis.learning.objectives.priors",
+    "Problem": "lapis.problem.problem",
     "TooLarge": "lapis.errors",
-    "build_problem": "lapis.problem",
+    "build_problem": "lapis.problem.problem",
     "count": "lapis.api",
     "cross_validate": "lapis.evaluation.cross_validation",
     "ground": "lapis.grounding.bottom_up",
     "infer": "lapis.api",
     "learn": "lapis.api",
     "map": "lapis.api",
-    "parse": "lapis.language.resolve:parse_model",
-    "read": "lapis.language.resolve:read_model",
+    "parse": "lapis.language.resolution.resolve:parse_model",
+    "read": "lapis.language.resolution.resolve:read_model",
     "score": "lapis.api",
 }
 

@@ -17,7 +17,11 @@ from lapis.data.database import Database
 from lapis.errors import LapisError, raise_all
 from lapis.evaluation.score import Score, score_worlds
 from lapis.inference.answer import Answer, MostLikelyWorld
-from lapis.inference.query import (
+from lapis.language.model import Model
+from lapis.language.resolution.gather import gather_instances
+from lapis.language.resolution.resolve import read_model
+from lapis.problem.problem import Problem, build_problem
+from lapis.problem.query import (
     Query,
     add_formula_queries,
     add_soft_evidence,
@@ -25,15 +29,11 @@ from lapis.inference.query import (
     parse_queries,
     select_atoms,
 )
-from lapis.language.gather import gather_instances
-from lapis.language.model import Model
-from lapis.language.resolve import read_model
-from lapis.problem import Problem, build_problem
 
 if TYPE_CHECKING:
-    from lapis.counting.rules import Counts, RuleCount
+    from lapis.counting.rule_counts import Counts, RuleCount
     from lapis.learning.fit import Fit
-    from lapis.learning.priors import Prior
+    from lapis.learning.objectives.priors import Prior
 
 ModelLike = Model | str | Path
 World = Database | str | Path
@@ -134,7 +134,7 @@ def map(
     >>> lapis.map(model, query="P").true_atoms
     ['P(A)']
     """
-    from lapis.inference.map_problem import check_method, map_problem
+    from lapis.inference.map.problem import check_method, map_problem
 
     check_method(method)
     seed = seed_of(random_state)
@@ -180,7 +180,7 @@ def count(
     >>> [(row.true, row.groundings) for row in lapis.count(model, data)]
     [(3, 4)]
     """
-    from lapis.counting.rules import count_rules
+    from lapis.counting.rule_counts import count_rules
 
     return count_rules(
         read_if_path(model),

@@ -14,7 +14,7 @@ from lapis.language.syntax import atoms
 from lapis.language.words import describe_rule
 from lapis.logic.clauses import Clause, Condition, Literal
 from lapis.logic.normalize import is_constant
-from lapis.problem import Problem, build_problem
+from lapis.problem.problem import Problem, build_problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from lapis.logic.clauses import (
     NormalForm,
     SimpleTerm,
 )
-from lapis.problem import Evidence, Problem
+from lapis.problem.problem import Evidence, Problem
 
 Atom = tuple[str, tuple[int, ...]]
 

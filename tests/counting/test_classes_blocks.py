@@ -20,9 +20,9 @@ from counting.small_worlds import (
     count_true,
     small_problems,
 )
-from lapis.counting.blocks import BlockClasses, block_classes
-from lapis.counting.class_likelihood import pseudo_log_likelihood
-from lapis.counting.classes import DifferenceClasses, difference_classes
+from lapis.counting.differences.block_classes import BlockClasses, block_classes
+from lapis.counting.differences.class_likelihood import pseudo_log_likelihood
+from lapis.counting.differences.classes import DifferenceClasses, difference_classes
 from lapis.language.model import Predicate
 
 BLOCKS = (

@@ -11,17 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counting.small_worlds import build
-from lapis.counting import argument_classes, blocks, classes, difference_terms
-from lapis.counting.argument_classes import Function, count_signatures
-from lapis.counting.blocks import block_classes
-from lapis.counting.class_likelihood import pseudo_log_likelihood
-from lapis.counting.classes import difference_classes, difference_sample
-from lapis.counting.world import World
+from lapis.counting.differences.argument_classes import Function, count_signatures
+from lapis.counting.differences.block_classes import block_classes
+from lapis.counting.differences.class_likelihood import pseudo_log_likelihood
+from lapis.counting.differences.classes import difference_classes, difference_sample
+from lapis.counting.differences.differences import argument_classes, classes, difference_terms
+from lapis.counting.differences.differences import block_classes as blocks
+from lapis.counting.flipping_world import World
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Predicate
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Clause, Condition, Cube, Definition, Feature, Literal
-from lapis.problem import Evidence
+from lapis.problem.problem import Evidence
 
 PEOPLE = 100_000
 NAMES = tuple(f"P{number}" for number in range(PEOPLE))

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 
 import lapis
 import oracle
-from lapis.counting.blocks import block_classes
-from lapis.counting.class_likelihood import pseudo_log_likelihood
-from lapis.counting.classes import difference_classes
-from lapis.counting.world import World
+from lapis.counting.differences.block_classes import block_classes
+from lapis.counting.differences.class_likelihood import pseudo_log_likelihood
+from lapis.counting.differences.classes import difference_classes
+from lapis.counting.flipping_world import World
 from strategies import Case, cases
 
 

@@ -17,7 +17,7 @@ from counting.small_worlds import (
     difference,
     small_problems,
 )
-from lapis.counting.classes import DifferenceClasses, difference_classes
+from lapis.counting.differences.classes import DifferenceClasses, difference_classes
 
 
 def dense(classes: DifferenceClasses, number: int) -> tuple[int, ...]:

@@ -8,7 +8,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapis.counting.sparse_vectors import add_entries, number_vectors, split_column, stack_vectors
+from lapis.counting.differences.sparse_vectors import (
+    add_entries,
+    number_vectors,
+    split_column,
+    stack_vectors,
+)
 
 numbers = st.sampled_from([-1, 1, 2, 2**40, 2**70])
 vectors = st.dictionaries(st.sampled_from([0, 1, 2, 3, 4, 10**12]), numbers, max_size=6)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapis.counting.elimination import sum_product
-from lapis.counting.factor import (
+from lapis.relational.elimination import sum_product
+from lapis.relational.factor import (
     Factor,
     anti_join,
     indicator,

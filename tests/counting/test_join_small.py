@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapis.counting import join, join_small
+from lapis.relational import join, join_small
 
 
 @st.composite
@@ -64,7 +64,7 @@ def test_pairs_and_order_agree(sides: tuple[np.ndarray, ...], keys: list[int]) -
 @pytest.mark.parametrize(("size", "expected"), [(10, False), (10**6, True)], ids=["small", "large"])
 def test_compiled_code_is_loaded_for_large_joins_only(size: int, expected: bool) -> None:
     code = (
-        "import sys; from lapis.counting.join_small import choose_kernels;"
+        "import sys; from lapis.relational.join_small import choose_kernels;"
         f"choose_kernels({size}); print('numba' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

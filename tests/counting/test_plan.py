@@ -20,18 +20,18 @@ from enumerated_worlds import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lapis.counting.execute import count, count_table
-from lapis.counting.expansion import expand_terms, find_expandable
 from lapis.counting.extensions import Extensions, interpret
-from lapis.counting.factor import indicator, multiply
-from lapis.counting.plan import CountPlan, explain, make_test, plan_cube, plan_violations
-from lapis.counting.settle import conjoin, settle
-from lapis.counting.sql import DuckDBRunner, SqlExecutor, fits_sql
 from lapis.data.database import Domain
 from lapis.errors import TooLarge
 from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Clause, Condition, Cube, Literal
+from lapis.relational.count_plan import CountPlan, explain, make_test, plan_cube, plan_violations
+from lapis.relational.count_sql import DuckDBRunner, SqlExecutor, fits_sql
+from lapis.relational.execute import count, count_table
+from lapis.relational.expansion import expand_terms, find_expandable
+from lapis.relational.factor import indicator, multiply
+from lapis.relational.settled_conjunction import conjoin, settle
 
 CONNECTION = duckdb.connect()  # opening one for each small world takes longer than counting
 
@@ -287,7 +287,7 @@ def test_distinct_variables_are_counted_by_inclusion_and_exclusion() -> None:
 
 
 def test_a_join_too_large_to_list_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapis.counting.factor.MAX_PAIRS", 99)
+    monkeypatch.setattr("lapis.relational.factor.MAX_PAIRS", 99)
     every = indicator(("x",), np.arange(10, dtype=np.int32).reshape(-1, 1))
     with pytest.raises(TooLarge, match="100 rows"):
         multiply(every, every.rename(("y",)))

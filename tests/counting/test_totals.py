@@ -17,7 +17,7 @@ from lapis.language import parse_model
 from lapis.language.model import Model, Predicate
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Clause, Feature, Literal, NormalForm
-from lapis.problem import build_problem
+from lapis.problem.problem import build_problem
 
 
 @settings(max_examples=60)

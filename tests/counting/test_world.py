@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counting.small_worlds import PREDICATES, Small, all_atoms, count_true, small_problems
-from lapis.counting.world import World
+from lapis.counting.flipping_world import World
 
 
 def check_flips(small: Small, choices: list[int]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import lapis
 from counting.small_worlds import all_atoms, count_true
-from lapis.counting.world import World
+from lapis.counting.flipping_world import World
 
 DECLARATIONS = """
 person = {Anna, Bob, Cid}

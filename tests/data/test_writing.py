@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from data.facts_strategies import databases, functions, stated, writings
 from lapis.data import Database, bind
-from lapis.data import writing as writing_module
+from lapis.data.formats import writing as writing_module
 from lapis.errors import LapisError
 from lapis.language import parse_model
 

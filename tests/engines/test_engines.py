@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapis.engines import (
+from lapis.errors import TooLarge
+from lapis.relational.engines import (
     AutoEngine,
     Comparison,
     DuckDBEngine,
@@ -21,8 +22,7 @@ from lapis.engines import (
     MemoryEngine,
     Source,
 )
-from lapis.engines import engine as engine_choice
-from lapis.errors import TooLarge
+from lapis.relational.engines import engine as engine_choice
 
 SIZES = {"w": 3, "x": 3, "y": 3, "z": 3, "e": 0}
 ARITIES = {"N": 0, "U": 1, "R": 2, "S": 2, "T": 3}

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lapis.grounding import Network
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Clause, Condition, Cube, Literal, SimpleTerm, TypedVariable
-from lapis.problem import Evidence, Problem
+from lapis.network import Network
+from lapis.problem.problem import Evidence, Problem
 
 COMPARE = {
     "=": operator.eq,

@@ -25,7 +25,7 @@ from lapis.logic.clauses import (
     NormalForm,
     TypedVariable,
 )
-from lapis.problem import Evidence, Problem
+from lapis.problem.problem import Evidence, Problem
 
 CONSTANTS = {"person": ("Anna", "Bob", "Cid"), "number": ("1", "2", "many")}
 VARIABLES = {"person": ("x", "y", "z"), "number": ("i", "j")}

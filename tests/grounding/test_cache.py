@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from lapis.data.database import Database
-from lapis.grounding import Network, bottom_up, ground
+from lapis.grounding import bottom_up, ground
 from lapis.grounding.cache import grounding_key
 from lapis.language import parse_model
-from lapis.problem import Problem, build_problem
+from lapis.network import Network
+from lapis.problem.problem import Problem, build_problem
 
 MODEL = """
 Friends(person, person)

@@ -15,7 +15,7 @@ from lapis.errors import LapisError
 from lapis.grounding import close_blocks
 from lapis.language.model import Model, Predicate
 from lapis.logic.clauses import NormalForm
-from lapis.problem import Evidence, Problem
+from lapis.problem.problem import Evidence, Problem
 
 
 def block_problem(evidence: Evidence, domains: dict[str, Domain]) -> Problem:

@@ -12,10 +12,11 @@ import pytest
 from ground_problems import problems
 from hypothesis import HealthCheck, assume, given, settings
 
-from lapis.data.wcnf import parse_wcnf
+from lapis.data.formats.wcnf import parse_wcnf
 from lapis.errors import LapisError, TooLarge
-from lapis.grounding import AtomTable, Network, ground, write_network
-from lapis.problem import Problem
+from lapis.grounding import ground
+from lapis.network import AtomTable, Network, write_network
+from lapis.problem.problem import Problem
 
 RANDOM = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

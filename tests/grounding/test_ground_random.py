@@ -12,11 +12,11 @@ from ground_problems import problems
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapis.engines import AutoEngine, DuckDBEngine, Engine, MemoryEngine
 from lapis.errors import LapisError
 from lapis.grounding import close_blocks, ground
 from lapis.grounding.templates import PlanLimits
-from lapis.problem import Problem
+from lapis.problem.problem import Problem
+from lapis.relational.engines import AutoEngine, DuckDBEngine, Engine, MemoryEngine
 
 WHOLE = PlanLimits(split_above=10**9, sieve_above=10**9)
 SPLIT = PlanLimits(split_above=0, sieve_above=10**9)

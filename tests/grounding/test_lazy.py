@@ -8,12 +8,13 @@ from ground_problems import problems
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lapis.engines import AutoEngine
 from lapis.errors import LapisError
-from lapis.grounding import Network, ground
+from lapis.grounding import ground
 from lapis.grounding.lazy import LazyGrounding, ground_violated
 from lapis.grounding.templates import PlanLimits
-from lapis.problem import Problem
+from lapis.network import Network
+from lapis.problem.problem import Problem
+from lapis.relational.engines import AutoEngine
 
 BOTH = PlanLimits(split_above=0, sieve_above=0)
 

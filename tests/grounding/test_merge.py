@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapis.grounding.merge import EMPTY, TAUTOLOGY, merge_rows
+from lapis.network.merge import EMPTY, TAUTOLOGY, merge_rows
 
 ROWS = st.lists(
     st.tuples(

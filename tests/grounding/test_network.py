@@ -7,9 +7,10 @@ import pytest
 
 from lapis.data.database import Database
 from lapis.errors import LapisError, TooLarge
-from lapis.grounding import Network, ground
+from lapis.grounding import ground
 from lapis.language import parse_model
-from lapis.problem import Problem, build_problem
+from lapis.network import Network
+from lapis.problem.problem import Problem, build_problem
 
 SMOKERS = """
 Friends(person, person)

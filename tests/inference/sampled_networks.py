@@ -8,10 +8,10 @@ from exact_networks import make_network, random_network
 import lapis
 from golden_models import GoldenModel, golden_models
 from lapis.grounding import ground
-from lapis.grounding.network import Network
-from lapis.inference.chains import SampleResult
-from lapis.inference.enumerate import enumerate_worlds
-from lapis.problem import build_problem
+from lapis.inference.exact.enumerate import enumerate_worlds
+from lapis.inference.sampling.chains import SampleResult
+from lapis.network.network import Network
+from lapis.problem.problem import build_problem
 
 GOLDEN = [
     golden

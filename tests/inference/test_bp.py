@@ -9,9 +9,9 @@ from sampled_networks import GOLDEN, agreement, golden_network, random_networks
 
 import lapis
 from golden_models import GoldenModel
-from lapis.grounding.network import Network
-from lapis.inference.belief_propagation import propagate_beliefs
-from lapis.inference.enumerate import Enumeration, enumerate_worlds
+from lapis.inference.exact.enumerate import Enumeration, enumerate_worlds
+from lapis.inference.propagation.belief_propagation import propagate_beliefs
+from lapis.network.network import Network
 
 
 def random_forest(seed: int) -> tuple[Network, Enumeration]:

@@ -5,8 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lapis.inference.diagnostics import collect_trace, num_tallied, summarize
-from lapis.inference.kernels_tally import NUM_BATCHES, TRACE_LENGTH, Tally, new_tally, record
+from lapis.inference.sampling.diagnostics import collect_trace, num_tallied, summarize
+from lapis.inference.sampling.kernels.tally import (
+    NUM_BATCHES,
+    TRACE_LENGTH,
+    Tally,
+    new_tally,
+    record,
+)
 
 
 def tally_of(values: np.ndarray, traced: list[int] | None = None) -> Tally:

@@ -12,10 +12,10 @@ import lapis
 import oracle
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding import ground
-from lapis.grounding.network import Network
-from lapis.inference.enumerate import enumerate_worlds
-from lapis.inference.exact import exact, exact_map, plan_exact, sample_exact
-from lapis.problem import build_problem
+from lapis.inference.exact.by_components import exact, exact_map, plan_exact, sample_exact
+from lapis.inference.exact.enumerate import enumerate_worlds
+from lapis.network.network import Network
+from lapis.problem.problem import build_problem
 from oracle import NoWorld
 from strategies import Case, cases
 

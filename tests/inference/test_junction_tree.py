@@ -8,13 +8,13 @@ from exact_networks import make_network, random_network
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from lapis.grounding.network import Network
-from lapis.inference.elimination_order import best_order
-from lapis.inference.elimination_order_sparse import low_degree_order
-from lapis.inference.exact import exact, plan_exact
-from lapis.inference.junction_tree import CORE, ROOT, build_tree
-from lapis.inference.tables import Cubes, falsifying_cubes, find_variables
-from lapis.inference.tables_long_clauses import cut_long_cubes
+from lapis.inference.exact.by_components import exact, plan_exact
+from lapis.inference.exact.elimination_order import best_order
+from lapis.inference.exact.elimination_order_sparse import low_degree_order
+from lapis.inference.exact.junction_tree import CORE, ROOT, build_tree
+from lapis.network.cubes import Cubes, falsifying_cubes, find_variables
+from lapis.network.long_cubes import cut_long_cubes
+from lapis.network.network import Network
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -10,12 +10,12 @@ from exact_networks import make_network, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapis.grounding.network import Network
-from lapis.inference import ilp
-from lapis.inference.map_cliques import build_graph, grow_cliques, soft_cliques
-from lapis.inference.map_probing import literal_code, probe
-from lapis.inference.map_program import Program, analyse, joined
-from lapis.inference.objective import Objective, objective_of, split_components
+from lapis.inference.map import integer_program as ilp
+from lapis.inference.map.cliques import build_graph, grow_cliques, soft_cliques
+from lapis.inference.map.objective import Objective, objective_of, split_components
+from lapis.inference.map.probing import literal_code, probe
+from lapis.inference.map.program import Program, analyse, joined
+from lapis.network.network import Network
 
 SEEDS = st.integers(0, 2**32 - 1)
 

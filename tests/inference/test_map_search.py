@@ -10,12 +10,12 @@ from exact_networks import make_network, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapis.inference.icm import climb
-from lapis.inference.independent_set import find_conflicts, solve_independent_set
-from lapis.inference.kernels_random import random_states
-from lapis.inference.maxwalksat import initial_world, prepare, pressure_step, redraw, search
-from lapis.inference.maxwalksat_kernel import HARD, SOFT, advance, begin
-from lapis.inference.objective import Objective, objective_of
+from lapis.inference.map.icm import climb
+from lapis.inference.map.independent_set import find_conflicts, solve_independent_set
+from lapis.inference.map.maxwalksat import initial_world, prepare, pressure_step, redraw, search
+from lapis.inference.map.maxwalksat_kernel import HARD, SOFT, advance, begin
+from lapis.inference.map.objective import Objective, objective_of
+from lapis.inference.random_numbers import random_states
 
 SEEDS = st.integers(0, 2**32 - 1)
 

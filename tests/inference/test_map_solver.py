@@ -15,8 +15,8 @@ import oracle
 from lapis.api import problems
 from lapis.errors import LapisError
 from lapis.grounding.bottom_up import ground
-from lapis.grounding.network import Network
-from lapis.inference.map_solver import METHODS, MapResult, most_likely_world
+from lapis.inference.map.solver import METHODS, MapResult, most_likely_world
+from lapis.network.network import Network
 from strategies import Case, cases
 
 PROVING = ("auto", "ilp", "exact", "enumerate")

@@ -10,9 +10,9 @@ import pytest
 
 import lapis
 from lapis.grounding.bottom_up import ground
-from lapis.inference.enumerate import enumerate_worlds
+from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.marginals import Options, best_sampler, infer_network
-from lapis.problem import build_problem
+from lapis.problem.problem import build_problem
 
 SMOKERS = """
 Friends(person, person)

@@ -7,11 +7,11 @@ import pytest
 from exact_networks import make_network, possible_worlds
 from sampled_networks import colouring, equivalence, random_networks
 
-from lapis.inference.chains import run_chains
-from lapis.inference.enumerate import enumerate_worlds
-from lapis.inference.kernels_random import random_states
-from lapis.inference.kernels_tally import new_tally
-from lapis.inference.mcsat import MCSAT, restart
+from lapis.inference.exact.enumerate import enumerate_worlds
+from lapis.inference.random_numbers import random_states
+from lapis.inference.sampling.chains import run_chains
+from lapis.inference.sampling.kernels.tally import new_tally
+from lapis.inference.sampling.mcsat import MCSAT, restart
 
 
 @pytest.mark.parametrize("budget", [4096, 8])

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 import lapis
 from lapis.errors import LapisError
 from lapis.grounding import ground
-from lapis.grounding.network import Network
-from lapis.inference.enumerate import enumerate_worlds
-from lapis.inference.exact import exact, exact_map
-from lapis.inference.reduce import Reduction, reduce
-from lapis.problem import build_problem
+from lapis.inference.exact.by_components import exact, exact_map
+from lapis.inference.exact.enumerate import enumerate_worlds
+from lapis.inference.reduction.eliminate import Reduction, reduce
+from lapis.network.network import Network
+from lapis.problem.problem import build_problem
 from strategies import Case, cases
 
 seeds = st.integers(0, 2**32 - 1)

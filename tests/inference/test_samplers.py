@@ -19,15 +19,15 @@ from sampled_networks import (
 
 import lapis
 from golden_models import GoldenModel
-from lapis.grounding.network import Network
-from lapis.inference.chains import Progress, Sampler, SampleResult, run_chains
-from lapis.inference.enumerate import enumerate_worlds
-from lapis.inference.gibbs import Gibbs
-from lapis.inference.kernels_graph import World, world_of
-from lapis.inference.kernels_random import random_states
-from lapis.inference.kernels_tally import new_tally
-from lapis.inference.mcsat import MCSAT
-from lapis.inference.tempering import Tempering
+from lapis.inference.exact.enumerate import enumerate_worlds
+from lapis.inference.random_numbers import random_states
+from lapis.inference.sampling.chains import Progress, Sampler, SampleResult, run_chains
+from lapis.inference.sampling.gibbs import Gibbs
+from lapis.inference.sampling.kernels.clause_graph import World, world_of
+from lapis.inference.sampling.kernels.tally import new_tally
+from lapis.inference.sampling.mcsat import MCSAT
+from lapis.inference.sampling.tempering import Tempering
+from lapis.network.network import Network
 
 SAMPLERS: list[Sampler] = [
     Gibbs(),

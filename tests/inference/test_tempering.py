@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from sampled_networks import agreement, check_against_exact
 
-from lapis.inference.chains import run_chains
-from lapis.inference.gibbs import Gibbs
-from lapis.inference.kernels_random import random_states
-from lapis.inference.tempering import Tempering, spread_levels
+from lapis.inference.random_numbers import random_states
+from lapis.inference.sampling.chains import run_chains
+from lapis.inference.sampling.gibbs import Gibbs
+from lapis.inference.sampling.tempering import Tempering, spread_levels
 
 
 def test_crosses_between_modes_that_gibbs_does_not() -> None:

@@ -9,9 +9,9 @@ import pytest
 
 import lapis
 from lapis.language import parse_model
-from lapis.language.gather import MIN_GATHERED, gather_instances
 from lapis.language.model import InstanceWeights
 from lapis.language.model_text import print_model
+from lapis.language.resolution.gather import MIN_GATHERED, gather_instances
 
 MODELS = {
     "plain": 'person = {Ann, "O Neil"}\nSmokes(person)\nCancer(person)\n'

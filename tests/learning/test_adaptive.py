@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from objectives import Quadratic
 
-from lapis.learning.adaptive import EPSILON, AdaGrad, Adam
-from lapis.learning.orthant import Terrain
+from lapis.optimisation.adaptive import EPSILON, AdaGrad, Adam
+from lapis.optimisation.orthant import Terrain
 
 TERRAIN = Terrain(Quadratic(np.diag([1.0, 50.0]), np.array([2.0, -1.0])))
 

@@ -8,10 +8,10 @@ from test_conditional import HARD, PAGES, SMOKERS, SMOKING, THINGS, TOPICS, rand
 
 import lapis
 from lapis.grounding import ground
-from lapis.inference.kernels_random import random_states
-from lapis.learning import conditional
-from lapis.learning.chain import start_chain
-from lapis.learning.conditional import ConditionalObjective, conditional_objective
+from lapis.inference.moments.persistent_chain import start_chain
+from lapis.inference.random_numbers import random_states
+from lapis.learning.objectives import conditional
+from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
 from lapis.learning.parameters import Parameters
 
 NUM_SAMPLES = 4000

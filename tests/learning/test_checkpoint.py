@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from lapis.errors import LapisError
-from lapis.learning.checkpoint import Checkpoint, pack, read_checkpoint, unpack, write_checkpoint
+from lapis.optimisation.checkpoint import (
+    Checkpoint,
+    pack,
+    read_checkpoint,
+    unpack,
+    write_checkpoint,
+)
 
 FIELDS = {"weights": np.array([1.5, -0.0]), "damping": 0.1, "iteration": 7, "point": object()}
 SAVED = Checkpoint(

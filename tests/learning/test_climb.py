@@ -18,7 +18,7 @@ from objectives import (
 )
 
 from lapis.errors import LapisError
-from lapis.learning.climb import OPTIMIZERS, Step, climb, make_optimizer
+from lapis.optimisation.climb import OPTIMIZERS, Step, climb, make_optimizer
 
 STEPWISE = [name for name in OPTIMIZERS if name not in ("lbfgs", "newton")]
 SECOND_ORDER = ["lbfgs", "dn", "scg", "pscg"]
@@ -218,7 +218,7 @@ def test_a_time_limit_of_nothing_ends_at_the_start() -> None:
 
 def test_the_callers_time_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("lapis.learning.logbook.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("lapis.optimisation.logbook.time.monotonic", lambda: now[0])
 
     def look(step: Step) -> None:
         now[0] += 100.0

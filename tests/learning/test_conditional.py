@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 
 import lapis
 import oracle
-from lapis.grounding import Network, ground
-from lapis.inference.maxwalksat import SearchResult
-from lapis.learning import conditional, expectation_map, expectation_planning
-from lapis.learning.conditional import ConditionalObjective, conditional_objective
+from lapis.grounding import ground
+from lapis.inference.map.maxwalksat import SearchResult
+from lapis.inference.moments import most_likely as expectation_map
+from lapis.inference.moments import planning as expectation_planning
 from lapis.learning.examples import Example, build_examples
+from lapis.learning.objectives import conditional
+from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
 from lapis.learning.parameters import Parameters, share_parameters
+from lapis.network import Network
 from oracle import Facts, NoWorld
 from strategies import Case, cases
 

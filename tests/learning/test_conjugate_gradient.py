@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from objectives import Quadratic, random_curvature, random_logistic, scaled_curvature
 
-from lapis.learning.climb import climb, make_optimizer
-from lapis.learning.conjugate_gradient import ConjugateGradient
-from lapis.learning.orthant import Terrain
+from lapis.optimisation.climb import climb, make_optimizer
+from lapis.optimisation.conjugate_gradient import ConjugateGradient
+from lapis.optimisation.orthant import Terrain
 
 
 @pytest.mark.parametrize("preconditioned", [False, True], ids=["scg", "pscg"])

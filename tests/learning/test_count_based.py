@@ -10,15 +10,15 @@ from hypothesis import given, settings
 
 import lapis
 import oracle
-from lapis.counting.world import World
+from lapis.counting.flipping_world import World
 from lapis.errors import LapisError
 from lapis.grounding.atoms import number_atoms
 from lapis.grounding.evidence import close_blocks
-from lapis.learning.count_based import CountObjective, count_objective
-from lapis.learning.count_based_chain import EstimatedChain, ExactChain
-from lapis.learning.count_based_sites import asked_sites
-from lapis.learning.count_based_walk import walk
 from lapis.learning.examples import Example, build_examples
+from lapis.learning.objectives.count_based import CountObjective, count_objective
+from lapis.learning.objectives.count_based_chain import EstimatedChain, ExactChain
+from lapis.learning.objectives.count_based_sites import asked_sites
+from lapis.learning.objectives.count_based_walk import walk
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.learning.undecided_counts import undecided_counts
 from strategies import Case, cases

@@ -7,22 +7,22 @@ import pytest
 from hypothesis import assume, given, settings
 
 import lapis
-from lapis.counting.atom_differences import flip_target
+from lapis.counting.differences.atom_differences import flip_target
+from lapis.counting.differences.listed_differences import list_atoms, listed_differences
+from lapis.counting.flipping_world import World
 from lapis.counting.ijgp import ijgp_delta
 from lapis.counting.ijgp.counter import CubeCounter, Settings
-from lapis.counting.listed_differences import list_atoms, listed_differences
 from lapis.counting.totals import complete_world
-from lapis.counting.world import World
 from lapis.data.tuples import contains
 from lapis.errors import LapisError, TooLarge
-from lapis.learning.count_based_estimates import (
+from lapis.learning.objectives.count_based_estimates import (
     DifferenceEstimator,
     TermEstimate,
     depends_on_quantifiers,
     difference_terms,
     look_up,
 )
-from lapis.problem import Problem
+from lapis.problem.problem import Problem
 from strategies import Case, cases
 
 LARGE = 20

@@ -9,8 +9,8 @@ from scipy.optimize import minimize
 import lapis
 import oracle
 from lapis.errors import LapisError
-from lapis.learning.count_bound import likelihood_bound, measure_errors
 from lapis.learning.examples import build_examples
+from lapis.learning.objectives.count_bound import likelihood_bound, measure_errors
 from lapis.learning.parameters import share_parameters
 
 MODEL = """

@@ -8,11 +8,11 @@ from hypothesis import assume, given, settings
 
 import lapis
 from lapis.errors import LapisError, TooLarge
-from lapis.learning import count_pseudo
-from lapis.learning.count_pseudo import count_pseudo_objective
 from lapis.learning.examples import Example, build_examples
+from lapis.learning.objectives import count_pseudo
+from lapis.learning.objectives.count_pseudo import count_pseudo_objective
+from lapis.learning.objectives.pseudo import pseudo_objective
 from lapis.learning.parameters import Parameters, share_parameters
-from lapis.learning.pseudo import pseudo_objective
 from strategies import Case, cases
 
 LARGE = 20

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from lapis.learning.cutting_plane import (
+from lapis.optimisation.cutting_plane import (
     Cut,
     Minimum,
     Round,

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from objectives import Logistic, PlainPoint, Quadratic, SampledLogistic, random_logistic
 
-from lapis.learning.climb import climb, make_optimizer
-from lapis.learning.diagonal_newton import (
+from lapis.optimisation.climb import climb, make_optimizer
+from lapis.optimisation.diagonal_newton import (
     MAX_STEP,
     DiagonalNewton,
     estimate_variance,
     scale_by_variance,
 )
-from lapis.learning.orthant import Terrain
+from lapis.optimisation.orthant import Terrain
 
 
 def test_uncorrelated_counts_are_solved_in_one_step_but_for_the_damping() -> None:

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
-from lapis.inference.exact import exact
+from lapis.inference.exact.by_components import exact
 from lapis.learning import em
-from lapis.learning.climb import climb
-from lapis.learning.conditional import conditional_objective
 from lapis.learning.em import ExpectedCounts, fit_em, start_weights
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.lbfgs import Lbfgs
-from lapis.learning.logbook import Course, Step
+from lapis.learning.objectives.conditional import conditional_objective
+from lapis.learning.objectives.posterior import Posterior
+from lapis.learning.objectives.priors import Prior
 from lapis.learning.parameters import Parameters, share_parameters
-from lapis.learning.posterior import Posterior
-from lapis.learning.priors import Prior
+from lapis.optimisation.climb import climb
+from lapis.optimisation.lbfgs import Lbfgs
+from lapis.optimisation.logbook import Course, Step
 from oracle import Facts, GroundAtom, NoWorld
 from strategies import Case, cases
 

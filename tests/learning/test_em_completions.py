@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 
 import lapis
-from lapis.grounding import Network
-from lapis.inference.exact import ExactPlan, exact
-from lapis.inference.exact_duplicates import no_duplicates
-from lapis.inference.exact_planning import Refusal
+from lapis.inference.exact.by_components import ExactPlan, exact
+from lapis.inference.exact.duplicates import no_duplicates
+from lapis.inference.exact.planning import Refusal
 from lapis.learning import em_completions
-from lapis.learning.climb import climb
 from lapis.learning.em import fit_em, start_weights
 from lapis.learning.em_completions import complete_example, hidden_worlds, pseudo_completions
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.lbfgs import Lbfgs
+from lapis.learning.objectives.posterior import with_prior
+from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.pseudo import pseudo_objective
 from lapis.learning.parameters import Parameters, share_parameters
-from lapis.learning.posterior import with_prior
-from lapis.learning.priors import Prior
-from lapis.learning.pseudo import pseudo_objective
+from lapis.network import Network
+from lapis.optimisation.climb import climb
+from lapis.optimisation.lbfgs import Lbfgs
 
 SMOKING = """
 Smokes(person)

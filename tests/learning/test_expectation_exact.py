@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from test_conditional import PAGES, SMOKERS, SMOKING, TOPICS, random_weights, set_up
 
-from lapis.learning import expectation_exact
-from lapis.learning.conditional import conditional_objective
-from lapis.learning.expectation_exact import differentiate
+from lapis.inference.moments import exact as expectation_exact
+from lapis.inference.moments.exact import differentiate
+from lapis.learning.objectives.conditional import conditional_objective
 
 FUNCTIONS: dict[str, tuple[Callable[[float], np.ndarray], list[float]]] = {
     "logistic": (lambda t: 1.0 / (1.0 + np.exp(-np.array([5.0 * t, t]))), [1.25, 0.25]),

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
-from lapis.grounding import Network, ground
-from lapis.inference.exact import plan_exact
-from lapis.learning.expectation_planning import divide_network, has_dense_core
+from lapis.grounding import ground
+from lapis.inference.exact.by_components import plan_exact
+from lapis.inference.moments.planning import divide_network, has_dense_core
+from lapis.network import Network
 
 Edges = frozenset[tuple[int, int]]
 

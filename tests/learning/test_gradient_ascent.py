@@ -15,9 +15,9 @@ from objectives import (
     scaled_curvature,
 )
 
-from lapis.learning.climb import climb, make_optimizer
-from lapis.learning.gradient_ascent import GradientAscent, overshoots, stable_rate
-from lapis.learning.orthant import Terrain
+from lapis.optimisation.climb import climb, make_optimizer
+from lapis.optimisation.gradient_ascent import GradientAscent, overshoots, stable_rate
+from lapis.optimisation.orthant import Terrain
 
 
 def test_the_answer_is_the_average_of_the_weights_of_all_iterations() -> None:

@@ -16,9 +16,9 @@ from objectives import (
 )
 
 from lapis.errors import LapisError
-from lapis.learning.climb import climb
-from lapis.learning.lbfgs import Lbfgs, newton_step, polish, split_weights
-from lapis.learning.orthant import Terrain
+from lapis.optimisation.climb import climb
+from lapis.optimisation.lbfgs import Lbfgs, newton_step, polish, split_weights
+from lapis.optimisation.orthant import Terrain
 
 
 @given(st.lists(st.floats(-3, 3), min_size=3, max_size=3), st.floats(0.1, 10))

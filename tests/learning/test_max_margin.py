@@ -14,18 +14,18 @@ from scipy.optimize import minimize
 
 import lapis
 import oracle
-from lapis.grounding import Network
-from lapis.inference import map_solver
-from lapis.inference.exact import plan_exact
-from lapis.inference.reduce_network import keep_part
+from lapis.inference.exact.by_components import plan_exact
+from lapis.inference.map import solver as map_solver
+from lapis.inference.moments.planning import Division
 from lapis.language.model import Model
 from lapis.learning import max_margin
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.expectation_planning import Division
-from lapis.learning.logbook import Step
 from lapis.learning.max_margin import Margin, fit_max_margin
+from lapis.learning.objectives.priors import Prior
 from lapis.learning.parameters import Parameters, share_parameters
-from lapis.learning.priors import Prior
+from lapis.network import Network
+from lapis.network.parts import keep_part
+from lapis.optimisation.logbook import Step
 from oracle import Facts, NoWorld
 from strategies import Case, cases
 

@@ -7,8 +7,8 @@ import pytest
 from objectives import Logistic, Quadratic, random_logistic
 
 from lapis.errors import LapisError
-from lapis.learning.climb import climb, make_optimizer
-from lapis.learning.newton import Newton
+from lapis.optimisation.climb import climb, make_optimizer
+from lapis.optimisation.newton import Newton
 
 
 def test_a_quadratic_takes_one_step() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lapis.errors import LapisError
-from lapis.learning.posterior import with_prior
-from lapis.learning.priors import Prior, parse_prior
+from lapis.learning.objectives.posterior import with_prior
+from lapis.learning.objectives.priors import Prior, parse_prior
 
 
 @dataclass(frozen=True)

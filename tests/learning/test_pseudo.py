@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 import lapis
 import oracle
-from lapis.counting import class_likelihood
+from lapis.counting.differences.differences import class_likelihood
 from lapis.errors import LapisError, LapisErrors, TooLarge
 from lapis.language.model import Model
-from lapis.learning import pseudo
 from lapis.learning.examples import build_examples
+from lapis.learning.objectives import pseudo
+from lapis.learning.objectives.pseudo import PseudoObjective, pseudo_objective
 from lapis.learning.parameters import share_parameters
-from lapis.learning.pseudo import PseudoObjective, pseudo_objective
 from oracle import Facts, GroundAtom, WeightKey
 from strategies import Case, cases
 
@@ -495,7 +495,7 @@ def test_estimated_differences_are_told_apart_as_floats() -> None:
 
 
 def test_points_and_objectives_fit_the_protocols() -> None:
-    from lapis.learning.objective import Objective, Point
+    from lapis.optimisation.objective import Objective, Point
 
     objective: Objective = objective_of(lapis.parse(SMOKERS), [PEOPLE])
     point: Point = objective.evaluate(np.zeros(5))

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
-from lapis.counting.class_likelihood import AtomStack, BlockStack
+from lapis.counting.differences.class_likelihood import AtomStack, BlockStack
 from lapis.learning import separability
 from lapis.learning.examples import build_examples
+from lapis.learning.objectives.pseudo import PredicateTerm, PseudoObjective, pseudo_objective
 from lapis.learning.parameters import share_parameters
-from lapis.learning.pseudo import PredicateTerm, PseudoObjective, pseudo_objective
 from lapis.learning.separability import Unbounded, separating_direction, unbounded_parameters
 
 

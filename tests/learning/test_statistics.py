@@ -9,8 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 
 import lapis
-from lapis.grounding import Network, ground
-from lapis.learning.statistics import Statistics, gather_statistics
+from lapis.grounding import ground
+from lapis.inference.moments.statistics import Statistics, gather_statistics
+from lapis.network import Network
 from strategies import Case, cases
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from objectives import PlainPoint, Quadratic, SampledLogistic, random_logistic
 
-from lapis.learning.orthant import Terrain
-from lapis.learning.trust_region import find_gain, gain_stderr, optimism, renew, try_step
+from lapis.optimisation.orthant import Terrain
+from lapis.optimisation.trust_region import find_gain, gain_stderr, optimism, renew, try_step
 
 ONE = np.ones(1)
 

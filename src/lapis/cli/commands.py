@@ -99,7 +99,7 @@ def count(
     check_counts(counts)
     worlds = read_worlds(data, merge)
     if explain:
-        from lapis.counting.rules import explain_counts
+        from lapis.counting.rule_counts import explain_counts
 
         show_text(explain_counts(read_model(model), worlds or [Database({}, {})]))
         return

@@ -10,9 +10,9 @@ from lapis.cli.render import print_json, show_scores
 from lapis.cli.sizes import parse_size
 from lapis.data.database import Database
 from lapis.errors import LapisError
-from lapis.grounding.network import Network
 from lapis.language import read_model
-from lapis.problem import build_problem
+from lapis.network.network import Network
+from lapis.problem.problem import build_problem
 
 
 def run_ground(
@@ -25,8 +25,9 @@ def run_ground(
     max_memory: str | None,
     as_json: bool,
 ) -> None:
-    from lapis.grounding import ground, write_network
-    from lapis.inference.query import parse_queries
+    from lapis.grounding import ground
+    from lapis.network import write_network
+    from lapis.problem.query import parse_queries
 
     if len(worlds) > 1:
         raise LapisError("one network is one world", code="several-worlds", hint="use --merge")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lapis.checks import Report
-    from lapis.counting.rules import RuleCount
+    from lapis.counting.rule_counts import RuleCount
 
 BAR_WIDTH = 24
 MAX_ROWS = 60

@@ -16,7 +16,7 @@ def is_wcnf(path: Path) -> bool:
 
 def map_wcnf(path: Path, method: str, time_limit: float, seed: int) -> MostLikelyWorld:
     """The assignment of least cost; `cost` is the weight of the soft clauses it breaks."""
-    from lapis.inference.map_wcnf import solve_wcnf
+    from lapis.inference.map.wcnf import solve_wcnf
 
     with progress_bar("most likely world") as progress:
         result = solve_wcnf(

@@ -17,14 +17,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lapis.counting.execute import run_terms
 from lapis.counting.extensions import Extension, Extensions
-from lapis.counting.factor import Factor, add_rows, indicator, multiply, scalar
-from lapis.counting.plan import CountPlan, plan_cube
 from lapis.data.database import empty_tuples
 from lapis.data.tuples import difference, intersection, union
 from lapis.errors import TooLarge
 from lapis.logic.clauses import Definition
+from lapis.relational.count_plan import CountPlan, plan_cube
+from lapis.relational.execute import run_terms
+from lapis.relational.factor import Factor, add_rows, indicator, multiply, scalar
 
 MAX_ROWS = 200_000_000  # of a term spread over a definition's variables
 

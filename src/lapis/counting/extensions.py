@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from lapis.counting.elimination import Shape, count_distinct
 from lapis.data.database import Domain, empty_tuples
 from lapis.language.model import Predicate
+from lapis.relational.elimination import Shape, count_distinct
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from lapis.data.database import Domain
 from lapis.data.tuples import sorted_unique
 from lapis.errors import LapisError
 from lapis.logic.clauses import Definition
-from lapis.problem import Problem
+from lapis.problem.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lapis.counting.algebra import Tuples
-from lapis.counting.elimination import Contraction, contract
-from lapis.counting.execute import Evaluation
-from lapis.counting.expansion import Term
 from lapis.counting.extensions import Extensions
-from lapis.counting.plan import shared_expressions
-from lapis.counting.settle import list_tuples
 from lapis.logic.clauses import Literal, TypedVariable
+from lapis.relational.algebra import Tuples
+from lapis.relational.count_plan import shared_expressions
+from lapis.relational.elimination import Contraction, contract
+from lapis.relational.execute import Evaluation
+from lapis.relational.expansion import Term
+from lapis.relational.settled_conjunction import list_tuples
 
 
 def path_counts(

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.counting.derived import extend
-from lapis.counting.execute import count_table
 from lapis.counting.extensions import Extensions, interpret
-from lapis.counting.plan import CountPlan, explain, plan_violations
 from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.logic.clauses import Feature, NormalForm
+from lapis.relational.count_plan import CountPlan, explain, plan_violations
+from lapis.relational.execute import count_table
 
 
 class FeatureCount(NamedTuple):

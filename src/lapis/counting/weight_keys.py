@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lapis.counting.difference_terms import WeightKey
+from lapis.counting.differences.difference_terms import WeightKey
 from lapis.counting.interpretation import Interpretation
 from lapis.counting.totals import count_feature
 from lapis.logic.clauses import Feature
-from lapis.problem import Problem
+from lapis.problem.problem import Problem
 
 
 class WeightKeys(NamedTuple):

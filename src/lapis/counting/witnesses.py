@@ -9,16 +9,16 @@ is positive. W is one more sum-product, kept by x.
 
 from __future__ import annotations
 
-from lapis.counting.conjunctions import (
+from lapis.counting.differences.difference_terms import WeightKey, add_terms, evaluate_terms
+from lapis.counting.interpretation import Interpretation
+from lapis.logic.clauses import Cube, Definition
+from lapis.relational.conjunctions import (
     Conjunction,
     conditions_come_out,
     literals_hold,
     multiply,
 )
-from lapis.counting.difference_terms import WeightKey, add_terms, evaluate_terms
-from lapis.counting.factor import Factor, sort_rows
-from lapis.counting.interpretation import Interpretation
-from lapis.logic.clauses import Cube, Definition
+from lapis.relational.factor import Factor, sort_rows
 
 NO_WEIGHT = WeightKey(0, (), ())
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from lapis.data.assembly import check_consistent
 from lapis.data.database import Database, Domain, Relation, empty_tuples
-from lapis.data.diagnosis import Shape, find_declaration, find_shapes
+from lapis.data.formats.assembly import check_consistent
+from lapis.data.formats.diagnosis import Shape, find_declaration, find_shapes
 from lapis.data.merging import recode, seen_order, translation
 from lapis.data.tuples import sorted_unique
 from lapis.errors import LapisError, Note, Span, did_you_mean, raise_all

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import duckdb
 
     from lapis.data.description import Description
-    from lapis.data.frames import Frame
-    from lapis.data.sources import Origin
+    from lapis.data.formats.frames import Frame
+    from lapis.data.formats.sources import Origin
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Database:
         its predicate and has a column for each argument; `P.false.csv` and `P.unknown.csv` hold
         negated and unknown facts.
         """
-        from lapis.data.opening import read_paths
+        from lapis.data.paths import read_paths
 
         return read_paths([Path(path), *map(Path, more_paths)])
 
@@ -133,7 +133,7 @@ class Database:
         """The database that a text in the format of `.db` files states."""
         from dataclasses import replace
 
-        from lapis.data.reading import read_text
+        from lapis.data.formats.fact_text import read_text
 
         return replace(read_text(Source(name, text)), name=name)
 
@@ -144,7 +144,7 @@ class Database:
         Columns are arguments in order, whatever their names; values become constants by their
         text. Keys `P.false` and `P.unknown` give negated and unknown facts.
         """
-        from lapis.data.frames import from_frames
+        from lapis.data.formats.frames import from_frames
 
         return from_frames(frames)
 
@@ -156,13 +156,13 @@ class Database:
 
         A query may read whatever DuckDB does: Parquet globs, CSV, attached databases.
         """
-        from lapis.data.tables import from_sql
+        from lapis.data.formats.table_files import from_sql
 
         return from_sql(queries, connection)
 
     def to_frames(self, kind: Literal["pandas", "polars", "arrow"] = "pandas") -> dict[str, Frame]:
         """A table of constants for each predicate, in the form that `from_frames` takes."""
-        from lapis.data.frames import to_frames
+        from lapis.data.formats.frames import to_frames
 
         return to_frames(self, kind)
 
@@ -171,7 +171,7 @@ class Database:
 
         The file or folder appears whole or not at all. Reading it gives the same facts back.
         """
-        from lapis.data.writing import write_database
+        from lapis.data.formats.writing import write_database
 
         write_database(self, Path(path), format)
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lapis.data.assembly import build_relation, check_consistent, check_uniform
 from lapis.data.database import Database, Domain, Relation
+from lapis.data.formats.assembly import build_relation, check_consistent, check_uniform
 from lapis.errors import LapisError
 
 

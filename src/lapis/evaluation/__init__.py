@@ -1,0 +1,1 @@
+"""Predictions × truth → CLL, AUC-PR, likelihoods, cross-validation, plots."""

@@ -33,7 +33,7 @@ from lapis.evaluation.score import Quality, measure
 from lapis.inference.marginals import Options as InferenceOptions
 from lapis.inference.marginals import check_method
 from lapis.language.model import Model
-from lapis.problem import unknown_query
+from lapis.problem.problem import unknown_query
 
 if TYPE_CHECKING:
     import pandas

@@ -21,7 +21,7 @@ from lapis.errors import LapisError, TooLarge
 from lapis.evaluation.predictions import exact_log_partition
 from lapis.inference.marginals import Options
 from lapis.learning.examples import Example
-from lapis.problem import Problem
+from lapis.problem.problem import Problem
 
 # Beyond these a network with every atom unknown takes long to build, and is rarely solved.
 MAX_OPEN_ATOMS = 2_000_000
@@ -63,9 +63,9 @@ def pseudo_log_likelihoods(problem: Problem) -> dict[str, PseudoLikelihood]:
     Raises LapisError if facts are unknown or break a hard rule, TooLarge if there are too many
     classes of atoms.
     """
-    from lapis.counting.blocks import BlockClasses, block_classes
-    from lapis.counting.class_likelihood import pseudo_log_likelihood
-    from lapis.counting.classes import difference_classes
+    from lapis.counting.differences.block_classes import BlockClasses, block_classes
+    from lapis.counting.differences.class_likelihood import pseudo_log_likelihood
+    from lapis.counting.differences.classes import difference_classes
     from lapis.grounding.bottom_up import ground
 
     problem.require_complete()

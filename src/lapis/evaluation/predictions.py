@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lapis.grounding.network import Network
 from lapis.learning.examples import HIDDEN, Example
-from lapis.problem import Problem
+from lapis.network.network import Network
+from lapis.problem.problem import Problem
 
 if TYPE_CHECKING:
     import pandas

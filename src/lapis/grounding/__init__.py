@@ -3,31 +3,24 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from lapis.grounding.network import AtomTable, Network
-
 if TYPE_CHECKING:
     from lapis.grounding.bottom_up import ground
     from lapis.grounding.evidence import close_blocks
-    from lapis.grounding.export import write_network
     from lapis.grounding.lazy import LazyGrounding, ground_violated
 
-# Resolved on first use: grounding brings in numba and an engine, reading a Network does not.
+# Resolved on first use: grounding brings in numba and an engine.
 _HOMES = {
     "LazyGrounding": "lapis.grounding.lazy",
     "close_blocks": "lapis.grounding.evidence",
     "ground": "lapis.grounding.bottom_up",
     "ground_violated": "lapis.grounding.lazy",
-    "write_network": "lapis.grounding.export",
 }
 
 __all__ = [
-    "AtomTable",
     "LazyGrounding",
-    "Network",
     "close_blocks",
     "ground",
     "ground_violated",
-    "write_network",
 ]
 
 

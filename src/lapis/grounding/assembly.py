@@ -9,12 +9,12 @@ import numpy as np
 
 from lapis.grounding.atoms import PredicateAtoms, atom_table
 from lapis.grounding.auxiliary import definition_clauses, keep_used
-from lapis.grounding.blocks import network_blocks
 from lapis.grounding.definitions import Auxiliaries
-from lapis.grounding.merge import TAUTOLOGY, merge_rows
-from lapis.grounding.network import Network
 from lapis.language.model import Predicate
-from lapis.problem import Problem
+from lapis.network.blocks import network_blocks
+from lapis.network.merge import TAUTOLOGY, merge_rows
+from lapis.network.network import Network
+from lapis.problem.problem import Problem
 
 HARD = -1
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.grounding.definitions import Auxiliaries, take_rows
-from lapis.grounding.network import AtomTable
+from lapis.network.network import AtomTable
 
 
 class UsedAuxiliaries(NamedTuple):

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.engines import AutoEngine, Engine, Source
 from lapis.errors import LapisError
 from lapis.grounding.assembly import (
     HARD,
@@ -38,8 +37,8 @@ from lapis.grounding.definitions import (
     resolve_references,
 )
 from lapis.grounding.evidence import close_blocks
+from lapis.grounding.known_relations import GroundedWorld
 from lapis.grounding.limits import QueryBudget, check_atoms, memory_limit
-from lapis.grounding.network import Network
 from lapis.grounding.rows import Rows, fetch_rows, variable_codes
 from lapis.grounding.templates import (
     PlanLimits,
@@ -48,10 +47,11 @@ from lapis.grounding.templates import (
     clause_template,
     plan_template,
 )
-from lapis.grounding.world import GroundedWorld
 from lapis.language.names import format_constant
 from lapis.logic.clauses import Definition, Feature
-from lapis.problem import Problem
+from lapis.network.network import Network
+from lapis.problem.problem import Problem
+from lapis.relational.engines import AutoEngine, Engine, Source
 
 MOST_DESCRIBED = 1_000_000  # rows listed to name the grounding that contradicts a hard rule
 

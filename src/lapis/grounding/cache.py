@@ -15,8 +15,8 @@ import numpy as np
 
 from lapis.data.whole_path import whole_path
 from lapis.grounding.assembly import signatures
-from lapis.grounding.network import AtomTable, Network
-from lapis.problem import Problem
+from lapis.network.network import AtomTable, Network
+from lapis.problem.problem import Problem
 
 FORMAT = 1  # part of every key; raise it when the meaning of a stored array changes
 ARRAYS = (

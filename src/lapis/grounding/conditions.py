@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.engines.plan import OPERATORS, Comparison, Source
-from lapis.grounding.world import GroundedWorld
+from lapis.grounding.known_relations import GroundedWorld
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Condition, TypedVariable
+from lapis.relational.join_plan import OPERATORS, Comparison, Source
 
 
 class Requirement(NamedTuple):

@@ -26,10 +26,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.engines.packing import unpack
-from lapis.engines.plan import Source
 from lapis.grounding.atoms import PredicateAtoms
-from lapis.grounding.merge import EMPTY, merge_rows
+from lapis.grounding.known_relations import GroundedWorld
 from lapis.grounding.rows import (
     Rows,
     expect_packable,
@@ -38,8 +36,10 @@ from lapis.grounding.rows import (
     variable_codes,
 )
 from lapis.grounding.templates import PlanLimits, Query, cube_template, plan_template
-from lapis.grounding.world import GroundedWorld
 from lapis.logic.clauses import Definition
+from lapis.network.merge import EMPTY, merge_rows
+from lapis.relational.join_plan import Source
+from lapis.relational.packing import unpack
 
 MOST_REPEATED = 64  # literals that standing in place may add over an auxiliary atom
 

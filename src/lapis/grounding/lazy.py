@@ -24,13 +24,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from lapis.engines import Engine
-from lapis.engines.plan import Source
 from lapis.grounding.assembly import FlatRows, concatenate_rows, row_starts, total_counts, weigh
 from lapis.grounding.atoms import PredicateAtoms
 from lapis.grounding.bottom_up import GroundingSession, PlannedClause
-from lapis.grounding.merge import EMPTY, TAUTOLOGY, merge_rows
-from lapis.grounding.network import Network
+from lapis.grounding.known_relations import GroundedWorld
 from lapis.grounding.templates import (
     ChooseFates,
     Fate,
@@ -39,9 +36,12 @@ from lapis.grounding.templates import (
     literal_fates,
     plan_template,
 )
-from lapis.grounding.world import GroundedWorld
 from lapis.logic.clauses import Feature
-from lapis.problem import Problem
+from lapis.network.merge import EMPTY, TAUTOLOGY, merge_rows
+from lapis.network.network import Network
+from lapis.problem.problem import Problem
+from lapis.relational.engines import Engine
+from lapis.relational.join_plan import Source
 
 
 def ground_violated(

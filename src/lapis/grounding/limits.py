@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import os
 
-from lapis.engines.engine import Engine
 from lapis.errors import Span, TooLarge
 from lapis.grounding.templates import Query
-from lapis.problem import Problem
+from lapis.problem.problem import Problem
+from lapis.relational.engines.engine import Engine
 
 SHARE_OF_MACHINE = 0.7
 

@@ -33,11 +33,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from lapis.engines.plan import Column, Comparison, JoinPlan, Source
 from lapis.grounding.conditions import Requirement, compile_tests
-from lapis.grounding.world import GroundedWorld
+from lapis.grounding.known_relations import GroundedWorld
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Clause, Cube, Literal, SimpleTerm, TypedVariable
+from lapis.relational.join_plan import Column, Comparison, JoinPlan, Source
 
 MOST_SPLIT = 6  # literals of one template; each doubles the number of plans
 

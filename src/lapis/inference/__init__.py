@@ -1,0 +1,1 @@
+"""Network → marginals, most likely worlds and moments, one algorithm a file."""

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from lapis.errors import check_word
-from lapis.grounding.network import Network
-from lapis.problem import Problem
+from lapis.network.network import Network
+from lapis.problem.problem import Problem
 
 METHODS = (
     "auto", "exact", "enumerate", "gibbs", "mcsat", "tempering", "bp", "count-gibbs",
@@ -97,7 +97,7 @@ def infer_problem(
 
 
 def by_counts(problem: Problem, options: Options) -> tuple[Network, Marginals]:
-    from lapis.inference.count_gibbs import atoms_only, sample_by_counts
+    from lapis.inference.sampling.count_gibbs import atoms_only, sample_by_counts
 
     atoms = atoms_only(problem)
     found = sample_by_counts(
@@ -134,7 +134,7 @@ def is_tiny(network: Network) -> bool:
 
 
 def by_enumeration(network: Network) -> Marginals:
-    from lapis.inference.enumerate import enumerate_worlds
+    from lapis.inference.exact.enumerate import enumerate_worlds
 
     found = enumerate_worlds(network)
     notes = {"components": found.num_components, "largest_states": found.largest_states}
@@ -146,7 +146,7 @@ def by_enumeration(network: Network) -> Marginals:
 
 def by_belief_propagation(network: Network) -> Marginals:
     """The cheap estimate: no standard error, exact only where the factor graph is a forest."""
-    from lapis.inference.belief_propagation import propagate_beliefs
+    from lapis.inference.propagation.belief_propagation import propagate_beliefs
 
     found = propagate_beliefs(network)
     notes = {
@@ -164,7 +164,7 @@ def by_belief_propagation(network: Network) -> Marginals:
 
 def by_components(network: Network, method: str, options: Options) -> Marginals:
     """Exact where it fits; the rest is refused (exact) or sampled (auto)."""
-    from lapis.inference.exact import DEFAULT_MEMORY, plan_exact
+    from lapis.inference.exact.by_components import DEFAULT_MEMORY, plan_exact
 
     plan = plan_exact(network, options.max_memory or DEFAULT_MEMORY, random_state=options.seed)
     if method == "exact":
@@ -220,7 +220,7 @@ def best_sampler(network: Network) -> str:
 
 
 def by_sampling(network: Network, method: str, options: Options) -> Marginals:
-    from lapis.inference.recording import sample_reduced
+    from lapis.inference.reduction.recovery import sample_reduced
 
     def choose(core: Network) -> Any:
         return new_sampler(method)
@@ -261,13 +261,13 @@ def by_sampling(network: Network, method: str, options: Options) -> Marginals:
 
 def new_sampler(method: str) -> Any:
     if method == "mcsat":
-        from lapis.inference.mcsat import MCSAT
+        from lapis.inference.sampling.mcsat import MCSAT
 
         return MCSAT()
     if method == "tempering":
-        from lapis.inference.tempering import Tempering
+        from lapis.inference.sampling.tempering import Tempering
 
         return Tempering()
-    from lapis.inference.gibbs import Gibbs
+    from lapis.inference.sampling.gibbs import Gibbs
 
     return Gibbs()

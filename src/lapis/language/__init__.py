@@ -3,7 +3,7 @@
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.parser import parse_formula, parse_program
 from lapis.language.printer import print_formula, print_program
-from lapis.language.resolve import parse_model, read_model
+from lapis.language.resolution.resolve import parse_model, read_model
 
 __all__ = [
     "Model",

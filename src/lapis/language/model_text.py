@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from lapis.language.extend import declaration
-from lapis.language.instances import instances_at
 from lapis.language.model import Model, Rule
 from lapis.language.parser import parse_formula
 from lapis.language.printer import print_constants, print_statement
+from lapis.language.resolution.extend import declaration
+from lapis.language.resolution.instances import instances_at
 from lapis.language.syntax import Atom
 
 WIDTH = 14  # of the weights' column

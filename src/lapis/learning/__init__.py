@@ -1,0 +1,1 @@
+"""Examples → weights: objectives, joined to an optimiser."""

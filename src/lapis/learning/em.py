@@ -31,13 +31,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from lapis.language.syntax import atoms
-from lapis.learning.conditional import ConditionalObjective, evaluate_sides
 from lapis.learning.examples import Example
-from lapis.learning.logbook import STOPPED, Course, CurvePoint, Step, Verdict, max_norm
-from lapis.learning.objective import Objective, Point
+from lapis.learning.objectives.conditional import ConditionalObjective, evaluate_sides
+from lapis.learning.objectives.posterior import Posterior, with_prior
+from lapis.learning.objectives.priors import Prior
 from lapis.learning.parameters import Parameters
-from lapis.learning.posterior import Posterior, with_prior
-from lapis.learning.priors import Prior
+from lapis.optimisation.logbook import STOPPED, Course, CurvePoint, Step, Verdict, max_norm
+from lapis.optimisation.objective import Objective, Point
 
 SPREAD = 0.1  # standard deviation of weights that start at random
 WIDE_SPREAD = 1.0  # where completions are drawn: small weights would drown in their noise
@@ -171,7 +171,7 @@ class Run:
 
     def look(self, weights: np.ndarray) -> tuple[Posterior, Point, float | None]:
         """The E-step at free weights: what the M-step climbs, where, and the observed value."""
-        from lapis.learning.orthant import Terrain
+        from lapis.optimisation.orthant import Terrain
 
         completion = self.completer.complete(self.all_weights(weights))
         fixed = self.parameters.fixed
@@ -227,8 +227,8 @@ class Run:
 def climb_lbfgs(
     posterior: Posterior, start: np.ndarray, tolerance: float, seconds: float | None
 ) -> Course:
-    from lapis.learning.climb import climb
-    from lapis.learning.lbfgs import Lbfgs
+    from lapis.optimisation.climb import climb
+    from lapis.optimisation.lbfgs import Lbfgs
 
     return climb(
         posterior, Lbfgs(), start, l1=posterior.l1, tolerance=tolerance, time_limit=seconds

@@ -17,17 +17,17 @@ import numpy as np
 from lapis.data.database import empty_tuples
 from lapis.data.tuples import union
 from lapis.grounding.evidence import close_blocks
-from lapis.grounding.network import Network
-from lapis.inference.exact import ExactPlan, plan_exact
-from lapis.inference.reduce_network import Subnetwork
-from lapis.learning.conditional import AUTO_MEMORY, suited_sampler
+from lapis.inference.exact.by_components import ExactPlan, plan_exact
 from lapis.learning.em import Completion
 from lapis.learning.examples import Example
-from lapis.learning.objective import Objective
+from lapis.learning.objectives.conditional import AUTO_MEMORY, suited_sampler
 from lapis.learning.parameters import Parameters
+from lapis.network.network import Network
+from lapis.network.parts import Subnetwork
+from lapis.optimisation.objective import Objective
 
 if TYPE_CHECKING:
-    from lapis.learning.chain import Chain
+    from lapis.inference.moments.persistent_chain import Chain
 
 NUM_COMPLETIONS = 10
 CHAIN_SAMPLES = 20  # from one completion of a chain to the next
@@ -77,7 +77,7 @@ def pseudo_completions(
     seed: int = 0,
 ) -> SampledCompletions:
     """The E-step for EM of a (weighted) pseudo-likelihood, with hidden atoms in its sum too."""
-    from lapis.learning.pseudo import pseudo_objective
+    from lapis.learning.objectives.pseudo import pseudo_objective
 
     def build(
         completed: Sequence[Example], repeated: Parameters, share: Sequence[float]
@@ -119,8 +119,8 @@ def hidden_worlds(example: Example, max_memory: int | None, seed: int) -> Hidden
     rest = plan.rest()
     chain = None
     if rest.network.num_atoms:
-        from lapis.inference.kernels_random import random_states
-        from lapis.learning.chain import start_chain
+        from lapis.inference.moments.persistent_chain import start_chain
+        from lapis.inference.random_numbers import random_states
 
         method = suited_sampler(rest.network)
         chain = start_chain(method, rest.network, None, 0, random_states(seed, 1)[0])

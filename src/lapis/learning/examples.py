@@ -19,9 +19,9 @@ import numpy as np
 from lapis.data.database import Database, Relation, empty_tuples
 from lapis.data.tuples import contains, sorted_unique
 from lapis.errors import raise_all
-from lapis.grounding.network import Network
 from lapis.language.model import Model
-from lapis.problem import Problem, build_problem, unknown_query
+from lapis.network.network import Network
+from lapis.problem.problem import Problem, build_problem, unknown_query
 
 HIDDEN = -1
 

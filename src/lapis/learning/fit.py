@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-    from lapis.learning.logbook import CurvePoint
+    from lapis.optimisation.logbook import CurvePoint
 
 MAX_ROWS = 60
 MAX_NAMED = 5  # weights without bound that are named in a file's heading

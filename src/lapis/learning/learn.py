@@ -23,15 +23,6 @@ import numpy as np
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.language.model import Model
-from lapis.learning.conditional import ConditionalObjective
-from lapis.learning.doubts import (
-    FAR,
-    FARTHEST,
-    find_errors,
-    find_unbounded,
-    measure_bound,
-    still_growing,
-)
 from lapis.learning.em import (
     SPREAD,
     WIDE_SPREAD,
@@ -42,7 +33,10 @@ from lapis.learning.em import (
 )
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.fit import Fit, Unbounded
-from lapis.learning.newton import MAX_WEIGHTS
+from lapis.learning.objectives.conditional import ConditionalObjective
+from lapis.learning.objectives.posterior import Posterior, with_prior
+from lapis.learning.objectives.priors import Prior, parse_prior
+from lapis.learning.objectives.pseudo import PseudoObjective
 from lapis.learning.options import (
     CUTTING_PLANE,
     PRIOR_WIDTH,
@@ -51,14 +45,20 @@ from lapis.learning.options import (
     check_words,
 )
 from lapis.learning.parameters import Parameters, share_parameters
-from lapis.learning.posterior import Posterior, with_prior
-from lapis.learning.priors import Prior, parse_prior
-from lapis.learning.pseudo import PseudoObjective
+from lapis.learning.reliability import (
+    FAR,
+    FARTHEST,
+    find_errors,
+    find_unbounded,
+    measure_bound,
+    still_growing,
+)
 from lapis.learning.units import add_units
+from lapis.optimisation.newton import MAX_WEIGHTS
 
 if TYPE_CHECKING:
-    from lapis.learning.logbook import Course, Step
-    from lapis.learning.objective import Objective
+    from lapis.optimisation.logbook import Course, Step
+    from lapis.optimisation.objective import Objective
 
 EM_ROUNDS = 200
 MARGIN_CUTS = 500
@@ -278,7 +278,7 @@ class Learner:
         if self.is_pseudo:
             weighted = self.objective_name == "weighted-pseudo"
             if options.counts == "ijgp":
-                from lapis.learning.count_pseudo import count_pseudo_objective
+                from lapis.learning.objectives.count_pseudo import count_pseudo_objective
 
                 return count_pseudo_objective(
                     self.examples,
@@ -287,7 +287,7 @@ class Learner:
                     weighted=weighted,
                     random_state=options.seed,
                 )
-            from lapis.learning.pseudo import pseudo_objective
+            from lapis.learning.objectives.pseudo import pseudo_objective
 
             return pseudo_objective(
                 self.examples, self.parameters, weighted=weighted, random_state=options.seed
@@ -295,7 +295,7 @@ class Learner:
         expectation = self.choose_expectation()
         self.details["expectation"] = expectation
         if expectation.startswith("count-"):
-            from lapis.learning.count_based import count_objective
+            from lapis.learning.objectives.count_based import count_objective
 
             return count_objective(
                 self.examples,
@@ -308,7 +308,7 @@ class Learner:
         return self.build_conditional(expectation)
 
     def build_conditional(self, expectation: str) -> ConditionalObjective:
-        from lapis.learning.conditional import conditional_objective
+        from lapis.learning.objectives.conditional import conditional_objective
 
         options = self.options
         objective = conditional_objective(
@@ -393,7 +393,7 @@ class Learner:
         progress: Progress | None = None,
         checkpoint: Path | None = None,
     ) -> Course:
-        from lapis.learning.climb import OPTIMIZERS, climb, make_optimizer
+        from lapis.optimisation.climb import OPTIMIZERS, climb, make_optimizer
 
         options = self.options
         given: dict[str, float] = {} if options.rate is None else {"rate": options.rate}

@@ -27,18 +27,18 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.grounding.network import Network
-from lapis.inference.reduce_network import Subnetwork
-from lapis.learning.conditional import AUTO_MEMORY, observed_world
-from lapis.learning.cutting_plane import Cut, Minimum, Round, minimise_by_cuts, new_bundle
+from lapis.inference.moments.closed_form import ClosedForm
+from lapis.inference.moments.most_likely import MostLikelyExact
+from lapis.inference.moments.planning import divide_network
+from lapis.inference.moments.statistics import Statistics, gather_statistics
 from lapis.learning.examples import HIDDEN, Example
-from lapis.learning.expectation_closed import ClosedForm
-from lapis.learning.expectation_map import MostLikelyExact
-from lapis.learning.expectation_planning import divide_network
-from lapis.learning.logbook import Course, CurvePoint, Step, max_norm
+from lapis.learning.objectives.conditional import AUTO_MEMORY, observed_world
+from lapis.learning.objectives.priors import Prior
 from lapis.learning.parameters import Parameters
-from lapis.learning.priors import Prior
-from lapis.learning.statistics import Statistics, gather_statistics
+from lapis.network.network import Network
+from lapis.network.parts import Subnetwork
+from lapis.optimisation.cutting_plane import Cut, Minimum, Round, minimise_by_cuts, new_bundle
+from lapis.optimisation.logbook import Course, CurvePoint, Step, max_norm
 
 ORACLE_SECONDS = 10.0  # for the worst world of one example, where elimination does not find it
 
@@ -151,7 +151,7 @@ class Rival:
         counted = self.closed.moments(natural).mean + self.solved.moments(natural).mean
         excess, interrupted = 0.0, False
         if self.rest.network.num_atoms:
-            from lapis.inference.map_solver import most_likely_world
+            from lapis.inference.map.solver import most_likely_world
 
             limit = ORACLE_SECONDS if seconds is None else min(ORACLE_SECONDS, max(0.0, seconds))
             network = self.rest.network.with_weights(natural)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from lapis.errors import LapisError, check_word
-from lapis.learning.priors import Prior, parse_prior
+from lapis.learning.objectives.priors import Prior, parse_prior
 
 OBJECTIVES = ("pseudo", "weighted-pseudo", "conditional", "likelihood", "max-margin")
 OPTIMIZERS = (

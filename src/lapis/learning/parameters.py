@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lapis.data.database import Domain
-from lapis.language.instances import instances
 from lapis.language.model import Model
-from lapis.problem import Problem, weights_of_rule
+from lapis.language.resolution.instances import instances
+from lapis.problem.problem import Problem, weights_of_rule
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.counting.class_likelihood import AtomStack
-from lapis.learning.pseudo import PseudoObjective
+from lapis.counting.differences.class_likelihood import AtomStack
+from lapis.learning.objectives.pseudo import PseudoObjective
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -67,7 +67,7 @@ def unbounded_parameters(objective: PseudoObjective, free: np.ndarray) -> Unboun
     >>> import lapis
     >>> from lapis.learning.examples import build_examples
     >>> from lapis.learning.parameters import share_parameters
-    >>> from lapis.learning.pseudo import pseudo_objective
+    >>> from lapis.learning.objectives.pseudo import pseudo_objective
     >>> declared = "Smokes(person)\\nCancer(person)\\n"
     >>> model = lapis.parse(declared + "Smokes(x) => Cancer(x)\\n0 Smokes(x)")
     >>> examples = build_examples(model, [lapis.Database.parse("Smokes(A) Cancer(A) Cancer(B)")])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.learning.objective import Point
+from lapis.optimisation.objective import Point
 
 MAX_FULL = 400
 FLAT = 1e-10  # of the largest curvature, after scaling: no information

@@ -12,14 +12,14 @@ from itertools import combinations
 
 import numpy as np
 
-from lapis.counting.differences import Target
-from lapis.counting.execute import count_table
+from lapis.counting.differences.differences import Target
 from lapis.counting.extensions import Extensions
-from lapis.counting.plan import plan_violations
-from lapis.counting.rules import world_of
+from lapis.counting.rule_counts import world_of
 from lapis.counting.totals import count_feature
 from lapis.logic.clauses import Clause, Feature
-from lapis.problem import Problem
+from lapis.problem.problem import Problem
+from lapis.relational.count_plan import plan_violations
+from lapis.relational.execute import count_table
 
 MAX_DECIDED_CLAUSES = 6  # of a rule, up to which groundings that evidence decides are found
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lapis.language.extend import with_statements
 from lapis.language.model import Model, Predicate, Rule
+from lapis.language.resolution.extend import with_statements
 from lapis.language.syntax import Atom, Not, Variable, WeightedFormula
 
 

@@ -1,0 +1,170 @@
+"""Count the tuples of a product of domains by what functions say of them, without listing them.
+
+Given functions on subsets of the axes (argument positions), each zero outside a sparse support,
+`count_signatures` returns every combination of function values that occurs on D₁ × … × D_k, and
+on how many tuples. Functions of one axis split that axis into classes, and tuples of classes
+count as products of their sizes. A function f of several axes is split off by its support S:
+
+    H(f) = H(f ≡ 0) − H(f ≡ 0 on S) + H(f on S)
+
+where "on S" makes the axes of f one axis, whose points are the rows of S. Both parts have one
+function fewer, so the recursion ends with functions of single axes. Starting with functions of
+all axes, as we do, costs one pass over their supports; joins of supports are only needed where
+functions of different, overlapping proper subsets meet (arity three and more).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.counting.differences.sparse_vectors import number_rows, widen
+from lapis.errors import TooLarge
+from lapis.relational.factor import Factor, join, narrow
+
+MAX_SIGNATURES = 20_000_000
+
+
+class Function(NamedTuple):
+    """value[i] > 0 at rows[i] of the axes, 0 elsewhere."""
+
+    axes: tuple[int, ...]
+    rows: np.ndarray  # int32[num_rows, len(axes)], unique
+    value: np.ndarray  # int64[num_rows]
+
+
+class Signatures(NamedTuple):
+    """Each combination of function values that occurs, and how often."""
+
+    value: np.ndarray  # int64[num_signatures, num_functions]
+    multiplicity: np.ndarray  # int64[num_signatures]; object where 64 bits do not suffice
+
+
+class _Axis(NamedTuple):
+    size: int
+    values: dict[int, np.ndarray]  # function number → int64[size], its value at each point
+
+
+def count_signatures(functions: Sequence[Function], sizes: Sequence[int]) -> Signatures:
+    """How many tuples of the product of ranges `sizes` have each combination of values."""
+    axes = {number: _Axis(size, {}) for number, size in enumerate(sizes)}
+    return _merge([_count(axes, dict(enumerate(functions)), len(functions))])
+
+
+def look_up(function: Function, rows: np.ndarray) -> np.ndarray:
+    """int64[len(rows)], the function at full tuples int32[n, k]."""
+    return _values_at(function, rows[:, list(function.axes)])
+
+
+def _values_at(function: Function, points: np.ndarray) -> np.ndarray:
+    """int64[len(points)], the function at points given by its own axes."""
+    num_known, num_points = len(function.rows), len(points)
+    both = np.concatenate([function.rows, points])
+    columns = [both[:, position] for position in range(both.shape[1])]
+    first, number = number_rows(columns, num_known + num_points)
+    source = first[number[num_known:]]
+    found = source < num_known
+    values = np.zeros(num_points, np.int64)
+    values[found] = function.value[source[found]]
+    return values
+
+
+def _count(axes: dict[int, _Axis], functions: dict[int, Function], width: int) -> Signatures:
+    axes = dict(axes)
+    wide: dict[int, Function] = {}
+    for number, function in functions.items():
+        if len(function.axes) > 1:
+            wide[number] = function
+        elif function.axes:
+            axis = axes[function.axes[0]]
+            values = np.zeros(axis.size, np.int64)
+            values[function.rows[:, 0]] = function.value
+            axes[function.axes[0]] = _Axis(axis.size, {**axis.values, number: values})
+    if not wide:
+        return _multiply_axes(axes, width)
+    chosen = max(wide, key=lambda number: len(wide[number].axes))
+    split = wide.pop(chosen)
+    outside = _count(axes, wide, width)
+    inside = _count(*_restrict(axes, wide, split, chosen), width)
+    erased = inside.value.copy()
+    erased[:, chosen] = 0
+    return _merge([outside, Signatures(erased, -inside.multiplicity), inside])
+
+
+def _restrict(
+    axes: dict[int, _Axis], functions: dict[int, Function], split: Function, chosen: int
+) -> tuple[dict[int, _Axis], dict[int, Function]]:
+    """The axes of `split` as one axis, whose points are its rows."""
+    joint = max(axes) + 1
+    values = {chosen: split.value}
+    for position, number in enumerate(split.axes):
+        for name, column in axes[number].values.items():
+            values[name] = column[split.rows[:, position]]
+    rest = {number: axis for number, axis in axes.items() if number not in split.axes}
+    rest[joint] = _Axis(len(split.rows), values)
+    moved: dict[int, Function] = {}
+    for name, function in functions.items():
+        shared = [number for number in function.axes if number in split.axes]
+        if not shared:
+            moved[name] = function
+        elif len(shared) == len(function.axes):
+            columns = [split.axes.index(number) for number in shared]
+            rest[joint].values[name] = _values_at(function, split.rows[:, columns])
+        else:
+            moved[name] = _join_support(function, split, joint)
+    return rest, moved
+
+
+def _join_support(function: Function, split: Function, joint: int) -> Function:
+    """The function over its other axes and the joint one."""
+    points = np.arange(len(split.rows), dtype=np.int32)[:, None]
+    left = Factor(
+        (*map(str, split.axes), "joint"),
+        np.concatenate([split.rows, points], axis=1),
+        np.ones(len(points), np.int64),
+    )
+    right = Factor(tuple(map(str, function.axes)), function.rows, function.value)
+    others = tuple(number for number in function.axes if number not in split.axes)
+    product = join(left, right, (*left.variables, *map(str, others)))
+    rows = product.columns((*map(str, others), "joint"))
+    return Function((*others, joint), rows, product.value)
+
+
+def _multiply_axes(axes: dict[int, _Axis], width: int) -> Signatures:
+    """All combinations of the axes' classes; counts multiply."""
+    result = Signatures(np.zeros((1, width), np.int64), np.ones(1, np.int64))
+    for axis in axes.values():
+        first, number = number_rows(list(axis.values.values()), axis.size)
+        sizes = np.bincount(number, minlength=len(first))
+        num_before, num_classes = len(result.multiplicity), len(first)
+        if num_before * num_classes > MAX_SIGNATURES:
+            raise TooLarge(
+                f"the atoms fall into about {num_before * num_classes:.0e} classes",
+                code="too-many-classes",
+                hint="use a sample of the atoms instead",
+            )
+        value = np.repeat(result.value, num_classes, axis=0)
+        for name, column in axis.values.items():
+            value[:, name] = np.tile(column[first], num_before)
+        result = Signatures(value, _outer(result.multiplicity, sizes))
+    return result
+
+
+def _outer(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    if left.dtype == object or float(left.max(initial=0)) * float(right.max(initial=0)) >= 2.0**62:
+        left, right = left.astype(object), right.astype(object)
+    product: np.ndarray = np.multiply.outer(left, right).ravel()
+    return product
+
+
+def _merge(parts: Sequence[Signatures]) -> Signatures:
+    """Adds the counts of equal signatures, and drops those that do not occur."""
+    value = np.concatenate([part.value for part in parts])
+    count = np.concatenate([part.multiplicity for part in parts])
+    first, number = number_rows([value[:, j] for j in range(value.shape[1])], len(value))
+    total = np.zeros(len(first), widen(count).dtype)
+    np.add.at(total, number, count)
+    kept = total != 0
+    return Signatures(value[first[kept]], narrow(total[kept]))

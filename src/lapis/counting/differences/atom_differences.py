@@ -1,0 +1,174 @@
+"""The differences of all ground atoms of a predicate, ready to be asked for.
+
+`open_differences` takes the closed form of `counting.differences` where every rule allows
+it, and the atom-by-atom path of `lapis.counting.differences.listed_differences` otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from lapis.counting.differences.atom_vectors import AtomVectors, build_atom_vectors
+from lapis.counting.differences.difference_terms import Term, evaluate_terms
+from lapis.counting.differences.differences import Target, clause_difference, is_direct, num_levels
+from lapis.counting.differences.sparse_vectors import SparseVectors, add_entries
+from lapis.counting.interpretation import Interpretation, add_derived, interpret
+from lapis.counting.weight_keys import WeightKeys, number_weights, violated_rules
+from lapis.data.tuples import contains
+from lapis.logic.clauses import Definition, Feature
+from lapis.problem.problem import Problem
+
+
+class Differences(Protocol):
+    """What both ways offer."""
+
+    @property
+    def target(self) -> Target: ...
+
+    @property
+    def interpretation(self) -> Interpretation: ...
+
+    @property
+    def keys(self) -> WeightKeys: ...
+
+    @property
+    def violated(self) -> tuple[int, ...]:
+        """The hard rules that the data breaks."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The domain size of each argument."""
+
+    def at_rows(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
+        """The difference vectors of atoms int32[n, arity], and their truth values.
+
+        The entry in column `keys.hard` counts all hard rules together.
+        """
+
+
+@dataclass(frozen=True)
+class AtomDifferences:
+    """d(g) of every ground atom g of a predicate, for g true and for g false in the data."""
+
+    target: Target
+    interpretation: Interpretation
+    keys: WeightKeys
+    when_false: AtomVectors
+    when_true: AtomVectors
+    violated: tuple[int, ...]  # hard rules that the data breaks
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(map(self.interpretation.size, self.target.predicate.types))
+
+    @property
+    def true_rows(self) -> np.ndarray:
+        """int32[num_true, arity], the atoms that are true in the data."""
+        return self.interpretation.rows[self.target.predicate.name]
+
+    def truth(self, atoms: np.ndarray) -> np.ndarray:
+        """bool[len(atoms)]."""
+        return contains(self.true_rows, atoms)
+
+    def at_rows(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
+        truth = self.truth(atoms)
+        rows, index, value = [], [], []
+        for vectors, chosen in ((self.when_false, ~truth), (self.when_true, truth)):
+            members = np.flatnonzero(chosen)
+            found = vectors.at_rows(atoms[members])
+            rows.append(members[found.row])
+            index.append(found.column)
+            value.append(found.value)
+        vectors_of = add_entries(
+            len(atoms), np.concatenate(rows), np.concatenate(index), np.concatenate(value)
+        )
+        return vectors_of, truth
+
+
+def open_differences(
+    problem: Problem,
+    predicate: str,
+    rules: Sequence[int] | None = None,
+    world: Mapping[str, np.ndarray] | None = None,
+) -> Differences:
+    """The differences of the given rules (all, by default) for one predicate."""
+    target = flip_target(problem, predicate)
+    features = chosen_features(problem, rules)
+    if all(is_direct(clause, target) for feature in features for clause in feature.clauses):
+        return evaluate_differences(problem, target, features, world)
+    from lapis.counting.differences.listed_differences import listed_differences
+
+    return listed_differences(problem, target, rules, world)
+
+
+def evaluate_differences(
+    problem: Problem,
+    target: Target,
+    features: Sequence[Feature],
+    world: Mapping[str, np.ndarray] | None,
+) -> AtomDifferences:
+    """Evaluates the difference terms of features that all are direct."""
+    interpretation = add_derived(
+        interpret(problem, world), needed_definitions(problem, features), num_levels(target)
+    )
+    keys = number_weights(problem)
+    when_false: list[Term] = []
+    when_true: list[Term] = []
+    for feature in features:
+        for clause in feature.clauses:
+            difference = clause_difference(clause, feature.variables, target)
+            evaluate = partial(
+                evaluate_terms,
+                variables=difference.variables,
+                positions=target.positions,
+                key=keys.of_rule[feature.rule],
+                interpretation=interpretation,
+                determined=difference.determined,
+                known={},
+            )
+            when_false += evaluate(difference.when_false)
+            when_true += evaluate(difference.when_true)
+    vectors = build_atom_vectors(when_false, when_true, target.positions)
+    return AtomDifferences(
+        target,
+        interpretation,
+        keys,
+        *vectors,
+        violated_rules(features, interpretation),
+    )
+
+
+def flip_target(problem: Problem, predicate: str) -> Target:
+    return Target(problem.model.predicates[predicate], problem.normal_form.derived, problem.domains)
+
+
+def chosen_features(problem: Problem, rules: Sequence[int] | None) -> tuple[Feature, ...]:
+    features = problem.normal_form.features
+    return features if rules is None else tuple(features[rule] for rule in rules)
+
+
+def needed_definitions(problem: Problem, features: Sequence[Feature]) -> tuple[Definition, ...]:
+    """The definitions that the features use, directly or through others, in order."""
+    used = {
+        literal.predicate
+        for feature in features
+        for clause in feature.clauses
+        for literal in clause.literals
+    }
+    for definition in reversed(problem.normal_form.definitions):
+        if definition.predicate.name in used:
+            used |= set(_predicates_of(definition))
+    return tuple(
+        definition
+        for definition in problem.normal_form.definitions
+        if definition.predicate.name in used
+    )
+
+
+def _predicates_of(definition: Definition) -> Iterator[str]:
+    return (literal.predicate for cube in definition.cubes for literal in cube.literals)

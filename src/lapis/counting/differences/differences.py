@@ -1,0 +1,346 @@
+"""What one ground atom changes: n(g = 1) − n(g = 0), for all atoms g of a predicate at once.
+
+A clause is false when all its literals are; write L_i for 1[literal i is false] in the world at
+hand, in which g has the truth value p, and δ_i for L_i(g = 1) − L_i(g = 0). Flipping g turns L_i
+into L_i + (1 − 2p) δ_i, so the number of true groundings differs by
+
+    d(g) = − Σ_{∅ ≠ U} (1 − 2p)^{|U|+1} Σ_θ Π_{i∈U} δ_i · Π_{i∉U} L_i,
+
+U running over sets of literals that g may touch. For a literal of g's own predicate
+δ_i = ∓1[its atom is g], so U says which literals are unified with g: this *is* the shattering into
+"x = y" and "x ≠ y" cases, with the inequalities expanded away, and it is exact for literals that
+unify with the same or with the opposite sign. Only the world at hand occurs; p enters through
+signs alone (U of size one does not depend on p, which is why most clauses need one sum for both).
+
+A literal of a derived predicate D changes when the witnesses of D(x) appear or vanish
+(`lapis.counting.witnesses`). Flipping g changes the witness count W(x) by e = Σ_U ± z_U, where z_U
+is the indicator that the cube's literals U are g and its others hold. Since W + e ≥ 0 always,
+
+    D(g = 1) − D(g = 0) = (1 − 2p) · (1[W = 0] 1[e ≥ 1] − Σ_{m ≥ 1} 1[W = m] 1[e = −m]),
+
+and 1[e ≥ 1], 1[e = −m] are polynomials in the z_U (Möbius inversion over their 2^k values). So
+everything stays a signed sum of conjunctions, over the relations {x : W(x) = m}.
+
+The values of a block (`arg!`) exclude each other, so there the question is what each value adds to
+the block left empty, D(v) = n(only v) − n(none). That is d of the atom in the world with its block
+cleared: p = 0, and each other literal of the predicate loses its matches inside the block
+(`Target.clears_block`).
+
+The sums over definitions need z_U to be an indicator: g and x must determine the witness. A
+quantifier below another one, or a bound variable that g does not mention, breaks it; `is_direct`
+says so, and such formulas go through `lapis.counting.flipping_world`, atom by atom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from lapis.counting.interpretation import exact_level
+from lapis.data.database import Domain
+from lapis.language.model import Predicate
+from lapis.language.syntax import Variable
+from lapis.logic.clauses import Clause, Cube, Definition, Literal, SimpleTerm, TypedVariable
+from lapis.relational.conjunctions import (
+    Atom,
+    Conjunction,
+    Scope,
+    conditions_come_out,
+    equal,
+    literals_hold,
+    multiply,
+    negate,
+    unify,
+)
+
+
+class Target(NamedTuple):
+    """The predicate whose atoms are flipped, and the definitions that its atoms may change."""
+
+    predicate: Predicate
+    definitions: Mapping[str, Definition]  # all derived predicates
+    domains: Mapping[str, Domain]
+    clears_block: bool = False  # all atoms of the flipped atom's block are taken as false
+
+    @property
+    def positions(self) -> tuple[str, ...]:
+        """Names of the arguments of the flipped atom; no variable of a rule starts with @."""
+        return tuple(f"@{number}" for number in range(self.predicate.arity))
+
+    @property
+    def atom(self) -> tuple[SimpleTerm, ...]:
+        return tuple(map(Variable, self.positions))
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        return dict(zip(self.positions, self.predicate.types, strict=True))
+
+    def touches(self, name: str) -> bool:
+        """Whether flipping an atom of the target may change an atom of this predicate."""
+        if name == self.predicate.name:
+            return True
+        definition = self.definitions.get(name)
+        return definition is not None and any(
+            self.touches(literal.predicate)
+            for cube in definition.cubes
+            for literal in cube.literals
+        )
+
+
+class Difference(NamedTuple):
+    """Signed conjunctions over positions and variables (with types), for false and true atoms."""
+
+    variables: Mapping[str, str]  # positions included
+    determined: Mapping[str, str]  # variables that the others determine wherever they occur
+    when_false: tuple[Conjunction, ...]
+    when_true: tuple[Conjunction, ...]
+
+
+def clause_difference(
+    clause: Clause, variables: Sequence[TypedVariable], target: Target
+) -> Difference:
+    """d(g) of one clause as conjunctions, to be summed over all variables but the positions."""
+    fresh = _FreshNames()
+    when_false = tuple(_flip_clause(clause, target, False, fresh))
+    when_true = tuple(_flip_clause(clause, target, True, fresh))
+    types = {**dict(variables), **target.types}
+    return Difference(types, fresh.types, when_false, when_true)
+
+
+def is_direct(clause: Clause, target: Target) -> bool:
+    """Whether `clause_difference` applies: every touched definition has determined witnesses."""
+    touched = {
+        literal.predicate
+        for literal in clause.literals
+        if literal.predicate != target.predicate.name and target.touches(literal.predicate)
+    }
+    return all(_has_determined_witnesses(target.definitions[name], target) for name in touched)
+
+
+def num_levels(target: Target) -> int:
+    """The largest m for which the relations {x : W(x) = m} occur."""
+    levels = 0
+    for definition in target.definitions.values():
+        if target.touches(definition.predicate.name):
+            unified = [
+                len(list(_subsets(_touched(cube.literals, target)))) for cube in definition.cubes
+            ]
+            levels = max(levels, sum(unified))
+    return levels
+
+
+def cube_difference(cube: Cube, variables: Sequence[TypedVariable], target: Target) -> Difference:
+    """As `clause_difference`, for the number of groundings in which a cube is true."""
+    fresh = _FreshNames()
+    conditions = conditions_come_out(cube.conditions, True)
+    sides = [
+        tuple(_flip(cube.literals, conditions, target, truth, fresh)) for truth in (False, True)
+    ]
+    return Difference({**dict(variables), **target.types}, fresh.types, *sides)
+
+
+def _flip_clause(
+    clause: Clause, target: Target, truth: bool, fresh: _FreshNames
+) -> Iterator[Conjunction]:
+    falsified = [literal.negate() for literal in clause.literals]
+    conditions = conditions_come_out(clause.conditions, False)
+    return map(negate, _flip(falsified, conditions, target, truth, fresh))
+
+
+def _flip(
+    literals: Sequence[Literal],
+    conditions: Conjunction,
+    target: Target,
+    truth: bool,
+    fresh: _FreshNames,
+) -> Iterator[Conjunction]:
+    """1[all literals and conditions hold], with g = 1, minus that with g = 0."""
+    for flipped in _subsets(_touched(literals, target)):
+        for change in _flip_together(literals, flipped, target, truth, fresh):
+            yield multiply(change, conditions)
+
+
+def _flip_together(
+    literals: Sequence[Literal],
+    flipped: tuple[int, ...],
+    target: Target,
+    truth: bool,
+    fresh: _FreshNames,
+) -> list[Conjunction]:
+    """The term of U = flipped: (1 − 2p)^{|U|+1} Π_U δ · Π_rest L."""
+    turn = -1 if truth else 1
+    changes = [Conjunction(turn ** (len(flipped) + 1))]
+    for number, literal in enumerate(literals):
+        if number not in flipped:
+            parts = _hold(literal, target)
+        else:
+            parts = _flip_atom(literal, target, truth, fresh)
+            if not literal.positive:
+                parts = list(map(negate, parts))
+        changes = [multiply(change, part) for change in changes for part in parts]
+    return changes
+
+
+def _hold(literal: Literal, target: Target) -> list[Conjunction]:
+    """1[the literal holds], in the data or with the flipped atom's block cleared.
+
+    Clearing turns P(t) into P(t) − P(t)·1[t is in the block].
+    """
+    holds = literals_hold([literal])
+    if not target.clears_block or literal.predicate != target.predicate.name:
+        return [holds]
+    inside = multiply(
+        literals_hold([literal._replace(positive=True)]),
+        *(
+            equal([term], [argument])
+            for place, (term, argument) in enumerate(zip(literal.terms, target.atom, strict=True))
+            if place not in target.predicate.block
+        ),
+    )
+    return [holds, negate(inside) if literal.positive else inside]
+
+
+def _flip_atom(
+    literal: Literal, target: Target, truth: bool, fresh: _FreshNames
+) -> list[Conjunction]:
+    """The atom's truth with g = 1, minus that with g = 0."""
+    if literal.predicate == target.predicate.name:
+        return [equal(literal.terms, target.atom)]
+    return _flip_derived(target.definitions[literal.predicate], literal.terms, target, truth, fresh)
+
+
+def _flip_derived(
+    definition: Definition,
+    terms: tuple[SimpleTerm, ...],
+    target: Target,
+    truth: bool,
+    fresh: _FreshNames,
+) -> list[Conjunction]:
+    """The formula in the essay above, at D(terms)."""
+    turn = -1 if truth else 1
+    name = definition.predicate.name
+    changes = list(_witness_changes(definition, terms, target, truth, fresh))
+    signs = [turn * change.coefficient for change in changes]
+    indicators = [change._replace(coefficient=1) for change in changes]
+    result = []
+    for level in range(len(changes) + 1):
+        if level == 0:
+            holds = Conjunction(turn, false=(Atom(name, terms),))
+        else:
+            holds = Conjunction(-turn, true=(Atom(exact_level(name, level), terms),))
+        for chosen, coefficient in _polynomial(signs, level):
+            result.append(
+                multiply(
+                    holds,
+                    Conjunction(coefficient),
+                    *(indicators[number] for number in chosen),
+                )
+            )
+    return result
+
+
+def _polynomial(signs: Sequence[int], level: int) -> Iterator[tuple[tuple[int, ...], int]]:
+    """1[Σ signs·z ≥ 1] for level 0, else 1[Σ signs·z = −level], as Σ coefficient · Π_chosen z."""
+
+    def value(chosen: Sequence[int]) -> int:
+        total = sum(signs[number] for number in chosen)
+        return int(total >= 1) if level == 0 else int(total == -level)
+
+    for chosen in _subsets(range(len(signs))):
+        coefficient = sum(
+            (-1) ** (len(chosen) - size) * value(part)
+            for size in range(len(chosen) + 1)
+            for part in combinations(chosen, size)
+        )
+        if coefficient:
+            yield chosen, coefficient
+
+
+def _witness_changes(
+    definition: Definition,
+    terms: tuple[SimpleTerm, ...],
+    target: Target,
+    truth: bool,
+    fresh: _FreshNames,
+) -> Iterator[Conjunction]:
+    """W(g = 1) − W(g = 0) at x = terms, as signed indicators; bound variables get fresh names."""
+    for cube in definition.cubes:
+        for flipped in _subsets(_touched(cube.literals, target)):
+            heads = (name for name, _ in definition.variables)
+            renaming: dict[str, SimpleTerm] = dict(zip(heads, terms, strict=True))
+            renaming |= {name: fresh.variable(type_name) for name, type_name in definition.bound}
+            renamed = rename_cube(cube, renaming)
+            conditions = conditions_come_out(renamed.conditions, True)
+            (change,) = _flip_together(renamed.literals, flipped, target, truth, fresh)
+            yield multiply(change, conditions)
+
+
+def rename_cube(cube: Cube, renaming: Mapping[str, SimpleTerm]) -> Cube:
+    """The cube with its variables replaced."""
+
+    def renamed(term: SimpleTerm) -> SimpleTerm:
+        return renaming[term.name] if isinstance(term, Variable) else term
+
+    return Cube(
+        tuple(
+            literal._replace(terms=tuple(map(renamed, literal.terms))) for literal in cube.literals
+        ),
+        tuple(
+            condition._replace(left=renamed(condition.left), right=renamed(condition.right))
+            for condition in cube.conditions
+        ),
+    )
+
+
+def _has_determined_witnesses(definition: Definition, target: Target) -> bool:
+    """Whether g and x leave at most one witness for every way of touching a cube."""
+    types = {**dict(definition.variables), **dict(definition.bound), **target.types}
+    heads = tuple(name for name, _ in definition.variables)
+    scope = Scope(types, (*target.positions, *heads), target.domains)
+    for cube in definition.cubes:
+        if any(
+            literal.predicate != target.predicate.name and target.touches(literal.predicate)
+            for literal in cube.literals
+        ):
+            return False
+        for flipped in _subsets(_touched(cube.literals, target)):
+            unified = unify(
+                multiply(
+                    *(equal(cube.literals[number].terms, target.atom) for number in flipped),
+                    conditions_come_out(cube.conditions, True),
+                ),
+                scope,
+            )
+            if unified is None:
+                continue
+            determined = {
+                name
+                for name, term in unified.bindings
+                if not isinstance(term, Variable) or term.name in scope.kept
+            }
+            if any(name not in determined for name, _ in definition.bound):
+                return False
+    return True
+
+
+def _touched(literals: Sequence[Literal], target: Target) -> list[int]:
+    return [number for number, literal in enumerate(literals) if target.touches(literal.predicate)]
+
+
+def _subsets(members: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All non-empty subsets."""
+    for size in range(1, len(members) + 1):
+        yield from combinations(members, size)
+
+
+class _FreshNames:
+    """Names for the bound variables of a definition that is used in a clause."""
+
+    def __init__(self) -> None:
+        self.types: dict[str, str] = {}
+
+    def variable(self, type_name: str) -> Variable:
+        name = f"#{len(self.types)}"
+        self.types[name] = type_name
+        return Variable(name)

@@ -1,0 +1,169 @@
+"""Many sparse integer vectors as one CSR array: adding entries, telling equal vectors apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.relational.factor import narrow
+
+_SHORT = 3  # entries up to which vectors are told apart by sorting
+_SAFE = 2.0**62  # sums estimated below this cannot overflow int64
+
+
+class SparseVectors(NamedTuple):
+    """Vector i has `value[j]` at `column[j]` for start[i] ≤ j < start[i+1]; no zeros are stored."""
+
+    start: np.ndarray  # int64[num_vectors + 1]
+    column: np.ndarray  # int64[num_entries], increasing within a vector
+    value: np.ndarray  # int64[num_entries]; object (Python ints) where 64 bits do not suffice
+
+    def take(self, vectors: np.ndarray) -> SparseVectors:
+        """The vectors with these numbers, in this order."""
+        start, entries = gather_ranges(self.start[vectors], self.start[vectors + 1])
+        return SparseVectors(start, self.column[entries], self.value[entries])
+
+    @property
+    def row(self) -> np.ndarray:
+        """int64[num_entries], the vector of each entry."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+
+
+def gather_ranges(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Row starts, and the concatenation of the ranges begin[i] … end[i] − 1."""
+    lengths = end - begin
+    start = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=start[1:])
+    entries = np.arange(start[-1]) + np.repeat(begin - start[:-1], lengths)
+    return start, entries
+
+
+def add_entries(
+    num_vectors: int, row: np.ndarray, column: np.ndarray, value: np.ndarray
+) -> SparseVectors:
+    """Vectors with Σ value over the entries of the same row and column."""
+    order = np.lexsort((column, row))
+    row, column, value = row[order], column[order], value[order]
+    if len(row):
+        fresh = np.ones(len(row), bool)
+        fresh[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
+        begin = np.flatnonzero(fresh)
+        value = narrow(np.add.reduceat(widen(value), begin))
+        kept = value != 0
+        row, column, value = row[begin][kept], column[begin][kept], value[kept]
+    start = np.zeros(num_vectors + 1, np.int64)
+    np.cumsum(np.bincount(row, minlength=num_vectors), out=start[1:])
+    return SparseVectors(start, column, value)
+
+
+def widen(value: np.ndarray) -> np.ndarray:
+    """The same integers, as Python's where their sum might not fit into 64 bits."""
+    if value.dtype != object and np.abs(value.astype(np.float64)).sum() >= _SAFE:
+        return value.astype(object)
+    return value
+
+
+def stack_vectors(parts: Sequence[SparseVectors]) -> SparseVectors:
+    """All vectors of the parts, one part after the other."""
+    lengths = np.concatenate([np.diff(part.start) for part in parts])
+    start = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=start[1:])
+    return SparseVectors(
+        start,
+        np.concatenate([part.column for part in parts]),
+        np.concatenate([part.value for part in parts]),
+    )
+
+
+def number_vectors(vectors: SparseVectors, *keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers equal vectors (with equal int64 keys) alike.
+
+    Returns the first vector with each number, and int64[num_vectors], the number of each.
+    """
+    num_vectors = len(vectors.start) - 1
+    lengths = np.diff(vectors.start)
+    column, value = vectors.column, vectors.value
+    if value.dtype == object:  # ranks stand for numbers beyond 64 bits
+        value = np.unique(value, return_inverse=True)[1]
+    number = np.zeros(num_vectors, np.int64)
+    firsts: list[np.ndarray] = []
+    count = 0
+    for length in np.unique(lengths).tolist():
+        members = np.flatnonzero(lengths == length)
+        entries = vectors.start[members][:, None] + np.arange(length)
+        shared = [key[members] for key in keys]
+        if length <= _SHORT:
+            columns = [table[entries[:, at]] for at in range(length) for table in (column, value)]
+            first, inverse = number_rows([*shared, *columns], len(members))
+        else:
+            parts = [np.stack(shared, axis=1)] if shared else []
+            table = np.concatenate([*parts, column[entries], value[entries]], axis=1)
+            first, inverse = _number_wide_rows(table)
+        firsts.append(members[first])
+        number[members] = inverse + count
+        count += len(first)
+    first = np.concatenate(firsts) if firsts else np.empty(0, np.int64)
+    return first, number
+
+
+def number_rows(columns: Sequence[np.ndarray], num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers equal rows alike, in lexicographic order.
+
+    The row is read column by column as a mixed-radix number; where that outgrows int64, what was
+    read so far is replaced by its rank. Returns the first row with each number, and the numbers.
+    """
+    key = np.zeros(num_rows, np.int64)
+    if num_rows == 0:
+        return key, key
+    space = 1
+    for column in columns:
+        low = int(column.min())
+        radix = int(column.max()) - low + 1
+        if radix >= 2**31:
+            column = np.unique(column, return_inverse=True)[1]
+            low, radix = 0, int(column.max()) + 1
+        if space * radix >= 2**63:
+            key = np.unique(key, return_inverse=True)[1]
+            space = int(key.max()) + 1
+        key = key * radix + (column - low)
+        space *= radix
+    if space <= 4 * num_rows + 1024:
+        return _number_small_keys(key, space)
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    return first, inverse
+
+
+def _number_wide_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers equal rows alike by their bytes: for many columns, hashing beats sorting by each."""
+    table = np.ascontiguousarray(table, np.int64)
+    width = table.shape[1] * table.itemsize
+    numbers: dict[bytes, int] = {}
+    inverse = np.empty(len(table), np.int64)
+    first: list[int] = []
+    for row, key in enumerate(table.view(f"V{width}").ravel().tolist()):
+        inverse[row] = numbers.setdefault(key, len(numbers))
+        if len(first) < len(numbers):
+            first.append(row)
+    return np.array(first, np.int64), inverse
+
+
+def _number_small_keys(key: np.ndarray, space: int) -> tuple[np.ndarray, np.ndarray]:
+    """As np.unique, by a table instead of a sort."""
+    first = np.full(space, len(key), np.int64)
+    first[key[::-1]] = np.arange(len(key) - 1, -1, -1)  # the last assignment, so the first row
+    present = first < len(key)
+    rank = np.cumsum(present) - 1
+    return first[present], rank[key]
+
+
+def split_column(vectors: SparseVectors, column: int) -> tuple[SparseVectors, np.ndarray]:
+    """The vectors without the entries from `column` on, and those at `column`."""
+    inside = vectors.column < column
+    row = vectors.row
+    last = np.zeros(len(vectors.start) - 1, vectors.value.dtype)
+    last[row[~inside]] = vectors.value[~inside]
+    start = np.zeros(len(vectors.start), np.int64)
+    np.cumsum(np.bincount(row[inside], minlength=len(last)), out=start[1:])
+    return SparseVectors(start, vectors.column[inside], narrow(vectors.value[inside])), last

@@ -1,0 +1,262 @@
+"""A world whose atoms flip one at a time, with exact counts kept up to date.
+
+`World.delta` is the change of every count if an atom flipped; `World.flip` flips it. Both look at
+the groundings around the atom only (`lapis.counting.nested_loops`), so count-based samplers never
+need a ground network.
+
+Derived atoms are kept as atoms of their own, together with their witness counts. Flipping a base
+atom changes witness counts; a derived atom whose count becomes zero or stops being zero flips in
+turn, in the order of definitions. Each single flip changes the counts by the difference of
+`counting.differences` with all other atoms, derived ones too, held where they are, so the
+changes of the whole cascade just add up, however deep the quantifiers are nested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.counting.differences.atom_differences import chosen_features, needed_definitions
+from lapis.counting.differences.difference_terms import WeightKey
+from lapis.counting.differences.differences import (
+    Difference,
+    Target,
+    clause_difference,
+    cube_difference,
+)
+from lapis.counting.indexed_relation import IndexedRelation, Row
+from lapis.counting.interpretation import add_derived, interpret
+from lapis.counting.nested_loops import Compiler, Counter, Emit, Source, Values, read_sources
+from lapis.counting.weight_keys import count_violations, count_weights, number_weights
+from lapis.counting.witnesses import count_witnesses
+from lapis.problem.problem import Problem
+from lapis.relational.conjunctions import Scope, simplify
+from lapis.relational.factor import narrow
+
+
+class Change(NamedTuple):
+    """What a flip changes: difference[i] more true groundings of weight_id[i]."""
+
+    weight_id: tuple[int, ...]  # increasing
+    difference: tuple[int, ...]  # nonzero
+    violations: int  # more violated groundings of hard rules
+
+
+class _Effect(NamedTuple):
+    """One signed conjunction of what flipping an atom of a predicate changes."""
+
+    counter: Counter
+    num_slots: int
+    owner: WeightKey | str  # the weights, or the derived predicate whose witnesses change
+    weight: int | None  # the one weight, where the rule has no plus variables
+
+
+class World:
+    """Truth of all atoms, and n_w for every weight w.
+
+    `violations` is the number of violated groundings of hard rules, `violated_rules` the hard
+    rules that were violated at the start.
+
+    >>> import lapis
+    >>> model = lapis.parse('''
+    ... person = {Anna, Bob}
+    ... Smokes(person)
+    ... Friends(person, person)
+    ... 1.1 Friends(x,y) ^ Smokes(x) => Smokes(y)
+    ... ''')
+    >>> data = lapis.Database.parse("Smokes(Anna) Friends(Anna,Bob)")
+    >>> world = World(lapis.build_problem(model, data))
+    >>> world.counts.tolist(), world.delta("Smokes", [1])
+    ([3], Change(weight_id=(0,), difference=(1,), violations=0))
+    >>> world.flip("Friends", [0, 1]).difference, world.counts.tolist()
+    ((1,), [4])
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        rules: Sequence[int] | None = None,
+        world: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self._features = chosen_features(problem, rules)
+        self._definitions = needed_definitions(problem, self._features)
+        self._domains = problem.domains
+        self._keys = number_weights(problem)
+        interpretation = add_derived(interpret(problem, world), self._definitions)
+        self._types = interpretation.types
+        self._predicates = dict(problem.model.predicates)
+        self._predicates |= {found.predicate.name: found.predicate for found in self._definitions}
+        self._relations = {
+            name: IndexedRelation(rows.shape[1], map(tuple, rows.tolist()))
+            for name, rows in interpretation.rows.items()
+        }
+        self._witnesses: dict[str, dict[Row, int]] = {}
+        for definition in self._definitions:
+            counts = count_witnesses(definition, interpretation)
+            rows = map(tuple, counts.rows.tolist())
+            name = definition.predicate.name
+            self._witnesses[name] = dict(zip(rows, counts.value.tolist(), strict=True))
+        self._effects: dict[tuple[str, bool], list[_Effect]] = {}
+        self._counts = count_weights(self._features, self._keys, interpretation)
+        violations = {
+            feature.rule: count_violations(feature, interpretation)
+            for feature in self._features
+            if feature.hard
+        }
+        self.violations = sum(violations.values())
+        self.violated_rules = tuple(rule for rule, count in violations.items() if count)
+
+    @property
+    def counts(self) -> np.ndarray:
+        """int64[num_weights], true groundings of each weight; object beyond 64 bits."""
+        return narrow(np.array(self._counts, dtype=object))
+
+    def is_true(self, predicate: str, arguments: Sequence[int]) -> bool:
+        return tuple(arguments) in self._relations[predicate]
+
+    def true_tuples(self, predicate: str) -> np.ndarray:
+        """int32[num_true, arity], sorted."""
+        relation = self._relations[predicate]
+        rows = np.array(sorted(relation.rows), np.int32)
+        return rows.reshape(len(relation), relation.arity)
+
+    def delta(self, predicate: str, arguments: Sequence[int]) -> Change:
+        """How the counts would change if the atom flipped. The world stays as it is."""
+        journal = _Journal()
+        change = self._cascade(predicate, tuple(map(int, arguments)), journal)
+        self._undo(journal)
+        return change
+
+    def flip(self, predicate: str, arguments: Sequence[int]) -> Change:
+        """Flips the atom, and returns how the counts have changed."""
+        change = self._cascade(predicate, tuple(map(int, arguments)), _Journal())
+        for weight, difference in zip(change.weight_id, change.difference, strict=True):
+            self._counts[weight] += difference
+        self.violations += change.violations
+        return change
+
+    def _cascade(self, predicate: str, atom: Row, journal: _Journal) -> Change:
+        """Flips the atom and every derived atom that follows."""
+        changed: dict[int, int] = {}
+        touched: dict[str, set[Row]] = {}
+        self._flip_one(predicate, atom, changed, touched, journal)
+        for definition in self._definitions:
+            name = definition.predicate.name
+            for derived in touched.pop(name, ()):
+                if (self._witnesses[name].get(derived, 0) > 0) != self.is_true(name, derived):
+                    self._flip_one(name, derived, changed, touched, journal)
+        violations = -changed.pop(self._keys.hard, 0)
+        weights = tuple(sorted(weight for weight, difference in changed.items() if difference))
+        return Change(weights, tuple(changed[weight] for weight in weights), violations)
+
+    def _flip_one(
+        self,
+        predicate: str,
+        atom: Row,
+        changed: dict[int, int],
+        touched: dict[str, set[Row]],
+        journal: _Journal,
+    ) -> None:
+        """Flips one base or derived atom; others are touched but not yet flipped."""
+        relation = self._relations[predicate]
+        truth = atom in relation.rows
+        sign = -1 if truth else 1
+        effects = self._effects_of(predicate, truth)
+        num_slots = max((effect.num_slots for effect in effects), default=0)
+        values: Values = [*atom, *[0] * (num_slots - len(atom))]
+        for counter, _, owner, only_weight in effects:
+            if only_weight is not None and counter.total is not None:
+                changed[only_weight] = changed.get(only_weight, 0) + sign * counter.total(values)
+                continue
+            found: dict[Row, int] = {}
+            if counter.total is not None:
+                number = counter.total(values)
+                if number:
+                    found[read_sources(counter.outputs, values)] = number
+            elif counter.run is not None:
+                counter.run(values, _collector(counter.outputs, found))
+            if isinstance(owner, str):
+                self._add_witnesses(owner, found, sign, touched, journal)
+            else:
+                for outputs, number in found.items():
+                    weight = owner.weight_id(outputs)
+                    changed[weight] = changed.get(weight, 0) + sign * number
+        relation.toggle(atom)
+        journal.flips.append((predicate, atom))
+
+    def _add_witnesses(
+        self,
+        predicate: str,
+        found: Mapping[Row, int],
+        sign: int,
+        touched: dict[str, set[Row]],
+        journal: _Journal,
+    ) -> None:
+        witnesses = self._witnesses[predicate]
+        for derived, number in found.items():
+            witnesses[derived] = witnesses.get(derived, 0) + sign * number
+            journal.witnesses.append((predicate, derived, sign * number))
+        touched.setdefault(predicate, set()).update(found)
+
+    def _undo(self, journal: _Journal) -> None:
+        for predicate, atom in journal.flips:
+            self._relations[predicate].toggle(atom)
+        for predicate, derived, number in journal.witnesses:
+            self._witnesses[predicate][derived] -= number
+
+    def _effects_of(self, predicate: str, truth: bool) -> list[_Effect]:
+        if (predicate, truth) not in self._effects:
+            target = Target(self._predicates[predicate], {}, self._domains)
+            effects: list[_Effect] = []
+            for feature in self._features:
+                for clause in feature.clauses:
+                    difference = clause_difference(clause, feature.variables, target)
+                    key = self._keys.of_rule[feature.rule]
+                    effects += self._compile(difference, truth, target, key, key.plus)
+            for definition in self._definitions:
+                name = definition.predicate.name
+                heads = tuple(head for head, _ in definition.variables)
+                variables = (*definition.variables, *definition.bound)
+                for cube in definition.cubes:
+                    difference = cube_difference(cube, variables, target)
+                    effects += self._compile(difference, truth, target, name, heads)
+            self._effects[predicate, truth] = effects
+        return self._effects[predicate, truth]
+
+    def _compile(
+        self,
+        difference: Difference,
+        truth: bool,
+        target: Target,
+        owner: WeightKey | str,
+        outputs: tuple[str, ...],
+    ) -> Iterator[_Effect]:
+        types = {**target.types, **difference.variables}  # the atom fills the first slots
+        kept = (*target.positions, *outputs)
+        scope = Scope(types, kept, self._domains, known=frozenset(target.positions))
+        compiler = Compiler(scope, self._relations, self._types)
+        weight = owner.offset if isinstance(owner, WeightKey) and not outputs else None
+        for conjunction in difference.when_true if truth else difference.when_false:
+            for simple in simplify(conjunction, scope):
+                yield _Effect(compiler.compile(simple, outputs), len(types), owner, weight)
+
+
+def _collector(outputs: Sequence[Source], found: dict[Row, int]) -> Emit:
+    """Adds up counts by the outputs."""
+
+    def collect(values: Values, number: int) -> None:
+        key = read_sources(outputs, values)
+        found[key] = found.get(key, 0) + number
+
+    return collect
+
+
+class _Journal:
+    """What a cascade has done, to be undone."""
+
+    def __init__(self) -> None:
+        self.flips: list[tuple[str, Row]] = []
+        self.witnesses: list[tuple[str, Row, int]] = []

@@ -1,0 +1,165 @@
+"""Counts of rules for people: one row for each weight, added up over worlds.
+
+A hard rule is counted as one formula here, not as the clauses that must each hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from lapis.counting.totals import complete_world, count_feature, explain_feature
+from lapis.data.database import Database
+from lapis.errors import LapisError
+from lapis.language.model import Model
+from lapis.problem.problem import Problem, build_problem
+
+Counts = Literal["exact", "ijgp"]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCount:
+    """True groundings of one weight's formula in the data."""
+
+    formula: str
+    weight: float | None
+    true: int  # rounded where it is an estimate
+    groundings: int
+    exact: bool = True
+    estimate: float | None = None  # unrounded, where it is one
+    relative_error: float | None = None  # of the estimate, where it was measured
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "formula": self.formula,
+            "weight": self.weight,
+            "true": self.true,
+            "groundings": self.groundings,
+            "exact": self.exact,
+        }
+        if self.estimate is not None:
+            found["estimate"] = self.estimate
+        if self.relative_error is not None:
+            found["relative_error"] = self.relative_error
+        return found
+
+
+def count_rules(
+    model: Model,
+    worlds: Sequence[Database],
+    *,
+    counts: Counts = "exact",
+    ibound: int = 2,
+    measure_error: bool = False,
+) -> list[RuleCount]:
+    """Counts of every weight's formula, added over the worlds.
+
+    With counts="ijgp" they are estimates by IJGP(ibound), exact where its clusters hold whole
+    formulas; `measure_error` counts exactly too and compares.
+    """
+    softened = soften(model)
+    totals: dict[tuple[int, str], RuleCount] = {}
+    for world in worlds:
+        problem = complete_problem(softened, world)
+        rows = (
+            exact_counts(problem)
+            if counts == "exact"
+            else estimated_counts(problem, ibound, measure_error)
+        )
+        for rule, row in rows:
+            before = totals.get((rule, row.formula))
+            totals[rule, row.formula] = row if before is None else add(before, row)
+    return list(totals.values())
+
+
+def soften(model: Model) -> Model:
+    return model.with_rules(tuple(replace(rule, hard=False) for rule in model.rules))
+
+
+def complete_problem(model: Model, world: Database) -> Problem:
+    problem = build_problem(model, world)
+    problem.require_complete()
+    return problem
+
+
+def add(one: RuleCount, other: RuleCount) -> RuleCount:
+    """The counts of two worlds together; measured errors are weighted by size."""
+    error = None
+    if one.relative_error is not None and other.relative_error is not None:
+        total = max(1, one.true + other.true)
+        error = (one.relative_error * one.true + other.relative_error * other.true) / total
+    estimate = None
+    if one.estimate is not None and other.estimate is not None:
+        estimate = one.estimate + other.estimate
+    return replace(
+        one,
+        true=one.true + other.true,
+        groundings=one.groundings + other.groundings,
+        exact=one.exact and other.exact,
+        estimate=estimate,
+        relative_error=error,
+    )
+
+
+def exact_counts(problem: Problem) -> Iterator[tuple[int, RuleCount]]:
+    world = world_of(problem)
+    for feature in problem.normal_form.features:
+        rule = problem.model.rules[feature.rule]
+        counted = count_feature(feature, world)
+        for name, true in zip(problem.rule_weight_names(rule), counted.true, strict=True):
+            yield feature.rule, RuleCount(name, rule.weight, true, counted.groundings)
+
+
+def estimated_counts(
+    problem: Problem, ibound: int, measure_error: bool
+) -> Iterator[tuple[int, RuleCount]]:
+    from lapis.counting.ijgp import count_ijgp
+
+    if ibound < 1:
+        raise LapisError(f"the i-bound must be at least 1, not {ibound}", code="ibound")
+    found = count_ijgp(
+        problem.normal_form,
+        problem.model,
+        problem.domains,
+        relations_of(problem),
+        ibound,
+        measure_error=measure_error,
+    )
+    position = 0
+    for feature, estimate in zip(problem.normal_form.features, found.features, strict=True):
+        rule = problem.model.rules[feature.rule]
+        names = problem.rule_weight_names(rule)
+        for name in names:
+            value = float(found.count[position])
+            error = None if found.error is None else float(found.error.relative_true[position])
+            groundings = estimate.groundings // max(1, len(names))
+            yield (
+                feature.rule,
+                RuleCount(
+                    name, rule.weight, round(value), groundings, estimate.exact, value, error
+                ),
+            )
+            position += 1
+
+
+def explain_counts(model: Model, worlds: Sequence[Database]) -> str:
+    """The count plans of every clause of every rule, as text."""
+    lines: list[str] = []
+    for world in worlds:
+        problem = complete_problem(soften(model), world)
+        extensions = world_of(problem)
+        for feature in problem.normal_form.features:
+            lines.append(problem.model.rules[feature.rule].text)
+            lines += ["  " + line for line in explain_feature(feature, extensions).splitlines()]
+    return "\n".join(lines)
+
+
+def relations_of(problem: Problem) -> dict[str, Any]:
+    return {name: evidence.true for name, evidence in problem.evidence.items()}
+
+
+def world_of(problem: Problem) -> Any:
+    return complete_world(
+        problem.normal_form, problem.model, problem.domains, relations_of(problem)
+    )

@@ -1,0 +1,179 @@
+"""Facts in tables: a CSV or Parquet file, a frame, or a query for each predicate.
+
+A table is named after its predicate. `P.false` and `P.unknown` hold negated and unknown facts of
+P; `f.function` says that the last column is the value of a function; the one column of `t.type`
+declares constants of the type t. Columns are the arguments in order. A predicate without
+arguments has one column called "()", and holds if it has a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lapis.data.database import TRUE, TRUTH_WORDS, Database, Domain, Relation
+from lapis.data.formats.assembly import (
+    build_relation,
+    check_consistent,
+    is_provisional,
+    known_types,
+    provisional_type,
+)
+from lapis.data.formats.duckdb_tables import NULLARY_COLUMN, connect, encode_tables, select_file
+from lapis.data.formats.sources import Origin, table_suffix
+from lapis.errors import LapisError
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+TYPE_MARK = ".type"
+
+
+class TableName(NamedTuple):
+    predicate: str
+    truth: int = TRUE
+    function: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> TableName:
+        """`P`, `P.false`, `f.function`, `f.function.unknown`."""
+        predicate, *marks = text.split(".")
+        function = marks[:1] == ["function"]
+        truths = marks[function:]
+        if truths in ([], ["false"], ["unknown"]) and predicate:
+            return cls(predicate, TRUTH_WORDS.index(truths[0]) if truths else TRUE, function)
+        raise LapisError(
+            f"{text!r} does not name a table of facts",
+            code="data-table",
+            hint="tables are called P, P.false or P.unknown for a predicate P, f.function for a "
+            "function f, t.type for a type t",
+        )
+
+    def __str__(self) -> str:
+        function = ".function" if self.function else ""
+        return (
+            self.predicate
+            + function
+            + ("" if self.truth == TRUE else f".{TRUTH_WORDS[self.truth]}")
+        )
+
+
+def read_folder(folder: Path) -> Database:
+    """All tables of a folder."""
+    paths = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    tables = [path for path in paths if table_suffix(path)]
+    strays = [path for path in paths if path.name.endswith((".db", ".db.gz"))]
+    if strays:
+        raise LapisError(
+            f"{strays[0]}: a folder of tables holds CSV and Parquet files only",
+            code="data-table",
+            hint="read the .db files by themselves, or give both paths",
+        )
+    if not tables:
+        raise LapisError(f"{folder}: there is no CSV or Parquet file here", code="data-table")
+    return read_tables(tables)
+
+
+def read_tables(paths: Sequence[Path]) -> Database:
+    """CSV and Parquet files, each named after its predicate."""
+    files: dict[str, Path] = {}
+    for path in paths:
+        name = path.name.removesuffix(table_suffix(path) or "")
+        other = files.setdefault(name, path)
+        if other != path:
+            raise LapisError(f"{other} and {path} are both tables of {name}", code="data-table")
+    with connect() as connection:
+        queries = {name: select_file(path) for name, path in files.items()}
+        return encode_database(connection, queries, tuple(paths))
+
+
+def from_sql(
+    queries: Mapping[str, str], connection: duckdb.DuckDBPyConnection | None = None
+) -> Database:
+    if connection is not None:
+        return encode_database(connection, queries, ())
+    with connect() as own:
+        return encode_database(own, queries, ())
+
+
+def encode_database(
+    connection: duckdb.DuckDBPyConnection, queries: Mapping[str, str], origins: tuple[Origin, ...]
+) -> Database:
+    """A database from a query for each table name."""
+    selects: dict[str, list[tuple[int, str]]] = {}
+    is_function: dict[str, bool] = {}
+    declared: dict[str, tuple[str, ...]] = {}
+    for text, query in queries.items():
+        query = query.strip().rstrip(";")
+        if text.endswith(TYPE_MARK):
+            declared[text.removesuffix(TYPE_MARK)] = _type_constants(connection, text, query)
+            continue
+        table = TableName.parse(text)
+        selects.setdefault(table.predicate, []).append((table.truth, query))
+        if is_function.setdefault(table.predicate, table.function) != table.function:
+            raise LapisError(
+                f"{table.predicate} is used both as a function and as a predicate",
+                code="data-function",
+            )
+    domains: dict[str, Domain] = {}
+    relations: dict[str, Relation] = {}
+    first_seen: dict[str, np.ndarray] = {}
+    num_cells = 0
+    for predicate, parts in selects.items():
+        found = encode_tables(connection, predicate, parts)
+        arity = found.codes.shape[1]
+        if is_function[predicate] and not arity:
+            raise LapisError(f"{predicate} needs a column for its value", code="data-arity")
+        types = tuple(provisional_type(predicate, argument) for argument in range(arity))
+        for argument, type_name in enumerate(types):
+            domains[type_name] = Domain(type_name, found.constants[argument])
+            first_seen[type_name] = num_cells + found.first_row[argument] * arity + argument
+        num_cells += found.codes.size
+        relations[predicate] = build_relation(
+            predicate, types, found.codes, found.truth, is_function[predicate]
+        )
+    database = Database(
+        domains, relations, declared=declared, origins=origins, first_seen=first_seen
+    )
+    check_consistent(database)
+    return database
+
+
+def _type_constants(
+    connection: duckdb.DuckDBPyConnection, name: str, query: str
+) -> tuple[str, ...]:
+    found = encode_tables(connection, name, [(TRUE, query)])
+    if found.codes.shape[1] != 1:
+        raise LapisError(f"{name} needs one column, the constants of the type", code="data-arity")
+    return found.constants[0]
+
+
+def table_columns(database: Database) -> dict[str, dict[str, np.ndarray]]:
+    """The tables that hold a database: columns object[num_facts] of constants, by name.
+
+    A predicate without any fact has an empty table, so that it is not forgotten.
+    """
+    tables: dict[str, dict[str, np.ndarray]] = {}
+    for type_name, constants in known_types(database).items():
+        tables[type_name + TYPE_MARK] = {type_name: Domain(type_name, constants).names}
+    for relation in database.relations.values():
+        silent = not any(len(rows) for _, rows in relation.stated())
+        for truth, rows in relation.stated():
+            if len(rows) or (silent and truth == TRUE):
+                name = TableName(relation.predicate, truth, relation.function)
+                tables[str(name)] = _columns(database, relation, rows)
+    return tables
+
+
+def _columns(database: Database, relation: Relation, rows: np.ndarray) -> dict[str, np.ndarray]:
+    if not relation.arity:
+        return {NULLARY_COLUMN: np.full(len(rows), "true", object)}
+    names: dict[str, None] = {}
+    for argument, type_name in enumerate(relation.types):
+        plain = f"argument{argument + 1}" if is_provisional(type_name) else type_name
+        names[plain if plain not in names else f"{plain}_{argument + 1}"] = None
+    return dict(zip(names, database.columns(relation, rows), strict=True))

@@ -1,0 +1,1 @@
+"""Exact inference: closed forms, enumeration and junction trees, component by component."""

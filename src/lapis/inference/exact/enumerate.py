@@ -1,0 +1,196 @@
+"""Exact inference by enumeration of the joint states of each connected component.
+
+    Z = exp(Σ_w weights[w]·constant_count[w]) · Π_components Σ_states exp(score) 1[hard clauses]
+
+Components are independent, so log Z adds up, marginals and expected counts are taken in each
+by itself, and the most likely world is the union of theirs. The price is the number of states
+of the largest component; beyond `MAX_STATES` the method refuses and says so.
+
+Atoms that no clause and no block mentions are components of one atom with two equal states;
+they are answered together, since there may be millions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lapis.errors import LapisError, TooLarge
+from lapis.inference.exact.joint_states import (
+    Axis,
+    atom_truths,
+    component_axes,
+    define_auxiliaries,
+    disjunction,
+    num_states,
+)
+from lapis.network.network import Network
+
+MAX_STATES = 1 << 20  # 20 binary atoms
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """Exact answers about a network."""
+
+    log_partition: float
+    marginal: np.ndarray  # float64[num_base_atoms]
+    expected_count: np.ndarray  # float64[num_weights]
+    map_score: float
+    map_world: np.ndarray  # bool[num_base_atoms]
+    num_components: int
+    largest_states: int
+
+
+def enumerate_worlds(network: Network) -> Enumeration:
+    """Sum and maximise over all worlds; raises TooLarge if a component has too many states."""
+    marginal = np.full(network.num_base_atoms, 0.5)
+    expected = network.constant_count.astype(np.float64).copy()
+    world = np.zeros(network.num_base_atoms, dtype=bool)
+    constant = float(network.weights @ network.constant_count)
+    components = list(find_components(network))
+    free = network.num_base_atoms - sum(len(c.base_atoms) for c in components)
+    log_partition = constant + free * float(np.log(2.0))
+    map_score = constant
+    refuse_large(components)
+    for component in components:
+        part = Component(network, component)
+        log_partition += part.log_partition
+        map_score += part.map_score
+        for axis, probability, best in zip(
+            component.axes, part.axis_marginals(), part.best_state(), strict=True
+        ):
+            if axis.is_block:
+                marginal[axis.atoms] = probability[: len(axis.atoms)]
+                world[axis.atoms] = np.arange(len(axis.atoms)) == best
+            else:
+                marginal[axis.atoms] = probability[1]
+                world[axis.atoms] = best == 1
+        part.add_expected_counts(expected)
+    largest = max((num_states(c.axes) for c in components), default=1)
+    return Enumeration(
+        log_partition, marginal, expected, map_score, world, len(components) + free, largest
+    )
+
+
+@dataclass(frozen=True)
+class ComponentParts:
+    """The atoms and clauses of one connected component."""
+
+    base_atoms: np.ndarray
+    auxiliaries: np.ndarray
+    clauses: np.ndarray
+    axes: list[Axis]
+
+
+def find_components(network: Network) -> Iterator[ComponentParts]:
+    """The components with a clause or a block."""
+    block_of = np.full(network.num_atoms, -1, dtype=np.int64)
+    blocks = [
+        network.block_atom[network.block_start[i] : network.block_start[i + 1]]
+        for i in range(len(network.block_exact))
+    ]
+    for index, atoms in enumerate(blocks):
+        block_of[atoms] = index
+    label = network.component
+    first_literal = network.literal[network.clause_start[:-1]]
+    clause_label = label[np.abs(first_literal) - 1]
+    busy = np.zeros(int(label.max(initial=-1)) + 1, dtype=bool)
+    busy[clause_label] = True
+    busy[label[block_of >= 0]] = True
+    atoms = np.flatnonzero(busy[label]) if len(label) else np.empty(0, np.int64)
+    for chosen, clauses in zip(
+        grouped(atoms, label[atoms], busy),
+        grouped(np.arange(network.num_clauses), clause_label, busy),
+        strict=True,
+    ):
+        base = chosen[chosen < network.num_base_atoms]
+        axes = component_axes(base, block_of, blocks, network.block_exact)
+        yield ComponentParts(base, chosen[chosen >= network.num_base_atoms], clauses, axes)
+
+
+def grouped(items: np.ndarray, labels: np.ndarray, used: np.ndarray) -> list[np.ndarray]:
+    """The items of each used label, in order of labels."""
+    order = np.argsort(labels, kind="stable")
+    position = np.searchsorted(labels[order], np.flatnonzero(used))
+    return np.split(items[order], position[1:]) if len(position) else []
+
+
+def refuse_large(components: list[ComponentParts]) -> None:
+    sizes = [num_states(component.axes) for component in components]
+    if not sizes or max(sizes) <= MAX_STATES:
+        return
+    largest = components[int(np.argmax([float(size) for size in sizes]))]
+    atoms = len(largest.base_atoms)
+    raise TooLarge(
+        f"a connected component has {atoms:,} unknown atoms with "
+        f"{describe(max(sizes))} joint states; enumeration stops at {MAX_STATES:,} (20 atoms)",
+        code="too-many-states",
+        hint="give more evidence, ask for less, or use another method",
+    )
+
+
+def describe(number: int) -> str:
+    return f"{number:,}" if number < 10**9 else f"about 10^{len(str(number)) - 1}"
+
+
+class Component:
+    """The scores of all states of one component."""
+
+    def __init__(self, network: Network, parts: ComponentParts) -> None:
+        self.network, self.parts = network, parts
+        self.shape = tuple(axis.size for axis in parts.axes)
+        truths = atom_truths(parts.axes)
+        define_auxiliaries(network, parts.auxiliaries, truths)
+        start, literal = network.clause_start, network.literal
+        self.truth = [disjunction(literal[start[c] : start[c + 1]], truths) for c in parts.clauses]
+        self.score = np.zeros(self.shape)
+        for clause, truth in zip(parts.clauses, self.truth, strict=True):
+            weight_id = network.weight_id[clause]
+            if weight_id < 0:
+                self.score += np.where(truth, 0.0, -np.inf)
+            else:
+                self.score += network.weights[weight_id] * network.coefficient[clause] * truth
+        self.map_score = float(self.score.max(initial=-np.inf))
+        if self.map_score == -np.inf:
+            raise unsatisfiable(network, parts)
+        weight = np.exp(self.score - self.map_score)
+        total = float(weight.sum())
+        self.log_partition = self.map_score + float(np.log(total))
+        self.probability = weight / total
+
+    def axis_marginals(self) -> list[np.ndarray]:
+        everything = range(len(self.shape))
+        return [
+            self.probability.sum(axis=tuple(a for a in everything if a != axis))
+            for axis in everything
+        ]
+
+    def best_state(self) -> tuple[int, ...]:
+        """The first most likely state."""
+        return tuple(map(int, np.unravel_index(int(np.argmax(self.score)), self.shape)))
+
+    def add_expected_counts(self, expected: np.ndarray) -> None:
+        """Σ coefficient·P(clause true), by the marginal over each clause's axes."""
+        marginals: dict[tuple[int, ...], np.ndarray] = {}
+        for clause, truth in zip(self.parts.clauses, self.truth, strict=True):
+            weight_id = self.network.weight_id[clause]
+            if weight_id < 0:
+                continue
+            others = tuple(a for a, size in enumerate(truth.shape) if size == 1)
+            if others not in marginals:
+                marginals[others] = self.probability.sum(axis=others, keepdims=True)
+            probability = float(marginals[others][truth].sum())
+            expected[weight_id] += self.network.coefficient[clause] * probability
+
+
+def unsatisfiable(network: Network, parts: ComponentParts) -> LapisError:
+    atoms = ", ".join(network.atom_names(parts.base_atoms[:5]))
+    more = f" and {len(parts.base_atoms) - 5} more" if len(parts.base_atoms) > 5 else ""
+    return LapisError(
+        f"no world satisfies the hard formulas: they contradict each other over {atoms}{more}",
+        code="unsatisfiable",
+        hint="lapis check shows the hard formulas; remove the final period of one to make it soft",
+    )

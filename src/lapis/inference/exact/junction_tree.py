@@ -1,0 +1,140 @@
+"""Junction trees in elimination order: log Z, beliefs, most likely states and samples.
+
+Eliminating variable v joins everything that holds v in one table over its clique {v} ∪ S, with
+S the neighbours left, and sends to the bucket of the first variable of S to be eliminated
+
+    m(S) = log Σ_v exp ψ(v, S)        (max_v instead of log Σ exp for the most likely world)
+
+(bucket elimination, Dechter 1999; the buckets are a junction tree, Lauritzen & Spiegelhalter
+1988). Backwards from the roots, the belief of a clique is b(v, S) = b(S)·exp(ψ(v, S) − m(S)) with
+b(S) summed out of the parent's belief; a sample or a maximiser picks v given S. Everything stays
+in logarithms, with −∞ for what is forbidden, until the beliefs, which are probabilities.
+
+Axes of a table are sorted by time of elimination, the earliest last. So a message is the table
+with its contiguous rows summed, and a message and the table that takes it have axes in the same
+order: runs of axes that both have, or only one, are walked as one. All components of a network
+are one forest and one call; there is no work per component outside the compiled loops.
+
+Variables may be left out of the order. Messages over these only leave the forest: they are the
+factors of the core that `reduce` makes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.inference.exact.junction_tree_kernels import add_up, bring_down, form_tree, pick_states
+from lapis.network.cubes import Cubes, row_starts
+
+ROOT = -1  # no neighbours left: the message is a number
+CORE = -2  # only neighbours that are never eliminated
+
+
+class Tree(NamedTuple):
+    """Cliques in order of elimination."""
+
+    order: np.ndarray  # int32[num_cliques], the variable eliminated
+    scope_start: np.ndarray  # int64[num_cliques + 1]
+    scope_variable: np.ndarray  # int32[...], S of each clique, latest eliminated first
+    parent: np.ndarray  # int32[num_cliques], the clique that takes the message, ROOT or CORE
+    cube_start: np.ndarray  # int64[num_cliques + 1]
+    cube: np.ndarray  # int32[...], the cubes that enter each clique
+    table_start: np.ndarray  # int64[num_cliques + 1]
+    message_start: np.ndarray  # int64[num_cliques + 1]
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of tables and messages."""
+        return int(8 * (self.table_start[-1] + self.message_start[-1]))
+
+    def scope(self, clique: int) -> np.ndarray:
+        return self.scope_variable[self.scope_start[clique] : self.scope_start[clique + 1]]
+
+
+class Potentials(NamedTuple):
+    """The upward pass: ψ and m of each clique."""
+
+    table: np.ndarray  # float64[table_start[-1]]
+    message: np.ndarray  # float64[message_start[-1]]
+
+    def root_values(self, tree: Tree) -> tuple[np.ndarray, np.ndarray]:
+        """The root cliques and their messages: log Z, or the best score, of each component."""
+        roots = np.flatnonzero(tree.parent == ROOT)
+        return roots, self.message[tree.message_start[roots]]
+
+
+class Beliefs(NamedTuple):
+    """The downward pass."""
+
+    state: np.ndarray  # float64[num_states], probability of each state of each variable
+    cube: np.ndarray  # float64[num_cubes], probability of each cube that entered a clique
+
+
+def build_tree(cubes: Cubes, order: np.ndarray) -> Tree:
+    """The cliques of an elimination order; the tables must be small enough to index."""
+    order = order.astype(np.int32)
+    scope_start, scope_variable, parent, cube_start, cube, messages = form_tree(
+        cubes.size, cubes.start, cubes.variable, order
+    )
+    return Tree(
+        order,
+        scope_start,
+        scope_variable,
+        parent,
+        cube_start,
+        cube,
+        row_starts(messages * cubes.size[order]),
+        row_starts(messages),
+    )
+
+
+def collect(tree: Tree, cubes: Cubes, penalty: np.ndarray, maximise: bool = False) -> Potentials:
+    """The upward pass, with the score that each cube adds, float64[num_cubes]."""
+    table = np.zeros(tree.table_start[-1])
+    message = np.empty(tree.message_start[-1])
+    add_up(tree, cubes, penalty, maximise, table, message)
+    return Potentials(table, message)
+
+
+def distribute(
+    tree: Tree,
+    cubes: Cubes,
+    potentials: Potentials,
+    core_belief: np.ndarray | None = None,
+    overwrite: bool = False,
+) -> Beliefs:
+    """The downward pass after a `collect` by sums.
+
+    `core_belief`, float64[message_start[-1]], holds P(S) of the cliques whose parent is CORE.
+    `overwrite` reuses the memory of the tables, which are lost.
+    """
+    belief = potentials.table if overwrite else np.empty_like(potentials.table)
+    outside = np.empty(0) if core_belief is None else core_belief
+    state_start = row_starts(cubes.size)
+    state = np.zeros(state_start[-1])
+    cube = np.zeros(len(cubes.clause))
+    bring_down(
+        tree, cubes, potentials.table, potentials.message, outside, belief, state_start, state, cube
+    )
+    return Beliefs(state, cube)
+
+
+def maximise_states(
+    tree: Tree, size: np.ndarray, potentials: Potentials, state: np.ndarray
+) -> None:
+    """Set the eliminated variables in `state`, int32[num_variables], to a best choice."""
+    pick_states(tree, size, potentials.table, potentials.message, np.empty(0), state)
+
+
+def sample_states(
+    tree: Tree,
+    size: np.ndarray,
+    potentials: Potentials,
+    state: np.ndarray,
+    rng: np.random.Generator,
+) -> None:
+    """Draw the eliminated variables given the others in `state`, int32[num_variables]."""
+    uniform = rng.random(len(tree.order))
+    pick_states(tree, size, potentials.table, potentials.message, uniform, state)

@@ -1,0 +1,132 @@
+"""One component of a MAP problem: a world by local search, then a proof.
+
+`improve` never proves more than that a cost of 0 cannot be beaten; `prove` starts from its world.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lapis.inference.map.objective import Objective
+
+SEARCH_SHARE = 0.3  # of a component's time for the search of an independent set
+LONG_TRIES = 10  # of MaxWalkSAT where nothing follows it
+
+
+@dataclass
+class Stop:
+    """When to end: a deadline, a wish from outside, or Ctrl-C."""
+
+    deadline: float  # by time.monotonic
+    should_stop: Callable[[], bool] | None = None
+    stopped: bool = False
+
+    def is_wanted(self) -> bool:
+        if self.should_stop is not None and self.should_stop():
+            self.stopped = True
+        return self.stopped
+
+    def is_over(self) -> bool:
+        return self.is_wanted() or time.monotonic() > self.deadline
+
+    def share(self, sizes: list[int]) -> float:
+        """Seconds for the first of the components left: as its size is, or one of them."""
+        left = max(0.0, self.deadline - time.monotonic())
+        return left * max(sizes[0] / sum(sizes), 1.0 / len(sizes))
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known of a component."""
+
+    world: np.ndarray | None  # bool[num_atoms]
+    cost: float  # +inf without a world
+    bound: float  # no world costs less
+    method: str
+    flips: int = 0
+    possible: bool = True  # False if proven that the hard clauses contradict each other
+
+    @property
+    def optimal(self) -> bool:
+        from lapis.inference.map.integer_program import is_tight
+
+        return self.world is not None and is_tight(self.cost, self.bound)
+
+
+def improve(
+    objective: Objective, start: np.ndarray, method: str, seed: int, seconds: float, stop: Stop
+) -> Found:
+    """A good world by local search; Ctrl-C ends it with the best so far."""
+    from lapis.inference.map.icm import climb
+    from lapis.inference.map.maxwalksat import search
+
+    world, cost, flips, name = None, objective.cost(start), 0, "icm"
+    if cost < math.inf:
+        world = start
+    try:
+        found = climb(objective, seed=seed, start=start, should_stop=stop.is_over)
+        flips += found.flips
+        if found.cost <= cost:
+            world, cost = found.world, found.cost
+        if method != "icm" and cost > 0.0:
+            name = "maxwalksat"
+            proof_follows = method in ("auto", "ilp")
+            found = search(
+                objective,
+                seed=seed,
+                max_flips=2_000 + objective.num_atoms * (20 if proof_follows else 200),
+                restarts=1 if proof_follows else LONG_TRIES,
+                time_limit=seconds,
+                start=start if world is None else world,
+                should_stop=stop.is_wanted,
+            )
+            flips += found.flips
+            if found.cost < cost:
+                world, cost = found.world, found.cost
+    except KeyboardInterrupt:
+        stop.stopped = True
+    return Found(world, cost, 0.0, name, flips)
+
+
+def prove(objective: Objective, found: Found, method: str, seconds: float, stop: Stop) -> Found:
+    """Prove the world to be the best, or find a better one."""
+    from lapis.inference.map import integer_program as ilp
+    from lapis.inference.map.independent_set import (
+        MAX_VERTICES,
+        find_conflicts,
+        solve_independent_set,
+    )
+
+    begin = time.monotonic()
+    try:
+        conflicts = find_conflicts(objective) if method == "auto" else None
+        if conflicts is not None and len(conflicts.vertex) <= MAX_VERTICES:
+            best = solve_independent_set(
+                objective,
+                conflicts,
+                start=found.world,
+                time_limit=SEARCH_SHARE * seconds,
+                should_stop=stop.is_wanted,
+            )
+            found = replace(
+                found, world=best.world, cost=best.cost, bound=best.bound, method="branch-and-bound"
+            )
+        if found.optimal or stop.is_over():
+            return found
+        solution = ilp.solve(
+            objective,
+            start=found.world,
+            time_limit=seconds - (time.monotonic() - begin),
+            should_stop=stop.is_wanted,
+        )
+    except KeyboardInterrupt:
+        stop.stopped = True
+        return found
+    stop.stopped |= solution.interrupted
+    bound = max(found.bound, solution.bound)
+    return Found(solution.world, solution.cost, bound, "ilp", found.flips, solution.feasible)

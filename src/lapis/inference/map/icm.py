@@ -1,0 +1,46 @@
+"""Iterated conditional modes: the cheapest local search for a most likely world.
+
+Besag (On the Statistical Analysis of Dirty Pictures, 1986): set each variable in turn to its most
+likely value given all others, until nothing changes. The world it ends in is a local optimum: no
+single flip, and no single move of a block, is better. Hard clauses weigh more than all soft ones
+together, so a world that satisfies them is never left; where the start violates some,
+`maxwalksat` first looks for a world that does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from lapis.inference.map.maxwalksat import SearchResult, initial_world, prepare, search
+from lapis.inference.map.objective import Objective
+
+
+def climb(
+    objective: Objective,
+    *,
+    seed: int = 0,
+    max_flips: int = 1_000_000,
+    start: np.ndarray | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> SearchResult:
+    """A local optimum near `start`; no world if no feasible one to start from was found."""
+    from lapis.inference.map.maxwalksat_kernel import begin, descend
+
+    world = initial_world(objective) if start is None else start
+    flips = 0
+    if objective.cost(world) == np.inf:
+        found = search(
+            objective, seed=seed, max_flips=max_flips, first_feasible=True, start=world,
+            should_stop=should_stop,
+        )  # fmt: skip
+        if found.world is None:
+            return found
+        world, flips = found.world, found.flips
+    clauses, walk = prepare(objective, world)
+    begin(clauses, walk, 1.0 + float(np.abs(objective.weight[~objective.hard]).sum()))
+    while descend(clauses, walk):
+        if should_stop is not None and should_stop():
+            break
+    return SearchResult(walk.world, objective.cost(walk.world), flips + int(walk.flips[0]))

@@ -1,0 +1,251 @@
+"""Branch and bound for networks that are a maximum weight independent set.
+
+Where every soft clause is a unit and every hard clause forbids two of the wanted literals to hold
+together, a most likely world is an independent set of greatest weight in the graph of conflicts
+(auctions, maximum clique, packing). Linear programs are weak there: half of everything violates
+no pair. Colouring is not: a set of pairwise conflicting literals, a *class*, gives at most one.
+
+The search is that of Tomita & Seki (An Efficient Branch-and-Bound Algorithm for Finding a Maximum
+Clique, 2003) with the candidates as bits (San Segundo, Rodríguez-Losada & Jiménez 2011), over the
+graph of pairs without conflict. Weights are split over classes (Held, Cook & Sewell, Maximum-
+Weight Stable Sets and Safe Lower Bounds for Graph Coloring, 2012): a class takes the least
+remaining weight of its vertices from all of them, and Σ of these is the bound. Candidates are
+tried in the reverse order in which their weight was used up, until current + bound cannot win.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from lapis.inference.map.objective import Objective
+
+MAX_VERTICES = 1500
+CHUNK = 20_000  # nodes between two looks at the clock
+SLACK = 1e-9  # what a better set must gain
+
+
+class IndependentSet(NamedTuple):
+    world: np.ndarray  # bool[num_atoms]
+    cost: float
+    bound: float  # no world costs less
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Conflicts:
+    """Literals that are wanted, and the pairs of them that exclude each other."""
+
+    literal: np.ndarray  # bool[num_atoms], the value each atom should have
+    vertex: np.ndarray  # int64[num_vertices], the atoms that matter
+    weight: np.ndarray  # float64[num_vertices], lost where the atom has the other value
+    edge: np.ndarray  # int64[num_edges, 2], vertices
+
+
+def find_conflicts(objective: Objective) -> Conflicts | None:
+    """The graph of an objective that is an independent set, if it is one."""
+    hard, length = objective.hard, objective.length
+    if len(objective.block_exact) or (length != np.where(hard, 2, 1)).any():
+        return None
+    units = np.flatnonzero(~hard)
+    literal = objective.rows_of(units, 1)[:, 0]
+    gain = np.where(literal > 0, objective.weight[units], -objective.weight[units])
+    atom = np.abs(literal) - 1
+    net = np.bincount(atom, gain, objective.num_atoms)
+    rows = objective.rows_of(np.flatnonzero(hard), 2)
+    # An atom without preference takes the value that its clauses do not ask for.
+    asked = np.zeros(objective.num_atoms)
+    asked[np.abs(rows[:, 0]) - 1] = np.sign(rows[:, 0])
+    asked[np.abs(rows[:, 1]) - 1] = np.sign(rows[:, 1])
+    wanted = np.where(net != 0, net > 0, asked < 0)
+    if ((rows > 0) == wanted[np.abs(rows) - 1]).any():
+        return None
+    vertex = np.flatnonzero(net != 0)
+    place = np.full(objective.num_atoms, -1, np.int64)
+    place[vertex] = np.arange(len(vertex))
+    edge = place[np.abs(rows) - 1]
+    return Conflicts(wanted, vertex, np.abs(net[vertex]), edge[(edge >= 0).all(axis=1)])
+
+
+def solve_independent_set(
+    objective: Objective,
+    conflicts: Conflicts,
+    *,
+    start: np.ndarray | None = None,
+    time_limit: float = math.inf,
+    should_stop: Callable[[], bool] | None = None,
+) -> IndependentSet:
+    """The best world; its cost is the bound if the search has come to an end."""
+    deadline = time.monotonic() + time_limit
+    order, compatible = compatible_bits(conflicts)
+    weight = conflicts.weight[order]
+    count = len(weight)
+    chosen = np.zeros(count, bool)
+    if start is not None and objective.cost(start) < math.inf:
+        atoms = conflicts.vertex[order]
+        chosen = start[atoms] == conflicts.literal[atoms]
+    search = Search(
+        np.zeros((count + 1, compatible.shape[1]), np.uint64),
+        np.zeros((count + 1, count), np.int32),
+        np.zeros((count + 1, count)),
+        np.zeros(count + 1, np.int64),
+        np.zeros(count + 1),
+        np.zeros(count, np.int32),
+        chosen,
+        np.array([float(weight[chosen].sum()), 0.0]),
+        np.zeros(2, np.int64),
+    )
+    begin(compatible, weight, search)
+    done = False
+    while not done and time.monotonic() < deadline:
+        done = advance(compatible, weight, search, CHUNK)
+        if should_stop is not None and should_stop():
+            break
+    kept = np.zeros(count, bool)
+    kept[order] = search.best
+    world = ~conflicts.literal
+    world[conflicts.vertex] ^= kept
+    cost = objective.cost(world)
+    bound = cost if done else max(0.0, min(cost, float(weight.sum()) - search.weight[1]))
+    return IndependentSet(world, cost, bound, int(search.position[1]))
+
+
+def compatible_bits(conflicts: Conflicts) -> tuple[np.ndarray, np.ndarray]:
+    """An order of the vertices, and for each the bits of those it goes with, in that order.
+
+    The vertex that goes with fewest of the rest is placed last, again and again, so that the
+    search starts with small sets of candidates.
+    """
+    count = len(conflicts.vertex)
+    goes_with = np.ones((count, count), bool)
+    np.fill_diagonal(goes_with, False)
+    goes_with[conflicts.edge[:, 0], conflicts.edge[:, 1]] = False
+    goes_with[conflicts.edge[:, 1], conflicts.edge[:, 0]] = False
+    degree = goes_with.sum(axis=1).astype(np.int64)
+    order = np.empty(count, np.int64)
+    for place in range(count - 1, -1, -1):
+        vertex = int(np.argmin(degree))
+        order[place] = vertex
+        degree -= goes_with[vertex]
+        degree[vertex] = 2 * count
+    packed = np.packbits(goes_with[np.ix_(order, order)], axis=1, bitorder="little")
+    words = np.zeros((count, 8 * ((count + 63) // 64)), np.uint8)
+    words[:, : packed.shape[1]] = packed
+    return order, words.view("<u8").astype(np.uint64)
+
+
+class Search(NamedTuple):
+    """The state of the search; row d belongs to the d-th vertex taken."""
+
+    candidate: np.ndarray  # uint64[num_vertices + 1, num_words]
+    order: np.ndarray  # int32[num_vertices + 1, num_vertices], candidates worth a try
+    bound: np.ndarray  # float64[num_vertices + 1, num_vertices], of each and all before it
+    left: np.ndarray  # int64[num_vertices + 1], candidates not tried yet
+    gained: np.ndarray  # float64[num_vertices + 1], weight of the vertices taken
+    taken: np.ndarray  # int32[num_vertices]
+    best: np.ndarray  # bool[num_vertices]
+    weight: np.ndarray  # float64[2], of the best set, and an upper bound
+    position: np.ndarray  # int64[2], depth and nodes
+
+
+@njit(cache=True)
+def begin(compatible, weight, search):  # type: ignore[no-untyped-def]
+    for v in range(len(weight)):
+        search.candidate[0, v >> 6] |= np.uint64(1) << np.uint64(v & 63)
+    _colour(compatible, weight, search, 0)
+    if search.left[0] > 0:
+        search.weight[1] = search.bound[0, search.left[0] - 1]
+    search.weight[1] = max(search.weight[1], search.weight[0])
+
+
+@njit(cache=True)
+def advance(compatible, weight, search, max_nodes):  # type: ignore[no-untyped-def]
+    """Visit up to `max_nodes` sets; true when there are no more."""
+    num_words = compatible.shape[1]
+    for _ in range(max_nodes):
+        depth = search.position[0]
+        while depth >= 0:
+            last = search.left[depth] - 1
+            if last >= 0 and search.gained[depth] + search.bound[depth, last] > (
+                search.weight[0] + SLACK
+            ):
+                break
+            depth -= 1
+        search.position[0] = depth
+        if depth < 0:
+            search.position[0] = 0
+            search.left[0] = 0
+            return True
+        search.position[1] += 1
+        last = search.left[depth] - 1
+        v = search.order[depth, last]
+        search.left[depth] = last
+        search.candidate[depth, v >> 6] &= ~(np.uint64(1) << np.uint64(v & 63))
+        search.taken[depth] = v
+        search.gained[depth + 1] = search.gained[depth] + weight[v]
+        for word in range(num_words):
+            search.candidate[depth + 1, word] = search.candidate[depth, word] & compatible[v, word]
+        if search.gained[depth + 1] > search.weight[0] + SLACK:
+            search.weight[0] = search.gained[depth + 1]
+            search.best[:] = False
+            for d in range(depth + 1):
+                search.best[search.taken[d]] = True
+        _colour(compatible, weight, search, depth + 1)
+        search.position[0] = depth + 1
+    return False
+
+
+@njit(cache=True)
+def _lowest_bit(word):  # type: ignore[no-untyped-def]
+    """The position of the lowest bit of a word that is not 0."""
+    low = word & (~word + np.uint64(1))
+    place = 0
+    for shift in (32, 16, 8, 4, 2, 1):
+        if low >> np.uint64(shift):
+            low >>= np.uint64(shift)
+            place += shift
+    return place
+
+
+@njit(cache=True)
+def _colour(compatible, weight, search, depth):  # type: ignore[no-untyped-def]
+    """Split the candidates' weight over classes; list those that could improve on the best."""
+    num_words = compatible.shape[1]
+    rest = search.candidate[depth].copy()
+    remaining = weight.copy()
+    members = np.empty(len(weight), np.int32)
+    enough = search.weight[0] - search.gained[depth]
+    total, listed = 0.0, 0
+    while True:
+        free = rest.copy()
+        count = 0
+        least = np.inf
+        for word in range(num_words):
+            while free[word]:
+                v = (word << 6) + _lowest_bit(free[word])
+                free[word] &= free[word] - np.uint64(1)
+                # What goes with v cannot be in a class with it.
+                for later in range(word, num_words):
+                    free[later] &= ~compatible[v, later]
+                members[count] = v
+                count += 1
+                least = min(least, remaining[v])
+        if count == 0:
+            break
+        total += least
+        for i in range(count):
+            v = members[i]
+            remaining[v] -= least
+            if remaining[v] <= 1e-12 * weight[v]:
+                rest[v >> 6] &= ~(np.uint64(1) << np.uint64(v & 63))
+                if total > enough + SLACK:
+                    search.order[depth, listed] = v
+                    search.bound[depth, listed] = total
+                    listed += 1
+    search.left[depth] = listed

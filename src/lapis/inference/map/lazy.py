@@ -1,0 +1,78 @@
+"""A most likely world by cutting planes over a network that is grounded on demand.
+
+Riedel (UAI 2008). A ground clause that has not been listed counts as it would like to be, so the
+best score of the listed clauses bounds that of all worlds; the clauses that the best world for
+them violates are listed next, by joins with that world (`grounding.lazy`), until there are none.
+Then the world's score is the true one and the bound is attained. For networks of which a most
+likely world concerns only a small part.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from lapis.grounding.lazy import LazyGrounding
+from lapis.inference.map.solver import MapResult, Progress, most_likely_world
+from lapis.network.network import Network
+from lapis.problem.problem import Problem
+
+MAX_ROUNDS = 200
+
+
+def most_likely_world_lazily(
+    problem: Problem,
+    *,
+    time_limit: float = 60.0,
+    seed: int = 0,
+    max_memory: int | None = None,
+    progress: Progress | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> tuple[Network, MapResult]:
+    """The last network and the world; `optimal` only if nothing is left to be listed."""
+    deadline = time.monotonic() + time_limit
+    with LazyGrounding(problem, max_memory=max_memory) as lazy:
+        network = lazy.extend(starting_world(lazy, problem))
+        for number in range(1, MAX_ROUNDS + 1):
+            found = most_likely_world(
+                network,
+                time_limit=max(0.1, deadline - time.monotonic()),
+                seed=seed,
+                should_stop=should_stop,
+            )
+            if progress is not None:
+                progress(number, MAX_ROUNDS, f"{network.num_clauses:,} clauses listed")
+            network = lazy.extend(found.world[: network.num_base_atoms])
+            if lazy.num_added == 0 or found.interrupted or time.monotonic() > deadline:
+                break
+    return network, settle(network, found, lazy.num_added == 0, number)
+
+
+def starting_world(lazy: LazyGrounding, problem: Problem) -> np.ndarray:
+    """All false, but for the first candidate of each block that needs one."""
+    from lapis.network.blocks import network_blocks
+
+    atoms = lazy.session.world.atoms
+    base = {name: found for name, found in atoms.items() if name in problem.model.predicates}
+    blocks = network_blocks(problem.model.predicates, base, problem.domains)
+    world = np.zeros(sum(found.num_unknown for found in base.values()), bool)
+    world[blocks.atom[blocks.start[:-1][blocks.exact]]] = True
+    return world
+
+
+def settle(network: Network, found: MapResult, complete: bool, rounds: int) -> MapResult:
+    """The result with the world's true score: listed last, its violations are all in."""
+    world = network.complete(found.world[: network.num_base_atoms])
+    score = network.score(world)
+    return replace(
+        found,
+        world=world,
+        score=score,
+        bound=max(found.bound, score),
+        optimal=found.optimal and complete,
+        method=f"cutting planes + {found.method}",
+        diagnostics={**found.diagnostics, "rounds": rounds, "listed_clauses": network.num_clauses},
+    )

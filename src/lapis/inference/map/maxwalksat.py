@@ -1,0 +1,160 @@
+"""MaxWalkSAT: local search for a most likely world.
+
+Kautz, Selman & Jiang (A General Stochastic Approach to Solving Problems with Hard and Soft
+Constraints, 1997): repair a violated clause at a time, by the flip of one of its atoms that is
+best for the whole, or now and then by a random one. A clause of negative weight is violated when
+it is true, and is repaired by making a true literal false. A block moves as one.
+
+Deviations, after SATLike (Lei & Cai, IJCAI 2018). Atoms whose flip is downhill are kept in a list,
+and as long as there is one, the best of a dozen of them flips, the oldest on ties; atoms flipped
+within the last `tabu` flips are passed over. Only in a local minimum a violated clause is repaired
+uphill, a hard one if there is any. Hard clauses weigh not a huge constant but a pressure that
+starts at the mean soft weight and grows in every local minimum in which they are violated.
+
+What did not work: hard clauses that weigh more than all soft ones together, chosen as often as
+soft ones (no feasible world on maximum clique: there are always more violated soft clauses);
+repairing random violated clauses throughout, as the original does (a large network then never
+settles: eighty times the distance to the optimum on Tuffy's paper classification after a million
+flips); restarts from random worlds, which throw away what hard clauses cost to find: we restart
+from the best world with a part of the atoms redrawn. Chains of counters (satellite02ac) are hard
+for it all the same: a feasible world is found from few seeds only.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lapis.inference.map.objective import Objective
+
+if TYPE_CHECKING:
+    from lapis.inference.map.maxwalksat_kernel import Clauses, Walk
+
+CHUNK = 100_000  # flips between two looks at the clock
+NOISE = 0.1
+TABU = 4
+REDRAWN = 0.1  # share of atoms redrawn at a restart
+
+
+class SearchResult(NamedTuple):
+    world: np.ndarray | None  # bool[num_atoms]; None if no feasible world was found
+    cost: float  # +inf if none was found
+    flips: int
+
+
+def search(
+    objective: Objective,
+    *,
+    seed: int = 0,
+    max_flips: int = 1_000_000,
+    restarts: int = 3,
+    time_limit: float = math.inf,
+    noise: float = NOISE,
+    tabu: int = TABU,
+    start: np.ndarray | None = None,
+    first_feasible: bool = False,
+    should_stop: Callable[[], bool] | None = None,
+) -> SearchResult:
+    """The best world found within `restarts` tries of `max_flips` flips each.
+
+    `first_feasible` ends the search at the first world without a violated hard clause.
+    """
+    from lapis.inference.map.maxwalksat_kernel import advance, begin
+    from lapis.inference.random_numbers import random_states
+
+    deadline = time.monotonic() + time_limit
+
+    def is_over() -> bool:
+        late = time.monotonic() > deadline
+        return late or (should_stop is not None and should_stop())
+
+    clauses, walk = prepare(objective, initial_world(objective) if start is None else start)
+    step = pressure_step(objective)
+    state = random_states(seed, 1)[0]
+    rng = np.random.default_rng(seed)
+    tabu = min(tabu, objective.num_atoms // 4)
+    done = False
+    for _ in range(restarts):
+        begin(clauses, walk, step)
+        last = walk.flips[0] + max_flips
+        while not done and walk.flips[0] < last:
+            chunk = min(CHUNK, last - walk.flips[0])
+            done = advance(clauses, walk, chunk, noise, tabu, step, first_feasible, state)
+            if is_over():
+                break
+        if done or is_over():
+            break
+        best = walk.best if walk.cost[1] < np.inf else walk.world
+        walk.world[:] = redraw(objective, best, rng)
+    flips = int(walk.flips[0])
+    if walk.cost[1] == np.inf:
+        return SearchResult(None, np.inf, flips)
+    return SearchResult(walk.best, objective.cost(walk.best), flips)
+
+
+def initial_world(objective: Objective) -> np.ndarray:
+    """All false but for the first atom of each exactly-one block."""
+    world = np.zeros(objective.num_atoms, bool)
+    world[objective.block_atom[objective.block_start[:-1][objective.block_exact]]] = True
+    return world
+
+
+def prepare(objective: Objective, start: np.ndarray) -> tuple[Clauses, Walk]:
+    """The arrays of the kernels, for a world that respects the blocks."""
+    from lapis.inference.map.maxwalksat_kernel import Clauses, Walk
+    from lapis.network.incidence import index_atoms
+
+    atoms, count = objective.num_atoms, objective.num_clauses
+    clauses = Clauses(
+        objective.clause_start,
+        objective.literal,
+        np.where(objective.hard, 0.0, objective.weight),
+        objective.hard,
+        *index_atoms(objective.clause_start, objective.literal, atoms),
+        objective.block_start,
+        objective.block_atom.astype(np.int32),
+        objective.block_exact,
+        objective.block_of,
+    )
+    walk = Walk(
+        start.astype(bool),
+        start.astype(bool),
+        np.zeros(count, np.int32),
+        np.zeros(count),
+        np.zeros(atoms),
+        np.zeros((2, count), np.int32),
+        np.zeros(count, np.int32),
+        np.zeros(2, np.int64),
+        np.zeros(atoms, np.int64),
+        np.zeros(atoms, np.int32),
+        np.zeros(atoms, np.int32),
+        np.zeros(1, np.int64),
+        np.zeros(atoms, np.int32),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.array([0.0, np.inf]),
+    )
+    return clauses, walk
+
+
+def pressure_step(objective: Objective) -> float:
+    """What hard clauses weigh at first, and by how much they grow: the mean soft weight."""
+    soft = np.abs(objective.weight[~objective.hard])
+    return float(soft.mean()) if len(soft) else 1.0
+
+
+def redraw(objective: Objective, world: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A part of the atoms outside blocks, and of the blocks, drawn anew."""
+    changed = world.copy()
+    chosen = (rng.random(len(world)) < REDRAWN) & (objective.block_of < 0)
+    changed[chosen] = rng.random(int(chosen.sum())) < 0.5
+    for block in np.flatnonzero(rng.random(len(objective.block_exact)) < REDRAWN):
+        first, last = objective.block_start[block : block + 2]
+        atoms = objective.block_atom[first:last]
+        choice = rng.integers(len(atoms) + (not objective.block_exact[block]))
+        changed[atoms] = np.arange(len(atoms)) == choice
+    return changed

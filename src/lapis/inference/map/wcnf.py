@@ -1,0 +1,92 @@
+"""Weighted partial MaxSAT as a network: variables are atoms x(1), x(2), …; weights are strengths.
+
+The network has one weight of value 1, which every soft clause carries with its own weight as
+coefficient, so the score of a world is the weight of its true soft clauses, and its MaxSAT cost
+is what is missing to all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lapis.data.formats.wcnf import WeightedClauses, read_wcnf
+from lapis.errors import LapisError
+from lapis.grounding.definitions import take_rows
+from lapis.inference.map.solver import MapResult, Progress, most_likely_world
+from lapis.network.network import AtomTable, Network
+
+
+@dataclass(frozen=True)
+class WcnfResult:
+    """An answer to a MaxSAT problem."""
+
+    found: MapResult
+    cost: float  # Σ weights of false soft clauses
+    bound: float  # no world costs less
+    network: Network
+
+
+def solve_wcnf(
+    path: str | Path,
+    *,
+    method: str = "auto",
+    time_limit: float = 60.0,
+    seed: int = 0,
+    progress: Progress | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> WcnfResult:
+    """The assignment of least cost of a .wcnf or .wcnf.gz file."""
+    clauses = read_wcnf(path)
+    network = network_of_clauses(clauses)
+    found = most_likely_world(
+        network, method=method, time_limit=time_limit, seed=seed, progress=progress,
+        should_stop=should_stop,
+    )  # fmt: skip
+    total = float(clauses.weight[np.isfinite(clauses.weight)].sum())
+    return WcnfResult(found, total - found.score, total - found.score - found.gap, network)
+
+
+def wcnf_network(path: str | Path) -> Network:
+    """The network of a .wcnf or .wcnf.gz file."""
+    return network_of_clauses(read_wcnf(path))
+
+
+def network_of_clauses(clauses: WeightedClauses) -> Network:
+    """Repeated literals are one; a clause with a literal and its negation is always true."""
+    count = len(clauses.weight)
+    row = np.repeat(np.arange(count), np.diff(clauses.clause_start))
+    pairs = np.unique(np.column_stack((row, np.abs(clauses.literal), clauses.literal)), axis=0)
+    pairs = pairs.reshape(-1, 3)
+    clash = (pairs[1:, :2] == pairs[:-1, :2]).all(axis=1)
+    always = np.zeros(count, bool)
+    always[pairs[1:, 0][clash]] = True
+    length = np.bincount(pairs[:, 0], minlength=count)
+    hard = np.isinf(clauses.weight)
+    if (hard & (length == 0)).any():
+        raise LapisError(
+            "no assignment satisfies the hard clauses: one of them is empty", code="unsatisfiable"
+        )
+    start = np.concatenate(([0], np.cumsum(length))).astype(np.int64)
+    kept = np.flatnonzero(~always & (length > 0))
+    start, literal = take_rows(start, pairs[:, 2].astype(np.int32), kept)
+    atoms = np.arange(1, clauses.num_variables + 1, dtype=np.int32)[:, None]
+    none = np.zeros(1, np.int64)
+    return Network(
+        AtomTable(("x",), np.array([0, len(atoms)], np.int64), (atoms,)),
+        len(atoms),
+        start,
+        literal,
+        np.where(hard[kept], -1, 0).astype(np.int32),
+        np.where(hard[kept], 1.0, clauses.weight[kept]),
+        np.ones(1),
+        np.array([float(clauses.weight[always & ~hard].sum())]),
+        none,
+        np.empty(0, np.int32),
+        np.empty(0, bool),
+        none,
+        np.empty(0, np.int32),
+    )

@@ -1,0 +1,1 @@
+"""Expected counts and covariances of a network's statistics, exact or sampled."""

@@ -1,0 +1,151 @@
+"""The most likely world in place of the expected one: what the voted perceptron climbs.
+
+Collins (2002), Singla and Domingos (2005), thesis section 4.2.1: E[n] is replaced by n(x*), x* a
+most likely world. Components whose tables fit are maximised exactly. The others are searched by
+MaxWalkSAT, on and on from the best world of the last evaluation: the weights have changed little,
+and so has the world, so a short search does. What it finds is never worse than what it starts from.
+
+A world has no covariance. Perceptrons need none, and the objective gives optimisers that ask the
+number of true groundings instead, the scale by which thesis section 4.2.3 divides learning rates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lapis.grounding.definitions import take_rows
+from lapis.inference.exact.by_components import ExactPlan
+from lapis.inference.map.maxwalksat import initial_world, search
+from lapis.inference.map.objective import Objective
+from lapis.inference.moments.statistics import Statistics
+from lapis.inference.sampling.kernels.clause_graph import clause_weights
+from lapis.network.network import Network
+
+MIN_FLIPS = 2_000
+FLIPS_AN_ATOM = 5
+
+
+@dataclass(frozen=True)
+class MostLikelyExact:
+    """The components that are maximised exactly."""
+
+    statistics: Statistics
+    plan: ExactPlan
+    atom: np.ndarray  # int64[plan.network.num_atoms], the ground atom each one is
+    name: str = "map"
+    ergodic: bool = True
+
+    @property
+    def is_exact(self) -> bool:
+        return False
+
+    def moments(self, natural: np.ndarray) -> WorldMoments:
+        affordable = self.plan.affordable
+        world = self.plan.maximise(natural)
+        counted = counts_of_part(self.plan.network, affordable, world)
+        return WorldMoments(self.statistics, counted, self.atom[affordable], world[affordable])
+
+
+@dataclass
+class MostLikelySearched:
+    """Components that MaxWalkSAT searches, and the best world so far."""
+
+    statistics: Statistics
+    network: Network
+    atom: np.ndarray  # int64[network.num_atoms], the ground atom each one is
+    world: np.ndarray  # bool[num_atoms]
+    seed: int
+    name: str = "maxwalksat"
+    ergodic: bool = True
+    num_searches: int = 0
+
+    @property
+    def is_exact(self) -> bool:
+        return False
+
+    def moments(self, natural: np.ndarray) -> WorldMoments:
+        objective = weighed_objective(self.network, natural)
+        self.num_searches += 1
+        found = search(
+            objective,
+            seed=self.seed + self.num_searches,
+            max_flips=MIN_FLIPS + FLIPS_AN_ATOM * self.network.num_atoms,
+            restarts=1,
+            start=self.world,
+        )
+        if found.world is not None:
+            self.world = found.world
+        counted = self.network.counts(self.world)
+        return WorldMoments(self.statistics, counted, self.atom, self.world)
+
+
+@dataclass(frozen=True)
+class WorldMoments:
+    """One world as if it were certain."""
+
+    statistics: Statistics
+    mean: np.ndarray  # float64[num_statistics], z(x*)
+    atom: np.ndarray  # int64[...], ground atoms
+    world: np.ndarray  # bool[...], their values
+
+    @property
+    def log_partition(self) -> None:
+        return None
+
+    def mean_variance(self) -> None:
+        return None
+
+    def covariance_product(self, direction: np.ndarray) -> np.ndarray:
+        return np.zeros(len(direction))
+
+    def count_variance(self) -> np.ndarray:
+        return np.zeros(self.statistics.design.shape[1])
+
+    def set_marginals(self, probability: np.ndarray) -> None:
+        probability[self.atom] = self.world
+
+
+def counts_of_part(network: Network, part: np.ndarray, world: np.ndarray) -> np.ndarray:
+    """float64[num_weights], true groundings of the clauses over some components' atoms."""
+    first_atom = np.abs(network.literal[network.clause_start[:-1]]) - 1
+    counted = part[first_atom] & (network.weight_id >= 0) & network.is_satisfied(world)
+    return np.bincount(
+        network.weight_id[counted], network.coefficient[counted], len(network.weights)
+    )
+
+
+def first_world(network: Network, known: np.ndarray | None, seed: int) -> np.ndarray:
+    """bool[num_atoms], a world that satisfies the hard clauses, with few atoms true.
+
+    `known` is such a world, taken only where no other is found: it is that of the training data,
+    and where worlds tie, as all do at weights 0, a perceptron that starts there never leaves.
+    """
+    objective = weighed_objective(network, np.zeros(len(network.weights)))
+    found = search(objective, seed=seed, first_feasible=True, start=initial_world(objective))
+    if found.world is not None:
+        return found.world
+    if known is not None:
+        return known
+    from lapis.inference.map.solver import most_likely_world
+
+    return most_likely_world(network, seed=seed).world
+
+
+def weighed_objective(network: Network, weights: np.ndarray) -> Objective:
+    """What a search minimises, clauses as they stand; those of weight 0 are left out.
+
+    `objective_of` would also merge equal clauses, which takes longer than a search that starts
+    near its goal.
+    """
+    weight = clause_weights(weights, network.weight_id, network.coefficient)
+    start, literal = network.clause_start, network.literal
+    felt = np.flatnonzero(weight != 0)
+    if len(felt) < len(weight):
+        start, literal = take_rows(start, literal, felt)
+        weight = weight[felt]
+    return Objective(
+        network.num_atoms, start, literal, weight,
+        network.block_start, network.block_atom, network.block_exact, 0.0,
+    )  # fmt: skip

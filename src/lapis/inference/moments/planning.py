@@ -1,0 +1,76 @@
+"""Which components are solved exactly, which are left to chains and searches.
+
+Planning an elimination order is itself work, and on a component of a thousand tightly tied atoms
+it fails only after a long search. Most such failures can be seen beforehand: a graph with a
+subgraph in which every vertex has k neighbours has treewidth at least k, so that some table has
+2^(k+1) entries whatever the order. Such a subgraph, the k-core, is found by peeling: drop all
+variables with fewer than k neighbours until none is left to drop. For the k at which one table
+passes the memory, a component that keeps a core is hopeless; only the others are planned. (The
+planner takes tables of few variables without asking what they cost, so k is never that small.)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.inference.exact.by_components import ExactPlan, plan_exact
+from lapis.inference.exact.planning import EASY_SCOPE
+from lapis.inference.moments.statistics import take_part
+from lapis.inference.sampling.gibbs_units import group_blocks
+from lapis.network.network import Network
+from lapis.network.parts import Subnetwork
+
+BYTES_AN_ENTRY = 12  # of a table and its share of a message
+
+
+class Division(NamedTuple):
+    """A network's components in two networks, atoms int64[...] numbered as in the whole."""
+
+    plan: ExactPlan  # of the components worth planning; some may be refused all the same
+    planned_atom: np.ndarray  # int64[plan.network.num_atoms]
+    rest: Subnetwork  # what is not solved
+
+
+def divide_network(network: Network, max_memory: int) -> Division:
+    """Plan the components whose tables may fit `max_memory` bytes."""
+    affordable = int(np.log2(max(2.0, max_memory / BYTES_AN_ENTRY)))
+    hopeless = has_dense_core(network, max(affordable, EASY_SCOPE + 1))
+    part = take_part(network, ~hopeless)
+    plan = plan_exact(part.network, max_memory)
+    left = hopeless.copy()
+    left[part.atom] = ~plan.affordable
+    return Division(plan, part.atom, take_part(network, left))
+
+
+def has_dense_core(network: Network, degree: int) -> np.ndarray:
+    """bool[num_atoms]: the atom's component has variables with `degree` neighbours in their midst.
+
+    Blocks are one variable each.
+    """
+    from scipy.sparse import csr_array
+
+    variable, start, _ = group_blocks(network, network.num_atoms)
+    num_variables = len(start) - 1
+    # Only clauses of several atoms make neighbours.
+    length = np.diff(network.clause_start)
+    literal = network.literal[np.repeat(length > 1, length)]
+    clause = np.repeat(np.arange(int((length > 1).sum())), length[length > 1])
+    ones = np.ones(len(literal), np.int32)
+    shape = (int((length > 1).sum()), num_variables)
+    member = csr_array((ones, (clause, variable[np.abs(literal) - 1])), shape)
+    neighbours = (member.T @ member).tocsr()
+    neighbours.setdiag(0)
+    neighbours.eliminate_zeros()
+    neighbours.data[:] = 1
+    alive = np.diff(neighbours.indptr) >= degree
+    while alive.any():
+        crowded = alive & (neighbours @ alive.astype(np.int32) >= degree)
+        if (crowded == alive).all():
+            break
+        alive = crowded
+    dense = np.zeros(int(network.component.max(initial=-1)) + 1, bool)
+    dense[network.component[alive[variable]]] = True
+    found: np.ndarray = dense[network.component]
+    return found

@@ -1,0 +1,218 @@
+"""Messages between clauses and variables, as log odds (see `belief_propagation`).
+
+θ_a, the sum of what all factors say about atom a, is kept for every atom: an atom's log odds, or
+its log weight among the states of its block. A variable's message to a factor is what θ says
+about the factor's question, less what the factor said itself.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.inference.compiled import entry, inner
+
+LIMIT = 50.0  # log messages are kept within ±LIMIT: certainty up to 2e-22
+
+
+class Factors(NamedTuple):
+    """Clauses (`own` −1) and definitions of auxiliary atoms (`own` the atom)."""
+
+    factor_start: np.ndarray  # int64[num_factors + 1], questions of a factor
+    question_start: np.ndarray  # int64[num_questions + 1], literals of a question
+    question_literal: np.ndarray  # int32[...], all positive, or one negative
+    weight: np.ndarray  # float64[num_factors], +inf where hard; 0 for a definition
+    own: np.ndarray  # int64[num_factors]
+    weight_id: np.ndarray  # int32[num_factors], −1 where hard or a definition
+    coefficient: np.ndarray  # float64[num_factors]
+    variable_start: np.ndarray  # int64[num_variables + 1]
+    variable_atom: np.ndarray  # int32[num_atoms]
+    variable_of_atom: np.ndarray  # int32[num_atoms]
+    is_block: np.ndarray  # bool[num_variables]
+    may_be_empty: np.ndarray  # bool[num_variables]
+    near_start: np.ndarray  # int64[num_variables + 1]
+    near: np.ndarray  # int32[...], the factors of a variable
+
+
+class Messages(NamedTuple):
+    question: np.ndarray  # float64[num_questions], λ, from factor to variable
+    own: np.ndarray  # float64[num_factors], from a definition to its auxiliary atom
+    theta: np.ndarray  # float64[num_atoms]
+    waiting: np.ndarray  # float64[num_factors], change since the factor was last updated
+
+
+@inner
+def _add_exp(one, other):  # type: ignore[no-untyped-def]
+    """log(exp(one) + exp(other))."""
+    high, low = max(one, other), min(one, other)
+    if high == -np.inf:
+        return high
+    return high + np.log1p(np.exp(low - high))
+
+
+@inner
+def _log_no(odds):  # type: ignore[no-untyped-def]
+    """log(1 − p), p being the probability with these log odds."""
+    return -_add_exp(0.0, odds)
+
+
+@inner
+def _odds(factors, messages, question):  # type: ignore[no-untyped-def]
+    """Log odds that the variable answers yes, by all factors together."""
+    begin, end = factors.question_start[question], factors.question_start[question + 1]
+    signed = factors.question_literal[begin]
+    atom = abs(signed) - 1
+    variable = factors.variable_of_atom[atom]
+    if not factors.is_block[variable]:
+        return messages.theta[atom] if signed > 0 else -messages.theta[atom]
+    inside, outside = -np.inf, 0.0 if factors.may_be_empty[variable] else -np.inf
+    for at in range(factors.variable_start[variable], factors.variable_start[variable + 1]):
+        other = factors.variable_atom[at]
+        asked = False
+        for place in range(begin, end):
+            asked = asked or abs(factors.question_literal[place]) - 1 == other
+        if asked:
+            inside = _add_exp(inside, messages.theta[other])
+        else:
+            outside = _add_exp(outside, messages.theta[other])
+    odds = inside - outside if signed > 0 else outside - inside
+    return max(-2 * LIMIT, min(2 * LIMIT, odds))
+
+
+@inner
+def _incoming(factors, messages, question):  # type: ignore[no-untyped-def]
+    """The variable's message: log odds of yes, by all the other factors."""
+    return _odds(factors, messages, question) - messages.question[question]
+
+
+@inner
+def _factor_weight(factors, messages, factor):  # type: ignore[no-untyped-def]
+    own = factors.own[factor]
+    if own < 0:
+        return factors.weight[factor]
+    return messages.theta[own] - messages.own[factor]
+
+
+@inner
+def _log_all_no(factors, messages, factor):  # type: ignore[no-untyped-def]
+    """log of the probability that no variable makes the clause true."""
+    total = 0.0
+    for question in range(factors.factor_start[factor], factors.factor_start[factor + 1]):
+        total += _log_no(_incoming(factors, messages, question))
+    return total
+
+
+@inner
+def _log_some_yes(all_no):  # type: ignore[no-untyped-def]
+    """log(1 − exp(all_no))."""
+    return np.log(-np.expm1(all_no)) if all_no < 0 else -np.inf
+
+
+@inner
+def _say(factors, messages, atom, change):  # type: ignore[no-untyped-def]
+    """Change θ of an atom and tell the factors of its variable."""
+    messages.theta[atom] += change
+    variable = factors.variable_of_atom[atom]
+    for at in range(factors.near_start[variable], factors.near_start[variable + 1]):
+        messages.waiting[factors.near[at]] += abs(change)
+
+
+@inner
+def _update(factors, messages, factor, damping, fresh):  # type: ignore[no-untyped-def]
+    """New messages from one factor to all its variables."""
+    begin, end = factors.factor_start[factor], factors.factor_start[factor + 1]
+    weight = _factor_weight(factors, messages, factor)
+    total = 0.0
+    for question in range(begin, end):
+        fresh[question - begin] = _log_no(_incoming(factors, messages, question))
+        total += fresh[question - begin]
+    for place in range(end - begin):
+        others = min(total - fresh[place], 0.0)
+        value = -np.log(-np.expm1(others) + np.exp(others - weight))
+        fresh[place] = max(-LIMIT, min(LIMIT, value))
+    for question in range(begin, end):
+        old = messages.question[question]
+        new = damping * old + (1 - damping) * fresh[question - begin]
+        messages.question[question] = new
+        for at in range(factors.question_start[question], factors.question_start[question + 1]):
+            signed = factors.question_literal[at]
+            _say(factors, messages, abs(signed) - 1, new - old if signed > 0 else old - new)
+    if factors.own[factor] >= 0:
+        value = max(-LIMIT, min(LIMIT, _log_some_yes(total) - total))
+        old = messages.own[factor]
+        messages.own[factor] = damping * old + (1 - damping) * value
+        _say(factors, messages, factors.own[factor], messages.own[factor] - old)
+    # With damping part of the way is still to go, even if no neighbour moves.
+    left = 0.0
+    for place in range(end - begin):
+        left = max(left, abs(fresh[place] - messages.question[begin + place]))
+    messages.waiting[factor] = left
+
+
+@entry
+def pass_messages(factors, messages, damping, tolerance, max_passes, fresh):  # type: ignore[no-untyped-def]
+    """Passes over the factors that wait with most; (number of passes, what still waits)."""
+    for number in range(max_passes):
+        worst = 0.0
+        for factor in range(len(messages.waiting)):
+            worst = max(worst, messages.waiting[factor])
+        if worst <= tolerance:
+            return number, worst
+        threshold = max(0.1 * worst, tolerance) if worst < np.inf else 0.0
+        for factor in range(len(messages.waiting)):
+            if messages.waiting[factor] >= threshold:
+                _update(factors, messages, factor, damping, fresh)
+    worst = 0.0
+    for factor in range(len(messages.waiting)):
+        worst = max(worst, messages.waiting[factor])
+    return max_passes, worst
+
+
+@inner
+def _log_states(factors, messages, variable):  # type: ignore[no-untyped-def]
+    """log Σ_states exp θ."""
+    total = 0.0 if factors.may_be_empty[variable] or not factors.is_block[variable] else -np.inf
+    for at in range(factors.variable_start[variable], factors.variable_start[variable + 1]):
+        total = _add_exp(total, messages.theta[factors.variable_atom[at]])
+    return total
+
+
+@entry
+def read_beliefs(factors, messages, marginal, truth):  # type: ignore[no-untyped-def]
+    """P(atom) and P(clause true) by the messages."""
+    for variable in range(len(factors.is_block)):
+        total = _log_states(factors, messages, variable)
+        for at in range(factors.variable_start[variable], factors.variable_start[variable + 1]):
+            atom = factors.variable_atom[at]
+            marginal[atom] = np.exp(messages.theta[atom] - total)
+    for factor in range(len(factors.weight)):
+        all_no = _log_all_no(factors, messages, factor)
+        odds = _factor_weight(factors, messages, factor) + _log_some_yes(all_no) - all_no
+        truth[factor] = np.exp(_log_no(-odds))
+
+
+@entry
+def bethe_log_partition(factors, messages):  # type: ignore[no-untyped-def]
+    """Σ log Z_factor + Σ log Z_variable − Σ log Z_edge."""
+    total = 0.0
+    for variable in range(len(factors.is_block)):
+        total += _log_states(factors, messages, variable)
+    for factor in range(len(factors.weight)):
+        all_no = _log_all_no(factors, messages, factor)
+        yes = _log_some_yes(all_no)
+        own = factors.own[factor]
+        if own >= 0:
+            odds, message = messages.theta[own] - messages.own[factor], messages.own[factor]
+            total += _add_exp(_log_no(-odds) + yes, _log_no(odds) + all_no)
+            total -= _add_exp(_log_no(-odds) + message, _log_no(odds))
+        elif np.isinf(factors.weight[factor]):
+            total += yes
+        else:
+            total += _add_exp(factors.weight[factor] + yes, all_no)
+        for question in range(factors.factor_start[factor], factors.factor_start[factor + 1]):
+            odds, message = _incoming(factors, messages, question), messages.question[question]
+            total -= _add_exp(_log_no(-odds) + message, _log_no(odds))
+            if factors.question_literal[factors.question_start[question]] < 0:
+                total += message  # θ holds −λ on one state instead of λ on all others
+    return total

@@ -1,0 +1,57 @@
+"""Random numbers inside kernels: xoshiro256++, one state for each chain.
+
+numba keeps one hidden Mersenne Twister per thread, so what a chain draws would depend on the
+thread it runs on. Here a chain owns four words, seeded from numpy's `SeedSequence`: the same
+seed gives the same chain on any number of cores. (Blackman and Vigna, Scrambled Linear
+Pseudorandom Number Generators, 2021.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lapis.inference.compiled import entry, inner
+
+
+def draw(rng: np.ndarray) -> float:
+    """The next float of a chain's stream, for code outside kernels."""
+    return float(_draw(rng))
+
+
+def random_states(seed: int, num_streams: int) -> np.ndarray:
+    """uint64[num_streams, 4], independent generator states."""
+    children = np.random.SeedSequence(seed).spawn(num_streams)
+    return np.array([child.generate_state(4, np.uint64) for child in children]).reshape(-1, 4)
+
+
+@inner
+def next_word(rng):  # type: ignore[no-untyped-def]
+    """The next 64 random bits."""
+    one, two, three, four = rng[0], rng[1], rng[2], rng[3]
+    mixed = one + four
+    result = ((mixed << np.uint64(23)) | (mixed >> np.uint64(41))) + one
+    shifted = two << np.uint64(17)
+    three ^= one
+    four ^= two
+    rng[1] = two ^ three
+    rng[0] = one ^ four
+    rng[2] = three ^ shifted
+    rng[3] = (four << np.uint64(45)) | (four >> np.uint64(19))
+    return result
+
+
+@inner
+def uniform(rng):  # type: ignore[no-untyped-def]
+    """A float in [0, 1) with 53 random bits."""
+    return float(next_word(rng) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@entry
+def _draw(rng):  # type: ignore[no-untyped-def]
+    return uniform(rng)
+
+
+@inner
+def below(rng, bound):  # type: ignore[no-untyped-def]
+    """An integer in [0, bound); the bias of at most bound / 2^53 is below anything measurable."""
+    return int(uniform(rng) * bound)

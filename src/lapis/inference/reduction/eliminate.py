@@ -1,0 +1,243 @@
+"""Sum out first: exact elimination of all that is easy, in front of every other method.
+
+An atom or block whose neighbours number at most `max_scope`, with at most `max_table` joint
+states, is summed out (or maximised over, for the most likely world) and leaves a table over its
+neighbours; what cannot go cheaply is the *core*. Tables become clauses again (`reduce_clauses`),
+so the core is a `Network` like any other, with
+
+    log Z(core) = log Z(network)         (the best score instead of log Z by maximum)
+
+and samplers and optimisers run on it unchanged. Afterwards the eliminated atoms come back in
+closed form: a sample is completed by drawing each atom given its scope; marginals and expected
+counts are averages over samples of conditional ones (Rao–Blackwell), so they have less variance
+than if the atoms had been sampled: E[1[a]] = E[P(a | scope)].
+
+With three neighbours at most, an elimination in a network of pairwise clauses takes away three
+clauses and brings at most four; from four neighbours on it brings more than it takes. A million
+open `Friends(x, y)`, each in one clause with `Smokes(x)` and `Smokes(y)`, leave the thousand
+`Smokes` atoms.
+
+The core's weights are the network's with one more of value 1, whose clauses carry their strength
+as coefficient, so clauses that were not touched keep their tied weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from lapis.inference.exact.elimination_order_sparse import low_degree_order
+from lapis.inference.exact.junction_tree import (
+    CORE,
+    ROOT,
+    Potentials,
+    Tree,
+    build_tree,
+    collect,
+    distribute,
+    maximise_states,
+    sample_states,
+)
+from lapis.inference.reduction.message_clauses import message_clauses
+from lapis.inference.reduction.sample_bits import (
+    count_false,
+    count_scopes,
+    count_true,
+    pack_samples,
+)
+from lapis.network.cubes import (
+    Cubes,
+    Variables,
+    contradiction,
+    falsifying_cubes,
+    find_variables,
+    penalties,
+    row_starts,
+    sum_by_weight,
+)
+from lapis.network.network import Network
+from lapis.network.parts import Rows, build_part, clause_rows
+
+Semiring = Literal["sum", "max"]
+MAX_SCOPE = 3
+MAX_TABLE = 64
+
+
+class Recovered(NamedTuple):
+    """What samples of the core say about the whole network."""
+
+    marginal: np.ndarray  # float64[num_atoms], auxiliary atoms too
+    expected_count: np.ndarray  # float64[num_weights]
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A network, its core, and the tables of what was eliminated."""
+
+    network: Network
+    core: Network
+    core_atom: np.ndarray  # int64[core.num_atoms], the network's atom of each atom of the core
+    semiring: Semiring
+    kept_clause: np.ndarray  # int64[...], the clauses that are clauses of the core too
+    variables: Variables
+    cubes: Cubes
+    tree: Tree
+    potentials: Potentials
+
+    @property
+    def is_eliminated(self) -> np.ndarray:
+        """bool[num_atoms]"""
+        gone = np.ones(self.network.num_atoms, bool)
+        gone[self.core_atom] = False
+        return gone
+
+    def recover(self, samples: np.ndarray) -> Recovered:
+        """Marginals and expected counts from samples of the core.
+
+        `samples` is bool[num_samples, core.num_atoms], or core.num_base_atoms wide where the
+        core has no auxiliary atoms. Call it for each chain by itself for standard errors. Without
+        core atoms the result is exact, whatever the number of samples.
+        """
+        return self.recover_packed(pack_samples(samples), len(samples))
+
+    def recover_packed(self, bits: np.ndarray, num_samples: int) -> Recovered:
+        """`recover` from samples as bits, uint64[core.num_atoms, ⌈num_samples / 64⌉].
+
+        Sample s is bit s mod 64 of word s div 64; bits beyond the samples are zero.
+        """
+        whole = np.zeros((self.network.num_atoms, bits.shape[1]), np.uint64)
+        whole[self.core_atom] = bits
+        joint = count_scopes(self.tree, self.variables, whole, num_samples) / num_samples
+        false = count_false(self.network, self.kept_clause, whole, num_samples) / num_samples
+        return self.recover_joint(joint, count_true(bits) / num_samples, false)
+
+    def recover_joint(
+        self, joint: np.ndarray, core_marginal: np.ndarray, core_false: np.ndarray
+    ) -> Recovered:
+        """Marginals and expected counts from probabilities in the core.
+
+        `joint`, float64[tree.message_start[-1]], holds the joint distribution over the scope of
+        each clique whose parent is CORE, at the place of its message; `core_marginal` the
+        probability of each core atom; `core_false` that of each kept clause to be false.
+        """
+        if self.semiring != "sum":
+            raise ValueError("marginals need a reduction by sums")
+        network = self.network
+        beliefs = distribute(self.tree, self.cubes, self.potentials, joint)
+        marginal = np.empty(network.num_atoms)
+        atoms, place = self.variables.place_of_atoms()
+        marginal[atoms] = beliefs.state[place]
+        marginal[self.core_atom] = core_marginal
+        entered = self.tree.cube
+        clause = np.concatenate((self.kept_clause, self.cubes.clause[entered]))
+        false = np.concatenate((core_false, beliefs.cube[entered]))
+        return Recovered(np.clip(marginal, 0.0, 1.0), self._expected_count(clause, false))
+
+    def sample(self, core_world: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """bool[num_atoms], the eliminated atoms drawn given a world of the core."""
+        if self.semiring != "sum":
+            raise ValueError("samples need a reduction by sums")
+        state = self._core_states(core_world)
+        sample_states(self.tree, self.cubes.size, self.potentials, state, rng)
+        return self._world(state)
+
+    def complete_map(self, core_world: np.ndarray) -> np.ndarray:
+        """bool[num_atoms], the eliminated atoms at their best given a world of the core."""
+        if self.semiring != "max":
+            raise ValueError("the best completion needs a reduction by maximum")
+        state = self._core_states(core_world)
+        maximise_states(self.tree, self.cubes.size, self.potentials, state)
+        return self._world(state)
+
+    def _expected_count(self, clause: np.ndarray, false: np.ndarray) -> np.ndarray:
+        network = self.network
+        true = sum_by_weight(network, np.arange(network.num_clauses), np.ones(network.num_clauses))
+        expected: np.ndarray = network.constant_count + true - sum_by_weight(network, clause, false)
+        return expected
+
+    def _core_states(self, core_world: np.ndarray) -> np.ndarray:
+        """int32[num_variables], the states of core variables; 0 elsewhere."""
+        if len(core_world) < self.core.num_atoms:
+            core_world = self.core.complete(core_world)
+        variables = self.variables
+        # A variable none of whose atoms is true is false or none: the state without an atom.
+        silent = variables.state_atom < 0
+        state = np.zeros(len(variables.size), np.int32)
+        owner = np.repeat(np.arange(len(variables.size)), variables.size)[silent]
+        state[owner] = (np.flatnonzero(silent) - variables.state_start[owner]).astype(np.int32)
+        true = self.core_atom[core_world]
+        state[variables.atom_variable[true]] = variables.atom_state[true]
+        return state
+
+    def _world(self, state: np.ndarray) -> np.ndarray:
+        world = np.zeros(self.network.num_atoms, bool)
+        true = self.variables.state_atom[self.variables.state_start[:-1] + state]
+        world[true[true >= 0]] = True
+        return world
+
+
+def reduce(
+    network: Network,
+    max_scope: int = MAX_SCOPE,
+    max_table: int = MAX_TABLE,
+    semiring: Semiring = "sum",
+    keep: np.ndarray | None = None,
+) -> Reduction:
+    """Eliminate exactly what has at most `max_scope` neighbours with `max_table` joint states.
+
+    `keep`, bool[num_atoms], marks atoms that stay in the core. Raises LapisError
+    "unsatisfiable" where the eliminated part alone shows that no world is possible.
+    """
+    variables = find_variables(network, np.ones(network.num_atoms, bool))
+    cubes = falsifying_cubes(network, variables, np.arange(network.num_clauses))
+    eligible = np.ones(len(cubes.size), bool)
+    if keep is not None:
+        eligible[variables.atom_variable[keep]] = False
+    tree = build_tree(cubes, low_degree_order(cubes, eligible, max_scope, max_table))
+    penalty = penalties(network, cubes, network.weights)
+    potentials = collect(tree, cubes, penalty, maximise=semiring == "max")
+    refuse_impossible(network, variables, tree, potentials)
+
+    entered = np.zeros(len(cubes.clause), bool)
+    entered[tree.cube] = True
+    kept_clause = cubes.clause[~entered].astype(np.int64)
+    fresh, constant = message_clauses(tree, potentials, variables, len(network.weights))
+    counted = network.weight_id >= 0
+    counted[kept_clause] = False
+    constant += float(network.weights[network.weight_id[counted]] @ network.coefficient[counted])
+    in_core = np.ones(len(cubes.size), bool)
+    in_core[tree.order] = False
+    rows = join_rows(clause_rows(network, kept_clause), fresh)
+    core, core_atom = build_part(network, in_core[variables.atom_variable], rows)
+    core = replace(
+        core,
+        weights=np.append(network.weights, 1.0),
+        constant_count=np.append(network.constant_count, constant),
+    )
+    return Reduction(
+        network, core, core_atom, semiring, kept_clause, variables, cubes, tree, potentials
+    )
+
+
+def join_rows(one: Rows, other: Rows) -> Rows:
+    return Rows(
+        row_starts(np.concatenate((np.diff(one.start), np.diff(other.start)))),
+        np.concatenate((one.literal, other.literal)),
+        np.concatenate((one.weight_id, other.weight_id)),
+        np.concatenate((one.coefficient, other.coefficient)),
+    )
+
+
+def refuse_impossible(
+    network: Network, variables: Variables, tree: Tree, potentials: Potentials
+) -> None:
+    """Raise if a message that leaves the tables says that every state is forbidden."""
+    leaving = np.flatnonzero((tree.parent == ROOT) | (tree.parent == CORE))
+    if len(leaving) == 0:
+        return
+    possible = row_starts(potentials.message > -np.inf)
+    ends = tree.message_start[leaving + 1], tree.message_start[leaving]
+    for clique in leaving[possible[ends[0]] == possible[ends[1]]][:1]:
+        raise contradiction(network, int(variables.component[tree.order[clique]]))

@@ -1,0 +1,265 @@
+"""Tables over a few variables as clauses with non-negative weights.
+
+A table f of logarithms is a sum of products of indicators (a Möbius transform): with a reference
+state for each variable (false, none, or the last candidate of a block),
+
+    f(x) = Σ_t J(t)·Π_{v: t_v ≠ reference} [x_v = t_v]
+
+and J is zero wherever variables do not interact, so tables that are really pairwise come out
+pairwise, and terms of different tables over the same atoms add up before clauses are made. Then,
+from the longest products to the shortest, with a₁…a_k the atoms of a product,
+
+    J < 0:   J·Πa = J + |J|·[¬a₁ ∨ … ∨ ¬a_k]
+    J > 0:   J·Πa = −J + J·[¬a₁ ∨ … ∨ ¬a_{k−1} ∨ a_k] + J·Π_{i<k} a_i
+
+Entries of −∞ become hard clauses, each widened to the largest cube of −∞ entries around it; what
+f says there does not matter any more, and J is taken as zero. One clause per state, the textbook
+way, gave three clauses a pair instead of one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from lapis.inference.exact.elimination_order import popcount
+from lapis.inference.exact.junction_tree import CORE, Potentials, Tree
+from lapis.network.cubes import Variables, row_starts
+from lapis.network.merge import merge_rows
+from lapis.network.parts import Rows
+
+ROUNDING = 64 * np.finfo(np.float64).eps  # relative size below which a difference is noise
+
+
+def message_clauses(
+    tree: Tree, potentials: Potentials, variables: Variables, weight_id: int
+) -> tuple[Rows, float]:
+    """Clauses and a constant that say the same as all messages that leave the tree.
+
+    Soft clauses have the weight id given, with weight 1 in mind, and their weight as coefficient.
+    """
+    constant = float(potentials.root_values(tree)[1].sum())
+    leaving = np.flatnonzero(tree.parent == CORE)
+    offset, unit, start, literal, product, hard_start, hard_literal = _expand(
+        leaving, tree.scope_start, tree.scope_variable, tree.message_start, potentials.message,
+        variables.size, variables.state_start, variables.state_atom, len(variables.atom_variable),
+    )  # fmt: skip
+    constant += offset
+    lengths, literals, coefficients = [], [], []
+
+    def add(clauses: np.ndarray, weight: np.ndarray) -> None:
+        """Clauses of one length, int32[num_clauses, length]."""
+        lengths.append(np.full(len(clauses), clauses.shape[1]))
+        literals.append(clauses.ravel())
+        coefficients.append(weight)
+
+    rows_of = {
+        length: (literal[start[:-1][chosen, None] + np.arange(length)], product[chosen])
+        for length in np.unique(np.diff(start))
+        for chosen in [np.diff(start) == length]
+    }
+    for length in range(max(rows_of, default=1), 1, -1):
+        rows, strength = rows_of.get(length, (np.empty((0, length), np.int32), np.empty(0)))
+        rows, strength = merge_products(rows, strength)
+        falls = strength < 0
+        constant += float(strength[falls].sum() - strength[~falls].sum())
+        last = np.arange(length) == length - 1
+        add(-rows[falls], -strength[falls])
+        add(np.where(last, rows, -rows)[~falls], strength[~falls])
+        shorter, extra = rows[~falls, :-1], strength[~falls]
+        if length == 2:
+            unit += np.bincount(shorter[:, 0] - 1, weights=extra, minlength=len(unit))
+        else:
+            known, values = rows_of.get(length - 1, (shorter[:0], extra[:0]))
+            rows_of[length - 1] = (
+                np.concatenate((known, shorter)),
+                np.concatenate((values, extra)),
+            )
+    atoms = np.flatnonzero(np.abs(unit) > ROUNDING)
+    constant += float(unit[atoms][unit[atoms] < 0].sum())
+    add((np.sign(unit[atoms]) * (atoms + 1)).astype(np.int32)[:, None], np.abs(unit[atoms]))
+
+    num_hard = len(hard_start) - 1
+    hard = merge_rows(hard_start, hard_literal, np.full(num_hard, -1, np.int32), np.ones(num_hard))
+    num_soft = sum(map(len, lengths))
+    return Rows(
+        row_starts(np.concatenate([*lengths, np.diff(hard.start)])),
+        np.concatenate([*literals, hard.literal]),
+        np.repeat(np.array([weight_id, -1], np.int32), [num_soft, len(hard.weight_id)]),
+        np.concatenate([*coefficients, np.ones(len(hard.weight_id))]),
+    ), constant
+
+
+def merge_products(rows: np.ndarray, strength: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Equal rows added up, without those that cancel; int32[num_rows, length], atom + 1."""
+    num_rows, length = rows.shape
+    start = np.arange(num_rows + 1, dtype=np.int64) * length
+    merged = merge_rows(
+        start, np.ascontiguousarray(rows).ravel(), np.zeros(num_rows, np.int32), strength
+    )
+    largest = np.zeros(len(merged.coefficient))
+    np.maximum.at(largest, merged.merged, np.abs(strength))
+    left = np.abs(merged.coefficient) > ROUNDING * largest
+    return merged.literal.reshape(-1, length)[left], merged.coefficient[left]
+
+
+@njit(cache=True)
+def _expand(  # type: ignore[no-untyped-def]
+    leaving, scope_start, scope_variable, message_start, message, size, state_start, state_atom,
+    num_atoms,
+):  # fmt: skip
+    """The products of all tables: a constant, single atoms, longer rows; and hard clauses."""
+    constant = 0.0
+    unit = np.zeros(num_atoms)
+    room, room_literals = 0, 0
+    most_axes, most_entries = 0, 1
+    for i in leaving:
+        axes, entries = scope_start[i + 1] - scope_start[i], message_start[i + 1] - message_start[i]
+        room += entries
+        room_literals += entries * axes
+        most_axes, most_entries = max(most_axes, axes), max(most_entries, entries)
+    start = np.zeros(room + 1, np.int64)
+    literal = np.empty(room_literals, np.int32)
+    product = np.empty(room)
+    num_rows = 0
+    hard_start = np.zeros(16, np.int64)
+    hard_literal = np.empty(16, np.int32)
+    num_hard = 0
+    stride = np.empty(most_axes, np.int64)
+    reference = np.empty(most_axes, np.int64)
+    digit = np.empty((most_entries, most_axes), np.int64)
+    support = np.empty(most_entries, np.uint64)
+    term = np.empty(most_entries)
+    covered = np.empty(most_entries, np.bool_)
+    for i in leaving:
+        scope = scope_variable[scope_start[i] : scope_start[i + 1]]
+        value = message[message_start[i] : message_start[i + 1]]
+        axes, entries = len(scope), len(value)
+        step = 1
+        for a in range(axes - 1, -1, -1):
+            stride[a] = step
+            step *= size[scope[a]]
+            plain = state_atom[state_start[scope[a]]] < 0
+            reference[a] = 0 if plain else size[scope[a]] - 1
+        any_hard = False
+        scale = 0.0
+        for t in range(entries):
+            support[t] = 0
+            for a in range(axes):
+                digit[t, a] = t // stride[a] % size[scope[a]]
+                if digit[t, a] != reference[a]:
+                    support[t] |= np.uint64(1) << np.uint64(a)
+            if value[t] == -np.inf:
+                any_hard = True
+            else:
+                scale = max(scale, abs(value[t]))
+        _transform(value, entries, axes, support, digit, reference, stride, term)
+        for t in range(entries):
+            length = popcount(support[t])
+            if length == 0:
+                constant += term[t]
+            elif abs(term[t]) > ROUNDING * scale:
+                begin = start[num_rows]
+                place = begin
+                for a in range(axes):
+                    if digit[t, a] != reference[a]:
+                        literal[place] = state_atom[state_start[scope[a]] + digit[t, a]] + 1
+                        place += 1
+                if length == 1:
+                    unit[literal[begin] - 1] += term[t]
+                else:
+                    product[num_rows] = term[t]
+                    num_rows += 1
+                    start[num_rows] = place
+        if any_hard:
+            covered[:entries] = False
+            for t in range(entries):
+                if value[t] > -np.inf or covered[t]:
+                    continue
+                fixed = _widest_cube(value, entries, axes, digit, t)
+                place = hard_start[num_hard]
+                for a in range(axes):
+                    if (fixed >> np.uint64(a)) & np.uint64(1):
+                        first, states = state_start[scope[a]], size[scope[a]]
+                        while place + states > len(hard_literal):
+                            hard_literal = np.concatenate((hard_literal, hard_literal))
+                        own = state_atom[first + digit[t, a]]
+                        if own >= 0:
+                            hard_literal[place] = -(own + 1)
+                            place += 1
+                        else:
+                            for s in range(states):
+                                if state_atom[first + s] >= 0:
+                                    hard_literal[place] = state_atom[first + s] + 1
+                                    place += 1
+                for s in range(entries):
+                    covered[s] = covered[s] or _agrees(digit, s, t, fixed, axes)
+                num_hard += 1
+                if num_hard == len(hard_start):
+                    hard_start = np.concatenate((hard_start, hard_start))
+                hard_start[num_hard] = place
+    return (
+        constant,
+        unit,
+        start[: num_rows + 1].copy(),
+        literal[: start[num_rows]].copy(),
+        product[:num_rows].copy(),
+        hard_start[: num_hard + 1].copy(),
+        hard_literal[: hard_start[num_hard]].copy(),
+    )
+
+
+@njit(cache=True)
+def _transform(value, entries, axes, support, digit, reference, stride, term):  # type: ignore[no-untyped-def]
+    """J(t) = f(t) − Σ_{u below t} J(u), shorter supports first; 0 where f(t) = −∞."""
+    for length in range(axes + 1):
+        for t in range(entries):
+            if popcount(support[t]) != length:
+                continue
+            below = 0.0
+            part = support[t]
+            while part != 0:
+                part = (part - np.uint64(1)) & support[t]
+                u = 0
+                for a in range(axes):
+                    inside = (part >> np.uint64(a)) & np.uint64(1)
+                    u += stride[a] * (digit[t, a] if inside else reference[a])
+                below += term[u]
+            term[t] = value[t] - below if value[t] > -np.inf else 0.0
+            if length == 0 and value[t] == -np.inf:
+                # Any number will do for a forbidden reference; a nearby one leaves fewer terms.
+                term[t] = _shortest_possible(value, entries, support)
+
+
+@njit(cache=True)
+def _shortest_possible(value, entries, support):  # type: ignore[no-untyped-def]
+    """The value of a possible entry with the fewest variables away from their reference."""
+    best = -1
+    for t in range(entries):
+        if value[t] > -np.inf and (best < 0 or popcount(support[t]) < popcount(support[best])):
+            best = t
+    return value[best]
+
+
+@njit(cache=True)
+def _widest_cube(value, entries, axes, digit, t):  # type: ignore[no-untyped-def]
+    """Axes, as bits, that must stay fixed at entry t for all entries that agree to be −∞."""
+    fixed = (np.uint64(1) << np.uint64(axes)) - np.uint64(1)
+    for a in range(axes):
+        fewer = fixed & ~(np.uint64(1) << np.uint64(a))
+        forbidden = True
+        for s in range(entries):
+            if value[s] > -np.inf and _agrees(digit, s, t, fewer, axes):
+                forbidden = False
+                break
+        if forbidden:
+            fixed = fewer
+    return fixed
+
+
+@njit(cache=True)
+def _agrees(digit, s, t, fixed, axes):  # type: ignore[no-untyped-def]
+    for a in range(axes):
+        if (fixed >> np.uint64(a)) & np.uint64(1) and digit[s, a] != digit[t, a]:
+            return False
+    return True

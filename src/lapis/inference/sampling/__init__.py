@@ -1,0 +1,1 @@
+"""Markov chains over worlds, and how far their averages can be trusted."""

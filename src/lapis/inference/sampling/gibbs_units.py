@@ -1,0 +1,247 @@
+"""What a blocked Gibbs sampler resamples in one go: atoms, blocks, and small clusters of them.
+
+A variable is a base atom in no block, or a block (its state is which atom is true, or none).
+Variables tied by hard clauses must move together or not at all: under A ⇔ B no single flip is
+allowed. So variables that hard clauses connect become one unit, whose joint states are walked
+through at each update, as long as there are at most 2^12 of them; a larger knot is cut into
+pieces of at most 2^6 states, shortest clauses first, and the sampler can no longer promise to
+reach every world (`is_ergodic` None). Strong soft clauses make a chain slow rather than wrong;
+they join variables up to 2^4 states, nearly hard ones (weight 8) up to 2^6, the strongest first.
+Where all hard clauses want every atom one way nothing needs joining: each atom can be moved to
+that value by itself, so every world reaches that corner, and the corner every world.
+
+Pieces of a large knot are kept small because an update costs as many flips as it has states, and
+larger pieces would not make the chain ergodic either.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from lapis.inference.sampling.kernels.clause_graph import ClauseGraph
+from lapis.network.network import Network
+
+KNOT_BITS = 12.0  # a whole connected knot of hard clauses
+PIECE_BITS = 6.0  # a piece of a larger knot
+STRONG_BITS = 4.0
+STRONG_WEIGHT = 3.0
+NEARLY_HARD = 8.0
+MAX_CLAUSE_VARIABLES = 12
+
+
+class Units(NamedTuple):
+    variable_start: np.ndarray  # int64[num_variables + 1]
+    variable_atom: np.ndarray  # int32[num_base_atoms]
+    variable_size: np.ndarray  # int32[num_variables], number of states
+    is_block: np.ndarray  # bool[num_variables]
+    variable_of_atom: np.ndarray  # int32[num_base_atoms]
+    unit_start: np.ndarray  # int64[num_units + 1]
+    unit_variable: np.ndarray  # int32[num_variables]
+    unit_of_variable: np.ndarray  # int32[num_variables]
+    single: np.ndarray  # int32[num_units], the atom, if the unit is one that no definition uses
+    max_states: int
+
+
+def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | None]:
+    """The units, and whether resampling them one by one reaches every world (None: unknown)."""
+    variable_of_atom, start, atom = group_blocks(network, network.num_base_atoms)
+    is_block = np.zeros(len(start) - 1, bool)
+    is_block[variable_of_atom[network.block_atom]] = True
+    size = np.where(is_block, np.diff(start), 2)
+    may_be_empty = network.block_atom[network.block_start[:-1][~network.block_exact]]
+    size[variable_of_atom[may_be_empty]] += 1
+
+    root = np.arange(len(size), dtype=np.int32)
+    bits = np.log2(np.maximum(size, 1))
+    decided = _decided(graph, variable_of_atom, is_block)
+    hard = np.flatnonzero(np.isinf(graph.weight) & (graph.definition_of < 0))
+    hard_start, hard_variable, too_wide = _clause_variables(hard, graph, variable_of_atom, decided)
+    pure = is_pure(graph, hard, is_block[variable_of_atom])
+    if not pure:
+        _join_hard(root, bits, hard_start, hard_variable)
+    strength = np.where(np.isinf(graph.weight), 0.0, np.abs(graph.weight))
+    strong = np.flatnonzero(strength >= STRONG_WEIGHT)
+    strong = strong[np.argsort(-strength[strong], kind="stable")]
+    strong_start, strong_variable, _ = _clause_variables(strong, graph, variable_of_atom, decided)
+    nearly_hard = np.arange(int((strength[strong] >= NEARLY_HARD).sum()))
+    _join(root, bits, strong_start, strong_variable, nearly_hard, PIECE_BITS)
+    _join(root, bits, strong_start, strong_variable, np.arange(len(strong)), STRONG_BITS)
+
+    unit_of_variable = _labels(root)
+    unit_variable = np.argsort(unit_of_variable, kind="stable").astype(np.int32)
+    length = np.bincount(unit_of_variable)
+    unit_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))
+    only = unit_variable[unit_start[:-1]]
+    lone_atom = atom[start[:-1]][only]
+    is_single = (length == 1) & ~is_block[only]
+    is_single &= np.diff(graph.use_start)[lone_atom] == 0
+    states = np.exp2(np.bincount(unit_of_variable, weights=np.log2(np.maximum(size, 1))))
+    units = Units(
+        start, atom, size.astype(np.int32), is_block, variable_of_atom,
+        unit_start, unit_variable, unit_of_variable,
+        np.where(is_single, lone_atom, -1).astype(np.int32),
+        int(np.rint(states.max(initial=1.0))),
+    )  # fmt: skip
+    crosses = too_wide | ~_is_inside(unit_of_variable, hard_start, hard_variable)
+    return units, True if pure or not crosses.any() else None
+
+
+def group_blocks(network: Network, num_atoms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(variable_of_atom, start, atom): the first atoms grouped by block, in order."""
+    leader = np.arange(num_atoms)
+    first = network.block_atom[network.block_start[:-1]]
+    leader[network.block_atom] = np.repeat(first, np.diff(network.block_start))
+    _, variable = np.unique(leader, return_inverse=True)
+    start = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(variable))))
+    atom = np.argsort(variable, kind="stable").astype(np.int32)
+    return variable.astype(np.int32), start.astype(np.int64), atom
+
+
+def _decided(graph: ClauseGraph, variable_of_atom: np.ndarray, is_block: np.ndarray) -> np.ndarray:
+    """bool[num_variables]: atoms that a hard clause of one literal leaves one value.
+
+    They stay as they are whatever is near them, and need not move together with anything.
+    """
+    alone = np.isinf(graph.weight) & (np.diff(graph.clause_start) == 1)
+    atom = np.abs(graph.literal[graph.clause_start[:-1][alone]]) - 1
+    decided = np.zeros(len(is_block), bool)
+    decided[variable_of_atom[atom[atom < graph.first_auxiliary]]] = True
+    return decided & ~is_block
+
+
+def _join_hard(root: np.ndarray, bits: np.ndarray, start: np.ndarray, variable: np.ndarray) -> None:
+    """Whole knots where they are small enough, else pieces of them."""
+    rows = np.flatnonzero(np.diff(start) > 0)
+    whole_root, whole_bits = root.copy(), bits.copy()
+    _join(whole_root, whole_bits, start, variable, rows, np.inf)
+    top = _tops(whole_root)
+    small = whole_bits[top[variable[start[rows]]]] <= KNOT_BITS
+    _join(root, bits, start, variable, rows[small], KNOT_BITS)
+    pieces = rows[~small]
+    pieces = pieces[np.argsort(np.diff(start)[pieces], kind="stable")]
+    _join(root, bits, start, variable, pieces, PIECE_BITS)
+
+
+def _is_inside(unit_of_variable: np.ndarray, start: np.ndarray, variable: np.ndarray) -> np.ndarray:
+    """bool[num_rows], whether a row's variables are all of one unit."""
+    row = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    unit = unit_of_variable[variable]
+    inside = np.ones(len(start) - 1, bool)
+    inside[row[unit != unit[start[row]]]] = False
+    return inside
+
+
+def is_pure(graph: ClauseGraph, hard: np.ndarray, in_block: np.ndarray) -> bool:
+    """Whether the hard clauses given want every atom one way; blocks and auxiliary atoms do not."""
+    atom, positive = clause_literals(graph, hard)
+    if (atom >= graph.first_auxiliary).any() or in_block[atom].any():
+        return False
+    wanted = np.zeros((2, graph.first_auxiliary), bool)
+    wanted[positive.astype(np.int64), atom] = True
+    return not wanted.all(axis=0).any()
+
+
+def clause_literals(graph: ClauseGraph, clauses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The atoms and signs of all literals of some clauses."""
+    length = np.diff(graph.clause_start)[clauses]
+    at = np.repeat(graph.clause_start[clauses] - np.cumsum(length) + length, length)
+    literal = graph.literal[at + np.arange(len(at))]
+    return np.abs(literal) - 1, literal > 0
+
+
+@njit(cache=True)
+def _clause_variables(clauses, graph, variable_of_atom, decided):  # type: ignore[no-untyped-def]
+    """CSR of the variables a clause depends on, auxiliary atoms unfolded; empty if too many."""
+    start = np.zeros(len(clauses) + 1, np.int64)
+    variable = np.empty(len(clauses) * MAX_CLAUSE_VARIABLES, np.int32)
+    too_wide = np.zeros(len(clauses), np.bool_)
+    num_atoms = len(graph.atom_start) - 1
+    seen = np.full(num_atoms, -1, np.int64)  # the last row that met an atom
+    used = np.full(len(variable_of_atom), -1, np.int64)  # … or a variable
+    stack = np.empty(num_atoms, np.int64)
+    end = 0
+    for row in range(len(clauses)):
+        begin, waiting = end, 0
+        for at in range(graph.clause_start[clauses[row]], graph.clause_start[clauses[row] + 1]):
+            atom = abs(graph.literal[at]) - 1
+            seen[atom] = row
+            stack[waiting] = atom
+            waiting += 1
+        while waiting > 0:
+            waiting -= 1
+            atom = stack[waiting]
+            if atom < graph.first_auxiliary:
+                if used[variable_of_atom[atom]] != row and not decided[variable_of_atom[atom]]:
+                    used[variable_of_atom[atom]] = row
+                    if end - begin == MAX_CLAUSE_VARIABLES:
+                        too_wide[row] = True
+                        end = begin
+                        break
+                    variable[end] = variable_of_atom[atom]
+                    end += 1
+                continue
+            index = atom - graph.first_auxiliary
+            for at in range(graph.definition_start[index], graph.definition_start[index + 1]):
+                other = abs(graph.definition_literal[at]) - 1
+                if seen[other] != row:
+                    seen[other] = row
+                    stack[waiting] = other
+                    waiting += 1
+        start[row + 1] = end
+    return start, variable[:end].copy(), too_wide
+
+
+@njit(cache=True)
+def _top(root, item):  # type: ignore[no-untyped-def]
+    while root[item] != item:
+        root[item] = root[root[item]]
+        item = root[item]
+    return item
+
+
+@njit(cache=True)
+def _tops(root):  # type: ignore[no-untyped-def]
+    found = np.empty_like(root)
+    for item in range(len(root)):
+        found[item] = _top(root, item)
+    return found
+
+
+@njit(cache=True)
+def _join(root, bits, start, variable, rows, limit):  # type: ignore[no-untyped-def]
+    """Unite the variables of each row, in order, where the union has at most 2^limit states."""
+    for row in rows:
+        total = 0.0
+        for at in range(start[row], start[row + 1]):
+            top = _top(root, variable[at])
+            known = False
+            for before in range(start[row], at):
+                known = known or _top(root, variable[before]) == top
+            if not known:
+                total += bits[top]
+        if total > limit + 1e-9:
+            continue
+        for at in range(start[row] + 1, start[row + 1]):
+            one, other = _top(root, variable[start[row]]), _top(root, variable[at])
+            if one != other:
+                low, high = min(one, other), max(one, other)
+                root[high] = low
+                bits[low] += bits[high]
+
+
+@njit(cache=True)
+def _labels(root):  # type: ignore[no-untyped-def]
+    """Units numbered by their smallest variable."""
+    label = np.empty(len(root), np.int32)
+    count = 0
+    for item in range(len(root)):
+        top = _top(root, item)
+        if top == item:
+            label[item] = count
+            count += 1
+        else:
+            label[item] = label[top]
+    return label

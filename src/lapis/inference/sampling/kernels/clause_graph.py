@@ -1,0 +1,218 @@
+"""The network as samplers see it, and the one move they are all made of: flip an atom.
+
+`true_literals` counts the true literals of each clause, so a flip costs the number of clauses
+the atom is in, and a clause changes its truth exactly where its counter meets zero. Auxiliary
+atoms are never moved by themselves: `definition_true` counts the true literals of their
+definitions, and a flip that makes one change carries it along, so that every world a sampler
+sees has the auxiliary atoms its base atoms define. The hard clauses that say the same are
+therefore left out (`definition_of`), except where a solver asks for them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from lapis.inference.compiled import entry, inner
+from lapis.network.incidence import index_atoms
+from lapis.network.network import Network
+
+
+class ClauseGraph(NamedTuple):
+    """Clauses over atoms, both ways round. A hard clause has weight +inf."""
+
+    clause_start: np.ndarray  # int64[num_clauses + 1]
+    literal: np.ndarray  # int32[num_literals], atom + 1, negative if negated
+    atom_start: np.ndarray  # int64[num_atoms + 1]
+    atom_clause: np.ndarray  # int32[num_literals], clause + 1, negative if negated there
+    weight: np.ndarray  # float64[num_clauses], weights[weight_id] · coefficient
+    weight_id: np.ndarray  # int32[num_clauses]
+    coefficient: np.ndarray  # float64[num_clauses]
+    definition_of: np.ndarray  # int32[num_clauses], the definition a hard clause restates, or −1
+    use_start: np.ndarray  # int64[num_atoms + 1]
+    use: np.ndarray  # int32[...], definition + 1 that an atom is in, negative if negated there
+    definition_start: np.ndarray  # int64[num_auxiliary + 1]
+    definition_literal: np.ndarray  # int32[...]
+    first_auxiliary: int  # atoms from here on are auxiliary
+
+
+class World(NamedTuple):
+    """One world and its counters; kernels change the arrays in place."""
+
+    value: np.ndarray  # uint8[num_atoms]
+    true_literals: np.ndarray  # int32[num_clauses]
+    definition_true: np.ndarray  # int32[num_auxiliary]
+    count: np.ndarray  # type: ignore[assignment]  # float64[num_weights], true groundings, without those evidence decides
+    change: np.ndarray  # float64[2], soft score and violated hard clauses since last set to 0
+    stack: np.ndarray  # int32[...], atoms about to flip
+
+
+def build_graph(network: Network, *, keep_definitional: bool = False) -> ClauseGraph:
+    """The clause graph of a network; `keep_definitional` is for solvers that need plain CNF."""
+    start, literal = network.clause_start, network.literal
+    weight_id, coefficient = network.weight_id, network.coefficient
+    definition_of = np.full(len(weight_id), -1, np.int32)
+    atom_start, atom_clause = network.atom_clauses
+    if len(network.definition_start) > 1:
+        definition_of = _definition_clauses(
+            start, literal, weight_id, atom_start, atom_clause,
+            network.definition_start, network.definition_literal, network.num_base_atoms,
+        )  # fmt: skip
+        if not keep_definitional:
+            kept = definition_of < 0
+            length = np.diff(start)
+            literal = literal[np.repeat(kept, length)]
+            start = np.concatenate((np.zeros(1, np.int64), np.cumsum(length[kept])))
+            weight_id, coefficient = weight_id[kept], coefficient[kept]
+            definition_of = definition_of[kept]
+            atom_start, atom_clause = index_atoms(start, literal, network.num_atoms)
+    use_start, use = index_atoms(
+        network.definition_start, network.definition_literal, network.num_atoms
+    )
+    return ClauseGraph(
+        start, literal, atom_start, atom_clause,
+        clause_weights(network.weights, weight_id, coefficient), weight_id, coefficient,
+        definition_of, use_start, use, network.definition_start, network.definition_literal,
+        network.num_base_atoms,
+    )  # fmt: skip
+
+
+def clause_weights(
+    weights: np.ndarray, weight_id: np.ndarray, coefficient: np.ndarray
+) -> np.ndarray:
+    """float64[num_clauses], weights[weight_id] · coefficient, +inf where hard."""
+    found = np.full(len(weight_id), np.inf)
+    soft = weight_id >= 0
+    found[soft] = weights[weight_id[soft]] * coefficient[soft]
+    return found
+
+
+def world_of(graph: ClauseGraph, num_weights: int, value: np.ndarray) -> World:
+    """The counters of the world in which the base atoms are as given, bool[≥ num_base_atoms]."""
+    num_auxiliary = len(graph.definition_start) - 1
+    world = World(
+        np.zeros(graph.first_auxiliary + num_auxiliary, np.uint8),
+        np.zeros(len(graph.weight), np.int32),
+        np.zeros(num_auxiliary, np.int32),
+        np.zeros(num_weights),
+        np.zeros(2),
+        np.zeros(len(graph.use) + 2, np.int32),
+    )
+    world.value[: graph.first_auxiliary] = value[: graph.first_auxiliary]
+    recount(graph, world)
+    return world
+
+
+@entry
+def recount(graph, world):  # type: ignore[no-untyped-def]
+    """Set auxiliary atoms and all counters from the base atoms."""
+    value = world.value
+    for index in range(len(graph.definition_start) - 1):
+        true = 0
+        for at in range(graph.definition_start[index], graph.definition_start[index + 1]):
+            signed = graph.definition_literal[at]
+            true += (value[abs(signed) - 1] == 1) == (signed > 0)
+        world.definition_true[index] = true
+        value[graph.first_auxiliary + index] = true > 0
+    for index in range(len(world.count)):
+        world.count[index] = 0.0
+    clear_change(world)
+    for clause in range(len(graph.weight)):
+        true = 0
+        for at in range(graph.clause_start[clause], graph.clause_start[clause + 1]):
+            signed = graph.literal[at]
+            true += (value[abs(signed) - 1] == 1) == (signed > 0)
+        world.true_literals[clause] = true
+        if true > 0 and graph.weight_id[clause] >= 0:
+            world.count[graph.weight_id[clause]] += graph.coefficient[clause]
+
+
+@inner
+def clear_change(world):  # type: ignore[no-untyped-def]
+    """Count score and violated clauses from here on."""
+    world.change[0] = 0.0
+    world.change[1] = 0.0
+
+
+@inner
+def flip(graph, weight, world, atom):  # type: ignore[no-untyped-def]
+    """Flip a base atom and the auxiliary atoms that change with it.
+
+    `weight` may differ from the graph's: a weight of +inf must stay true, of −inf false.
+    """
+    value, true_literals, stack = world.value, world.true_literals, world.stack
+    stack[0] = atom
+    waiting = 1
+    while waiting > 0:
+        waiting -= 1
+        atom = stack[waiting]
+        now = value[atom] == 0
+        value[atom] = now
+        for at in range(graph.atom_start[atom], graph.atom_start[atom + 1]):
+            signed = graph.atom_clause[at]
+            clause = abs(signed) - 1
+            if (signed > 0) == now:
+                true_literals[clause] += 1
+                if true_literals[clause] == 1:
+                    _settle(graph, weight, world, clause, 1.0)
+            else:
+                true_literals[clause] -= 1
+                if true_literals[clause] == 0:
+                    _settle(graph, weight, world, clause, -1.0)
+        for at in range(graph.use_start[atom], graph.use_start[atom + 1]):
+            signed = graph.use[at]
+            index = abs(signed) - 1
+            before = world.definition_true[index]
+            after = before + 1 if (signed > 0) == now else before - 1
+            world.definition_true[index] = after
+            if (before == 0) != (after == 0):
+                stack[waiting] = graph.first_auxiliary + index
+                waiting += 1
+
+
+@inner
+def _settle(graph, weight, world, clause, sign):  # type: ignore[no-untyped-def]
+    """A clause became true (sign 1) or false (−1)."""
+    if np.isinf(weight[clause]):
+        world.change[1] -= sign if weight[clause] > 0 else -sign
+    else:
+        world.change[0] += sign * weight[clause]
+    if graph.weight_id[clause] >= 0:
+        world.count[graph.weight_id[clause]] += sign * graph.coefficient[clause]
+
+
+@njit(cache=True)
+def _definition_clauses(
+    clause_start, literal, weight_id, atom_start, atom_clause, start, member, first
+):  # type: ignore[no-untyped-def]
+    """int32[num_clauses]: the definition a ⇔ l₁ ∨ … ∨ l_k if the clause is a ∨ ¬l_i or
+    ¬a ∨ l₁ ∨ … ∨ l_k; else −1.
+    """
+    found = np.full(len(weight_id), -1, np.int32)
+    num_atoms = len(atom_start) - 1
+    marked = np.full(2 * num_atoms + 1, -1, np.int32)  # literal + num_atoms → definition
+    for index in range(len(start) - 1):
+        own = first + index + 1
+        for at in range(start[index], start[index + 1]):
+            marked[member[at] + num_atoms] = index
+        for at in range(atom_start[own - 1], atom_start[own]):
+            signed = atom_clause[at]
+            clause = abs(signed) - 1
+            begin, end = clause_start[clause], clause_start[clause + 1]
+            if weight_id[clause] >= 0:
+                continue
+            if signed > 0 and end - begin != 2:
+                continue
+            if signed < 0 and end - begin != start[index + 1] - start[index] + 1:
+                continue
+            matches = True
+            for place in range(begin, end):
+                other = literal[place]
+                if abs(other) != own:
+                    wanted = -other if signed > 0 else other
+                    matches = matches and marked[wanted + num_atoms] == index
+            if matches:
+                found[clause] = index
+    return found

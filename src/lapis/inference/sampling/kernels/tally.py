@@ -1,0 +1,103 @@
+"""Running sums of what a chain produces, in batches, so that no trace of it is kept.
+
+A chain's values are summed over batches of equal length; when all batches are full, neighbours
+are added together and the length doubles. So a chain of any length leaves between B/2 and B
+batch means (B is even), from which come the mean, the standard error (batch means) and the two
+halves that split R-hat compares. Beside them a few chosen values are kept as a thinned trace.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.inference.compiled import entry, inner
+
+NUM_BATCHES = 32
+FEW_BATCHES = 16  # where a million values are tallied, memory counts
+MANY_VALUES = 200_000
+TRACE_LENGTH = 2048
+
+
+class Tally(NamedTuple):
+    batch_sum: np.ndarray  # float64[num_batches, num_values], of value − origin
+    square_sum: np.ndarray  # float64[num_values], over all batches
+    origin: np.ndarray  # float64[num_values], subtracted to keep the digits of the variance
+    # int64[3]: full batches, samples a batch, samples in the batch being filled
+    cursor: np.ndarray
+    traced: np.ndarray  # int64[num_traced], the values whose trace is kept
+    trace: np.ndarray  # float32[TRACE_LENGTH, num_traced]
+    trace_cursor: np.ndarray  # int64[3]: kept, stride, samples since the last one kept
+
+
+def new_tally(origin: np.ndarray, traced: np.ndarray) -> Tally:
+    """An empty tally of len(origin) values."""
+    num_batches = NUM_BATCHES if len(origin) <= MANY_VALUES else FEW_BATCHES
+    return Tally(
+        np.zeros((num_batches, len(origin))),
+        np.zeros(len(origin)),
+        origin.astype(np.float64),
+        np.array([0, 1, 0], np.int64),
+        traced.astype(np.int64),
+        np.zeros((TRACE_LENGTH, len(traced)), np.float32),
+        np.array([0, 1, 0], np.int64),
+    )
+
+
+@entry
+def record(tally, values):  # type: ignore[no-untyped-def]
+    """Add one sample."""
+    cursor = tally.cursor
+    batch, batch_sum, square_sum, origin = (
+        cursor[0],
+        tally.batch_sum,
+        tally.square_sum,
+        tally.origin,
+    )
+    for index in range(len(origin)):
+        value = values[index] - origin[index]
+        batch_sum[batch, index] += value
+        square_sum[index] += value * value
+    cursor[2] += 1
+    if cursor[2] == cursor[1]:
+        cursor[0] += 1
+        cursor[2] = 0
+        if cursor[0] == len(tally.batch_sum):
+            _halve_batches(tally)
+    _trace(tally, values)
+
+
+@inner
+def _halve_batches(tally):  # type: ignore[no-untyped-def]
+    half = len(tally.batch_sum) // 2
+    for batch in range(half):
+        for index in range(tally.batch_sum.shape[1]):
+            tally.batch_sum[batch, index] = (
+                tally.batch_sum[2 * batch, index] + tally.batch_sum[2 * batch + 1, index]
+            )
+    for batch in range(half, 2 * half):
+        for index in range(tally.batch_sum.shape[1]):
+            tally.batch_sum[batch, index] = 0.0
+    tally.cursor[0] = half
+    tally.cursor[1] *= 2
+
+
+@inner
+def _trace(tally, values):  # type: ignore[no-untyped-def]
+    if len(tally.traced) == 0:
+        return
+    cursor = tally.trace_cursor
+    cursor[2] += 1
+    if cursor[2] < cursor[1]:
+        return
+    cursor[2] = 0
+    for place in range(len(tally.traced)):
+        tally.trace[cursor[0], place] = values[tally.traced[place]]
+    cursor[0] += 1
+    if cursor[0] == len(tally.trace):
+        for kept in range(len(tally.trace) // 2):
+            for place in range(len(tally.traced)):
+                tally.trace[kept, place] = tally.trace[2 * kept + 1, place]
+        cursor[0] //= 2
+        cursor[1] *= 2

@@ -1,0 +1,191 @@
+"""SampleSAT: look for a solution of the kept clauses by WalkSAT moves mixed with annealing.
+
+Wei, Erenrich and Selman (Towards Efficient Sampling, AAAI 2004) mix two moves. An annealing move
+proposes a random flip and accepts it by its change in violated clauses; by itself it is uniform
+over the solutions in the long run, but on a large instance it never gets there. A WalkSAT move
+repairs a random violated clause; it gets there, but prefers solutions with wide basins.
+
+MC-SAT needs the uniform distribution: with any other, what it samples from is not the model.
+Restarting at every sample and taking the first solution biases the marginals, and no number of
+samples cures it (`benchmarks/samplers.py`). So here SampleSAT only finds worlds to start chains
+from, where nothing depends on the law it follows, and MC-SAT then moves from the world it has,
+which always lies in its slice, by moves that keep the uniform distribution exactly. Restarting
+within slices is there for those who need to jump more than to be exact; it is off by default and
+the answer tells when it is on.
+
+Deviation: a block of mutually exclusive atoms moves as one variable.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lapis.inference.compiled import entry, inner
+from lapis.inference.random_numbers import below, uniform
+from lapis.inference.sampling.kernels.clause_graph import flip
+
+NOISE = 0.2  # probability of a WalkSAT move that ignores what it breaks
+ANNEAL = 0.5  # share of annealing moves while they last
+COLD = 0.1  # probability of accepting one more violated clause
+MAX_CANDIDATES = 24  # literals of a long clause that a greedy move looks at
+
+
+@entry
+def satisfy(
+    graph, units, world, part, members, found, violated, position, trial, trial_true, max_flips, rng
+):  # type: ignore[no-untyped-def]
+    """Give the atoms `members[:found]` a solution found from a random start; false if none was.
+
+    Annealing moves are mixed in during the first half of the flips. The world changes only on
+    success.
+    """
+    for atom in range(len(trial)):
+        trial[atom] = world.value[atom]
+    _randomize(graph, units, part, members, found, trial, rng)
+    count = count_violated(graph, part, members, found, violated, position, trial, trial_true)
+    count = walk(
+        graph, units, part, members, found, violated, position, trial, trial_true, count,
+        max_flips // 2, ANNEAL, rng,
+    )  # fmt: skip
+    count = walk(
+        graph, units, part, members, found, violated, position, trial, trial_true, count,
+        max_flips // 2, 0.0, rng,
+    )  # fmt: skip
+    if count > 0:
+        return False
+    for place in range(found):
+        atom = np.int64(members[place])  # type: ignore[assignment]
+        if atom < graph.first_auxiliary and world.value[atom] != trial[atom]:
+            flip(graph, part.weight, world, atom)
+    return True
+
+
+@entry
+def walk(
+    graph, units, part, members, found, violated, position, trial, trial_true, count, max_flips,
+    anneal, rng,
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    """At most `max_flips` moves from the trial; the number of clauses still violated."""
+    for _ in range(max_flips):
+        if count == 0:
+            break
+        if anneal > 0 and uniform(rng) < anneal:
+            atom = members[below(rng, found)]
+            off, on = _choose_move(graph, units, part, atom, trial, rng)
+            after = _apply(graph, part, off, on, trial, trial_true, violated, position, count)
+            if after > count and uniform(rng) >= COLD ** (after - count):
+                after = _apply(graph, part, on, off, trial, trial_true, violated, position, after)
+            count = after
+            continue
+        clause = violated[below(rng, count)]
+        begin, length = graph.clause_start[clause], graph.clause_start[clause + 1]
+        length -= begin
+        offset = below(rng, length)
+        best, best_off, best_on = -1, -1, -1
+        looked_at = 1 if uniform(rng) < NOISE else min(length, MAX_CANDIDATES)
+        for step in range(looked_at):
+            atom = abs(graph.literal[begin + (offset + step) % length]) - 1
+            if part.fixed[atom]:
+                continue
+            off, on = _choose_move(graph, units, part, atom, trial, rng)
+            after = _apply(graph, part, off, on, trial, trial_true, violated, position, count)
+            _apply(graph, part, on, off, trial, trial_true, violated, position, after)
+            if best < 0 or after < best:
+                best, best_off, best_on = after, off, on
+        count = _apply(graph, part, best_off, best_on, trial, trial_true, violated, position, count)
+    return count
+
+
+@inner
+def _randomize(graph, units, part, members, found, trial, rng):  # type: ignore[no-untyped-def]
+    for place in range(found):
+        atom = members[place]
+        if atom >= graph.first_auxiliary or not units.is_block[units.variable_of_atom[atom]]:
+            trial[atom] = uniform(rng) < 0.5
+        elif trial[atom] == 1:  # each block is moved once or a few times, to a random state
+            off, on = _choose_move(graph, units, part, atom, trial, rng)
+            if off >= 0:
+                trial[off] = 0
+            if on >= 0:
+                trial[on] = 1
+
+
+@entry
+def count_violated(graph, part, members, found, violated, position, trial, trial_true):  # type: ignore[no-untyped-def]
+    """Set the counters of the active clauses of the members."""
+    count = 0
+    for place in range(found):
+        for at in range(graph.atom_start[members[place]], graph.atom_start[members[place] + 1]):
+            trial_true[abs(graph.atom_clause[at]) - 1] = -1
+    for place in range(found):
+        for at in range(graph.atom_start[members[place]], graph.atom_start[members[place] + 1]):
+            clause = abs(graph.atom_clause[at]) - 1
+            if not part.active[clause] or trial_true[clause] >= 0:
+                continue
+            true = 0
+            for other in range(graph.clause_start[clause], graph.clause_start[clause + 1]):
+                signed = graph.literal[other]
+                true += (trial[abs(signed) - 1] == 1) == (signed > 0)
+            trial_true[clause] = true
+            if true == 0:
+                violated[count] = clause
+                position[clause] = count
+                count += 1
+    return count
+
+
+@inner
+def _choose_move(graph, units, part, atom, trial, rng):  # type: ignore[no-untyped-def]
+    """(off, on): the atoms that change if `atom` does; in a block another one may too."""
+    if atom >= graph.first_auxiliary or not units.is_block[units.variable_of_atom[atom]]:
+        return (atom, -1) if trial[atom] == 1 else (-1, atom)
+    variable = units.variable_of_atom[atom]
+    first, last = units.variable_start[variable], units.variable_start[variable + 1]
+    if trial[atom] == 0:
+        for at in range(first, last):
+            if trial[units.variable_atom[at]] == 1:
+                return units.variable_atom[at], atom
+        return -1, atom
+    choices = units.variable_size[variable] - (last - first)  # 1 if it may be empty
+    for at in range(first, last):
+        other = units.variable_atom[at]
+        choices += other != atom and not part.fixed[other]
+    if choices == 0:
+        return -1, -1
+    chosen = below(rng, choices)
+    for at in range(first, last):
+        other = units.variable_atom[at]
+        if other != atom and not part.fixed[other]:
+            if chosen == 0:
+                return atom, other
+            chosen -= 1
+    return atom, -1
+
+
+@inner
+def _apply(graph, part, off, on, trial, trial_true, violated, position, count):  # type: ignore[no-untyped-def]
+    """Turn one atom off and one on (−1: none); the number of violated clauses after it."""
+    for atom in (off, on):
+        if atom < 0:
+            continue
+        now = trial[atom] == 0
+        trial[atom] = now
+        for at in range(graph.atom_start[atom], graph.atom_start[atom + 1]):
+            signed = graph.atom_clause[at]
+            clause = abs(signed) - 1
+            if not part.active[clause]:
+                continue
+            if (signed > 0) == now:
+                trial_true[clause] += 1
+                if trial_true[clause] == 1:
+                    count -= 1
+                    last = violated[count]
+                    violated[position[clause]] = last
+                    position[last] = position[clause]
+            else:
+                trial_true[clause] -= 1
+                if trial_true[clause] == 0:
+                    violated[count] = clause
+                    position[clause] = count
+                    count += 1
+    return count

@@ -1,0 +1,129 @@
+"""Worlds to start chains from: far apart, and with every hard clause true.
+
+Chain 0 starts with all atoms false, chain 1 with all true, the others with coin flips; WalkSAT
+then mends the hard clauses. If it does not get there, the hard clauses still violated are
+searched exhaustively, component by component: either that finds a world, or it proves that
+there is none, or the search is too large and the user is told so.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.errors import LapisError
+from lapis.inference.sampling.gibbs_units import Units
+from lapis.inference.sampling.kernels.clause_graph import ClauseGraph, World, recount, world_of
+from lapis.inference.sampling.kernels.slice import Slice, new_slice, reach
+from lapis.inference.sampling.kernels.solutions import draw_solution, new_search
+from lapis.inference.sampling.samplesat import count_violated, walk
+from lapis.network.network import Network
+
+TRIES = 10
+FLIPS_AN_ATOM = 20
+MIN_FLIPS = 20_000
+NODE_BUDGET = 2_000_000
+
+
+class Start(NamedTuple):
+    value: np.ndarray  # bool[num_atoms], a feasible world
+
+
+def overdispersed_start(
+    network: Network, graph: ClauseGraph, units: Units, chain: int, rng: np.ndarray
+) -> Start:
+    """A feasible world for the chain of this number; `graph` has its definitional clauses.
+
+    Raises LapisError (`unsatisfiable`, or `no-initial-state` where that is not known).
+    """
+    generator = np.random.default_rng(rng)
+    hard = hard_constraints(graph, units)
+    if not hard.active.any():
+        return Start(random_world(network, units, chain, generator).astype(bool))
+    atoms = np.arange(network.num_atoms, dtype=np.int32)
+    sizes = (len(graph.weight),)
+    violated, position = np.zeros(sizes, np.int32), np.zeros(sizes, np.int32)
+    true = np.zeros(sizes, np.int32)
+    flips = max(MIN_FLIPS, FLIPS_AN_ATOM * network.num_atoms)
+    for attempt in range(TRIES):
+        value = random_world(network, units, chain if attempt == 0 else 2, generator)
+        state = (hard, atoms, len(atoms), violated, position, value, true)
+        count = count_violated(graph, *state)
+        count = walk(graph, units, *state, count, flips, 0.0, rng)
+        if count == 0:
+            return Start(value.astype(bool))
+    world = world_of(graph, len(network.weights), value)
+    search_exhaustively(network, graph, units, hard, world, rng)
+    return Start(world.value.astype(bool))
+
+
+def random_world(
+    network: Network, units: Units, chain: int, generator: np.random.Generator
+) -> np.ndarray:
+    """uint8[num_atoms]: all false, all true, or random; blocks hold one or no atom at random."""
+    share = (0.0, 1.0)[chain] if chain < 2 else 0.5
+    base = generator.random(network.num_base_atoms) < share
+    base[network.block_atom] = False
+    size = np.diff(network.block_start)
+    options = np.where(network.block_exact, size, size + 1)
+    chosen = (generator.random(network.num_blocks) * options).astype(np.int64)
+    filled = chosen < size
+    base[network.block_atom[(network.block_start[:-1] + chosen)[filled]]] = True
+    return network.complete(base).astype(np.uint8)
+
+
+def hard_constraints(graph: ClauseGraph, units: Units) -> Slice:
+    """All hard clauses, nothing fixed but blocks that leave no choice."""
+    hard = new_slice(graph, units)
+    hard.active[:] = np.isinf(graph.weight)
+    hard.weight[hard.active] = np.inf
+    lone = units.variable_start[:-1][units.is_block & (units.variable_size == 1)]
+    hard.fixed[units.variable_atom[lone]] = True
+    return hard
+
+
+def search_exhaustively(
+    network: Network,
+    graph: ClauseGraph,
+    units: Units,
+    hard: Slice,
+    world: World,
+    rng: np.ndarray,
+) -> None:
+    """Settle the components of the violated clauses one by one, in place."""
+    search = new_search(graph)
+    members = np.zeros(network.num_atoms, np.int32)
+    estimate = np.zeros(network.num_base_atoms)
+    for clause in np.flatnonzero(np.isinf(graph.weight) & (world.true_literals == 0)):
+        atoms = np.abs(graph.literal[graph.clause_start[clause] : graph.clause_start[clause + 1]])
+        free = atoms[~hard.fixed[atoms - 1]] - 1
+        if len(free) == 0:
+            raise unsatisfiable(network, atoms - 1)
+        if hard.seen[free[0]]:
+            continue
+        found, _ = reach(graph, units, hard, free[0], len(members), members)
+        solutions = draw_solution(
+            graph, units, world, hard, search, members, found, NODE_BUDGET, estimate, rng
+        )
+        if solutions == 0:
+            raise unsatisfiable(network, members[:found])
+        if solutions < 0:
+            raise LapisError(
+                f"no world that satisfies the hard formulas was found in {TRIES} tries; "
+                "there may be none",
+                code="no-initial-state",
+                hint="lapis map searches exactly; dropping the period of a formula makes it soft",
+            )
+    recount(graph, world)
+
+
+def unsatisfiable(network: Network, atoms: np.ndarray) -> LapisError:
+    base = np.unique(atoms[atoms < network.num_base_atoms])
+    names = ", ".join(network.atom_names(base[:5]))
+    more = f" and {len(base) - 5} more" if len(base) > 5 else ""
+    return LapisError(
+        f"no world satisfies the hard formulas: they contradict each other over {names}{more}",
+        code="unsatisfiable",
+        hint="lapis check shows the hard formulas; remove the final period of one to make it soft",
+    )

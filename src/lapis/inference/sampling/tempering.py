@@ -1,0 +1,150 @@
+"""Parallel tempering: chains at several temperatures that pass worlds to each other.
+
+For networks with several modes, where a Gibbs chain stays in the one it starts in. The soft
+weights are multiplied by β, from 1 (the model) down to 0 (all feasible worlds alike); hard
+clauses hold at every β. Worlds that move freely at small β wander up to β = 1 (Geyer 1991).
+
+How many levels and where: the average rejection between neighbours adds up to a barrier Λ(β)
+that hardly depends on the ladder, so a few short rounds estimate it and the levels are put where
+it is cut into equal steps (Syed, Bouchard-Côté, Deligiannidis and Doucet, JRSS B 2022, algorithm
+4). With 2Λ + 1 levels about half of the swaps are accepted, which is their optimum. All tuning
+happens in `init`; the chain that is tallied is a plain Markov chain. Pairs are tried in turns,
+even then odd, which carries worlds along faster than random pairs.
+
+Swaps are tallied after the sweep and before the swap: the estimate is that of the world at β = 1.
+Where the barrier asks for more levels than `max_levels`, swaps become rare, and the events say so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.inference.sampling.gibbs import Gibbs, Plan, state_at
+from lapis.inference.sampling.gibbs import State as GibbsState
+from lapis.inference.sampling.kernels.clause_graph import World
+from lapis.inference.sampling.kernels.tally import Tally, new_tally
+from lapis.inference.sampling.kernels.tempering import Ladder, Replicas, run_tempering
+from lapis.inference.sampling.starting_worlds import overdispersed_start
+from lapis.network.network import Network
+
+FIRST_LEVELS = 8
+TUNING_UPDATES = 20_000_000  # at most so many atoms are resampled to tune the ladder
+
+
+class State(NamedTuple):
+    """One chain of replicas; `step` changes its arrays in place."""
+
+    replicas: Replicas
+    ladder: Ladder
+    gibbs: GibbsState  # estimate and working arrays
+    aside: np.ndarray  # float64[num_base_atoms], estimates at the other levels
+    rng: np.ndarray  # uint64[4]
+
+    @property
+    def world(self) -> World:
+        """The world at β = 1."""
+        return self.replica(0)
+
+    def replica(self, level: int) -> World:
+        row = int(self.ladder.holder[level])
+        return World(*(array[row] for array in self.replicas))
+
+
+class Info(NamedTuple):
+    updates: int  # atoms resampled, at all levels
+    swaps: int
+    swaps_tried: int
+    levels: int  # sums over chains and steps; levels / steps is the number of levels
+    steps: int
+
+
+@dataclass(frozen=True)
+class Tempering:
+    """Parallel tempering over the Gibbs kernel; one sample is a sweep at every level."""
+
+    max_levels: int = 24
+    tuning_rounds: int = 5
+    name: str = "tempering"
+
+    def prepare(self, network: Network) -> Plan:
+        return Gibbs().prepare(network)
+
+    def init(self, plan: Plan, chain: int, rng: np.ndarray) -> State:
+        start = overdispersed_start(plan.network, plan.cnf, plan.units, chain, rng)
+        beta = np.linspace(1.0, 0.0, FIRST_LEVELS)
+        state = new_state(plan, beta, [start.value] * len(beta), rng)
+        sweeps = sweeps_per_round(plan.network, self.tuning_rounds)
+        for number in sweeps:
+            self.step(plan, state, *scratch_tallies(plan.network), number)
+            rejection = 1 - state.ladder.accepted / np.maximum(state.ladder.tried, 1)
+            last = number == sweeps[-1]
+            levels = self.num_levels(rejection) if last else len(state.ladder.beta)
+            beta = spread_levels(state.ladder.beta, rejection, levels)
+            worlds = [state.replica(level).value for level in nearest(state.ladder.beta, beta)]
+            state = new_state(plan, beta, worlds, rng)
+        return state
+
+    def num_levels(self, rejection: np.ndarray) -> int:
+        """2Λ + 1, within bounds."""
+        return int(np.clip(np.ceil(2 * rejection.sum()) + 1, 3, self.max_levels))
+
+    def step(self, plan: Plan, state: State, atoms: Tally, counts: Tally, num_samples: int) -> Info:
+        gibbs, ladder = state.gibbs, state.ladder
+        before = ladder.tried.sum()
+        updates, swaps = run_tempering(
+            plan.graph, plan.units, state.replicas, ladder, plan.network.weights, gibbs.order,
+            gibbs.estimate, state.aside, state.rng, gibbs.score, gibbs.digit, atoms, counts,
+            num_samples,
+        )  # fmt: skip
+        tried = int(ladder.tried.sum() - before)
+        return Info(updates, swaps, tried, num_samples * len(ladder.beta), num_samples)
+
+    def counts(self, state: State) -> np.ndarray:
+        return state.world.count
+
+
+def new_state(plan: Plan, beta: np.ndarray, values: list[np.ndarray], rng: np.ndarray) -> State:
+    """Replicas at the given levels, each at its world."""
+    each = [state_at(plan, value, rng) for value in values]
+    levels = len(beta)
+    ladder = Ladder(
+        beta, np.arange(levels), np.zeros(levels - 1), np.zeros(levels - 1), np.zeros(1, np.int64)
+    )
+    stacked = Replicas(*(np.stack(arrays) for arrays in zip(*(s.world for s in each), strict=True)))
+    return State(stacked, ladder, each[0], np.zeros(plan.network.num_base_atoms), rng)
+
+
+def sweeps_per_round(network: Network, rounds: int) -> list[int]:
+    """Doubling numbers of sweeps, fewer for networks of millions of atoms."""
+    cost = FIRST_LEVELS * max(network.num_base_atoms, 1)
+    total = max(1, min(500, TUNING_UPDATES // cost))
+    return [max(1, (total << number) // (1 << rounds)) for number in range(rounds)]
+
+
+def spread_levels(beta: np.ndarray, rejection: np.ndarray, levels: int) -> np.ndarray:
+    """Levels that cut the barrier Λ(β) = Σ rejection into equal steps; from 1 down to 0."""
+    barrier = np.concatenate(([0.0], np.cumsum(rejection)))
+    if barrier[-1] <= 0:
+        return np.linspace(1.0, 0.0, levels)
+    # A little slope everywhere keeps levels apart where nothing is rejected.
+    barrier = barrier / barrier[-1] + 1e-3 * (1 - beta)
+    placed = np.interp(np.linspace(0.0, barrier[-1], levels), barrier, beta)
+    placed[0], placed[-1] = 1.0, 0.0
+    return placed
+
+
+def nearest(old: np.ndarray, new: np.ndarray) -> list[int]:
+    """The old level closest to each new one."""
+    return [int(np.argmin(np.abs(old - value))) for value in new]
+
+
+def scratch_tallies(network: Network) -> tuple[Tally, Tally]:
+    """Tallies of the tuning rounds, thrown away."""
+    nothing = np.empty(0, np.int64)
+    return (
+        new_tally(np.zeros(network.num_base_atoms), nothing),
+        new_tally(np.zeros(len(network.weights)), nothing),
+    )

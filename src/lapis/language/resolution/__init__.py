@@ -1,0 +1,1 @@
+"""Syntax tree → Model: names and types resolved, sugar removed."""

@@ -1,0 +1,172 @@
+"""Many formulas that differ in constants only, taken together as one rule with plus variables.
+
+A learned model has a formula for each word: `0.7 Has(p,Java) => Course(p)`, and thousands more.
+Each would be grounded by a join of its own. Gathered, they are one rule `Has(p,+c) => Course(p)`
+with a table of weights, and one join. Constants without a formula have weight 0, so the meaning
+is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from lapis.language.model import InstanceWeights, Model, Rule
+from lapis.language.printer import print_formula
+from lapis.language.resolution.sugar import without_plus
+from lapis.language.syntax import (
+    Atom,
+    Constant,
+    Formula,
+    Term,
+    Variable,
+    children,
+    free_variables,
+    map_terms,
+    with_children,
+)
+
+MIN_GATHERED = 8
+MAX_EMPTY = 64  # weights in the table for each formula gathered
+
+
+class Skeleton(NamedTuple):
+    """A formula with the constants in its atoms left out."""
+
+    formula: Formula
+    variables: tuple[tuple[str, str], ...]
+    bound: tuple[tuple[str, str], ...]
+
+
+def gather_instances(model: Model, sizes: Mapping[str, int] | None = None) -> Model:
+    """The model with formulas of the same form gathered, in the place of the first.
+
+    `sizes` are the numbers of constants that data may add to each type: a table much larger than
+    the formulas it holds is not made.
+
+    >>> from lapis.language import parse_model
+    >>> words = "".join(f"0.{i} Has(p,W{i}) => Course(p)\\n" for i in range(1, 10))
+    >>> [rule] = gather_instances(parse_model("Has(page,word)\\nCourse(page)\\n" + words)).rules
+    >>> rule.text, rule.instance_weights.constants[:2], rule.instance_weights.value[:2]
+    ('Has(p, +c1) => Course(p)', (('W1',), ('W2',)), (0.1, 0.2))
+    """
+    groups: dict[Skeleton, list[tuple[int, tuple[str, ...]]]] = {}
+    for number, rule in enumerate(model.rules):
+        if can_be_gathered(rule):
+            formula, constants = take_constants(rule.formula)
+            groups.setdefault(Skeleton(formula, rule.variables, rule.bound), []).append(
+                (number, constants)
+            )
+    gathered: dict[int, Rule] = {}
+    gone: set[int] = set()
+    for skeleton, members in groups.items():
+        if len(members) >= MIN_GATHERED:
+            whole = gather(model, skeleton, members, sizes or {})
+            if whole is not None:
+                gathered[members[0][0]] = whole
+                gone.update(number for number, _ in members)
+    rules = [
+        gathered.get(number, rule)
+        for number, rule in enumerate(model.rules)
+        if number in gathered or number not in gone
+    ]
+    return model.with_rules(tuple(rules)) if gathered else model
+
+
+def can_be_gathered(rule: Rule) -> bool:
+    """Soft, weighted, without weights for constants already, and printed as it is meant."""
+    plain = rule.weight is not None and not rule.hard and rule.utility is None and not rule.plus
+    return plain and not rule.fixed and print_formula(rule.formula) == rule.text
+
+
+def take_constants(formula: Formula) -> tuple[Formula, tuple[str, ...]]:
+    """The formula with each constant of an atom replaced by a mark, and the constants."""
+    taken: list[str] = []
+
+    def mark(term: Term) -> Term:
+        if isinstance(term, Constant):
+            taken.append(term.name)
+            return Constant("\0")
+        return term
+
+    return change_atoms(formula, lambda atom: map_terms(atom, mark)), tuple(taken)
+
+
+def change_atoms(formula: Formula, change: Callable[[Atom], Formula]) -> Formula:
+    if isinstance(formula, Atom):
+        return change(formula)
+    return with_children(formula, tuple(change_atoms(part, change) for part in children(formula)))
+
+
+def gather(
+    model: Model,
+    skeleton: Skeleton,
+    members: list[tuple[int, tuple[str, ...]]],
+    sizes: Mapping[str, int],
+) -> Rule | None:
+    """One rule for all members; None where its table would be mostly empty."""
+    columns = list(zip(*(constants for _, constants in members), strict=True))
+    varying = [place for place, column in enumerate(columns) if len(set(column)) > 1]
+    if not varying:
+        return None
+    taken = {name for name, _ in skeleton.variables + skeleton.bound}
+    names = fresh_names(len(varying), taken)
+    type_of: dict[str, str] = {}
+    places = iter(range(len(columns)))
+
+    def put(atom: Atom) -> Formula:
+        terms = list(atom.terms)
+        for position, term in enumerate(terms):
+            if isinstance(term, Constant):
+                place = next(places)
+                if place in varying:
+                    name = names[varying.index(place)]
+                    type_of[name] = model.predicates[atom.predicate].types[position]
+                    terms[position] = Variable(name, True)
+                else:
+                    terms[position] = Constant(columns[place][0])
+        return replace(atom, terms=tuple(terms))
+
+    marked = change_atoms(skeleton.formula, put)
+    table_size = 1
+    for name in names:
+        own = len(model.types[type_of[name]])
+        table_size *= own + sizes.get(type_of[name], 0)
+    if table_size > MAX_EMPTY * len(members):
+        return None
+    weight: dict[tuple[str, ...], float] = {}
+    for number, constants in members:
+        key = tuple(constants[place] for place in varying)
+        weight[key] = weight.get(key, 0.0) + (model.rules[number].weight or 0.0)
+    types = dict(skeleton.variables) | type_of
+    formula = without_plus(marked)
+    free = free_variables(formula)
+    first = model.rules[members[0][0]]
+    return replace(
+        first,
+        formula=formula,
+        variables=tuple((name, types[name]) for name in free),
+        weight=0.0,
+        text=print_formula(marked),
+        plus=tuple(name for name in free if name in type_of),
+        instance_weights=InstanceWeights(
+            tuple(in_order(key, names, free) for key in weight), tuple(weight.values())
+        ),
+    )
+
+
+def fresh_names(number: int, taken: set[str]) -> list[str]:
+    names: list[str] = []
+    candidate = 0
+    while len(names) < number:
+        candidate += 1
+        if f"c{candidate}" not in taken:
+            names.append(f"c{candidate}")
+    return names
+
+
+def in_order(key: tuple[str, ...], names: list[str], free: tuple[str, ...]) -> tuple[str, ...]:
+    """The constants in the order in which the plus variables occur."""
+    by_name = dict(zip(names, key, strict=True))
+    return tuple(by_name[name] for name in free if name in by_name)

@@ -1,0 +1,1 @@
+"""What learners climb: value, gradient and curvature at some weights."""

@@ -1,0 +1,365 @@
+"""Differences of many atoms at once from IJGP(i): one propagation a clause, not one an atom.
+
+    d(g) = − Σ_{∅ ≠ U} (1 − 2p)^{|U|+1} Π_{i∈U} s_i · C_U(g)
+
+is the identity of `counting.differences`: U runs over the literals of the cube (the negated
+clause) that are g, s_i = ±1 is their sign, p the truth of g, and C_U(g) counts the solutions of the
+remaining literals in the world at hand. g's arguments are left as variables of the network,
+the output of the propagation, instead of being substituted one atom after the other. The join
+graph keeps them in one cluster and does not count them towards i, so what arrives there is
+what IJGP(i) finds with the arguments given, for all atoms in one go: the belief of that cluster
+without the table of the literal itself, a cavity in the words of message passing. The belief comes
+as a product of small tables (`contraction`), which is looked up at the atoms that are asked for.
+
+The values of a block exclude each other. There the question is what a value adds to its block
+left empty: every other literal of the predicate loses its matches in the block, which adds terms
+in which a held literal shares the block's key with g.
+
+A formula with a quantified part over the predicate has no such form; its atoms are estimated one
+by one (`ijgp_delta`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lapis.counting.derived import extend
+from lapis.counting.extensions import Extensions, interpret
+from lapis.counting.ijgp.contraction import total
+from lapis.counting.ijgp.counter import MAX_ITERATIONS, TOLERANCE
+from lapis.counting.ijgp.delta import ijgp_delta
+from lapis.counting.ijgp.encoding import encode_cube, negate_clause
+from lapis.counting.ijgp.join_graph import build_join_graph
+from lapis.counting.ijgp.propagation import Propagation
+from lapis.counting.ijgp.table import Table, pack
+from lapis.counting.weight_keys import number_weights
+from lapis.errors import LapisError, TooLarge
+from lapis.language.model import Predicate
+from lapis.language.syntax import Constant, Variable
+from lapis.logic.clauses import (
+    Clause,
+    Condition,
+    Cube,
+    Feature,
+    Literal,
+    SimpleTerm,
+    TypedVariable,
+)
+from lapis.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+World = Mapping[str, np.ndarray]  # for each predicate int32[num_true, arity]
+
+CHUNK = 2_000_000  # atoms × constants of plus variables looked up at once
+MAX_TERMS = 1000  # of a clause
+FLIPPED, HELD, IN_BLOCK = "flipped", "held", "in block"  # what a literal is in a term
+
+
+class Term(NamedTuple):
+    """One C_U with its sign: the cube that remains, over the atom's arguments and the rest."""
+
+    cube: Cube
+    variables: tuple[TypedVariable, ...]
+    plus: tuple[str, ...]  # of the rule, those that g binds by the name of its argument
+    sign: int
+    is_even: bool  # |U| is even, so that the sign depends on the truth of g
+
+
+class Share(NamedTuple):
+    """C_U as a function: scale · Π pieces."""
+
+    scale: float
+    pieces: tuple[Table, ...]
+    names: tuple[str, ...]  # of the network's variables, which the pieces' scopes number
+
+
+class DifferenceEstimator:
+    """Differences by IJGP(ibound) in one world after another.
+
+    Join graphs are built once, and a term is propagated again only where a predicate that it
+    mentions has changed: the world's arrays of true tuples are compared by identity.
+    """
+
+    def __init__(self, problem: Problem, ibound: int) -> None:
+        refuse_hard_rules(problem)
+        self.problem, self.ibound = problem, ibound
+        self._keys = number_weights(problem)
+        self._terms: dict[str, list[TermEstimate]] = {}
+
+    def differences(
+        self, predicate: str, rows: np.ndarray, truth: np.ndarray, world: World
+    ) -> csr_matrix:
+        """float64[num_rows, num_weights] sparse: d of atoms int32[num_rows, arity].
+
+        `truth` bool[num_rows] is their value in the world. For a predicate with blocks, what each
+        value adds to its block left empty; where a quantified part depends on it, the world
+        must come with the block left empty.
+        """
+        if depends_on_quantifiers(self.problem, predicate):
+            return one_by_one(self.problem, predicate, rows, world, self.ibound)
+        from scipy.sparse import csr_matrix
+
+        target = self.problem.model.predicates[predicate]
+        extensions = complete(self.problem, world)
+        if predicate not in self._terms:
+            self._terms[predicate] = list(self.build_terms(target, extensions))
+        at, weight, value = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0)]
+        for estimate in self._terms[predicate]:
+            term, share = estimate.term, estimate.share(world, extensions)
+            if share is None:
+                continue
+            sign = np.full(len(rows), float(term.sign))
+            if term.is_even and not target.block:
+                sign[truth] *= -1.0
+            for found in look_up(share, term, rows, extensions):
+                at.append(found.row)
+                weight.append(estimate.offset + found.weight)
+                value.append(sign[found.row] * found.value)
+        shape = (len(rows), self._keys.num_weights)
+        entries = np.concatenate(value), (np.concatenate(at), np.concatenate(weight))
+        summed = csr_matrix(entries, shape=shape)
+        summed.eliminate_zeros()
+        summed.sort_indices()
+        return summed
+
+    def build_terms(self, target: Predicate, world: Extensions) -> Iterator[TermEstimate]:
+        for feature in self.problem.normal_form.features:
+            offset = self._keys.of_rule[feature.rule].offset
+            for clause in feature.clauses:
+                for term in difference_terms(clause, feature, target):
+                    used = base_predicates(term, self.problem)
+                    yield TermEstimate(term, offset, used, world, self.ibound)
+
+
+class TermEstimate:
+    """One term's C_U, kept for as long as the predicates it mentions stay the same."""
+
+    def __init__(
+        self, term: Term, offset: int, used: Sequence[str], world: Extensions, ibound: int
+    ) -> None:
+        self.term = term
+        self.offset = offset  # of the rule's weights
+        self._used = used
+        self._network = encode_cube(term.cube, term.variables, world)
+        self._scope = output_scope(self._network.names, term)
+        names = self._network.names
+        self._graph = build_join_graph(self._network.scopes(), ibound, len(names), self._scope)
+        self._seen: list[np.ndarray] | None = None
+        self._share: Share | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        return self._graph.is_tree
+
+    def share(self, world: World, extensions: Extensions) -> Share | None:
+        """C_U by the arguments of g and the rule's plus variables; None where it is zero."""
+        now = [world[name] for name in self._used]
+        if self._seen is None or any(a is not b for a, b in zip(now, self._seen, strict=True)):
+            self._share, self._seen = self._propagate(extensions), now
+        return self._share
+
+    def _propagate(self, world: Extensions) -> Share | None:
+        network, term, scope = self._network, self.term, self._scope
+        if 0 in network.sizes or not network.multiplicity:
+            return None
+        tables = network.tables(world)
+        if any(not table.scope and not table.values[0] for table in tables):
+            return None
+        propagation = Propagation(
+            self._graph,
+            network.sizes,
+            tables,
+            tolerance=TOLERANCE,
+            max_iterations=MAX_ITERATIONS,
+            damping=0.0,
+            output=scope,
+        )
+        propagation.run()
+        log_count = propagation.log_count()
+        if not self.is_exact:
+            log_count = min(log_count, propagation.log_upper_bound())
+        if log_count == -math.inf:
+            return None
+        # Outputs that nothing mentions are asked for by value all the same.
+        absent = math.prod(
+            world.size(type_name)
+            for name, type_name in term.variables
+            if (name.startswith("@") or name in term.plus) and name not in network.names
+        )
+        count = math.exp(log_count) * network.multiplicity / absent
+        if not scope:
+            return Share(count, (), network.names)
+        pieces = propagation.belief(scope)
+        weight = total(pieces, scope, network.sizes)
+        return Share(count / weight, tuple(pieces), network.names) if weight > 0.0 else None
+
+
+def complete(problem: Problem, world: World) -> Extensions:
+    """The world with its derived predicates."""
+    base = interpret(problem.model.predicates, problem.domains, world)
+    return extend(base, problem.normal_form.definitions)
+
+
+def base_predicates(term: Term, problem: Problem) -> list[str]:
+    """Those that the term's literals depend on, directly or through definitions."""
+    used = {literal.predicate for literal in term.cube.literals}
+    for definition in reversed(problem.normal_form.definitions):
+        if definition.predicate.name in used:
+            used |= {literal.predicate for cube in definition.cubes for literal in cube.literals}
+    return [name for name in problem.model.predicates if name in used]
+
+
+def depends_on_quantifiers(problem: Problem, predicate: str) -> bool:
+    """Whether a quantified part of some formula may change with the predicate's atoms."""
+    changing = {predicate}
+    for definition in problem.normal_form.definitions:
+        used = {literal.predicate for cube in definition.cubes for literal in cube.literals}
+        if used & changing:
+            changing.add(definition.predicate.name)
+    return len(changing) > 1
+
+
+def propagates_exactly(problem: Problem, predicate: str, ibound: int) -> bool:
+    """Whether i exceeds the treewidth of every clause, so that the differences are no estimates."""
+    if depends_on_quantifiers(problem, predicate):
+        return False
+    estimator = DifferenceEstimator(problem, ibound)
+    target = problem.model.predicates[predicate]
+    nothing = {name: known.true[:0] for name, known in problem.evidence.items()}
+    terms = estimator.build_terms(target, complete(problem, nothing))
+    return all(estimate.is_exact for estimate in terms)
+
+
+def output_scope(names: Sequence[str], term: Term) -> tuple[int, ...]:
+    """The variables of a network that are arguments of g or select the weight."""
+    return tuple(n for n, name in enumerate(names) if name.startswith("@") or name in term.plus)
+
+
+def refuse_hard_rules(problem: Problem) -> None:
+    for rule in problem.model.rules:
+        if rule.hard:
+            raise LapisError(
+                "hard rules need exact counts: an estimate cannot tell whether one is broken",
+                code="hard-ijgp",
+                span=rule.span,
+                hint="count exactly, or give the rule a large weight",
+            )
+
+
+def difference_terms(clause: Clause, feature: Feature, target: Predicate) -> Iterator[Term]:
+    """The terms of d(g) for one clause."""
+    cube = negate_clause(clause.literals, clause.conditions)
+    own = [n for n, literal in enumerate(cube.literals) if literal.predicate == target.name]
+    roles = (FLIPPED, HELD, IN_BLOCK) if target.block else (FLIPPED, HELD)
+    if len(roles) ** len(own) > MAX_TERMS:
+        raise TooLarge(
+            f"a clause mentions {target.name!r} {len(own)} times, too often for estimated counts",
+            code="too-many-literals",
+            hint="count exactly, or split the formula",
+        )
+    for chosen in product(roles, repeat=len(own)):
+        if FLIPPED in chosen:
+            yield _term(cube, dict(zip(own, chosen, strict=True)), feature, target)
+
+
+def _term(cube: Cube, roles: Mapping[int, str], feature: Feature, target: Predicate) -> Term:
+    """The cube with flipped literals gone, and what they and blocks demand as equalities."""
+    binding: dict[str, SimpleTerm] = {}
+    equalities: list[Condition] = []
+    literals: list[Literal] = []
+    sign = -1
+    positions = [Variable(f"@{number}") for number in range(target.arity)]
+    for number, literal in enumerate(cube.literals):
+        role = roles.get(number, HELD)
+        if role == FLIPPED:
+            shared: Sequence[int] = range(target.arity)
+            sign *= 1 if literal.positive else -1
+        elif role == IN_BLOCK:
+            # L − L·1[in the block], and 1 − L likewise with the other sign.
+            shared = [place for place in range(target.arity) if place not in target.block]
+            sign *= -1 if literal.positive else 1
+            literals.append(literal._replace(positive=True))
+        else:
+            shared = ()
+            literals.append(literal)
+        for place in shared:
+            term = literal.terms[place]
+            if isinstance(term, Variable) and term.name not in binding:
+                binding[term.name] = positions[place]
+            else:
+                known = term if isinstance(term, Constant) else binding[term.name]
+                # Conditions of a negated clause must come out false.
+                equalities.append(Condition("!=", positions[place], known))
+
+    def bind(term: SimpleTerm) -> SimpleTerm:
+        return term if isinstance(term, Constant) else binding.get(term.name, term)
+
+    def name(variable: str) -> str:
+        bound = binding.get(variable)
+        return bound.name if bound is not None else variable
+
+    rest = tuple(each._replace(terms=tuple(map(bind, each.terms))) for each in literals)
+    conditions = tuple(
+        each._replace(left=bind(each.left), right=bind(each.right)) for each in cube.conditions
+    )
+    arguments = zip((each.name for each in positions), target.types, strict=True)
+    return Term(
+        Cube(rest, conditions + tuple(equalities)),
+        (*arguments, *(each for each in feature.variables if each[0] not in binding)),
+        tuple(map(name, feature.plus)),
+        sign,
+        sum(role == FLIPPED for role in roles.values()) % 2 == 0,
+    )
+
+
+class Entries(NamedTuple):
+    row: np.ndarray  # int64[num_entries]
+    weight: np.ndarray  # int64[num_entries], among the rule's weights
+    value: np.ndarray  # float64[num_entries], not zero
+
+
+def look_up(share: Share, term: Term, rows: np.ndarray, world: Extensions) -> Iterator[Entries]:
+    """C_U at the atoms int32[n, arity], for each weight of the rule; zeros left out."""
+    types = dict(term.variables)
+    free = [name for name in dict.fromkeys(term.plus) if not name.startswith("@")]
+    sizes = [world.size(types[name]) for name in free]
+    num_choices = math.prod(sizes)
+    choices = np.indices(sizes).reshape(len(sizes), num_choices)
+    step = max(1, CHUNK // max(1, num_choices))
+    for begin in range(0, len(rows), step):
+        part = rows[begin : begin + step]
+        columns = {
+            f"@{place}": np.repeat(part[:, place].astype(np.int64), num_choices)
+            for place in range(rows.shape[1])
+        }
+        for number, name in enumerate(free):
+            columns[name] = np.tile(choices[number], len(part))
+        length = len(part) * num_choices
+        value = np.full(length, share.scale)
+        for piece in share.pieces:
+            own = [columns[share.names[variable]] for variable in piece.scope]
+            value *= piece.lookup(pack(own, piece.shape, length))
+        kept = np.flatnonzero(value)
+        weight = np.zeros(len(kept), np.int64)
+        for name in term.plus:
+            weight = weight * world.size(types[name]) + columns[name][kept]
+        yield Entries(begin + kept // max(1, num_choices), weight, value[kept])
+
+
+def one_by_one(
+    problem: Problem, predicate: str, rows: np.ndarray, world: World, ibound: int
+) -> csr_matrix:
+    from scipy.sparse import csr_matrix
+
+    found = np.zeros((len(rows), len(problem.weight_table)))
+    form, model, domains = problem.normal_form, problem.model, problem.domains
+    for number, row in enumerate(rows.tolist()):
+        found[number] = ijgp_delta(form, model, domains, world, predicate, row, ibound)
+    return csr_matrix(found)

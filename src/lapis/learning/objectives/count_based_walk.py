@@ -1,0 +1,245 @@
+"""Steps of a chain through complete worlds, and what they say of gradient and curvature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import exp
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lapis.learning.objectives.count_based_chain import BATCH, Chain, Difference
+from lapis.learning.objectives.count_based_sites import Sites
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+Flip = tuple[str, Sequence[int]]  # an atom that has changed its value
+
+ROUNDS = 4  # of all predicates, at least, where there are steps enough
+LARGEST_SCORE = 700.0  # exp beyond this overflows
+
+
+class Visits(NamedTuple):
+    """What a walk has seen, in the weights of its world.
+
+    Each visited atom stands for A_r/N_r atoms of its predicate.
+    """
+
+    counts: np.ndarray  # float64[num_records, num_weights], of worlds on the way
+    pull: np.ndarray  # float64[num_weights], Σ (g − P) d, scaled to a sweep; P is 0 or 1 if greedy
+    pull_variance: np.ndarray  # float64[num_weights]
+    vectors: csr_matrix  # float64[n, num_weights], d; less its mean over the values, in blocks
+    scale: np.ndarray  # float64[n], P(1 − P), scaled to a sweep; P in blocks
+
+
+@dataclass
+class _Tally:
+    """The visited differences as they come; rows of a sparse matrix, with two numbers each."""
+
+    start: list[int] = field(default_factory=lambda: [0])
+    column: list[int] = field(default_factory=list)
+    value: list[float] = field(default_factory=list)
+    spread: list[float] = field(default_factory=list)  # P(1 − P), or P in a block
+    pull: list[float] = field(default_factory=list)  # g − P, or g less its better value
+    visit: list[int] = field(default_factory=list)  # the visited site that the row belongs to
+    importance: list[float] = field(default_factory=list)  # A_r/N_r of each visited site
+
+    def add(
+        self, columns: Sequence[int], values: Sequence[float], spread: float, pull: float, site: int
+    ) -> None:
+        self.column += columns
+        self.value += values
+        self.start.append(len(self.column))
+        self.spread.append(spread)
+        self.pull.append(pull)
+        self.visit.append(site)
+
+
+def walk(
+    chain: Chain,
+    sites: Sequence[Sites],
+    weights: np.ndarray,
+    num_steps: int,
+    rng: np.random.Generator,
+    *,
+    greedy: bool,
+    returns: bool,
+    records: int,
+) -> Visits:
+    """`num_steps` sites drawn at random are resampled, or given their best value if `greedy`.
+
+    Counts are taken of `records` worlds, evenly spaced and the last one included. With `returns`
+    the chain is put back to where it started.
+    """
+    tally = _Tally()
+    counts: list[np.ndarray] = []
+    flipped: list[Flip] = []
+    due = iter(np.linspace(0, num_steps, records + 1)[1:].round().astype(int).tolist())
+    next_record = next(due, None)
+    for step, flips in enumerate(_steps(chain, sites, weights, num_steps, rng, greedy, tally), 1):
+        flipped += flips
+        if step == next_record:
+            counts.append(chain.counts())
+            next_record = next(due, None)
+    if records and not counts:  # no site to visit
+        counts = [chain.counts()]
+    if returns:
+        for name, row in reversed(flipped):
+            chain.flip(name, row)
+    return _summarise(tally, counts, len(weights))
+
+
+def _steps(
+    chain: Chain,
+    sites: Sequence[Sites],
+    weights: np.ndarray,
+    num_steps: int,
+    rng: np.random.Generator,
+    greedy: bool,
+    tally: _Tally,
+) -> Iterator[list[Flip]]:
+    """Visits one site after the other; yields the atoms that each has flipped.
+
+    Predicates take turns in random order, for a batch of sites each.
+    """
+    local: list[float] = weights.tolist()
+    turns: list[int] = []
+    done = 0
+    while done < num_steps and sites:
+        turns = turns or rng.permutation(len(sites)).tolist()
+        own = sites[turns.pop()]
+        name = own.predicate.name
+        number = min(BATCH, max(1, num_steps // (ROUNDS * len(sites))), num_steps - done)
+        drawn = rng.integers(len(own), size=number)
+        uniform = rng.random(number).tolist()
+        # Each predicate gets num_steps / len(sites) visits.
+        tally.importance += [len(own) * len(sites) / num_steps] * number
+        if own.shape is None:
+            rows = own.rows(drawn)
+            for at, difference in enumerate(chain.differences(name, rows)):
+                flips: list[Flip] = []
+                if _visit_atom(difference, local, uniform[at], greedy, tally, done + at):
+                    flips.append((name, rows[at].tolist()))
+                    chain.flip(*flips[0])
+                yield flips
+        else:
+            for at, site in enumerate(drawn.tolist()):
+                yield _visit_block(chain, own, site, local, uniform[at], greedy, tally, done + at)
+        done += number
+
+
+def _visit_atom(
+    difference: Difference,
+    weights: list[float],
+    uniform: float,
+    greedy: bool,
+    tally: _Tally,
+    visit: int,
+) -> bool:
+    """Notes the atom, and says whether it flips."""
+    score = 0.0
+    for column, value in zip(difference.weight_id, difference.value, strict=True):
+        score += weights[column] * value
+    if difference.hard:  # a value that breaks more hard groundings is never taken
+        probability = float(difference.hard > 0)
+    else:
+        probability = 1.0 / (1.0 + exp(min(LARGEST_SCORE, -score)))
+    spread = probability * (1.0 - probability)
+    if greedy:
+        better = difference.hard or score
+        value = better > 0 if better else uniform < 0.5
+        expected = float(value)
+    else:
+        value = uniform < probability
+        expected = probability
+    pull = difference.truth - expected
+    tally.add(difference.weight_id, difference.value, spread, pull, visit)
+    return value != difference.truth
+
+
+def _visit_block(
+    chain: Chain,
+    sites: Sites,
+    site: int,
+    weights: list[float],
+    uniform: float,
+    greedy: bool,
+    tally: _Tally,
+    visit: int,
+) -> list[Flip]:
+    """Gives a block a value; returns the atoms that flipped on the way."""
+    name = sites.predicate.name
+    rows = sites.block(site)
+    listed = rows.tolist()
+    before = [at for at, row in enumerate(listed) if chain.is_true(name, row)]
+    for at in before:
+        chain.flip(name, listed[at])
+    values = list(chain.differences(name, rows))
+    if not sites.predicate.exactly_one:
+        values.append(Difference((), (), 0, False))  # no value
+        before = before or [len(rows)]
+    score = np.array(
+        [sum(weights[c] * v for c, v in zip(x.weight_id, x.value, strict=True)) for x in values],
+        np.float64,
+    )
+    hard = np.array([value.hard for value in values])
+    score[hard < hard.max()] = -np.inf
+    probability = np.exp(score - score.max())
+    probability /= probability.sum()
+    if greedy:
+        best = np.flatnonzero(score == score.max())
+        taken = int(best[int(uniform * len(best))])
+    else:
+        taken = min(int(np.searchsorted(probability.cumsum(), uniform)), len(values) - 1)
+    _note_block(values, probability, before, taken if greedy else None, tally, visit)
+    flipped = [(name, listed[at]) for at in before if at < len(rows)]
+    if taken < len(rows):
+        chain.flip(name, listed[taken])
+        flipped.append((name, listed[taken]))
+    return flipped
+
+
+def _note_block(
+    values: Sequence[Difference],
+    probability: np.ndarray,
+    before: Sequence[int],
+    taken: int | None,
+    tally: _Tally,
+    visit: int,
+) -> None:
+    """The rows D(v) − E[D] with P(v), which make up the covariance within the block.
+
+    Σ_v P(v) (D(v) − E[D]) = 0, so that the pull is the row of the value before alone, or less
+    the row of the value taken where it counts as certain.
+    """
+    columns = sorted({column for value in values for column in value.weight_id})
+    place = {column: number for number, column in enumerate(columns)}
+    table = np.zeros((len(values), len(columns)))
+    for number, value in enumerate(values):
+        table[number, [place[column] for column in value.weight_id]] = value.value
+    table -= probability @ table
+    for number, row in enumerate(table):
+        pull = float(number in before) - float(number == taken)
+        tally.add(columns, row.tolist(), float(probability[number]), pull, visit)
+
+
+def _summarise(tally: _Tally, counts: list[np.ndarray], num_weights: int) -> Visits:
+    from scipy.sparse import csr_matrix
+
+    shape = (len(tally.spread), num_weights)
+    vectors = csr_matrix(
+        (np.array(tally.value, np.float64), np.array(tally.column, np.int64), tally.start), shape
+    )
+    visit = np.array(tally.visit, np.int64)
+    weight = np.array(tally.importance, np.float64)[visit]
+    # A chain of many sweeps has moved by the sum of its steps; a shorter one is scaled to a sweep.
+    pulled = np.maximum(weight, 1.0) * np.array(tally.pull, np.float64)
+    return Visits(
+        np.array(counts).reshape(len(counts), num_weights),
+        vectors.T @ pulled,
+        vectors.power(2).T @ pulled**2,
+        vectors,
+        weight * np.array(tally.spread, np.float64),
+    )

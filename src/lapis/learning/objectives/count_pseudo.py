@@ -1,0 +1,239 @@
+"""Pseudo-log-likelihood with the differences of atoms estimated by IJGP(i).
+
+The pseudo-likelihood sees an atom through d = n(g = 1) − n(g = 0) alone. The approximate-counting
+paper runs IJGP once for each atom and value; here `count_based_estimates` gives the differences
+of all atoms of a predicate from one propagation for each clause and literal. The estimates stay
+the same from one evaluation to the next, so that they are made once, put into classes, and
+climbed like the exact ones (`lapis.learning.objectives.pseudo`): a fixed and concave function.
+
+Atoms are listed, up to MAX_LISTED a predicate and world; beyond that its true atoms are kept and
+the false ones sampled, each standing for its share. Estimates are rounded to `DECIMALS`, far
+below their error, so that rounding on the way does not keep equal atoms apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from lapis.counting.differences.class_likelihood import (
+    AtomRows,
+    BlockStack,
+    comparable,
+    stack_atoms,
+    to_matrix,
+)
+from lapis.counting.differences.sparse_vectors import SparseVectors, number_vectors, stack_vectors
+from lapis.data.tuples import contains
+from lapis.errors import LapisError, TooLarge, raise_all
+from lapis.grounding.evidence import block_shape, close_blocks
+from lapis.learning.examples import Example
+from lapis.learning.objectives.count_based_estimates import (
+    DifferenceEstimator,
+    depends_on_quantifiers,
+    propagates_exactly,
+)
+from lapis.learning.objectives.pseudo import (
+    SAMPLE_SIZE,
+    AtomSet,
+    PredicateTerm,
+    PseudoObjective,
+    rename_columns,
+    require_complete,
+)
+from lapis.learning.parameters import Parameters
+from lapis.learning.undecided_counts import undecided_counts
+from lapis.problem.problem import unknown_query
+from lapis.relational.packing import unpack
+
+MAX_LISTED = 2_000_000  # atoms of a predicate in one world
+DECIMALS = 6
+
+
+def count_pseudo_objective(
+    examples: Sequence[Example],
+    parameters: Parameters,
+    *,
+    ibound: int = 2,
+    weighted: bool = False,
+    predicates: Sequence[str] | None = None,
+    random_state: int | np.random.Generator = 0,
+) -> PseudoObjective:
+    """As `pseudo_objective`, with differences by IJGP(ibound). Hard rules are refused."""
+    require_complete(examples)
+    model = parameters.model
+    estimators = [DifferenceEstimator(example.complete, ibound) for example in examples]
+    if predicates is None:
+        predicates = tuple(dict.fromkeys(name for example in examples for name in example.asked))
+    raise_all([unknown_query(name, model) for name in predicates if name not in model.predicates])
+    generator = np.random.default_rng(random_state)
+    terms: list[PredicateTerm] = []
+    notes: list[str] = []
+    estimated = False
+    for name in predicates:
+        if model.predicates[name].block:
+            term = estimated_block_term(name, examples, estimators, parameters)
+        else:
+            sets = [
+                estimated_atoms(example, name, estimator, generator)
+                for example, estimator in zip(examples, estimators, strict=True)
+            ]
+            term = atom_term(name, sets, parameters)
+            notes += [atoms.note for atoms in sets if atoms.note is not None]
+        if weighted:
+            term = replace(term, scale=1.0 / term.num_atoms if term.num_atoms else 0.0)
+        terms.append(term)
+        if not all(propagates_exactly(each.complete, name, ibound) for each in examples):
+            notes.append(f"differences of {name!r} are estimated by IJGP({ibound})")
+            estimated = True
+    counts = np.zeros(len(parameters))
+    for world, example in enumerate(examples):
+        own = undecided_counts(example.complete, predicates)
+        counts += parameters.to_parameters(world, own)
+    title = "weighted pseudo-log-likelihood" if weighted else "pseudo-log-likelihood"
+    title += f" by ijgp({ibound}) counts" + ("" if estimated else ", which are exact")
+    return PseudoObjective(title, parameters, tuple(terms), counts, tuple(notes))
+
+
+def atom_term(name: str, sets: Sequence[AtomSet], parameters: Parameters) -> PredicateTerm:
+    parts = [
+        atoms.rows._replace(
+            vectors=rename_columns(atoms.rows.vectors, parameters.world_index[world])
+        )
+        for world, atoms in enumerate(sets)
+    ]
+    num_atoms = float(sum(atoms.num_atoms for atoms in sets))
+    return PredicateTerm(name, 1.0, stack_atoms(parts, len(parameters)), num_atoms)
+
+
+def estimated_atoms(
+    example: Example,
+    predicate: str,
+    estimator: DifferenceEstimator,
+    generator: np.random.Generator,
+) -> AtomSet:
+    """The atoms of a predicate that the example asks for, with estimated differences."""
+    problem = example.complete
+    asked = example.free.evidence[predicate]
+    sizes = [len(problem.domains[name]) for name in problem.model.predicates[predicate].types]
+    total = int(np.prod(sizes, dtype=object))
+    true = problem.evidence[predicate].true
+    note = None
+    if predicate in example.asked and not asked.open:
+        rows, share = asked.unknown, np.ones(len(asked.unknown))
+    elif total <= MAX_LISTED:
+        rows, share = unpack(np.arange(total), sizes), np.ones(total)
+    else:
+        drawn = np.stack([generator.integers(size, size=SAMPLE_SIZE) for size in sizes], axis=1)
+        false = drawn.astype(np.int32)
+        false = false[~contains(true, false)]
+        rows = np.concatenate([true, false])
+        shares = [1.0, (total - len(true)) / max(1, len(false))]
+        share = np.repeat(shares, [len(true), len(false)])
+        note = f"{len(rows):,} of {total:,} atoms of {predicate!r}, a sample"
+    truth = contains(true, rows)
+    vectors = estimate_vectors(estimator, predicate, rows, truth)
+    num_atoms = len(rows) if note is None else total
+    return AtomSet(AtomRows(vectors, truth, share), num_atoms, note)
+
+
+def estimate_vectors(
+    estimator: DifferenceEstimator, predicate: str, rows: np.ndarray, truth: np.ndarray
+) -> SparseVectors:
+    """The differences of atoms int32[n, arity] in the data, rounded."""
+    problem = estimator.problem
+    world = {name: known.true for name, known in problem.evidence.items()}
+    if problem.model.predicates[predicate].block and depends_on_quantifiers(problem, predicate):
+        # The estimate of a quantified part needs the world with the atom's block left empty.
+        world[predicate] = world[predicate][~contains(rows[truth], world[predicate])]
+    found = estimator.differences(predicate, rows, truth, world)
+    found.data = np.round(found.data, DECIMALS)
+    found.eliminate_zeros()
+    return SparseVectors(
+        found.indptr.astype(np.int64), found.indices.astype(np.int64), found.data + 0.0
+    )
+
+
+def estimated_block_term(
+    predicate: str,
+    examples: Sequence[Example],
+    estimators: Sequence[DifferenceEstimator],
+    parameters: Parameters,
+) -> PredicateTerm:
+    """The blocks of a predicate, each a class of its own.
+
+    Candidate values have what they add to the empty block; the first vector, 0, is that of none.
+    """
+    nothing = SparseVectors(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0))
+    vectors, lengths, observed = [nothing], [], []
+    first = 1
+    for world, example in enumerate(examples):
+        found, length, own = world_blocks(example, predicate, estimators[world])
+        vectors.append(rename_columns(found, parameters.world_index[world]))
+        lengths.append(length)
+        observed.append(np.where(own < 0, 0, own + first))
+        first += len(found.start) - 1
+    stacked = stack_vectors(vectors)
+    some, number = number_vectors(comparable(stacked))
+    length = np.concatenate(lengths)
+    candidate = np.arange(1, first)
+    if not parameters.model.predicates[predicate].exactly_one:
+        candidate = np.insert(candidate, np.cumsum(length), 0)
+        length = length + 1
+    return PredicateTerm(
+        predicate,
+        1.0,
+        BlockStack(
+            to_matrix(stacked.take(some), len(parameters)),
+            np.concatenate([[0], np.cumsum(length)]),
+            number[candidate],
+            np.ones(len(candidate)),
+            number[np.concatenate(observed)],
+            np.ones(len(length)),
+        ),
+        float(len(length)),
+    )
+
+
+def world_blocks(
+    example: Example, predicate: str, estimator: DifferenceEstimator
+) -> tuple[SparseVectors, np.ndarray, np.ndarray]:
+    """Vectors of all values, block by block; the blocks' sizes; the value each holds, or −1."""
+    problem = example.complete
+    declared = problem.model.predicates[predicate]
+    if not example.free.evidence[predicate].open:
+        raise LapisError(
+            f"the blocks of {predicate!r} are asked as a whole, not only what the data lists",
+            code="listed-blocks",
+            span=declared.span,
+            hint="drop the marks (! or ?) of its declaration, or ask for all of its atoms",
+        )
+    true = close_blocks(problem)[predicate].true
+    shape = block_shape(declared, problem.domains)
+    total = shape.num_keys * shape.num_values
+    if total > MAX_LISTED:
+        raise TooLarge(
+            f"{total:,} atoms in blocks of {predicate!r}",
+            code="too-many-atoms",
+            hint="count exactly: differences are then found for classes of blocks",
+        )
+    rows = np.empty((total, declared.arity), np.int32)
+    rows[:, shape.key] = np.repeat(
+        unpack(np.arange(shape.num_keys), shape.key_sizes), shape.num_values, axis=0
+    )
+    rows[:, shape.value] = np.tile(
+        unpack(np.arange(shape.num_values), shape.value_sizes), (shape.num_keys, 1)
+    )
+    truth = contains(true, rows)
+    observed = np.full(shape.num_keys, -1)
+    observed[np.flatnonzero(truth) // max(1, shape.num_values)] = np.flatnonzero(truth)
+    if depends_on_quantifiers(problem, predicate):
+        blocks = np.split(np.arange(total), shape.num_keys) if shape.num_keys else []
+        parts = [estimate_vectors(estimator, predicate, rows[b], truth[b]) for b in blocks]
+        none = SparseVectors(np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0))
+        vectors = stack_vectors([none, *parts])
+    else:
+        vectors = estimate_vectors(estimator, predicate, rows, truth)
+    return vectors, np.full(shape.num_keys, shape.num_values), observed

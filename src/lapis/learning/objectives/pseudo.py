@@ -1,0 +1,347 @@
+"""Pseudo-log-likelihood, plain and weighted: the objective that needs no inference.
+
+    PLL(w)  = Σ_worlds Σ_r PLL_r(w),   PLL_r = Σ_{atoms g of r} log P_w(g | all other atoms)
+    WPLL(w) = Σ_r PLL_r(w) / (number of ground atoms of r)
+
+(Besag 1975; weighted: Kok & Domingos 2005, section 3, so that a predicate of many arguments does
+not drown the others.) A block, which holds one value at a time, counts as one many-valued atom.
+Where predicates are asked for and the rest is given, only their atoms are in the sum.
+
+An atom is seen only through the difference it makes to the counts, and few differences are
+distinct, so the atoms stand here in classes (`counting.classes`, `counting.blocks`): those of all
+worlds stacked to one matrix a predicate, with the worlds' weights mapped to the shared parameters.
+An evaluation costs two products with it, whatever the number of atoms. Value, gradient and
+curvature are exact (`counting.class_likelihood` has the formulas); the objective is concave.
+
+Where the atoms of a predicate fall into too many classes to be listed, its true atoms are kept and
+its false ones sampled, each standing for its share. Sampling both alike, as is usual, would see
+hardly any true atom of a sparse relation. The sample is drawn once: the objective then is a
+fixed, concave estimate, and says so (`is_exact`, `note`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from operator import add
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.counting.differences.atom_differences import Differences, open_differences
+from lapis.counting.differences.block_classes import BlockClasses, block_classes
+from lapis.counting.differences.class_likelihood import (
+    AtomRows,
+    AtomsAt,
+    AtomStack,
+    BlocksAt,
+    BlockStack,
+    atom_rows,
+    stack_atoms,
+    stack_blocks,
+)
+from lapis.counting.differences.classes import difference_classes
+from lapis.counting.differences.sparse_vectors import SparseVectors, split_column
+from lapis.data.tuples import contains
+from lapis.errors import LapisError, TooLarge, raise_all
+from lapis.learning.examples import Example
+from lapis.learning.parameters import Parameters
+from lapis.learning.undecided_counts import undecided_counts
+from lapis.problem.problem import Problem, unknown_query
+
+SAMPLE_SIZE = 100_000  # atoms drawn where classes are too many
+
+
+@dataclass(frozen=True)
+class PredicateTerm:
+    """scale · PLL of one predicate."""
+
+    predicate: str
+    scale: float  # 1, or one over the number of atoms
+    stack: AtomStack | BlockStack
+    num_atoms: float  # ground atoms, or blocks; with the weights of the worlds
+
+
+@dataclass(frozen=True)
+class PseudoPoint:
+    """The pseudo-log-likelihood at one vector of weights."""
+
+    weights: np.ndarray  # float64[num_parameters]
+    parts: tuple[tuple[float, AtomsAt | BlocksAt], ...]  # scale and part of each predicate
+
+    @cached_property
+    def value(self) -> float:
+        return sum(scale * part.value for scale, part in self.parts)
+
+    @cached_property
+    def gradient(self) -> np.ndarray:
+        return self._sum([scale * part.gradient for scale, part in self.parts])
+
+    @property
+    def gradient_stderr(self) -> None:
+        return None
+
+    def curvature_diagonal(self) -> np.ndarray:
+        return self._sum([scale * part.curvature_diagonal() for scale, part in self.parts])
+
+    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
+        return self._sum([scale * part.curvature_product(direction) for scale, part in self.parts])
+
+    def curvature(self) -> np.ndarray:
+        """float64[num_parameters, num_parameters], all of −∇²; for few parameters."""
+        none = np.zeros((len(self.weights), len(self.weights)))
+        return reduce(add, [scale * part.curvature() for scale, part in self.parts], none)
+
+    def _sum(self, vectors: Sequence[np.ndarray]) -> np.ndarray:
+        return reduce(add, vectors, np.zeros(len(self.weights)))
+
+
+@dataclass(frozen=True)
+class PseudoObjective:
+    """Σ over predicates of scale · PLL, a concave function of the parameters."""
+
+    name: str
+    parameters: Parameters
+    terms: tuple[PredicateTerm, ...]
+    true_counts: np.ndarray  # float64[num_parameters]
+    notes: tuple[str, ...] = ()  # where something was sampled, what
+
+    @property
+    def num_parameters(self) -> int:
+        return len(self.parameters)
+
+    @property
+    def is_exact(self) -> bool:
+        return not self.notes
+
+    @property
+    def is_fixed(self) -> bool:
+        return True
+
+    @property
+    def note(self) -> str:
+        return "; ".join(self.notes)
+
+    @property
+    def num_atoms(self) -> int:
+        """Ground atoms in the sum, a block counting as one."""
+        return round(sum(term.num_atoms for term in self.terms))
+
+    @property
+    def num_classes(self) -> int:
+        return sum(len(term.stack) for term in self.terms)
+
+    def evaluate(self, weights: np.ndarray) -> PseudoPoint:
+        return PseudoPoint(weights, tuple((t.scale, t.stack.at(weights)) for t in self.terms))
+
+
+def pseudo_objective(
+    examples: Sequence[Example],
+    parameters: Parameters,
+    *,
+    weighted: bool = False,
+    predicates: Sequence[str] | None = None,
+    world_weights: Sequence[float] | None = None,
+    random_state: int | np.random.Generator = 0,
+) -> PseudoObjective:
+    """The (weighted) pseudo-log-likelihood of the asked predicates, or of those named.
+
+    `world_weights` multiplies what each example contributes (1 by default); `random_state` is for
+    the sample, where one is needed. Raises `LapisError` where the data leaves atoms unknown, or
+    breaks a hard rule or a block, which no weights can mend.
+
+    >>> import lapis
+    >>> from lapis.learning.examples import build_examples
+    >>> from lapis.learning.parameters import share_parameters
+    >>> model = lapis.parse("person = {Ann, Bob, Cid}\\nSmokes(person)\\n0 Smokes(x)")
+    >>> examples = build_examples(model, [lapis.Database.parse("Smokes(Ann)")])
+    >>> shared = share_parameters(model, [example.complete for example in examples])
+    >>> point = pseudo_objective(examples, shared).evaluate(np.array([0.0]))
+    >>> round(point.value, 4), point.gradient.tolist()  # three times log ½, and 1 − 3·½
+    (-2.0794, [-0.5])
+    """
+    weights = [1.0] * len(examples) if world_weights is None else list(world_weights)
+    require_complete(examples)
+    model = parameters.model
+    if predicates is None:
+        predicates = tuple(dict.fromkeys(name for example in examples for name in example.asked))
+    raise_all([unknown_query(name, model) for name in predicates if name not in model.predicates])
+    generator = np.random.default_rng(random_state)
+    terms: list[PredicateTerm] = []
+    notes: list[str] = []
+    for name in predicates:
+        if model.predicates[name].block:
+            term = block_term(name, examples, parameters, weights)
+        else:
+            term, sampled = atom_term(name, examples, parameters, weights, generator)
+            notes += sampled
+        if weighted:
+            term = replace(term, scale=1.0 / term.num_atoms if term.num_atoms else 0.0)
+        terms.append(term)
+    counts = np.zeros(len(parameters))
+    for world, example in enumerate(examples):
+        own = undecided_counts(example.complete, predicates)
+        counts += weights[world] * parameters.to_parameters(world, own)
+    title = "weighted pseudo-log-likelihood" if weighted else "pseudo-log-likelihood"
+    return PseudoObjective(title, parameters, tuple(terms), counts, tuple(notes))
+
+
+def require_complete(examples: Sequence[Example]) -> None:
+    for example in examples:
+        for evidence in example.complete.evidence.values():
+            if evidence.open or len(evidence.unknown):
+                raise LapisError(
+                    "pseudo-likelihood needs complete data, but atoms of "
+                    f"{evidence.predicate.name!r} are unknown",
+                    code="incomplete-data",
+                    hint="mark no fact with ? and hide no predicate, or learn by EM",
+                )
+
+
+class AtomSet(NamedTuple):
+    """The atoms of a predicate in one world that are in the sum."""
+
+    rows: AtomRows
+    num_atoms: int
+    note: str | None
+
+
+def atom_term(
+    predicate: str,
+    examples: Sequence[Example],
+    parameters: Parameters,
+    weights: Sequence[float],
+    generator: np.random.Generator,
+) -> tuple[PredicateTerm, list[str]]:
+    found = [world_atoms(example, predicate, generator) for example in examples]
+    parts = [
+        AtomRows(
+            rename_columns(atoms.rows.vectors, parameters.world_index[world]),
+            atoms.rows.truth,
+            weights[world] * atoms.rows.multiplicity,
+        )
+        for world, atoms in enumerate(found)
+    ]
+    num_atoms = sum(weight * atoms.num_atoms for weight, atoms in zip(weights, found, strict=True))
+    stack = stack_atoms(parts, len(parameters))
+    notes = [atoms.note for atoms in found if atoms.note is not None]
+    return PredicateTerm(predicate, 1.0, stack, num_atoms), notes
+
+
+def world_atoms(example: Example, predicate: str, generator: np.random.Generator) -> AtomSet:
+    """All atoms of the predicate; only the listed ones where the example asks for no others."""
+    problem = example.complete
+    asked = example.free.evidence[predicate]
+    if predicate in example.asked and not asked.open:
+        differences = open_differences(problem, predicate)
+        require_consistent(problem, differences.violated)
+        ones = np.ones(len(asked.unknown))
+        return AtomSet(rows_at(differences, asked.unknown, ones), len(asked.unknown), None)
+    try:
+        classes = difference_classes(problem, predicate)
+    except TooLarge:
+        return sample_atoms(problem, predicate, generator)
+    require_consistent(problem, classes.violated_rules)
+    return AtomSet(atom_rows(classes), sum(classes.multiplicity.tolist()), None)
+
+
+def sample_atoms(problem: Problem, predicate: str, generator: np.random.Generator) -> AtomSet:
+    """True atoms, and a uniform sample of the false ones, each standing for its share."""
+    differences = open_differences(problem, predicate)
+    require_consistent(problem, differences.violated)
+    true = problem.evidence[predicate].true
+    num_atoms = differences.interpretation.num_atoms(predicate)
+    num_true = len(true)
+    if num_true > SAMPLE_SIZE:
+        true = true[np.sort(generator.choice(num_true, SAMPLE_SIZE, replace=False))]
+    drawn = np.stack([generator.integers(n, size=SAMPLE_SIZE) for n in differences.sizes], axis=1)
+    false = drawn.astype(np.int32)
+    false = false[~contains(problem.evidence[predicate].true, false)]
+    share = [
+        np.full(len(rows), total / max(1, len(rows)))
+        for rows, total in ((true, num_true), (false, num_atoms - num_true))
+    ]
+    rows = rows_at(differences, np.concatenate([true, false]), np.concatenate(share))
+    note = f"{len(true) + len(false):,} of {num_atoms:,} atoms of {predicate!r}, a sample"
+    return AtomSet(rows, num_atoms, note)
+
+
+def rows_at(differences: Differences, atoms: np.ndarray, multiplicity: np.ndarray) -> AtomRows:
+    """Atoms int32[n, arity] one by one, without those that hard rules leave only their value."""
+    vectors, truth = differences.at_rows(np.ascontiguousarray(atoms, np.int32))
+    soft, hard = split_column(vectors, differences.keys.num_weights)
+    free = np.flatnonzero(np.where(truth, hard <= 0, hard >= 0))
+    return AtomRows(soft.take(free), truth[free], multiplicity[free])
+
+
+def block_term(
+    predicate: str,
+    examples: Sequence[Example],
+    parameters: Parameters,
+    weights: Sequence[float],
+) -> PredicateTerm:
+    parts: list[BlockClasses] = []
+    num_blocks = 0.0
+    for world, example in enumerate(examples):
+        classes = world_blocks(example, predicate)
+        vectors = rename_columns(classes.vectors, parameters.world_index[world])
+        num_blocks += weights[world] * int(classes.multiplicity.sum())
+        parts.append(
+            replace(
+                classes,
+                weight_id=vectors.column,
+                difference=vectors.value,
+                multiplicity=weights[world] * classes.multiplicity,
+            )
+        )
+    return PredicateTerm(predicate, 1.0, stack_blocks(parts, len(parameters)), num_blocks)
+
+
+def world_blocks(example: Example, predicate: str) -> BlockClasses:
+    problem = example.complete
+    declared = problem.model.predicates[predicate]
+    if predicate in example.asked and not example.free.evidence[predicate].open:
+        raise LapisError(
+            f"the blocks of {predicate!r} are asked as a whole, not only what the data lists",
+            code="listed-blocks",
+            span=declared.span,
+            hint="drop the marks (! or ?) of its declaration, or ask for all of its atoms",
+        )
+    classes = block_classes(problem, predicate)
+    require_consistent(problem, classes.violated_rules)
+    if classes.broken_blocks:
+        wanted = "exactly one value" if declared.exactly_one else "at most one value"
+        raise LapisError(
+            f"learning is impossible: {classes.broken_blocks:,} blocks of {predicate!r} in "
+            f"{problem.name} do not have {wanted}",
+            code="data-breaks-block",
+            span=declared.span,
+            hint="mend the data, or drop the mark of the declaration",
+        )
+    return classes
+
+
+def require_consistent(problem: Problem, violated: Sequence[int]) -> None:
+    """Refuse data that breaks hard rules."""
+    rules = [problem.model.rules[number] for number in dict.fromkeys(violated)]
+    raise_all(
+        [
+            LapisError(
+                f"learning is impossible: {problem.name} contradicts the hard rule {rule.text!r}",
+                code="data-breaks-hard-rule",
+                span=rule.span,
+                hint="mend the data, or give the rule a weight instead of the final period",
+            )
+            for rule in rules
+        ]
+    )
+
+
+def rename_columns(vectors: SparseVectors, index: np.ndarray) -> SparseVectors:
+    """The vectors with column j called index[j], columns increasing again."""
+    column = index[vectors.column]
+    if np.all(index[1:] > index[:-1]):
+        return vectors._replace(column=column)
+    order = np.lexsort((column, vectors.row))
+    return SparseVectors(vectors.start, column[order], vectors.value[order])

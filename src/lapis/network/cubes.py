@@ -1,0 +1,199 @@
+"""A network as many-valued variables and the cubes that its clauses forbid or penalise.
+
+A variable is an atom outside all blocks (state 0 false, 1 true) or a whole block (a state for
+each candidate and, if the block may be empty, a last one for "none"). A clause is false exactly
+where each of its variables is in one of the states that none of its literals accepts: a product
+of state sets, a *cube*. With every clause counted as true at first,
+
+    score(world) = constant + Σ_{soft clauses} w·c − Σ_{cubes that hold the world} w·c
+
+and a hard clause's cube costs infinity. Cubes over the same variables are never merged: a
+conditional probability table arrives as one cube for each row, and adding a cube to a table
+touches its own entries only.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from lapis.errors import LapisError
+from lapis.inference.exact.enumerate import ComponentParts, unsatisfiable
+from lapis.network.network import Network
+
+
+class Variables(NamedTuple):
+    size: np.ndarray  # int32[num_variables], number of states
+    state_start: np.ndarray  # int64[num_variables + 1]
+    state_atom: np.ndarray  # int32[...], the atom true in a state, −1 for false and for none
+    atom_variable: np.ndarray  # int32[num_atoms], −1 for atoms left out
+    atom_state: np.ndarray  # int32[num_atoms], the state in which the atom is true
+    component: np.ndarray  # int32[num_variables], component of the network
+
+    def place_of_atoms(self) -> tuple[np.ndarray, np.ndarray]:
+        """The atoms, int64[...], and the place among all states of the one that makes it true."""
+        atoms = np.flatnonzero(self.atom_variable >= 0)
+        return atoms, self.state_start[self.atom_variable[atoms]] + self.atom_state[atoms]
+
+
+class Cubes(NamedTuple):
+    """In cube c each member variable is in one of its listed states."""
+
+    size: np.ndarray  # int32[num_variables], number of states
+    start: np.ndarray  # int64[num_cubes + 1]
+    variable: np.ndarray  # int32[num_members], no variable twice in a cube
+    state_start: np.ndarray  # int64[num_members + 1]
+    state: np.ndarray  # int32[...]
+    clause: np.ndarray  # int32[num_cubes], the network's clause; −1 where a chain link is hard
+
+
+def find_variables(network: Network, wanted: np.ndarray) -> Variables:
+    """The variables of the atoms wanted, bool[num_atoms]; whole blocks or none of them."""
+    length = np.diff(network.block_start)
+    in_block = np.zeros(network.num_atoms, bool)
+    in_block[network.block_atom] = True
+    plain = np.flatnonzero(wanted & ~in_block)
+    asked = wanted[network.block_atom]
+    blocks, member_block = np.unique(
+        np.repeat(np.arange(network.num_blocks), length)[asked], return_inverse=True
+    )
+    candidate = network.block_atom[asked]
+    position = np.arange(len(network.block_atom)) - np.repeat(network.block_start[:-1], length)
+
+    atom_variable = np.full(network.num_atoms, -1, np.int32)
+    atom_state = np.ones(network.num_atoms, np.int32)
+    atom_variable[plain] = np.arange(len(plain))
+    atom_variable[candidate] = len(plain) + member_block
+    atom_state[candidate] = position[asked]
+    block_size = length[blocks] + ~network.block_exact[blocks]
+    size = np.concatenate((np.full(len(plain), 2), block_size)).astype(np.int32)
+    state_start = row_starts(size)
+    atoms = np.concatenate((plain, candidate)).astype(np.int32)
+    state_atom = np.full(state_start[-1], -1, np.int32)
+    state_atom[state_start[atom_variable[atoms]] + atom_state[atoms]] = atoms
+    component = np.empty(len(size), np.int32)
+    component[atom_variable[atoms]] = network.component[atoms]
+    return Variables(size, state_start, state_atom, atom_variable, atom_state, component)
+
+
+def falsifying_cubes(network: Network, variables: Variables, clauses: np.ndarray) -> Cubes:
+    """The cubes of these clauses; clauses that blocks make always true have none."""
+    chosen = np.zeros(network.num_clauses, bool)
+    chosen[clauses] = True
+    literal = network.literal[np.repeat(chosen, np.diff(network.clause_start))]
+    states = variables.size[variables.atom_variable[np.abs(literal) - 1]]
+    return Cubes(
+        variables.size,
+        *_falsify(
+            clauses.astype(np.int32),
+            network.clause_start,
+            network.literal,
+            variables.atom_variable,
+            variables.atom_state,
+            variables.size,
+            variables.state_start,
+            len(literal),
+            int(np.where(literal > 0, states, 1).sum()),
+        ),
+    )
+
+
+def penalties(network: Network, cubes: Cubes, weights: np.ndarray) -> np.ndarray:
+    """float64[num_cubes], what each cube adds to the score: −w·c, or −∞ where it is forbidden."""
+    weight_id = cube_weights(network, cubes)
+    soft = weight_id >= 0
+    penalty = np.full(len(weight_id), -np.inf)
+    penalty[soft] = -weights[weight_id[soft]] * network.coefficient[cubes.clause[soft]]
+    return penalty
+
+
+def cube_weights(network: Network, cubes: Cubes) -> np.ndarray:
+    """int32[num_cubes], the weight id of each cube's clause, −1 where hard."""
+    weight_id = np.full(len(cubes.clause), -1, np.int32)
+    given = cubes.clause >= 0
+    weight_id[given] = network.weight_id[cubes.clause[given]]
+    return weight_id
+
+
+def sum_by_weight(network: Network, clause: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """float64[num_weights], Σ coefficient·times over the soft ones of these clauses."""
+    soft = network.weight_id[clause] >= 0
+    sums = np.bincount(
+        network.weight_id[clause[soft]],
+        weights=network.coefficient[clause[soft]] * times[soft],
+        minlength=len(network.weights),
+    )
+    return sums.astype(np.float64, copy=False)
+
+
+def contradiction(network: Network, component: int) -> LapisError:
+    """The error that names some atoms of a component without a possible world."""
+    atoms = np.flatnonzero(network.component == component)
+    none = np.empty(0, np.int64)
+    base = atoms[atoms < network.num_base_atoms]
+    return unsatisfiable(network, ComponentParts(base, none, none, []))
+
+
+def row_starts(lengths: np.ndarray) -> np.ndarray:
+    """int64[num_rows + 1], where the rows of these lengths start."""
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
+
+
+@njit(cache=True)
+def _falsify(  # type: ignore[no-untyped-def]
+    clauses, clause_start, literal, atom_variable, atom_state, size, state_start, room, state_room
+):
+    start = np.zeros(len(clauses) + 1, np.int64)
+    kept = np.empty(len(clauses), np.int32)
+    variable = np.empty(room, np.int32)
+    first = np.zeros(room + 1, np.int64)
+    state = np.empty(state_room, np.int32)
+    visited = np.full(len(size), -1, np.int64)
+    denied = np.empty(len(size), np.int32)  # the state that a negated literal rejects, or −1
+    accepted = np.full(state_start[-1], -1, np.int64)
+    count = 0
+    for clause in clauses:
+        begin = start[count]
+        end = begin
+        always_true = False
+        for at in range(clause_start[clause], clause_start[clause + 1]):
+            atom = abs(literal[at]) - 1
+            v = atom_variable[atom]
+            if visited[v] != clause:
+                visited[v] = clause
+                denied[v] = -1
+                variable[end] = v
+                end += 1
+            if literal[at] > 0:
+                accepted[state_start[v] + atom_state[atom]] = clause
+            elif denied[v] >= 0 and denied[v] != atom_state[atom]:
+                always_true = True
+            else:
+                denied[v] = atom_state[atom]
+        place = first[begin]
+        for at in range(begin, end):
+            v = variable[at]
+            before = place
+            for s in range(size[v]):
+                rejected = denied[v] < 0 or denied[v] == s
+                if rejected and accepted[state_start[v] + s] != clause:
+                    state[place] = s
+                    place += 1
+            first[at + 1] = place
+            always_true = always_true or place == before
+        if not always_true:
+            kept[count] = clause
+            count += 1
+            start[count] = end
+    members = start[count]
+    return (
+        start[: count + 1].copy(),
+        variable[:members].copy(),
+        first[: members + 1].copy(),
+        state[: first[members]].copy(),
+        kept[:count].copy(),
+    )

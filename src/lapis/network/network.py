@@ -1,0 +1,213 @@
+"""The ground network: every ground clause that the evidence leaves undecided, as flat arrays.
+
+For a world (a truth value for each atom) the number of true groundings of weight w is
+
+    n_w = constant_count[w] + Σ_{clauses i with weight_id[i] = w} coefficient[i] · 1[clause i true]
+
+and the score of the world is Σ_w weights[w] · n_w, evidence included, exactly as the model's
+definition says. Hard clauses (weight_id −1) must be true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from lapis.data.database import Domain
+from lapis.language.model import Predicate
+from lapis.language.names import format_atom
+
+
+@dataclass(frozen=True)
+class AtomTable:
+    """The unknown ground atoms, numbered predicate by predicate."""
+
+    predicates: tuple[str, ...]
+    offset: np.ndarray  # int64[num_predicates + 1], first atom of each predicate
+    tuples: tuple[np.ndarray, ...]  # for each predicate int32[num_atoms_of_it, arity], sorted
+
+    def __len__(self) -> int:
+        return int(self.offset[-1])
+
+    def predicate_of(self, atoms: np.ndarray) -> np.ndarray:
+        """int64[num_atoms_asked], the position in `predicates` of each atom's predicate."""
+        return np.searchsorted(self.offset, atoms, "right") - 1
+
+
+@dataclass(frozen=True)
+class Network:
+    atoms: AtomTable  # base atoms first; derived (auxiliary) predicates after them
+    num_base_atoms: int  # atoms below this are the user's; the others are determined by them
+
+    clause_start: np.ndarray  # int64[num_clauses + 1]
+    literal: np.ndarray  # int32[num_literals], atom + 1, negative if negated
+    weight_id: np.ndarray  # int32[num_clauses], −1 where hard
+    coefficient: np.ndarray  # float64[num_clauses], how many groundings merged into this clause
+
+    weights: np.ndarray  # float64[num_weights]
+    constant_count: np.ndarray  # float64[num_weights]
+
+    block_start: np.ndarray  # int64[num_blocks + 1]
+    block_atom: np.ndarray  # int32[...], atoms of a block: at most one is true
+    block_exact: np.ndarray  # bool[num_blocks], exactly one is true
+
+    # Auxiliary atom num_base_atoms + k is true iff some literal of definition k is; in an order
+    # in which each uses only base atoms and earlier auxiliary atoms. Their hard clauses are
+    # among the clauses too.
+    definition_start: np.ndarray  # int64[num_auxiliary + 1]
+    definition_literal: np.ndarray  # int32[...]
+
+    domains: Mapping[str, Domain] = field(default_factory=dict, compare=False, repr=False)
+    signatures: Mapping[str, Predicate] = field(default_factory=dict, compare=False, repr=False)
+    extra: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def num_atoms(self) -> int:
+        return len(self.atoms)
+
+    @property
+    def num_clauses(self) -> int:
+        return len(self.weight_id)
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.block_exact)
+
+    @property
+    def constant_score(self) -> float:
+        """The score of the groundings decided by evidence: Σ_w weights[w] · constant_count[w]."""
+        return float(self.weights @ self.constant_count)
+
+    def with_weights(self, weights: np.ndarray) -> Network:
+        """The same network with other weights; nothing is grounded again."""
+        if weights.shape != self.weights.shape:
+            raise ValueError(f"{len(self.weights)} weights expected, not {weights.shape}")
+        return replace(self, weights=weights)
+
+    def is_satisfied(self, world: np.ndarray) -> np.ndarray:
+        """bool[num_clauses], for a world bool[num_atoms]."""
+        holds = world[np.abs(self.literal) - 1] == (self.literal > 0)
+        return _any_in_rows(self.clause_start, holds)
+
+    def counts(self, world: np.ndarray) -> np.ndarray:
+        """float64[num_weights], n_w(world): the true groundings of each weight."""
+        counted = self.is_satisfied(world) & (self.weight_id >= 0)
+        return self.constant_count + np.bincount(
+            self.weight_id[counted],
+            weights=self.coefficient[counted],
+            minlength=len(self.weights),
+        )
+
+    def score(self, world: np.ndarray) -> float:
+        """Σ_w weights[w] · n_w(world)."""
+        return float(self.weights @ self.counts(world))
+
+    def is_feasible(self, world: np.ndarray) -> bool:
+        """Every hard clause is true and every block has its number of true atoms.
+
+        The hard clauses include those of the definitions, so a world whose auxiliary atoms are
+        not what `complete` makes them is not feasible.
+        """
+        if not self.is_satisfied(world)[self.weight_id < 0].all():
+            return False
+        inside = np.concatenate(([0], np.cumsum(world[self.block_atom])))
+        true = np.diff(inside[self.block_start])
+        return bool((true <= 1).all() and (true[self.block_exact] == 1).all())
+
+    def complete(self, base: np.ndarray) -> np.ndarray:
+        """bool[num_atoms], the world in which base atoms are as given, bool[num_base_atoms]."""
+        world = np.zeros(self.num_atoms, bool)
+        world[: self.num_base_atoms] = base
+        # Atoms of one predicate never refer to each other, so they are found together.
+        begins = np.maximum(self.atoms.offset - self.num_base_atoms, 0)
+        for first, last in pairwise(begins):
+            if last > first:
+                start = self.definition_start[first : last + 1]
+                literal = self.definition_literal[start[0] : start[-1]]
+                holds = world[np.abs(literal) - 1] == (literal > 0)
+                here = slice(self.num_base_atoms + first, self.num_base_atoms + last)
+                world[here] = _any_in_rows(start - start[0], holds)
+        return world
+
+    @cached_property
+    def atom_clauses(self) -> tuple[np.ndarray, np.ndarray]:
+        """(atom_start, atom_clause): where each atom occurs.
+
+        int64[num_atoms + 1] and int32[num_literals]: clause + 1, negative if negated there.
+        """
+        from lapis.network.incidence import index_atoms
+
+        return index_atoms(self.clause_start, self.literal, self.num_atoms)
+
+    @property
+    def atom_start(self) -> np.ndarray:
+        return self.atom_clauses[0]
+
+    @property
+    def atom_clause(self) -> np.ndarray:
+        return self.atom_clauses[1]
+
+    @cached_property
+    def component(self) -> np.ndarray:
+        """int32[num_atoms], connected component of each atom (shared clauses or blocks)."""
+        from lapis.network.components import connected_components
+
+        return connected_components(self)
+
+    def atom_name(self, atom: int) -> str:
+        return self.atom_names(np.array([atom]))[0]
+
+    def atom_names(self, atoms: np.ndarray) -> list[str]:
+        """The atoms as facts are written, `Friends(Anna,Bob)`; auxiliary ones by number."""
+        names = [""] * len(atoms)
+        groups = self.atoms.predicate_of(atoms)
+        for group in np.unique(groups):
+            predicate = self.atoms.predicates[group]
+            places = np.flatnonzero(groups == group)
+            rows = self.atoms.tuples[group][atoms[places] - self.atoms.offset[group]]
+            columns = [
+                self._constants(rows[:, position], predicate, position)
+                for position in range(rows.shape[1])
+            ]
+            terms = zip(*columns, strict=True) if columns else [()] * len(places)
+            signature = self.signatures.get(predicate)
+            function = signature is not None and signature.function
+            for place, constants in zip(places, terms, strict=True):
+                names[place] = format_atom(predicate, constants, function)
+        return names
+
+    def _constants(self, codes: np.ndarray, predicate: str, position: int) -> list[str]:
+        if predicate not in self.signatures:  # an auxiliary atom that stands for a failing cube
+            return [str(code) for code in codes]
+        constants = self.domains[self.signatures[predicate].types[position]].constants
+        return [constants[code] for code in codes]
+
+    def atom_index(self, predicate: str, rows: np.ndarray) -> np.ndarray:
+        """int64[num_rows], the atom of each tuple of codes; −1 where it is not unknown."""
+        found = np.full(len(rows), -1, np.int64)
+        if predicate not in self.atoms.predicates or len(rows) == 0:
+            return found
+        from lapis.relational.packing import pack
+
+        group = self.atoms.predicates.index(predicate)
+        known = self.atoms.tuples[group]
+        both = np.concatenate((known, rows))
+        sizes = [int(column.max()) + 1 for column in both.T]
+        code = pack(list(both.T), sizes, len(both))
+        sorted_codes, wanted = code[: len(known)], code[len(known) :]
+        at = np.searchsorted(sorted_codes, wanted)
+        at[at == len(known)] = 0
+        hit = sorted_codes[at] == wanted
+        found[hit] = at[hit] + self.atoms.offset[group]
+        return found
+
+
+def _any_in_rows(start: np.ndarray, holds: np.ndarray) -> np.ndarray:
+    """bool[num_rows], whether some entry of each row of a CSR array is true."""
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(holds)))
+    any_true: np.ndarray = before[start[1:]] > before[start[:-1]]
+    return any_true

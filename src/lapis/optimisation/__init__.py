@@ -1,0 +1,1 @@
+"""Functions → maxima: first and second order, L1, bounds, logbook, checkpoints."""

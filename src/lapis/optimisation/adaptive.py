@@ -1,0 +1,95 @@
+"""Adam and AdaGrad: rates for each weight from the gradients seen so far.
+
+AdaGrad (Duchi, Hazan and Singer 2011): w_i += η g_i / √(Σ g_i²). Adam (Kingma and Ba 2015): both
+the gradient and its square are running averages, corrected for their start at zero. Neither asks
+for curvature, so they suit objectives whose samples are too few to tell it. Adam's steps do not
+shrink by themselves: give it a `decay` where the gradient is sampled. What is returned for a
+sampled objective is an average of the iterations that forgets the early ones (`gradient_ascent`),
+for an exact one the current weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.optimisation.gradient_ascent import follow
+from lapis.optimisation.objective import Point
+from lapis.optimisation.orthant import Terrain
+
+EPSILON = 1e-8
+
+
+class State(NamedTuple):
+    """Where the climb stands."""
+
+    weights: np.ndarray  # float64[num_parameters]
+    point: Point
+    iteration: int
+    mean: np.ndarray  # float64[num_parameters], running average of the gradient; AdaGrad: unused
+    square: np.ndarray  # float64[num_parameters], running average (AdaGrad: sum) of its square
+    average: np.ndarray  # float64[num_parameters], of the weights
+
+    @property
+    def answer(self) -> np.ndarray:
+        return self.weights if self.point.gradient_stderr is None else self.average
+
+
+@dataclass(frozen=True)
+class Adam:
+    """w += η m̂ / (√v̂ + ε)."""
+
+    rate: float = 0.1
+    decay: float = 0.0
+    first: float = 0.9  # what the average of gradients keeps
+    second: float = 0.99  # what the average of squares keeps
+    name: str = "adam"
+    state_type: type[State] = State
+
+    def init(self, terrain: Terrain, point: Point) -> State:
+        return start(point)
+
+    def step(self, terrain: Terrain, state: State) -> State:
+        t = state.iteration + 1
+        gradient = state.point.gradient
+        mean = self.first * state.mean + (1 - self.first) * gradient
+        square = self.second * state.square + (1 - self.second) * gradient**2
+        unbiased = np.sqrt(square / (1 - self.second**t))
+        move = mean / (1 - self.first**t) / (unbiased + EPSILON)
+        rate = self.rate / (1 + self.decay * state.iteration)
+        return advance(terrain, state, rate * move, mean, square)
+
+
+@dataclass(frozen=True)
+class AdaGrad:
+    """w += η g / √(Σ g²)."""
+
+    rate: float = 0.5
+    name: str = "adagrad"
+    state_type: type[State] = State
+
+    def init(self, terrain: Terrain, point: Point) -> State:
+        return start(point)
+
+    def step(self, terrain: Terrain, state: State) -> State:
+        gradient = state.point.gradient
+        square = state.square + gradient**2
+        move = self.rate * gradient / (np.sqrt(square) + EPSILON)
+        return advance(terrain, state, move, state.mean, square)
+
+
+def start(point: Point) -> State:
+    nothing = np.zeros_like(point.weights)
+    return State(point.weights, point, 0, nothing, nothing, point.weights)
+
+
+def advance(
+    terrain: Terrain, state: State, move: np.ndarray, mean: np.ndarray, square: np.ndarray
+) -> State:
+    """The state after a move, projected onto the orthant it started in."""
+    iteration = state.iteration + 1
+    point = terrain.evaluate(terrain.project(state.point, state.weights + move))
+    average = follow(terrain, state.average, point, iteration)
+    return State(point.weights, point, iteration, mean, square, average)

@@ -1,0 +1,132 @@
+"""Gradient ascent with averaged weights: voted perceptron and contrastive divergence.
+
+Thesis sections 4.2.1 to 4.2.3. Both step w += η g; they differ only in how the objective estimates
+the counts that the model expects (the most likely state, or a few samples). What they return is the
+average of the weights over the iterations, which is steadier than the last ones. With `per_weight`
+rates η_i = η / n_i, n_i the true groundings that evidence does not decide (η where there are none).
+
+A rate has to be right within a factor of a few, and the right one depends on the data. Where none
+is given it is 1 / the largest eigenvalue of the curvature at the start, in the scale of the rates,
+found by a few power iterations; twice that would diverge on a quadratic. The curvature may be
+larger elsewhere, so such a rate is halved when a step overshoots: where values are known, when the
+value fell (the step is undone); where gradients are sampled, when the slope along the step has
+turned to more than its opposite, beyond the noise. A rate that was given is left alone.
+
+Averaging has one option beyond the thesis: `forget` = ρ weighs iteration t by about t^ρ (Shamir and
+Zhang 2013), so that a start far off is forgotten sooner. With an L1 penalty the average of a weight
+is zero if the weight was zero in at least half of the iterations, by the same weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.optimisation.objective import Point
+from lapis.optimisation.orthant import Terrain
+
+POWER_ITERATIONS = 8
+FORGET = 8.0  # ρ of the average that other optimisers return where gradients are sampled
+NOISE = 2.0  # standard errors
+
+
+class State(NamedTuple):
+    """Where the climb stands."""
+
+    weights: np.ndarray  # float64[num_parameters]
+    point: Point
+    iteration: int
+    rate: float  # η before decay
+    average: np.ndarray  # float64[num_parameters], of the weights of the iterations
+    zero_share: np.ndarray  # float64[num_parameters], of the iterations with weight zero
+
+    @property
+    def answer(self) -> np.ndarray:
+        return np.where(self.zero_share >= 0.5, 0.0, self.average)
+
+
+@dataclass(frozen=True)
+class GradientAscent:
+    """w += η g / (1 + decay · t)."""
+
+    name: str
+    per_weight: bool = False
+    rate: float | None = None  # η; None: from the curvature
+    decay: float = 0.0
+    forget: float = 0.0  # ρ of the average
+    state_type: type[State] = State
+
+    def init(self, terrain: Terrain, point: Point) -> State:
+        rate = self.rate
+        if rate is None:
+            rate = stable_rate(point, self.scale(terrain), terrain.true_counts)
+        nothing = np.zeros(terrain.num_parameters)
+        return State(point.weights, point, 0, rate, point.weights, nothing)
+
+    def step(self, terrain: Terrain, state: State) -> State:
+        origin, iteration = state.point, state.iteration + 1
+        rates = state.rate / (1 + self.decay * state.iteration) * self.scale(terrain)
+        point = terrain.evaluate(terrain.project(origin, origin.weights + rates * origin.gradient))
+        rate = state.rate
+        if self.rate is None and overshoots(origin, point):
+            rate /= 2
+            if point.value is not None:
+                point = origin
+        weight = averaging_weight(iteration, self.forget)
+        average = state.average + weight * (point.weights - state.average)
+        zero_share = state.zero_share
+        if terrain.l1 is not None:
+            is_zero = (point.weights == 0) & (terrain.l1 > 0)
+            zero_share = zero_share + weight * (is_zero - zero_share)
+        return State(point.weights, point, iteration, rate, average, zero_share)
+
+    def scale(self, terrain: Terrain) -> np.ndarray:
+        """float64[num_parameters], η_i / η."""
+        if not self.per_weight:
+            return np.ones(terrain.num_parameters)
+        counts = np.asarray(terrain.true_counts, np.float64)
+        return 1.0 / np.where(counts > 0, counts, 1.0)
+
+
+def averaging_weight(iteration: int, forget: float) -> float:
+    """What iteration t = 1, 2, … counts in the average up to it: (1 + ρ) / (t + ρ)."""
+    return (1 + forget) / (iteration + forget)
+
+
+def follow(terrain: Terrain, average: np.ndarray, point: Point, iteration: int) -> np.ndarray:
+    """An average that forgets early iterations; zero where an L1 penalty holds a weight at zero."""
+    average = average + averaging_weight(iteration, FORGET) * (point.weights - average)
+    return average if terrain.l1 is None else np.where(point.weights == 0, 0.0, average)
+
+
+def stable_rate(point: Point, scale: np.ndarray, true_counts: np.ndarray) -> float:
+    """1 / the largest eigenvalue of S^½ H S^½, S the diagonal matrix of the scale.
+
+    Where the curvature is zero along all that was tried (samples that happen to agree), the true
+    counts stand in for the variances.
+    """
+    root = np.sqrt(scale)
+    vector = root * point.gradient
+    largest = 0.0
+    for _ in range(POWER_ITERATIONS):
+        norm = float(np.linalg.norm(vector))
+        if norm == 0 or not np.isfinite(norm):
+            break
+        vector = root * point.curvature_product(root * (vector / norm))
+        largest = max(largest, float(np.linalg.norm(vector)))
+    if largest == 0:
+        largest = max(float((scale * true_counts).max(initial=0.0)), 1.0)
+    return 1.0 / largest
+
+
+def overshoots(origin: Point, reached: Point) -> bool:
+    """Whether a step along the gradient was so long that the objective fell."""
+    if origin.value is not None and reached.value is not None:
+        return not reached.value >= origin.value
+    if reached.gradient_stderr is None:
+        return False
+    step = reached.weights - origin.weights
+    noise = NOISE * float(np.sqrt(np.square(step) @ np.square(reached.gradient_stderr)))
+    return float(step @ reached.gradient) + noise < -float(step @ origin.gradient)

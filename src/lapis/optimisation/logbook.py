@@ -1,0 +1,284 @@
+"""What a climb has done so far, and whether it is to go on.
+
+A climb ends when
+
+    exact objectives      the max-norm of the gradient (with L1, of the pseudo-gradient; without
+                          what presses against a bound) is within the tolerance, or no step leads
+                          further up, which is the maximum where rounding explains the gradient
+    sampled objectives    over a window as long as all iterations before it, the summed gradient is
+                          within two standard errors of zero (within the tolerance, relative to
+                          the count, for a count that did not vary); where those are not known,
+                          the weights changed by less than the tolerance relative to the largest
+                          and gradients cancel to a tenth of the first
+    either                a limit on iterations or time is reached, or the user says so
+
+The noise of one evaluation with five samples is 1/√5 of a count's standard deviation; a mean
+gradient within two standard errors over 16 iterations is then within a quarter of it, and the
+weight within a quarter of its own uncertainty. Small changes say less: a rate too small makes
+them, too. Windows double because an average over t iterations changes by 1/t an iteration, however
+far it still has to go. The clock stands still while the caller looks at progress.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from lapis.errors import LapisError
+from lapis.optimisation.checkpoint import Checkpoint, pack, unpack, write_checkpoint
+from lapis.optimisation.objective import Point
+from lapis.optimisation.orthant import Terrain
+
+ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of the largest count
+FIRST_WINDOW = 16
+NOISE = 2.0  # standard errors
+SETTLED = 0.1  # mean gradient of a window, relative to the first of the climb
+MAX_IDLE = 60  # steps in a row that led nowhere
+CHECKPOINT_SECONDS = 5.0
+
+
+class Step(NamedTuple):
+    """What a progress bar shows."""
+
+    iteration: int
+    seconds: float
+    value: float | None  # at the current weights
+    gradient_norm: float  # max-norm, at the current weights
+    weights: np.ndarray  # float64[num_parameters], the answer so far
+
+
+class CurvePoint(NamedTuple):
+    """One iteration of a learning curve."""
+
+    iteration: int
+    seconds: float
+    value: float | None
+    gradient_norm: float
+    change: float  # largest change of a weight of the answer since the iteration before
+
+
+class Course(NamedTuple):
+    """A climb, from the start to its end."""
+
+    weights: np.ndarray  # float64[num_parameters]
+    value: float | None  # at these weights, with the L1 penalty; None where not known
+    gradient_norm: float
+    curve: tuple[CurvePoint, ...]
+    iterations: int
+    converged: bool
+    reason: str
+    interrupted: bool
+    seconds: float
+
+
+class Verdict(NamedTuple):
+    """Why a climb ends."""
+
+    converged: bool
+    reason: str
+    interrupted: bool = False
+
+
+STOPPED = Verdict(False, "stopped by the user", True)
+
+
+class State(Protocol):
+    """Where an optimiser stands: a NamedTuple of arrays and numbers, and the point there."""
+
+    @property
+    def weights(self) -> np.ndarray: ...
+    @property
+    def point(self) -> Point: ...
+    @property
+    def iteration(self) -> int: ...
+    @property
+    def answer(self) -> np.ndarray:
+        """float64[num_parameters], what to return if the climb ended here."""
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+@dataclass
+class Logbook:
+    """The record of one climb."""
+
+    optimizer: str
+    terrain: Terrain
+    start: np.ndarray  # float64[num_parameters]
+    tolerance: float
+    max_iterations: int
+    time_limit: float | None
+    progress: Callable[[Step], None] | None
+    should_stop: Callable[[], bool] | None
+    path: Path | None  # of the checkpoint
+    fingerprint: str
+    began: float = field(default_factory=lambda: time.monotonic())
+    saved_at: float = field(default_factory=lambda: time.monotonic())
+    curve: list[CurvePoint] = field(default_factory=list)
+    state: State | None = None
+    verdict: Verdict | None = None
+    window: Window | None = None
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def restore(self, saved: Checkpoint, state: State) -> None:
+        """Continue a climb that was stopped."""
+        self.began -= saved.seconds
+        self.curve = [
+            CurvePoint(int(row[0]), row[1], None if np.isnan(row[2]) else row[2], row[3], row[4])
+            for row in saved.curve.tolist()
+        ]
+        self.window = Window(**unpack(saved.window)) if saved.window else None
+        self.state = state
+        self.verdict = self.judge_convergence(state) or self.judge_limits(state)
+
+    def note(self, state: State) -> None:
+        """Take down an iteration and decide whether it is the last."""
+        before = self.start if self.state is None else self.state.answer
+        change = max_norm(state.answer - before)
+        norm = max_norm(state.point.gradient)
+        if not (np.isfinite(norm) and np.isfinite(change)):
+            raise LapisError(
+                f"learning diverged: at iteration {state.iteration} the weights or the gradient "
+                "are not numbers",
+                code="diverged",
+                hint="give a smaller rate, or a prior",
+            )
+        seconds, value = self.seconds, state.point.value
+        if not self.terrain.is_fixed:
+            self.window = extend_window(self.window, state)
+        self.state = state
+        self.curve.append(CurvePoint(state.iteration, seconds, value, norm, change))
+        self.verdict = self.judge_convergence(state) or self.judge_limits(state)
+        if self.progress is not None:
+            paused = time.monotonic()
+            self.progress(Step(state.iteration, seconds, value, norm, state.answer))
+            self.began += time.monotonic() - paused
+        if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
+            self.save()
+
+    def judge_convergence(self, state: State) -> Verdict | None:
+        if not self.terrain.is_fixed:
+            if self.window is None or not self.window.is_full(state):
+                return None
+            first = self.curve[0].gradient_norm
+            return self.window.judge(state, self.terrain.true_counts, first, self.tolerance)
+        norm = max_norm(state.point.gradient)
+        if norm <= self.tolerance:
+            return Verdict(True, f"gradient below {self.tolerance:g}")
+        recent = self.curve[-MAX_IDLE:]
+        if len(recent) == MAX_IDLE and not any(point.change for point in recent):
+            return self.judge_standstill(norm)
+        return None
+
+    def judge_standstill(self, norm: float) -> Verdict:
+        """No step leads further up: that is the maximum if rounding explains the gradient."""
+        if norm <= ROUNDING * max_norm(self.terrain.true_counts):
+            return Verdict(True, f"gradient at rounding error ({norm:.1g})")
+        return Verdict(False, f"no step leads further up (gradient {norm:.1g})")
+
+    def judge_limits(self, state: State) -> Verdict | None:
+        if self.should_stop is not None and self.should_stop():
+            return STOPPED
+        if state.iteration >= self.max_iterations:
+            return Verdict(False, f"{self.max_iterations} iterations")
+        if self.time_limit is not None and self.seconds > self.time_limit:
+            return Verdict(False, "time limit")
+        return None
+
+    def save(self) -> None:
+        """Write the checkpoint, if one is wanted and there is something to keep."""
+        self.saved_at = time.monotonic()
+        if self.path is None or self.state is None:
+            return
+        rows = [[np.nan if x is None else x for x in row] for row in self.curve]
+        saved = Checkpoint(
+            self.optimizer,
+            self.fingerprint,
+            self.seconds,
+            pack(self.state._asdict()),
+            {} if self.window is None else pack(self.window._asdict()),
+            np.array(rows, np.float64).reshape(-1, len(CurvePoint._fields)),
+        )
+        write_checkpoint(self.path, saved)
+
+    def course(self) -> Course:
+        """The climb as it ended; an exact objective is evaluated where the answer is."""
+        verdict, seconds = self.verdict or STOPPED, self.seconds
+        curve = tuple(self.curve)
+        if self.state is None:
+            return Course(self.start, None, np.inf, curve, 0, *verdict, seconds)
+        point, answer = self.state.point, self.state.answer
+        if verdict.converged and self.terrain.is_fixed:
+            answer = point.weights  # an average would get there in the end
+        at_answer = np.array_equal(answer, point.weights)
+        if not at_answer and self.terrain.is_fixed:
+            point, at_answer = self.terrain.evaluate(answer), True
+        value = point.value if at_answer else None
+        norm = max_norm(point.gradient)
+        return Course(answer, value, norm, curve, self.state.iteration, *verdict, seconds)
+
+
+class Window(NamedTuple):
+    """Iterations over which a sampled climb is judged."""
+
+    start: int  # iteration before the first
+    answer: np.ndarray  # float64[num_parameters], at the start
+    gradient: np.ndarray  # float64[num_parameters], sum over the iterations
+    noise: np.ndarray  # float64[num_parameters], variance of that sum; NaN where not known
+
+    def length(self, state: State) -> int:
+        return state.iteration - self.start
+
+    def is_full(self, state: State) -> bool:
+        return self.length(state) >= max(FIRST_WINDOW, self.start)
+
+    def judge(
+        self, state: State, true_counts: np.ndarray, first_norm: float, tolerance: float
+    ) -> Verdict | None:
+        """Whether the climb has arrived; `first_norm` is that of the gradient at its start."""
+        over = f"over the last {self.length(state)} iterations"
+        mean = self.gradient / self.length(state)
+        counted = np.abs(mean) <= tolerance * np.maximum(true_counts, 1.0)
+        if self.is_within_noise() and bool(np.all(counted | (self.noise > 0))):
+            return Verdict(True, f"gradient within {NOISE:g} standard errors of zero {over}")
+        change = max_norm(state.answer - self.answer) / max(max_norm(state.answer), 1.0)
+        settled = max_norm(mean) <= SETTLED * first_norm
+        if state.point.gradient_stderr is None and change <= tolerance and settled:
+            return Verdict(True, f"weights changed by less than {tolerance:g} {over}")
+        return None
+
+    def is_within_noise(self) -> bool:
+        """Whether the sums are no larger than twice their standard errors, in the mean square.
+
+        Weights whose count did not vary in any sample have no noise and are left out; where none
+        did, or where the noise is not known, nothing is within it.
+        """
+        varied = self.noise > 0
+        if not varied.any():
+            return False
+        ratio = np.square(self.gradient[varied]) / self.noise[varied]
+        return float(ratio.mean()) <= NOISE**2
+
+
+def extend_window(window: Window | None, state: State) -> Window:
+    """The window with one more iteration, or a new one where it was full."""
+    if window is None or state.iteration - 1 - window.start >= max(FIRST_WINDOW, window.start):
+        nothing = np.zeros_like(state.answer)
+        return Window(state.iteration, state.answer, nothing, nothing)
+    stderr = state.point.gradient_stderr
+    noise = np.full_like(window.noise, np.nan) if stderr is None else np.square(stderr)
+    return window._replace(
+        gradient=window.gradient + state.point.gradient, noise=window.noise + noise
+    )
+
+
+def max_norm(vector: np.ndarray) -> float:
+    return float(np.abs(vector).max(initial=0.0))

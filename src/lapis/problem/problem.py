@@ -1,0 +1,238 @@
+"""A problem: a model on data, with every ground atom known true, known false, or unknown.
+
+This is where the closed-world assumption is made. A predicate is open when it is queried (or
+opened on request): its atoms are unknown except where the data speaks. Every other predicate
+is closed: its atoms are false except the facts given, and except those marked ?.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from lapis.data.database import Database, Domain, empty_tuples
+from lapis.errors import LapisError, did_you_mean, raise_all
+from lapis.language.model import Model, Predicate, Rule
+from lapis.language.names import format_constant
+from lapis.language.syntax import Constant, Variable
+from lapis.logic.clauses import Condition, NormalForm, TypedVariable
+from lapis.logic.normalize import normalize
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of one predicate's atoms. Rows are unique and sorted lexicographically.
+
+    Open: unknown except `true` and `false`. Closed: false except `true` and `unknown`.
+    """
+
+    predicate: Predicate
+    open: bool
+    true: np.ndarray  # int32[num_true, arity]
+    false: np.ndarray  # int32[num_false, arity], empty if closed
+    unknown: np.ndarray  # int32[num_unknown, arity], empty if open
+
+
+@dataclass(frozen=True)
+class WeightTable:
+    """Numbers the weights: rule r with plus variables over domains d₁…d_m has Π d_i weights.
+
+    The id of rule r at constants (c₁…c_m) is offset[r] + the mixed-radix value of the c_i in the
+    order of `Rule.plus`, the last varying fastest. Hard rules have none.
+    """
+
+    offset: np.ndarray  # int64[num_rules + 1]
+    shape: tuple[tuple[int, ...], ...]  # for each rule, the sizes of its plus variables' domains
+    value: np.ndarray  # float64[num_weights]; 0 where the weight is to be learned
+
+    def __len__(self) -> int:
+        return int(self.offset[-1])
+
+
+@dataclass(frozen=True)
+class Problem:
+    model: Model
+    normal_form: NormalForm
+    domains: Mapping[str, Domain]  # all constants of model and data, by type
+    evidence: Mapping[str, Evidence]  # for each predicate of the model
+    query: tuple[str, ...] = ()
+    name: str = field(default="<problem>", compare=False)
+
+    def num_groundings(self, variables: tuple[TypedVariable, ...]) -> int:
+        """Π |domain| over the variables' types."""
+        product = 1
+        for _, type_name in variables:
+            product *= len(self.domains[type_name])
+        return product
+
+    @cached_property
+    def weight_table(self) -> WeightTable:
+        shapes = tuple(map(self.plus_shape, self.model.rules))
+        sizes = [
+            0 if rule.hard else int(np.prod(shape, dtype=np.int64))
+            for rule, shape in zip(self.model.rules, shapes, strict=True)
+        ]
+        offset = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
+        values = [
+            weights_of_rule(rule, [self.domains[dict(rule.variables)[name]] for name in rule.plus])
+            for rule in self.model.rules
+        ]
+        return WeightTable(offset, shapes, np.concatenate([np.empty(0), *values]))
+
+    def plus_shape(self, rule: Rule) -> tuple[int, ...]:
+        types = dict(rule.variables)
+        return tuple(len(self.domains[types[name]]) for name in rule.plus)
+
+    def require_complete(self) -> None:
+        """Refuse data with facts marked unknown, where all must be known."""
+        for evidence in self.evidence.values():
+            if len(evidence.unknown):
+                raise LapisError(
+                    f"this needs complete data, but facts of {evidence.predicate.name!r} "
+                    "are marked unknown (?)",
+                    code="incomplete-data",
+                )
+
+    def weight_names(self) -> list[str]:
+        """The formula of each weight, plus variables replaced by their constants."""
+        return [name for rule in self.model.rules for name in self.rule_weight_names(rule)]
+
+    def rule_weight_names(self, rule: Rule) -> list[str]:
+        if rule.hard:
+            return []
+        if not rule.plus:
+            return [rule.text]
+        from lapis.language.resolution.instances import instances
+
+        types = dict(rule.variables)
+        return instances(rule, [self.domains[types[name]].constants for name in rule.plus])
+
+
+def weights_of_rule(rule: Rule, domains: Sequence[Domain]) -> np.ndarray:
+    """float64[Π domain sizes], the weights at all constants of the plus variables; hard: none."""
+    if rule.hard:
+        return np.empty(0)
+    sizes = [len(domain) for domain in domains]
+    values = np.full(int(np.prod(sizes, dtype=np.int64)), rule.weight or 0.0)
+    if rule.instance_weights is not None:
+        for constants, value in zip(
+            rule.instance_weights.constants, rule.instance_weights.value, strict=True
+        ):
+            number = 0
+            for constant, domain in zip(constants, domains, strict=True):
+                code = domain.index.get(constant)
+                if code is None:
+                    break
+                number = number * len(domain) + code
+            else:
+                values[number] = value
+    return values
+
+
+def build_problem(
+    model: Model,
+    database: Database | None = None,
+    query: Sequence[str] = (),
+    *,
+    opened: Sequence[str] = (),
+) -> Problem:
+    """Put a model on data. Predicates in `query` and `opened` are open, all others closed.
+
+    >>> from lapis.language import parse_model
+    >>> model = parse_model("person = {Anna, Bob}\\nSmokes(person)\\n1 Smokes(x)")
+    >>> build_problem(model, query=["Smokes"]).num_groundings(model.rules[0].variables)
+    2
+    """
+    from lapis.data.binding import bind
+
+    errors = [
+        unknown_query(name, model) for name in (*query, *opened) if name not in model.predicates
+    ]
+    raise_all(errors)
+    bound = bind(database if database is not None else Database({}, {}), model)
+    normal_form = normalize(model)
+    raise_all(check_numbers(model, normal_form, bound.domains))
+    is_open = {*query, *opened}
+    evidence = {
+        name: predicate_evidence(predicate, bound, name in is_open)
+        for name, predicate in model.predicates.items()
+    }
+    return Problem(model, normal_form, bound.domains, evidence, tuple(query), bound.name)
+
+
+def predicate_evidence(predicate: Predicate, database: Database, is_open: bool) -> Evidence:
+    relation = database.relations[predicate.name]
+    none = empty_tuples(predicate.arity)
+    if is_open:
+        return Evidence(predicate, True, relation.true, relation.false, none)
+    return Evidence(predicate, False, relation.true, none, relation.unknown)
+
+
+def unknown_query(name: str, model: Model) -> LapisError:
+    close = did_you_mean(name, model.predicates)
+    known = ", ".join(model.predicates) or "none"
+    return LapisError(
+        f"unknown predicate {name!r} in the query",
+        code="unknown-query",
+        hint=f"did you mean {close!r}?" if close else f"the model has: {known}",
+    )
+
+
+def check_numbers(
+    model: Model, normal_form: NormalForm, domains: Mapping[str, Domain]
+) -> list[LapisError]:
+    """Comparisons with < and arithmetic need types all of whose constants are numbers."""
+    errors: dict[tuple[int, str], LapisError] = {}
+    for index, conditions, types in numeric_conditions(model, normal_form):
+        for condition in conditions:
+            if condition.operator in ("=", "!=") and not condition.offset:
+                continue
+            for term in (condition.left, condition.right):
+                word = not_a_number(term, types, domains)
+                if word is not None:
+                    rule = model.rules[index]
+                    errors[index, word] = LapisError(
+                        f"{rule.text!r} compares numbers, but {word} is none",
+                        code="not-a-number",
+                        span=rule.span,
+                    )
+    return list(errors.values())
+
+
+def numeric_conditions(
+    model: Model, normal_form: NormalForm
+) -> list[tuple[int, tuple[Condition, ...], dict[str, str]]]:
+    """(rule, conditions, types of variables) for every clause and every definition it uses."""
+    found: list[tuple[int, tuple[Condition, ...], dict[str, str]]] = []
+    derived = normal_form.derived
+
+    def visit_literals(index: int, names: Sequence[str]) -> None:
+        for name in names:
+            if name in derived:
+                definition = derived[name]
+                types = dict(definition.variables + definition.bound)
+                for cube in definition.cubes:
+                    found.append((index, cube.conditions, types))
+                    visit_literals(index, [literal.predicate for literal in cube.literals])
+
+    for feature in normal_form.features:
+        for clause in feature.clauses:
+            found.append((feature.rule, clause.conditions, dict(feature.variables)))
+            visit_literals(feature.rule, [literal.predicate for literal in clause.literals])
+    return found
+
+
+def not_a_number(
+    term: Variable | Constant, types: Mapping[str, str], domains: Mapping[str, Domain]
+) -> str | None:
+    """A constant the term may stand for that is not a number, described."""
+    is_constant = isinstance(term, Constant)
+    domain = Domain("", (term.name,)) if is_constant else domains[types[term.name]]
+    bad = np.flatnonzero(np.isnan(domain.numeric))
+    if not len(bad):
+        return None
+    constant = format_constant(domain.constants[int(bad[0])])
+    return f"{constant} of type {domain.name!r}" if domain.name else constant

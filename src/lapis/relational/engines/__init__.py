@@ -1,0 +1,17 @@
+"""Relational engines behind one small protocol; plans are values that any of them can run."""
+
+from lapis.relational.engines.duckdb import DuckDBEngine
+from lapis.relational.engines.engine import AutoEngine, Engine
+from lapis.relational.engines.memory import MemoryEngine
+from lapis.relational.join_plan import Bindings, Comparison, JoinPlan, Source
+
+__all__ = [
+    "AutoEngine",
+    "Bindings",
+    "Comparison",
+    "DuckDBEngine",
+    "Engine",
+    "JoinPlan",
+    "MemoryEngine",
+    "Source",
+]

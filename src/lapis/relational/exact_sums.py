@@ -1,0 +1,147 @@
+"""Σ left·right over runs of matching rows, exactly, whatever the size of the numbers.
+
+Row i of the left side meets the rows start[i] … stop[i] − 1 of the right side. A side is its
+rows' part of the packed output key and their values. The values are int64 as long as a bound
+taken in floating point beforehand shows that no sum can overflow. Otherwise they are cut into
+digits small enough for the same kernels, and the digit sums put together as Python integers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.relational.join_small import choose_kernels
+
+SAFE = 2.0**62  # float estimates below this leave room for their rounding
+_DENSE = 1 << 24  # largest dense table of sums, 128 MB
+
+
+class Side(NamedTuple):
+    key: np.ndarray  # int64[num_rows], the rows' part of the output key
+    value: np.ndarray  # int64 or object[num_rows]
+
+
+class Runs(NamedTuple):
+    """Which right rows each left row meets."""
+
+    start: np.ndarray  # int64[num_left]
+    stop: np.ndarray  # int64[num_left]
+
+    @property
+    def num_pairs(self) -> int:
+        return int((self.stop - self.start).sum())
+
+
+def sum_products(
+    runs: Runs, left: Side, right: Side, radix: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Output keys in increasing order and Σ left·right for each, without zeros."""
+    if fits(runs, left.value, right.value):
+        return _sum_small(runs, left, right, radix)
+    keys: list[np.ndarray] = []
+    sums: list[np.ndarray] = []
+    # Digits of b bits: num_pairs · 2^(2b) stays below 2^62.
+    bits = max(1, (62 - runs.num_pairs.bit_length()) // 2)
+    for left_shift, left_digit in _digits(left.value, bits):
+        for right_shift, right_digit in _digits(right.value, bits):
+            key, value = _sum_small(
+                runs, Side(left.key, left_digit), Side(right.key, right_digit), radix
+            )
+            keys.append(key)
+            sums.append(value.astype(object) * (1 << (left_shift + right_shift)))
+    key, group = np.unique(np.concatenate(keys), return_inverse=True)
+    total = np.zeros(len(key), dtype=object)
+    np.add.at(total, group, np.concatenate(sums))
+    found = total != 0
+    return key[found], narrow(total[found])
+
+
+def fits(runs: Runs, left: np.ndarray, right: np.ndarray) -> bool:
+    """Whether every sum of products over matching pairs surely fits into 64 bits."""
+    if left.dtype == object or right.dtype == object:
+        return False
+    pairs = np.abs(left.astype(np.float64)) * (runs.stop - runs.start)
+    return float(pairs.sum()) * largest(right) < SAFE
+
+
+def largest(value: np.ndarray) -> float:
+    """max |value| in floating point, infinite for Python integers."""
+    if value.dtype == object:
+        return math.inf
+    return float(np.abs(value.astype(np.float64)).max(initial=0.0))
+
+
+def magnitude(value: np.ndarray) -> float:
+    """Σ |value| in floating point, infinite for Python integers."""
+    if value.dtype == object:
+        return math.inf
+    return float(np.abs(value.astype(np.float64)).sum())
+
+
+def sum_exactly(value: np.ndarray) -> int:
+    """Σ value as a Python integer."""
+    if magnitude(value) < SAFE:
+        return int(value.sum())
+    return sum(value.tolist())
+
+
+def multiply_exactly(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """left · right, element by element, as Python integers where 64 bits might not do."""
+    product: np.ndarray
+    if largest(left) * largest(right) < SAFE:
+        product = left * right
+    else:
+        product = narrow(left.astype(object) * right.astype(object))
+    return product
+
+
+def running_sums(value: np.ndarray) -> np.ndarray:
+    """int64 or object[len(value) + 1], Σ of the first 0, 1, 2, … values."""
+    exact = value if magnitude(value) < SAFE else value.astype(object)
+    return np.concatenate([np.zeros(1, exact.dtype), np.cumsum(exact)])
+
+
+def narrow(value: np.ndarray) -> np.ndarray:
+    """Python integers as int64 if all of them fit."""
+    if value.dtype != object:
+        return value
+    if all(-(2**63) < number < 2**63 for number in value.tolist()):
+        return value.astype(np.int64)
+    return value
+
+
+def _sum_small(
+    runs: Runs, left: Side, right: Side, radix: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    num_pairs = runs.num_pairs
+    kernels = choose_kernels(num_pairs)
+    space = math.prod(radix)
+    if space <= min(_DENSE, 16 * num_pairs + 4096):
+        table = np.zeros(space, np.int64)
+        kernels.accumulate_dense(*runs, *left, *right, table)
+        key = np.flatnonzero(table)
+        return key, table[key]
+    capacity = 1 << min(20, max(6, num_pairs.bit_length()))
+    key, value = kernels.accumulate_hashed(*runs, *left, *right, capacity)
+    order = np.argsort(key)
+    order = order[value[order] != 0]
+    return key[order], value[order]
+
+
+def _digits(value: np.ndarray, bits: int) -> list[tuple[int, np.ndarray]]:
+    """(shift, digit) with value = Σ digit·2^shift and |digit| < 2^bits; at least one."""
+    numbers = value.tolist()
+    length = max((abs(number).bit_length() for number in numbers), default=0)
+    mask = (1 << bits) - 1
+
+    def digit(number: int, shift: int) -> int:
+        return (number >> shift) & mask if number >= 0 else -((-number >> shift) & mask)
+
+    return [
+        (shift, np.array([digit(number, shift) for number in numbers], np.int64))
+        for shift in range(0, max(length, 1), bits)
+    ]

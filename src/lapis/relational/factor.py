@@ -1,0 +1,273 @@
+"""Sparse factors over logical variables, and the exact algebra on them.
+
+A factor maps assignments of its variables to integers; assignments without a row have value 0.
+A relation is the factor that is 1 on its true tuples. All counting is done with two operations,
+
+    join(f, g, keep)   Σ over the variables not in keep of f·g
+    project(f, keep)   Σ over the variables not in keep of f
+
+and with filters on rows. Rows are matched through packed keys (`row_keys`), and sums of products
+are taken without listing the products, exactly at any size (`runs`, `join`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lapis.errors import TooLarge
+from lapis.relational.exact_sums import (
+    SAFE,
+    Runs,
+    Side,
+    fits,
+    magnitude,
+    multiply_exactly,
+    narrow,
+    sum_exactly,
+    sum_products,
+)
+from lapis.relational.join_small import choose_kernels
+from lapis.relational.row_keys import match_runs, pack_columns, shared_keys, unpack_columns
+
+MAX_PAIRS = 200_000_000  # listed rows of one join, about 6 GB
+
+__all__ = [
+    "MAX_PAIRS",
+    "Factor",
+    "add_rows",
+    "anti_join",
+    "indicator",
+    "join",
+    "join_onto",
+    "join_runs",
+    "multiply",
+    "narrow",
+    "project",
+    "scalar",
+    "select",
+    "semi_join",
+    "sort_rows",
+    "sum_out",
+]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Factor:
+    """Integer values of the assignments in `rows`, 0 elsewhere. Rows are unique."""
+
+    variables: tuple[str, ...]
+    rows: np.ndarray  # int32[num_rows, num_variables]
+    value: np.ndarray  # int64[num_rows]; object (Python ints) where 64 bits do not suffice
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def column(self, variable: str) -> np.ndarray:
+        """int32[num_rows], the variable's constant in each row."""
+        column: np.ndarray = self.rows[:, self.variables.index(variable)]
+        return column
+
+    def columns(self, variables: Sequence[str]) -> np.ndarray:
+        """int32[num_rows, len(variables)], the variables' constants in each row."""
+        if tuple(variables) == self.variables:
+            return self.rows
+        columns: np.ndarray = self.rows[:, [self.variables.index(name) for name in variables]]
+        return columns
+
+    def take(self, index: np.ndarray) -> Factor:
+        """The rows that `index`, a mask or positions, selects."""
+        return Factor(self.variables, self.rows[index], self.value[index])
+
+    def rename(self, variables: tuple[str, ...]) -> Factor:
+        return Factor(variables, self.rows, self.value)
+
+    def total(self) -> int:
+        """Σ of all values."""
+        return sum_exactly(self.value)
+
+
+def indicator(variables: tuple[str, ...], rows: np.ndarray) -> Factor:
+    """1 on the given distinct rows."""
+    return Factor(variables, rows, np.ones(len(rows), np.int64))
+
+
+def scalar(value: int) -> Factor:
+    """A number, as the factor over no variables."""
+    return Factor((), np.empty((1, 0), np.int32), narrow(np.array([value], dtype=object)))
+
+
+def multiply(left: Factor, right: Factor) -> Factor:
+    """The product, over the variables of both."""
+    extra = tuple(name for name in right.variables if name not in left.variables)
+    return join(left, right, left.variables + extra)
+
+
+def sum_out(factor: Factor, variables: Sequence[str]) -> Factor:
+    """Σ over `variables` of the factor."""
+    return project(factor, tuple(name for name in factor.variables if name not in variables))
+
+
+def project(factor: Factor, keep: tuple[str, ...]) -> Factor:
+    """Σ over the variables not in `keep`; the result's variables are `keep`, in that order."""
+    if len(keep) == len(factor.variables):
+        return Factor(keep, factor.columns(keep), factor.value)
+    return join(factor, scalar(1), keep)
+
+
+def join(left: Factor, right: Factor, keep: tuple[str, ...]) -> Factor:
+    """Σ over the variables not in `keep` of left·right; variables `keep`, in that order."""
+    right, runs = _align(left, right)
+    return join_runs(left, right, runs, keep)
+
+
+def join_runs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) -> Factor:
+    """As `join`, where `runs` says which rows of `right` go with each row of `left`."""
+    if len(keep) == len({*left.variables, *right.variables}):
+        return _list_pairs(left, right, runs, keep)
+    radix = [
+        int((left if name in left.variables else right).column(name).max(initial=0)) + 1
+        for name in keep
+    ]
+    if math.prod(radix) >= 2**63:
+        extra = tuple(name for name in right.variables if name not in left.variables)
+        pairs = _list_pairs(left, right, runs, left.variables + extra)
+        return _group_by_sorting(pairs, keep)
+    sides = _sides(left, right, keep, radix)
+    key, value = sum_products(runs, *sides, radix)
+    return Factor(keep, unpack_columns(key, radix), value)
+
+
+def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
+    """target · Σ left·right, where the sum runs over the variables that `target` lacks.
+
+    Every variable of `target` must be one of the other two. Only the sums that `target` asks for
+    are kept, so closing a cycle of three large relations needs no room for the open paths.
+    """
+    right, runs = _align(left, right)
+    radix = [
+        1 + max(int(part.column(name).max(initial=0)) for part in (target, holder))
+        for name in target.variables
+        for holder in [left if name in left.variables else right]
+    ]
+    if math.prod(radix) >= 2**63 or not fits(runs, left.value, right.value):
+        return multiply(join(left, right, target.variables), target)
+    sides = _sides(left, right, target.variables, radix)
+    wanted = pack_columns(list(target.rows.T), radix, len(target))
+    kernels = choose_kernels(runs.num_pairs + len(target))
+    sums = kernels.accumulate_onto(*runs, *sides[0], *sides[1], wanted)
+    found = Factor(target.variables, target.rows, multiply_exactly(sums, target.value))
+    return found.take(sums != 0)
+
+
+def semi_join(factor: Factor, other: Factor) -> Factor:
+    """The rows of `factor` that agree with some row of `other` on the variables they share."""
+    return factor.take(_matches(factor, other))
+
+
+def anti_join(factor: Factor, other: Factor) -> Factor:
+    """The rows of `factor` that agree with no row of `other` on the variables they share."""
+    return factor.take(~_matches(factor, other))
+
+
+def select(variables: tuple[str | int, ...], rows: np.ndarray) -> Factor:
+    """The indicator of an atom: an int is a constant to match, a repeated name a diagonal."""
+    chosen = np.ones(len(rows), bool)
+    first: dict[str, int] = {}
+    for position, term in enumerate(variables):
+        if isinstance(term, int):
+            chosen &= rows[:, position] == term
+        elif term in first:
+            chosen &= rows[:, position] == rows[:, first[term]]
+        else:
+            first[term] = position
+    kept = rows if chosen.all() else rows[chosen]
+    return indicator(tuple(first), kept[:, list(first.values())])
+
+
+def sort_rows(factor: Factor) -> Factor:
+    """The same factor with rows in lexicographic order and without zeros."""
+    factor = factor.take(factor.value != 0)
+    if not factor.variables:
+        return factor
+    return factor.take(np.lexsort(factor.rows.T[::-1]))
+
+
+def add_rows(variables: tuple[str, ...], parts: Sequence[Factor]) -> Factor:
+    """Σ of factors over the same variables."""
+    rows = np.concatenate([part.columns(variables) for part in parts])
+    value = np.concatenate([part.value for part in parts])
+    return _group_by_sorting(Factor(variables, rows, value), variables)
+
+
+def _align(left: Factor, right: Factor) -> tuple[Factor, Runs]:
+    """`right` with its rows reordered, and the runs of its rows that match each row of `left`."""
+    shared = [name for name in left.variables if name in right.variables]
+    if not shared:
+        start = np.zeros(len(left), np.int64)
+        return right, Runs(start, np.full(len(left), len(right), np.int64))
+    key, others, space = shared_keys(left.columns(shared), right.columns(shared))
+    order, start, stop = match_runs(key, others, space)
+    return right.take(order), Runs(start, stop)
+
+
+def _sides(
+    left: Factor, right: Factor, keep: tuple[str, ...], radix: list[int]
+) -> tuple[Side, Side]:
+    """The parts of the packed `keep` key that both factors contribute, with their values."""
+    from_left = [left.column(name) if name in left.variables else None for name in keep]
+    from_right = [None if name in left.variables else right.column(name) for name in keep]
+    return (
+        Side(pack_columns(from_left, radix, len(left)), left.value),
+        Side(pack_columns(from_right, radix, len(right)), right.value),
+    )
+
+
+def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) -> Factor:
+    """The product when nothing is summed out: the pairs' rows are distinct as they come."""
+    num_pairs = runs.num_pairs
+    if num_pairs > MAX_PAIRS:
+        raise TooLarge(
+            f"a join over {', '.join(keep)} would list {num_pairs:,} rows, "
+            f"more than the {MAX_PAIRS:,} that counting keeps in memory",
+            code="count-too-large",
+            hint="count approximately, or write the formula with fewer unconnected variables",
+        )
+    left_index = np.empty(num_pairs, np.int64)
+    right_index = np.empty(num_pairs, np.int64)
+    choose_kernels(num_pairs).expand_pairs(*runs, left_index, right_index)
+    rows = np.empty((num_pairs, len(keep)), np.int32)
+    for position, name in enumerate(keep):
+        if name in left.variables:
+            rows[:, position] = left.column(name)[left_index]
+        else:
+            rows[:, position] = right.column(name)[right_index]
+    value = multiply_exactly(left.value[left_index], right.value[right_index])
+    return Factor(keep, rows, value)
+
+
+def _group_by_sorting(factor: Factor, keep: tuple[str, ...]) -> Factor:
+    """`project` without packed keys, for keys beyond 63 bits."""
+    rows = factor.columns(keep)
+    order = np.lexsort(rows.T[::-1]) if keep else np.arange(len(rows))
+    rows = rows[order]
+    if len(rows) == 0:
+        return Factor(keep, rows, factor.value[:0])
+    first = np.ones(len(rows), bool)
+    first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    value = factor.value[order]
+    if magnitude(value) >= SAFE:
+        value = value.astype(object)
+    begin = np.flatnonzero(first)
+    summed = Factor(keep, rows[begin], narrow(np.add.reduceat(value, begin)))
+    return summed.take(summed.value != 0)
+
+
+def _matches(factor: Factor, other: Factor) -> np.ndarray:
+    shared = [name for name in factor.variables if name in other.variables]
+    key, known, _ = shared_keys(factor.columns(shared), other.columns(shared))
+    found: np.ndarray = np.isin(key, known)
+    return found
