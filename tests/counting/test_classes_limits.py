@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counting.small_worlds import build
+from lapis.counting.differences import argument_classes, classes, difference_terms
+from lapis.counting.differences import block_classes as blocks
 from lapis.counting.differences.argument_classes import Function, count_signatures
 from lapis.counting.differences.block_classes import block_classes
 from lapis.counting.differences.class_likelihood import pseudo_log_likelihood
 from lapis.counting.differences.classes import difference_classes, difference_sample
-from lapis.counting.differences.differences import argument_classes, classes, difference_terms
-from lapis.counting.differences.differences import block_classes as blocks
 from lapis.counting.flipping_world import World
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Predicate

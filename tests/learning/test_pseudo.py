@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lapis
 import oracle
-from lapis.counting.differences.differences import class_likelihood
+from lapis.counting.differences import class_likelihood
 from lapis.errors import LapisError, LapisErrors, TooLarge
 from lapis.language.model import Model
 from lapis.learning.examples import build_examples
