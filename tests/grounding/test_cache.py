@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lapis.data.database import Database
 from lapis.grounding import bottom_up, ground
-from lapis.grounding.cache import grounding_key
+from lapis.grounding.cache import ARRAYS, grounding_key, is_sound, load_network, save_network
 from lapis.language import parse_model
 from lapis.network import Network
 from lapis.problem.problem import Problem, build_problem
@@ -75,3 +79,79 @@ def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         assert same_arrays(first, ground(problem_of(), cache_dir=tmp_path))
         assert len(path.read_bytes()) == len(whole)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, Network]:
+    folder = tmp_path_factory.mktemp("kept")
+    network = ground(problem_of(), cache_dir=folder)
+    (path,) = folder.iterdir()
+    return path, path.read_bytes(), network
+
+
+@settings(max_examples=200)
+@given(flips=st.lists(st.tuples(st.floats(0, 1), st.integers(1, 255)), min_size=1, max_size=5))
+def test_no_damaged_byte_is_believed(
+    kept: tuple[Path, bytes, Network], flips: list[tuple[float, int]]
+) -> None:
+    path, whole, network = kept
+    damaged = bytearray(whole)
+    for place, change in flips:
+        damaged[min(int(place * len(whole)), len(whole) - 1)] ^= change
+    path.write_bytes(damaged)
+    found = load_network(problem_of(), path.parent)
+    assert (found is None) == (bytes(damaged) != whole)
+    assert same_arrays(network, ground(problem_of(), cache_dir=path.parent))
+    assert load_network(problem_of(), path.parent) is not None
+
+
+@given(data=st.data())
+def test_no_changed_array_is_believed(
+    kept: tuple[Path, bytes, Network], data: st.DataObject
+) -> None:
+    """Archives that numpy reads and whose shapes are right, but whose content is another."""
+    path, whole, network = kept
+    arrays = dict(np.load(BytesIO(whole)))
+    name = data.draw(st.sampled_from([name for name in ARRAYS if arrays[name].size]))
+    at = data.draw(st.integers(0, arrays[name].size - 1))
+    arrays[name][at] = (
+        not arrays[name][at]
+        if arrays[name].dtype == bool
+        else data.draw(
+            st.integers(-(1 << 31), (1 << 31) - 1).filter(lambda n: n != arrays[name][at])
+        )
+    )
+    buffer = BytesIO()
+    np.savez(buffer, **arrays)
+    path.write_bytes(buffer.getvalue())
+    assert load_network(problem_of(), path.parent) is None
+    assert same_arrays(network, ground(problem_of(), cache_dir=path.parent))
+
+
+def test_a_file_of_another_problem_is_not_believed(tmp_path: Path) -> None:
+    ground(problem_of(), cache_dir=tmp_path)
+    (path,) = tmp_path.iterdir()
+    other = problem_of(data=DATA.replace("Smokes(A)", "!Smokes(A)"))
+    path.rename(tmp_path / f"{grounding_key(other)}.npz")
+    assert load_network(other, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("literal", 10**6), ("literal", 0), ("literal", -(2**31) + 1), ("weight_id", 999),
+        ("weight_id", -2), ("clause_start", 10**6), ("clause_start", -1), ("block_atom", 10**6),
+        ("block_atom", -1), ("block_start", 10**6), ("definition_literal", 10**6),
+        ("definition_start", 10**6),
+    ],
+)  # fmt: skip
+def test_numbers_that_lead_outside_are_refused_even_with_a_checksum(
+    tmp_path: Path, name: str, value: int
+) -> None:
+    problem = problem_of(query="Smokes Class Friends")
+    network = ground(problem)
+    assert is_sound(network)
+    array = getattr(network, name).copy()
+    array[len(array) // 2] = value
+    save_network(problem, replace(network, **{name: array}), tmp_path)
+    assert load_network(problem, tmp_path) is None

@@ -2,13 +2,18 @@
 
 The key is a hash of the clauses and definitions, the domains and the evidence. Weights are not
 part of it: a network is the same whatever they are, and gets the problem's own when it is read.
-A file that cannot be read is as good as none.
+
+A file is an .npz archive whose comment, its last bytes, is the checksum of the key and of all the
+bytes before it. Nothing of a file is parsed before that agrees, and no array is believed whose
+numbers lead outside another one: compiled loops would follow them there. A file that is damaged
+is as good as none, and the next grounding replaces it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import zipfile
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +23,8 @@ from lapis.grounding.assembly import signatures
 from lapis.network.network import AtomTable, Network
 from lapis.problem.problem import Problem
 
-FORMAT = 1  # part of every key; raise it when the meaning of a stored array changes
+CHECKSUM_BYTES = 64  # in hexadecimal
+FORMAT = 2  # part of every key; raise it when the meaning of a stored array changes
 ARRAYS = (
     "clause_start",
     "literal",
@@ -52,36 +58,80 @@ def save_network(problem: Problem, network: Network, folder: Path) -> None:
     arrays = {name: getattr(network, name) for name in ARRAYS}
     for number, tuples in enumerate(network.atoms.tuples):
         arrays[f"tuples_{number}"] = tuples
-    with whole_path(_path(problem, folder)) as temporary, temporary.open("wb") as stream:
-        np.savez(
-            stream,
-            predicates=np.array(network.atoms.predicates, dtype=np.str_),
-            offset=network.atoms.offset,
-            num_base_atoms=np.int64(network.num_base_atoms),
-            **arrays,
-        )
+    key = grounding_key(problem)
+    with whole_path(_path(key, folder)) as temporary:
+        with temporary.open("wb") as stream:
+            np.savez(
+                stream,
+                predicates=np.array(network.atoms.predicates, dtype=np.str_),
+                offset=network.atoms.offset,
+                num_base_atoms=np.int64(network.num_base_atoms),
+                **arrays,
+            )
+        with zipfile.ZipFile(temporary, "a") as archive:
+            archive.comment = bytes(CHECKSUM_BYTES)
+        with temporary.open("r+b") as stream:
+            content = stream.read()[:-CHECKSUM_BYTES]
+            stream.seek(len(content))
+            stream.write(_checksum(key, content))
 
 
 def load_network(problem: Problem, folder: Path) -> Network | None:
     """The network saved for the same content, with the problem's weights; None if there is none."""
+    key = grounding_key(problem)
     try:
-        with (
-            _path(problem, folder).open("rb") as stream,
-            np.load(stream, allow_pickle=False) as stored,
-        ):
-            predicates = tuple(str(name) for name in stored["predicates"])
-            tuples = tuple(stored[f"tuples_{number}"] for number in range(len(predicates)))
-            return Network(
-                atoms=AtomTable(predicates, stored["offset"], tuples),
-                num_base_atoms=int(stored["num_base_atoms"]),
-                weights=problem.weight_table.value.copy(),
-                domains=problem.domains,
-                signatures=signatures(problem),
-                **{name: stored[name] for name in ARRAYS},
-            )
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        stored = _path(key, folder).read_bytes()
+    except OSError:
         return None
+    if stored[-CHECKSUM_BYTES:] != _checksum(key, memoryview(stored)[:-CHECKSUM_BYTES]):
+        return None
+    with np.load(BytesIO(stored), allow_pickle=False) as arrays:
+        predicates = tuple(str(name) for name in arrays["predicates"])
+        tuples = tuple(arrays[f"tuples_{number}"] for number in range(len(predicates)))
+        network = Network(
+            atoms=AtomTable(predicates, arrays["offset"], tuples),
+            num_base_atoms=int(arrays["num_base_atoms"]),
+            weights=problem.weight_table.value.copy(),
+            domains=problem.domains,
+            signatures=signatures(problem),
+            **{name: arrays[name] for name in ARRAYS},
+        )
+    return network if is_sound(network) else None
 
 
-def _path(problem: Problem, folder: Path) -> Path:
-    return folder / f"{grounding_key(problem)}.npz"
+def is_sound(network: Network) -> bool:
+    """Whether every number that points into an array points inside it."""
+    num_atoms, num_weights = len(network.atoms), len(network.weights)
+    num_auxiliary = num_atoms - network.num_base_atoms
+    lengths = np.array([len(rows) for rows in network.atoms.tuples], np.int64)
+
+    def are_rows(start: np.ndarray, num_rows: int, members: np.ndarray) -> bool:
+        whole = len(start) == num_rows + 1 and start[0] == 0 and start[-1] == len(members)
+        return bool(whole and (np.diff(start) >= 0).all())
+
+    def are_within(values: np.ndarray, low: int, high: int) -> bool:
+        return bool(((values >= low) & (values < high)).all())
+
+    literals = np.abs(np.concatenate((network.literal, network.definition_literal)))
+    return (
+        np.array_equal(np.diff(network.atoms.offset), lengths)
+        and are_within(np.array([num_auxiliary]), 0, num_atoms + 1)
+        and are_rows(network.clause_start, network.num_clauses, network.literal)
+        and are_rows(network.block_start, network.num_blocks, network.block_atom)
+        and are_rows(network.definition_start, num_auxiliary, network.definition_literal)
+        and len(network.coefficient) == network.num_clauses
+        and len(network.constant_count) == num_weights
+        and are_within(literals, 1, num_atoms + 1)
+        and are_within(network.block_atom, 0, num_atoms)
+        and are_within(network.weight_id, -1, num_weights)
+    )
+
+
+def _checksum(key: str, content: bytes | memoryview) -> bytes:
+    digest = hashlib.blake2b(key.encode(), digest_size=CHECKSUM_BYTES // 2)
+    digest.update(content)
+    return digest.hexdigest().encode()
+
+
+def _path(key: str, folder: Path) -> Path:
+    return folder / f"{key}.npz"
