@@ -82,6 +82,24 @@ class Logistic:
 
 
 @dataclass
+class RoundedLogistic(Logistic):
+    """The same on another processor: sums that come out differently in their last bits.
+
+    The noise is a function of the weights, as rounding is, so this is one fixed objective.
+    """
+
+    seed: int = 0
+
+    def evaluate(self, weights: np.ndarray) -> PlainPoint:
+        point = super().evaluate(weights)
+        rng = np.random.default_rng([self.seed, *np.frombuffer(weights.tobytes(), np.uint32)])
+        bits = 4 * np.finfo(float).eps
+        value = point.value * (1 + bits * rng.uniform(-1, 1))
+        noise = bits * rng.uniform(-1, 1, len(weights)) * np.maximum(self.true_counts, 1)
+        return PlainPoint(weights, value, point.gradient + noise, None, point.curvature)
+
+
+@dataclass
 class SampledLogistic:
     """The same, with expected counts and their covariance from a few samples, and no value."""
 

@@ -10,6 +10,7 @@ from objectives import (
     Logistic,
     PlainPoint,
     Quadratic,
+    RoundedLogistic,
     SampledLogistic,
     coordinate_descent,
     newton_maximum,
@@ -58,6 +59,20 @@ def test_l1_gives_the_zeros_of_coordinate_descent(name: str) -> None:
     assert np.abs(course.weights - expected).max() < 1e-6
     smooth = objective.evaluate(course.weights).value
     assert course.value == pytest.approx(smooth - 6 * np.abs(np.delete(course.weights, 2)).sum())
+
+
+@pytest.mark.parametrize("penalty", [0.0, 6.0], ids=["smooth", "l1"])
+@pytest.mark.parametrize("name", list(OPTIMIZERS))
+def test_the_last_bits_of_values_and_gradients_do_not_decide(name: str, penalty: float) -> None:
+    plain = random_logistic(np.random.default_rng(8), 80, 8, ridge=0.5)
+    l1 = np.full(8, penalty)
+    expected = coordinate_descent(plain, l1)
+    for seed in range(4):
+        rounded = RoundedLogistic(plain.features, plain.truth, plain.ridge, seed=seed)
+        course = climb(rounded, make_optimizer(name), np.zeros(8), l1=l1, max_iterations=5000)
+        assert course.converged
+        assert np.array_equal(course.weights == 0, expected == 0)
+        assert np.abs(course.weights - expected).max() < 1e-6
 
 
 @pytest.mark.parametrize("name", list(OPTIMIZERS))

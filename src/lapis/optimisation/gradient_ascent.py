@@ -10,7 +10,9 @@ is given it is 1 / the largest eigenvalue of the curvature at the start, in the 
 found by a few power iterations; twice that would diverge on a quadratic. The curvature may be
 larger elsewhere, so such a rate is halved when a step overshoots: where values are known, when the
 value fell (the step is undone); where gradients are sampled, when the slope along the step has
-turned to more than its opposite, beyond the noise. A rate that was given is left alone.
+turned to more than its opposite, beyond the noise. A rate that was given is left alone. Near the
+maximum values differ by their last bits, and half of all steps seem to fall: there the slopes at
+both ends tell (`trust_region.find_gain`), or the rate would be halved to nothing short of the goal.
 
 Averaging has one option beyond the thesis: `forget` = ρ weighs iteration t by about t^ρ (Shamir and
 Zhang 2013), so that a start far off is forgotten sooner. With an L1 penalty the average of a weight
@@ -26,6 +28,7 @@ import numpy as np
 
 from lapis.optimisation.objective import Point
 from lapis.optimisation.orthant import Terrain
+from lapis.optimisation.trust_region import find_gain
 
 POWER_ITERATIONS = 8
 FORGET = 8.0  # ρ of the average that other optimisers return where gradients are sampled
@@ -124,7 +127,7 @@ def stable_rate(point: Point, scale: np.ndarray, true_counts: np.ndarray) -> flo
 def overshoots(origin: Point, reached: Point) -> bool:
     """Whether a step along the gradient was so long that the objective fell."""
     if origin.value is not None and reached.value is not None:
-        return not reached.value >= origin.value
+        return not find_gain(origin, reached) >= 0
     if reached.gradient_stderr is None:
         return False
     step = reached.weights - origin.weights

@@ -90,7 +90,7 @@ def try_step(
     is_straight = np.array_equal(proposal, unhindered)
     bend = alpha**2 * curvature if is_straight else curvature_along(origin, step)
     predicted = float(step @ origin.gradient) - 0.5 * bend
-    actual = find_gain(origin, reached, step, predicted)
+    actual = find_gain(origin, reached)
     noise = gain_stderr(origin, bend)
     # Written so that a value or gradient that is not a number is worse than before, too.
     if not (predicted > 0 and actual >= -REJECTED * noise):
@@ -107,14 +107,19 @@ def curvature_along(point: Point, direction: np.ndarray) -> float:
     return max(float(direction @ point.curvature_product(direction)), 0.0)
 
 
-def find_gain(origin: Point, reached: Point, step: np.ndarray, predicted: float) -> float:
-    """Δactual: the gain of a step, or a lower bound where no values are known."""
-    bound = float(step @ reached.gradient)
+def find_gain(origin: Point, reached: Point) -> float:
+    """Δactual: the gain of a step, or a lower bound where no values are known.
+
+    Not a number where the value reached is none.
+    """
+    step = reached.weights - origin.weights
+    slope, bound = float(step @ origin.gradient), float(step @ reached.gradient)
     if origin.value is None or reached.value is None:
         return bound
-    if predicted > VALUE_PRECISION * max(abs(origin.value), 1.0):
-        return reached.value - origin.value
-    return 0.5 * (float(step @ origin.gradient) + bound)
+    difference = reached.value - origin.value
+    if max(abs(difference), slope) <= VALUE_PRECISION * max(abs(origin.value), 1.0):
+        return 0.5 * (slope + bound)
+    return difference
 
 
 def gain_stderr(origin: Point, bend: float) -> float:
