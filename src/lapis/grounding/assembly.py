@@ -9,9 +9,10 @@ import numpy as np
 
 from lapis.grounding.atoms import PredicateAtoms, atom_table
 from lapis.grounding.auxiliary import definition_clauses, keep_used
+from lapis.grounding.blocks import network_blocks
 from lapis.grounding.definitions import Auxiliaries
 from lapis.language.model import Predicate
-from lapis.network.blocks import network_blocks
+from lapis.network.csr import row_starts
 from lapis.network.merge import TAUTOLOGY, merge_rows
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
@@ -35,10 +36,6 @@ def concatenate_rows(parts: Sequence[FlatRows]) -> FlatRows:
         np.concatenate([np.empty(0, np.int32), *(part.weight_id for part in parts)]),
         np.concatenate([np.empty(0), *(part.multiplicity for part in parts)]),
     )
-
-
-def row_starts(length: np.ndarray) -> np.ndarray:
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))
 
 
 def weigh(rows: FlatRows, num_weights: int, chosen: np.ndarray) -> np.ndarray:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.grounding.definitions import Auxiliaries, take_rows
+from lapis.grounding.definitions import Auxiliaries
+from lapis.network.csr import row_starts, take_rows
 from lapis.network.network import AtomTable
 
 
@@ -49,7 +50,7 @@ def keep_used(auxiliaries: Auxiliaries, base: AtomTable, literal: np.ndarray) ->
     return UsedAuxiliaries(
         AtomTable(tuple(names), offset, tuple(tuples)),
         np.sign(literal) * renumber[np.abs(literal)],
-        np.concatenate((np.zeros(1, np.int64), np.cumsum(np.concatenate(lengths)))),
+        row_starts(np.concatenate(lengths)),
         np.concatenate(members).astype(np.int32),
     )
 
@@ -69,6 +70,6 @@ def definition_clauses(
     longs[is_member] = member
     lengths = np.concatenate((np.full(len(member), 2, np.int64), length + 1))
     return (
-        np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths))),
+        row_starts(lengths),
         np.concatenate((pairs, longs)).astype(np.int32),
     )

@@ -37,6 +37,7 @@ from lapis.grounding.rows import (
 )
 from lapis.grounding.templates import PlanLimits, Query, cube_template, plan_template
 from lapis.logic.clauses import Definition
+from lapis.network.csr import row_starts, take_rows
 from lapis.network.merge import EMPTY, merge_rows
 from lapis.relational.join_plan import Source
 from lapis.relational.packing import unpack
@@ -184,7 +185,7 @@ def _resolve(
         owners.append(np.searchsorted(demanded, block.instance[alive]))
     length = _joined(starts, np.int64)
     owner = _joined(owners, np.int64)
-    start = np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))
+    start = row_starts(length)
     ones = np.zeros(len(length), np.int32)
     merged = merge_rows(start, _joined(literals, np.int32), ones, ones.astype(np.float64))
 
@@ -229,7 +230,7 @@ def _disjunctions(
     owner, literal = owner[keep], literal[keep]
 
     length = np.bincount(owner, minlength=len(demanded))
-    start = np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))
+    start = row_starts(length)
     value = np.where(is_true, 1, np.where(length == 0, 0, -1)).astype(np.int8)
     literal_of = np.zeros(len(demanded), np.int32)
     literal_of[length == 1] = literal[start[:-1][length == 1]]
@@ -274,7 +275,7 @@ def resolve_references(
     row, literal = np.concatenate(row_of), np.concatenate(found)
     order = np.argsort(row, kind="stable")
     length = np.bincount(row, minlength=num_rows)
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(length))), literal[order], alive
+    return row_starts(length), literal[order], alive
 
 
 def choose_in_place(
@@ -292,16 +293,6 @@ def choose_in_place(
         repeated = np.maximum(times - 1, 0) * np.diff(instances.start)
         chosen[name] = (repeated <= MOST_REPEATED) & (times > 0)
     return chosen
-
-
-def take_rows(
-    start: np.ndarray, member: np.ndarray, rows: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Some rows of a CSR array, as one."""
-    length = start[rows + 1] - start[rows]
-    new_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))
-    within = np.arange(int(new_start[-1])) - np.repeat(new_start[:-1], length)
-    return new_start, member[np.repeat(start[rows], length) + within]
 
 
 def _joined(parts: Sequence[np.ndarray], dtype: type) -> np.ndarray:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from lapis.grounding.assembly import FlatRows, concatenate_rows, row_starts, total_counts, weigh
+from lapis.grounding.assembly import FlatRows, concatenate_rows, total_counts, weigh
 from lapis.grounding.atoms import PredicateAtoms
 from lapis.grounding.bottom_up import GroundingSession, PlannedClause
 from lapis.grounding.known_relations import GroundedWorld
@@ -37,6 +37,7 @@ from lapis.grounding.templates import (
     plan_template,
 )
 from lapis.logic.clauses import Feature
+from lapis.network.csr import row_starts
 from lapis.network.merge import EMPTY, TAUTOLOGY, merge_rows
 from lapis.network.network import Network
 from lapis.problem.problem import Problem

@@ -21,6 +21,7 @@ from numba import njit
 
 from lapis.errors import LapisError
 from lapis.inference.exact.enumerate import ComponentParts, unsatisfiable
+from lapis.network.csr import row_starts
 from lapis.network.network import Network
 
 
@@ -134,13 +135,6 @@ def contradiction(network: Network, component: int) -> LapisError:
     none = np.empty(0, np.int64)
     base = atoms[atoms < network.num_base_atoms]
     return unsatisfiable(network, ComponentParts(base, none, none, []))
-
-
-def row_starts(lengths: np.ndarray) -> np.ndarray:
-    """int64[num_rows + 1], where the rows of these lengths start."""
-    starts = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    return starts
 
 
 @njit(cache=True)

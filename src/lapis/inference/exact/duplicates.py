@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.grounding.definitions import take_rows
-from lapis.network.cubes import row_starts
+from lapis.network.csr import row_starts, take_rows
 from lapis.network.network import Network
 
 

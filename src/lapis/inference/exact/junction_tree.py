@@ -26,7 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.exact.junction_tree_kernels import add_up, bring_down, form_tree, pick_states
-from lapis.network.cubes import Cubes, row_starts
+from lapis.network.csr import row_starts
+from lapis.network.cubes import Cubes
 
 ROOT = -1  # no neighbours left: the message is a number
 CORE = -2  # only neighbours that are never eliminated

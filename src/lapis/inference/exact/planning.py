@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.grounding.definitions import take_rows
 from lapis.inference.exact.elimination_order import MAX_DENSE, Order, best_order
 from lapis.inference.exact.elimination_order_sparse import low_degree_order
 from lapis.inference.exact.enumerate import grouped
 from lapis.inference.exact.junction_tree import CORE, Tree, build_tree
+from lapis.network.csr import take_rows
 from lapis.network.cubes import Cubes, Variables, falsifying_cubes, find_variables
 from lapis.network.long_cubes import cut_long_cubes
 from lapis.network.network import Network

@@ -96,7 +96,7 @@ def soft_cliques(objective: Objective) -> SoftCliques:
 def select_rows(
     start: np.ndarray, literal: np.ndarray, rows: np.ndarray, kind: np.ndarray | None = None
 ) -> Cliques:
-    from lapis.grounding.definitions import take_rows
+    from lapis.network.csr import take_rows
 
     kind = np.zeros(len(rows), np.int64) if kind is None else kind
     return Cliques(*take_rows(start, literal, rows), kind)

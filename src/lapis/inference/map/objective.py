@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.grounding.definitions import take_rows
+from lapis.network.csr import take_rows
 from lapis.network.network import Network
 
 MAX_DECIMALS = 6  # of weights whose sums are taken to be multiples of a unit

@@ -56,7 +56,7 @@ def literal_code(literal: np.ndarray) -> np.ndarray:
 
 def hard_rows(objective: Objective, hard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """CSR of literal codes: the hard clauses, then one for each exactly-one block."""
-    from lapis.grounding.definitions import take_rows
+    from lapis.network.csr import take_rows
 
     start, literal = take_rows(objective.clause_start, objective.literal, hard)
     exact = np.flatnonzero(objective.block_exact)

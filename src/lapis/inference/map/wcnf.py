@@ -15,8 +15,8 @@ import numpy as np
 
 from lapis.data.formats.wcnf import WeightedClauses, read_wcnf
 from lapis.errors import LapisError
-from lapis.grounding.definitions import take_rows
 from lapis.inference.map.solver import MapResult, Progress, most_likely_world
+from lapis.network.csr import take_rows
 from lapis.network.network import AtomTable, Network
 
 

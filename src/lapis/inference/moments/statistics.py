@@ -150,7 +150,7 @@ def merge_units(
     network: Network, kept: np.ndarray, tied: np.ndarray, field: np.ndarray, num_statistics: int
 ) -> Network:
     """The kept clauses, weights renumbered, and one unit clause for each atom with a field."""
-    from lapis.grounding.definitions import take_rows
+    from lapis.network.csr import take_rows
 
     start, literal = take_rows(network.clause_start, network.literal, kept)
     weight_id = network.weight_id[kept]

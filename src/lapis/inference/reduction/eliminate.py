@@ -47,6 +47,7 @@ from lapis.inference.reduction.sample_bits import (
     count_true,
     pack_samples,
 )
+from lapis.network.csr import row_starts
 from lapis.network.cubes import (
     Cubes,
     Variables,
@@ -54,7 +55,6 @@ from lapis.network.cubes import (
     falsifying_cubes,
     find_variables,
     penalties,
-    row_starts,
     sum_by_weight,
 )
 from lapis.network.network import Network

@@ -24,7 +24,8 @@ from numba import njit
 
 from lapis.inference.exact.elimination_order import popcount
 from lapis.inference.exact.junction_tree import CORE, Potentials, Tree
-from lapis.network.cubes import Variables, row_starts
+from lapis.network.csr import row_starts
+from lapis.network.cubes import Variables
 from lapis.network.merge import merge_rows
 from lapis.network.parts import Rows
 

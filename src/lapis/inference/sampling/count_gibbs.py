@@ -23,8 +23,8 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.grounding.atoms import atom_table, number_atoms
+from lapis.grounding.blocks import network_blocks
 from lapis.grounding.evidence import close_blocks
-from lapis.network.blocks import network_blocks
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 

@@ -1,0 +1,22 @@
+"""Rows of different lengths as flat arrays: where each row starts, and the entries one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def row_starts(lengths: np.ndarray) -> np.ndarray:
+    """int64[num_rows + 1], where the rows of these lengths start."""
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
+
+
+def take_rows(
+    start: np.ndarray, member: np.ndarray, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Some rows, as one such array."""
+    length = start[rows + 1] - start[rows]
+    new_start = row_starts(length)
+    within = np.arange(int(new_start[-1])) - np.repeat(new_start[:-1], length)
+    return new_start, member[np.repeat(start[rows], length) + within]
