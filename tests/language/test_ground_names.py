@@ -1,0 +1,47 @@
+"""Ground atoms and formulas have one name, however they are written."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lapis.language.ground_names import canonical_name
+from lapis.language.names import format_atom, quote
+
+CONSTANTS = st.one_of(
+    st.sampled_from(
+        ["Anna", "anna", "3", "-2.5", "a, b", 'q"\\', "c1cc[nH]c1", "v", "", "f(x) = y"]
+    ),
+    st.text(st.characters(exclude_categories=["Cs"])),
+)
+
+
+@given(st.lists(CONSTANTS, min_size=1, max_size=3), st.booleans(), st.sampled_from(["", " ", "  "]))
+def test_an_atom_keeps_its_name_however_it_is_spaced_and_quoted(
+    constants: list[str], function: bool, gap: str
+) -> None:
+    function = function and len(constants) > 1
+    name = format_atom("Rel", constants, function)
+    assert canonical_name(name) == name
+    quoted = [f"{gap}{quote(constant)}{gap}" for constant in constants]
+    if not function:
+        assert canonical_name(f"Rel({','.join(quoted)})") == name
+    else:
+        inner = f"Rel({','.join(quoted[:-1])})"
+        assert canonical_name(f"{quoted[-1]}={inner}") == name
+        assert canonical_name(f"{inner}={quoted[-1]}") == name
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("P(A,B)^P(B,A)", "P(A, B) ^ P(B, A)"),
+        ("P(anna) => Q(anna)", 'P("anna") => Q("anna")'),
+        ("EXIST x (P(x, anna))", 'EXIST x P(x, "anna")'),
+        ("P(i+1) v P(anna)", 'P(i+1) v P("anna")'),
+        ("Rain", "Rain"),
+    ],
+)
+def test_formulas_are_named_as_they_are_printed(written: str, name: str) -> None:
+    assert canonical_name(written) == name
