@@ -23,6 +23,7 @@ SEEDS = [
     "person MotherOf(person)\nP(person)\n2 P(MotherOf(x)) ^ MotherOf(x) != y => P(y)\n",
     "n = {1,...,5}\nA(n)\n1 A(i) ^ i < 3 => A(i+1)\n@fixed 2 EXIST i,j (A(i) ^ i <= j)\n",
     "p(X,Y) -> q(Y).\n\\exists_{=1} Y: (p(X,Y)).\nd = 3\n|q| = 1\nq(d0), ~q(d1)\n",
+    "1.5 \\exists_{=1} Y: (p(X,Y)) & r\nPd = 3\n|q| - 2 |p| <= 1\n2 p(X,Y) | X=Y\nExactlyOne[q,s].",
     '/* c */ Rain\nRain v Wet("a b")\n#include "x.mln"\nlog(2)/3 *Rain ^ Rain\n-2:20 Rain\n',
     "Friends(Anna,Bob)\n!Smokes(Anna)\n?Cancer(Bob)\nMary = MotherOf(Anna)\nRain\n",
 ]

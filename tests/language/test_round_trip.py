@@ -76,6 +76,66 @@ def test_printing_then_parsing_a_formula_gives_it_back(formula: Formula) -> None
     assert parse_formula(print_formula(formula)) == formula
 
 
+WFOMC_TERMS = ["X", "Y", "Z1", "d0", "éa", "7"]
+
+
+@st.composite
+def wfomc_formulas(draw: st.DrawFn, depth: int = 3) -> str:
+    inner = wfomc_formulas(depth - 1)
+    first, second = draw(st.sampled_from(WFOMC_TERMS)), draw(st.sampled_from(WFOMC_TERMS))
+    match draw(st.integers(0, 8 if depth else 3)):
+        case 0:
+            return f"p({first},{second})"
+        case 1:
+            return f"Q({first})"
+        case 2:
+            return draw(st.sampled_from(["r", "R", "D"]))
+        case 3:
+            return f"({first} {draw(st.sampled_from(OPERATORS))} {second})"
+        case 4:
+            return f"~({draw(inner)})"
+        case 5 | 6:
+            connective = draw(st.sampled_from(["&", "|", "->", "<->"]))
+            return f"({draw(inner)} {connective} {draw(inner)})"
+        case kind:
+            quantifier = ["\\exists", "\\exists_{=1}", "\\forall"][draw(st.integers(0, 2))]
+            body = draw(inner)
+            colon = ": " if kind == 7 else " "
+            return f"({quantifier} {draw(st.sampled_from(['X', 'Y']))}{colon}{body})"
+
+
+@st.composite
+def wfomc_statements(draw: st.DrawFn) -> str:
+    formula = draw(wfomc_formulas())
+    match draw(st.integers(0, 4)):
+        case 0:
+            return f"{formula}."
+        case 1:
+            return f"{draw(st.sampled_from(['1.5', '-2', 'log(3)/2', '1e-3']))} {formula}"
+        case 2:
+            literals = [f"{draw(st.sampled_from(['', '~']))}p(d{i},d0)" for i in range(3)]
+            return ", ".join(literals[: draw(st.integers(1, 3))])
+        case 3:
+            size = draw(st.sampled_from(["", "2 ", "-", "-3 "]))
+            operator = draw(st.sampled_from(OPERATORS))
+            return f"{size}|p| - |Q| {operator} {draw(st.integers(0, 12))}  # {formula}"
+        case _:
+            return f"ExactlyOne[{', '.join(draw(st.permutations(['Q', 'S', 't'])))}]."
+
+
+@given(
+    st.sampled_from(["d", "Pd", "D", "person", "É", "aV"]),
+    st.integers(0, 12),
+    st.lists(wfomc_statements(), max_size=6),
+    st.integers(0, 6),
+)
+def test_printing_then_parsing_a_counting_file_gives_it_back(
+    domain: str, size: int, lines: list[str], place: int
+) -> None:
+    program = parse_program("\n".join([*lines[:place], f"{domain} = {size}", *lines[place:]]))
+    assert parse_program(print_program(program)) == program
+
+
 PROGRAMS = {
     "alchemy": """
         person = {Anna, "bob b", C3}

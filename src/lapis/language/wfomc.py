@@ -13,7 +13,7 @@ import re
 
 from lapis.errors import LapisError, Source, Span
 from lapis.language.cardinality import is_cardinality, parse_cardinality
-from lapis.language.formulas import parse_formula_tokens
+from lapis.language.formulas import parse_formula_tokens, variable_name
 from lapis.language.lexer import Token, split_statements, tokenize
 from lapis.language.syntax import (
     And,
@@ -31,7 +31,7 @@ from lapis.language.syntax import (
 )
 from lapis.language.weights import evaluate_weight, weight_and_period, weight_length
 
-SIZE = re.compile(r"^\s*[A-Za-z]\w*\s*=\s*\d+\s*(#.*)?$", re.MULTILINE)
+SIZE = re.compile(r"^\s*[^\W\d_]\w*\s*=\s*\d+\s*(#.*)?$", re.MULTILINE)
 MAX_SIZE = 10_000_000
 
 
@@ -68,7 +68,15 @@ def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
 
 
 def parse_size(tokens: list[Token], span: Span) -> TypeDeclaration:
-    name, size = tokens[0].text, tokens[2].text
+    """`d = 3`, or `D = 3`: the names of types start with a lower-case letter."""
+    name, size = variable_name(tokens[0].text), tokens[2].text
+    if not name[0].islower() or name == "v":
+        raise LapisError(
+            f"{tokens[0].text!r} cannot name a domain",
+            code="domain-name",
+            span=span,
+            hint="a domain is named by a word that starts with a letter, other than v",
+        )
     if not size.isdecimal() or int(size) > MAX_SIZE:
         raise LapisError(
             f"a domain size is a whole number up to {MAX_SIZE:,}", code="domain-size", span=span
