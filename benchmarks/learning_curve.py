@@ -74,7 +74,7 @@ class Quality(NamedTuple):
 
     cll: float
     auc: float
-    by_predicate: Mapping[str, tuple[float, float]]  # (CLL, AUC)
+    relations: Mapping[str, tuple[float, float]]  # (CLL, AUC)
 
 
 class Judged(NamedTuple):

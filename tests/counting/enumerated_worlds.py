@@ -11,7 +11,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lapis.counting.derived import extend
-from lapis.counting.extensions import Extensions, interpret
 from lapis.data.database import Domain
 from lapis.language.model import Model, Predicate
 from lapis.language.syntax import Constant, Variable
@@ -26,6 +25,7 @@ from lapis.logic.clauses import (
     SimpleTerm,
     TypedVariable,
 )
+from lapis.relational.interpretation import Interpretation, interpret
 
 PREDICATES = {
     predicate.name: predicate
@@ -69,7 +69,7 @@ class SmallWorld:
         return Model({}, PREDICATES, ())
 
     @cached_property
-    def extensions(self) -> Extensions:
+    def extensions(self) -> Interpretation:
         return extend(interpret(PREDICATES, self.domains, self.relations), self.definitions)
 
     def normal_form(self, *features: Feature) -> NormalForm:

@@ -9,12 +9,12 @@ from enumerated_worlds import Enumeration, literals_over, some_variables, worlds
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapis.counting.extensions import interpret
 from lapis.counting.path import path_counts
 from lapis.data.database import Domain
 from lapis.language.model import Predicate
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Literal
+from lapis.relational.interpretation import interpret
 
 
 @given(st.data())

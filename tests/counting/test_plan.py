@@ -20,7 +20,6 @@ from enumerated_worlds import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lapis.counting.extensions import Extensions, interpret
 from lapis.data.database import Domain
 from lapis.errors import TooLarge
 from lapis.language.model import Predicate
@@ -31,18 +30,19 @@ from lapis.relational.count_sql import DuckDBRunner, SqlExecutor, fits_sql
 from lapis.relational.execute import count, count_table
 from lapis.relational.expansion import expand_terms, find_expandable
 from lapis.relational.factor import indicator, multiply
+from lapis.relational.interpretation import Interpretation, interpret
 from lapis.relational.settled_conjunction import conjoin, settle
 
 CONNECTION = duckdb.connect()  # opening one for each small world takes longer than counting
 
-Executor = Callable[[CountPlan, Extensions], tuple[int, np.ndarray]]
+Executor = Callable[[CountPlan, Interpretation], tuple[int, np.ndarray]]
 
 
-def run_in_memory(plan: CountPlan, extensions: Extensions) -> tuple[int, np.ndarray]:
+def run_in_memory(plan: CountPlan, extensions: Interpretation) -> tuple[int, np.ndarray]:
     return count(plan, extensions), count_table(plan, extensions)
 
 
-def run_in_duckdb(plan: CountPlan, extensions: Extensions) -> tuple[int, np.ndarray]:
+def run_in_duckdb(plan: CountPlan, extensions: Interpretation) -> tuple[int, np.ndarray]:
     assert fits_sql(plan)
     executor = SqlExecutor(extensions, DuckDBRunner(CONNECTION))
     try:
@@ -106,7 +106,7 @@ def test_derived_extensions_are_those_of_the_definitions(data: st.DataObject) ->
     truth = Enumeration(world)
     for definition in world.definitions:
         name = definition.predicate.name
-        extension = world.extensions.by_predicate[name]
+        extension = world.extensions.relations[name]
         listed = {(name, *truth.names(extension.types, row)) for row in extension.tuples.tolist()}
         assert len(listed) == len(extension.tuples)
         every = {
@@ -144,7 +144,7 @@ def test_every_choice_of_filters_and_expansions_counts_the_same(data: st.DataObj
     assert count(plan, world.extensions) == expected
 
 
-def large_world(size: int, num_edges: int) -> Extensions:
+def large_world(size: int, num_edges: int) -> Interpretation:
     domain = Domain("t", tuple(map(str, range(size))))
     chain = np.stack([np.arange(num_edges), np.arange(num_edges) + 1], axis=1).astype(np.int32)
     predicates = {"F": Predicate("F", ("t", "t")), "P": Predicate("P", ("t",))}
@@ -231,7 +231,7 @@ def test_shared_subexpressions_are_named_once_in_the_explanation() -> None:
     assert "as #1" in text
 
 
-def numbers(size: int, *others: str) -> Extensions:
+def numbers(size: int, *others: str) -> Interpretation:
     domain = Domain("t", (*map(str, range(size)), *others))
     return interpret({"P": Predicate("P", ("t",))}, {"t": domain}, {})
 

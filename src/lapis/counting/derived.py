@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lapis.counting.extensions import Extension, Extensions
 from lapis.data.database import empty_tuples
 from lapis.data.tuples import difference, intersection, union
 from lapis.errors import TooLarge
@@ -25,39 +24,40 @@ from lapis.logic.clauses import Definition
 from lapis.relational.count_plan import CountPlan, plan_cube
 from lapis.relational.execute import run_terms
 from lapis.relational.factor import Factor, add_rows, indicator, multiply, scalar
+from lapis.relational.interpretation import Extension, Interpretation
 
 MAX_ROWS = 200_000_000  # of a term spread over a definition's variables
 
 
-def extend(extensions: Extensions, definitions: Sequence[Definition]) -> Extensions:
+def extend(world: Interpretation, definitions: Sequence[Definition]) -> Interpretation:
     """The world with the derived predicates added, in their order of dependence."""
     for definition in definitions:
-        extension = derive(definition, extensions)
-        extensions = extensions.extended(definition.predicate.name, extension)
-    return extensions
+        extension = derive(definition, world)
+        world = world.with_relation(definition.predicate.name, extension)
+    return world
 
 
-def derive(definition: Definition, extensions: Extensions) -> Extension:
+def derive(definition: Definition, world: Interpretation) -> Extension:
     """predicate(x) ⇔ ∃ bound: some cube is true."""
     names = tuple(name for name, _ in definition.variables)
     types = tuple(type_name for _, type_name in definition.variables)
     found = Extension(types, empty_tuples(len(names)))
     for cube in definition.cubes:
         variables = definition.variables + definition.bound
-        plan = plan_cube(cube, variables, extensions, names)
-        found = _union(found, _solvable(plan, types, extensions))
+        plan = plan_cube(cube, variables, world, names)
+        found = _union(found, _solvable(plan, types, world))
     return found
 
 
-def _solvable(plan: CountPlan, types: tuple[str, ...], extensions: Extensions) -> Extension:
+def _solvable(plan: CountPlan, types: tuple[str, ...], world: Interpretation) -> Extension:
     """Where the plan's count is positive."""
     constant = 0
     listed: list[Factor] = []
-    for scale, factor in run_terms(plan.terms, extensions):
+    for scale, factor in run_terms(plan.terms, world):
         if factor is None:
             constant += scale
         else:
-            spread = _spread(factor, plan, extensions, types)
+            spread = _spread(factor, plan, world, types)
             listed.append(multiply(spread, scalar(scale)))
     if not plan.keep:
         rows = np.empty((1 if constant > 0 else 0, 0), np.int32)
@@ -71,13 +71,13 @@ def _solvable(plan: CountPlan, types: tuple[str, ...], extensions: Extensions) -
 
 
 def _spread(
-    factor: Factor, plan: CountPlan, extensions: Extensions, types: tuple[str, ...]
+    factor: Factor, plan: CountPlan, world: Interpretation, types: tuple[str, ...]
 ) -> Factor:
     """The factor over all kept variables: the same value whatever the missing ones are."""
     for name, type_name in zip(plan.keep, types, strict=True):
         if name in factor.variables:
             continue
-        size = extensions.size(type_name)
+        size = world.size(type_name)
         if len(factor) * size > MAX_ROWS:
             raise TooLarge(
                 f"a quantified subformula over {', '.join(plan.keep)} has more than "

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.counting.complete_world import add_derived, base_world
 from lapis.counting.differences.atom_differences import chosen_features, needed_definitions
 from lapis.counting.differences.difference_terms import WeightKey
 from lapis.counting.differences.differences import (
@@ -27,7 +28,6 @@ from lapis.counting.differences.differences import (
     cube_difference,
 )
 from lapis.counting.indexed_relation import IndexedRelation, Row
-from lapis.counting.interpretation import add_derived, interpret
 from lapis.counting.nested_loops import Compiler, Counter, Emit, Source, Values, read_sources
 from lapis.counting.weight_keys import count_violations, count_weights, number_weights
 from lapis.counting.witnesses import count_witnesses
@@ -85,13 +85,14 @@ class World:
         self._definitions = needed_definitions(problem, self._features)
         self._domains = problem.domains
         self._keys = number_weights(problem)
-        interpretation = add_derived(interpret(problem, world), self._definitions)
-        self._types = interpretation.types
+        interpretation = add_derived(base_world(problem, world), self._definitions)
+        relations = interpretation.relations
+        self._types = {name: relation.types for name, relation in relations.items()}
         self._predicates = dict(problem.model.predicates)
         self._predicates |= {found.predicate.name: found.predicate for found in self._definitions}
         self._relations = {
-            name: IndexedRelation(rows.shape[1], map(tuple, rows.tolist()))
-            for name, rows in interpretation.rows.items()
+            name: IndexedRelation(len(relation.types), map(tuple, relation.tuples.tolist()))
+            for name, relation in relations.items()
         }
         self._witnesses: dict[str, dict[Row, int]] = {}
         for definition in self._definitions:

@@ -15,18 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lapis.counting.extensions import Extensions
 from lapis.logic.clauses import Literal, TypedVariable
 from lapis.relational.algebra import Tuples
 from lapis.relational.count_plan import shared_expressions
 from lapis.relational.elimination import Contraction, contract
 from lapis.relational.execute import Evaluation
 from lapis.relational.expansion import Term
+from lapis.relational.interpretation import Interpretation
 from lapis.relational.settled_conjunction import list_tuples
 
 
 def path_counts(
-    literals: Sequence[Literal], variables: tuple[TypedVariable, ...], world: Extensions
+    literals: Sequence[Literal], variables: tuple[TypedVariable, ...], world: Interpretation
 ) -> list[int]:
     """For each of the 2^k patterns the number of groundings of `variables` that show it.
 
@@ -43,7 +43,7 @@ def path_counts(
 
 
 def _count_subsets(
-    atoms: Sequence[Tuples], variables: tuple[TypedVariable, ...], world: Extensions
+    atoms: Sequence[Tuples], variables: tuple[TypedVariable, ...], world: Interpretation
 ) -> list[int]:
     """N(S) for every set S of atoms, as a bit mask."""
     components = [_components(subset, atoms) for subset in range(1 << len(atoms))]
@@ -69,9 +69,9 @@ def _count_subsets(
     return counts
 
 
-def _plan_component(component: int, atoms: Sequence[Tuples], world: Extensions) -> Term:
+def _plan_component(component: int, atoms: Sequence[Tuples], world: Interpretation) -> Term:
     leaves = [
-        Contraction(atom, world.by_predicate[atom.predicate].shape(atom.terms), 0.0)
+        Contraction(atom, world.relations[atom.predicate].shape(atom.terms), 0.0)
         for bit, atom in enumerate(atoms)
         if component >> bit & 1
     ]

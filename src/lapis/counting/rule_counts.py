@@ -148,10 +148,10 @@ def explain_counts(model: Model, worlds: Sequence[Database]) -> str:
     lines: list[str] = []
     for world in worlds:
         problem = complete_problem(soften(model), world)
-        extensions = world_of(problem)
+        interpretation = world_of(problem)
         for feature in problem.normal_form.features:
             lines.append(problem.model.rules[feature.rule].text)
-            lines += ["  " + line for line in explain_feature(feature, extensions).splitlines()]
+            lines += ["  " + line for line in explain_feature(feature, interpretation).splitlines()]
     return "\n".join(lines)
 
 

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.counting.derived import extend
-from lapis.counting.extensions import Extensions, interpret
 from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.logic.clauses import Feature, NormalForm
 from lapis.relational.count_plan import CountPlan, explain, plan_violations
 from lapis.relational.execute import count_table
+from lapis.relational.interpretation import Interpretation, interpret
 
 
 class FeatureCount(NamedTuple):
@@ -63,12 +63,12 @@ def complete_world(
     model: Model,
     domains: Mapping[str, Domain],
     relations: Mapping[str, np.ndarray],
-) -> Extensions:
+) -> Interpretation:
     """The extensions of all base and derived predicates."""
     return extend(interpret(model.predicates, domains, relations), normal_form.definitions)
 
 
-def count_feature(feature: Feature, world: Extensions) -> FeatureCount:
+def count_feature(feature: Feature, world: Interpretation) -> FeatureCount:
     """constant · N + Σ_clauses (N − violations), for each weight of the feature."""
     plans = plan_feature(feature, world)
     keep = weight_variables(feature)
@@ -83,13 +83,13 @@ def count_feature(feature: Feature, world: Extensions) -> FeatureCount:
     return FeatureCount((always - violations.reshape(-1)).tolist(), groundings)
 
 
-def plan_feature(feature: Feature, world: Extensions) -> list[CountPlan]:
+def plan_feature(feature: Feature, world: Interpretation) -> list[CountPlan]:
     """One plan for each clause: the groundings that violate it, for each weight."""
     keep = weight_variables(feature)
     return [plan_violations(clause, feature.variables, world, keep) for clause in feature.clauses]
 
 
-def explain_feature(feature: Feature, world: Extensions) -> str:
+def explain_feature(feature: Feature, world: Interpretation) -> str:
     """How the feature is counted: the plan of each clause's violations."""
     return "\n".join(map(explain, plan_feature(feature, world)))
 

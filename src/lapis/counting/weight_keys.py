@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from lapis.counting.differences.difference_terms import WeightKey
-from lapis.counting.interpretation import Interpretation
 from lapis.counting.totals import count_feature
 from lapis.logic.clauses import Feature
 from lapis.problem.problem import Problem
+from lapis.relational.interpretation import Interpretation
 
 
 class WeightKeys(NamedTuple):
@@ -47,14 +47,14 @@ def count_weights(
     for feature in features:
         if not feature.hard:
             offset = keys.of_rule[feature.rule].offset
-            true = count_feature(feature, interpretation.extensions).true
+            true = count_feature(feature, interpretation).true
             counts[offset : offset + len(true)] = true
     return counts
 
 
 def count_violations(feature: Feature, interpretation: Interpretation) -> int:
     """Σ over the clauses of the number of groundings in which the clause is false."""
-    counted = count_feature(feature, interpretation.extensions)
+    counted = count_feature(feature, interpretation)
     always = (feature.constant + len(feature.clauses)) * counted.groundings
     return sum(always - true for true in counted.true)
 

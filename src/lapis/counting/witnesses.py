@@ -10,7 +10,6 @@ is positive. W is one more sum-product, kept by x.
 from __future__ import annotations
 
 from lapis.counting.differences.difference_terms import WeightKey, add_terms, evaluate_terms
-from lapis.counting.interpretation import Interpretation
 from lapis.logic.clauses import Cube, Definition
 from lapis.relational.conjunctions import (
     Conjunction,
@@ -19,6 +18,7 @@ from lapis.relational.conjunctions import (
     multiply,
 )
 from lapis.relational.factor import Factor, sort_rows
+from lapis.relational.interpretation import Interpretation
 
 NO_WEIGHT = WeightKey(0, (), ())
 

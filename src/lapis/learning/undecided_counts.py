@@ -13,13 +13,13 @@ from itertools import combinations
 import numpy as np
 
 from lapis.counting.differences.differences import Target
-from lapis.counting.extensions import Extensions
 from lapis.counting.rule_counts import world_of
 from lapis.counting.totals import count_feature
 from lapis.logic.clauses import Clause, Feature
 from lapis.problem.problem import Problem
 from lapis.relational.count_plan import plan_violations
 from lapis.relational.execute import count_table
+from lapis.relational.interpretation import Interpretation
 
 MAX_DECIDED_CLAUSES = 6  # of a rule, up to which groundings that evidence decides are found
 
@@ -42,7 +42,7 @@ def undecided_counts(problem: Problem, asked: Sequence[str]) -> np.ndarray:
     return np.array(counts, np.float64)
 
 
-def decided_counts(feature: Feature, world: Extensions, asked: Sequence[Target]) -> list[int]:
+def decided_counts(feature: Feature, world: Interpretation, asked: Sequence[Target]) -> list[int]:
     """Groundings of each weight that evidence alone makes true.
 
     That is where it satisfies each of the rule's clauses c₁…c_J. With e_j the part of c_j that

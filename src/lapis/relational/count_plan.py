@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lapis.counting.extensions import Extensions
 from lapis.language.syntax import Constant
 from lapis.logic.clauses import Clause, Condition, Cube, Literal, SimpleTerm, TypedVariable
 from lapis.relational.algebra import (
@@ -31,6 +30,7 @@ from lapis.relational.algebra import (
     parts,
 )
 from lapis.relational.expansion import Term, choose_terms
+from lapis.relational.interpretation import Interpretation
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class CountPlan:
 def plan_cube(
     cube: Cube,
     variables: tuple[TypedVariable, ...],
-    extensions: Extensions,
+    extensions: Interpretation,
     keep: tuple[str, ...] = (),
 ) -> CountPlan:
     """Count the groundings in which the cube is true."""
@@ -62,7 +62,7 @@ def plan_cube(
 def plan_violations(
     clause: Clause,
     variables: tuple[TypedVariable, ...],
-    extensions: Extensions,
+    extensions: Interpretation,
     keep: tuple[str, ...] = (),
 ) -> CountPlan:
     """Count the groundings in which the clause is false: all its literals and conditions are."""
@@ -119,7 +119,7 @@ def _plan(
     literals: Sequence[Literal],
     tests: Sequence[Test],
     variables: tuple[TypedVariable, ...],
-    extensions: Extensions,
+    extensions: Interpretation,
     keep: tuple[str, ...],
 ) -> CountPlan:
     groundings = 1

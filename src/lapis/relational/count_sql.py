@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from lapis.counting.extensions import Extensions
 from lapis.language.syntax import Constant
 from lapis.logic.clauses import SimpleTerm
 from lapis.relational.algebra import (
@@ -33,6 +32,7 @@ from lapis.relational.algebra import (
 from lapis.relational.count_plan import CountPlan, shared_expressions
 from lapis.relational.execute import Scaled, run_terms, tabulate, total
 from lapis.relational.factor import Factor, narrow
+from lapis.relational.interpretation import Interpretation
 
 if TYPE_CHECKING:
     import duckdb
@@ -89,7 +89,7 @@ def fits_sql(plan: CountPlan) -> bool:
 class SqlExecutor:
     """Counts on one world whose relations it copies into the database when first needed."""
 
-    def __init__(self, extensions: Extensions, runner: SqlRunner) -> None:
+    def __init__(self, extensions: Interpretation, runner: SqlRunner) -> None:
         self.extensions = extensions
         self.runner = runner
         self.prefix = f"count{next(_prefixes)}_"
@@ -144,7 +144,7 @@ class SqlExecutor:
         return f"WITH {', '.join(compiler.ctes)}\n" + "\nUNION ALL ".join(selects)
 
     def relation_table(self, predicate: str) -> str:
-        tuples = self.extensions.by_predicate[predicate].tuples
+        tuples = self.extensions.relations[predicate].tuples
         # The constant column gives a nullary relation something to hold its one row with.
         columns = {f"c{i}": np.ascontiguousarray(column) for i, column in enumerate(tuples.T)}
         return self._table("relation", predicate, {**columns, "n": np.ones(len(tuples), np.int8)})

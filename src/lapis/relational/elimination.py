@@ -8,14 +8,12 @@ variables summed out first, since both only shrink. A filter (a comparison, or t
 be absent) is applied as soon as one factor holds all its variables; an order comparison between
 two otherwise unconnected factors joins them by ranges.
 
-Sizes are estimated from the rows n and the distinct values d of each column, as in relational
-optimisers: |f ⋈ g| ≈ |f|·|g| / Π_shared max(d_f, d_g). The order only ever uses estimates, so a
+The order only ever uses estimates, so a
 plan can be made, printed and priced before anything is run.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -34,16 +32,8 @@ from lapis.relational.algebra import (
     Test,
     Without,
 )
+from lapis.relational.cost import OVERHEAD, Shape, count_distinct, joined, summed
 from lapis.relational.factor import Factor, scalar, sort_rows
-
-OVERHEAD = 300.0  # the price of one operation on nothing, in rows
-
-
-class Shape(NamedTuple):
-    """The estimated size of a factor."""
-
-    rows: float
-    distinct: Mapping[str, float]  # values taken by each variable
 
 
 class Contraction(NamedTuple):
@@ -111,14 +101,6 @@ def measure(factor: Factor) -> Shape:
     """The true shape of a factor."""
     distinct = {name: float(count_distinct(factor.column(name))) for name in factor.variables}
     return Shape(float(len(factor)), distinct)
-
-
-def count_distinct(column: np.ndarray) -> int:
-    if len(column) == 0:
-        return 0
-    seen = np.zeros(int(column.max()) + 1, bool)
-    seen[column] = True
-    return int(np.count_nonzero(seen))
 
 
 def contract(
@@ -198,7 +180,7 @@ def _apply(part: Contraction, pending: list[Filter]) -> Contraction:
 def _project(part: Contraction, keep: tuple[str, ...]) -> Contraction:
     if keep == part.variables:
         return part
-    shape = _summed(part.shape, keep)
+    shape = summed(part.shape, keep)
     cost = part.cost + part.shape.rows + shape.rows + OVERHEAD
     if isinstance(part.expression, Join | RangeJoin):
         # The sum happens inside the join; only the rows of its smaller result are written.
@@ -237,8 +219,8 @@ def _join(parts: Sequence[Contraction], pair: tuple[int, int], needs: _Needs) ->
     if isinstance(test, Test) and test.orders:
         return _join_range(pair, left, right, test, needs)
     keep = needs.outside(left, right)
-    pairs = _joined(left.shape, right.shape)
-    shape = _summed(pairs, keep)
+    pairs = joined(left.shape, right.shape)
+    shape = summed(pairs, keep)
     work = left.shape.rows + right.shape.rows + pairs.rows + shape.rows
     cost = left.cost + right.cost + work + OVERHEAD
     result = Contraction(Join(left.expression, right.expression, keep), shape, cost)
@@ -252,27 +234,10 @@ def _join_range(
     if test.condition.left.name not in left.variables:
         left, right = right, left
     keep = needs.outside(left, right, used=test)
-    shape = _summed(_joined(left.shape, right.shape), keep)
+    shape = summed(joined(left.shape, right.shape), keep)
     work = 2 * left.shape.rows + 2 * right.shape.rows + shape.rows
     if set(keep) & set(left.variables) and set(keep) & set(right.variables):
         work += left.shape.rows * right.shape.rows
     cost = left.cost + right.cost + work + OVERHEAD
     expression = RangeJoin(left.expression, right.expression, test, keep)
     return _Step(pair, Contraction(expression, shape, cost), test)
-
-
-def _joined(left: Shape, right: Shape) -> Shape:
-    rows = left.rows * right.rows
-    distinct = dict(left.distinct)
-    for name, count in right.distinct.items():
-        if name in distinct:
-            rows /= max(1.0, distinct[name], count)
-            distinct[name] = min(distinct[name], count)
-        else:
-            distinct[name] = count
-    return Shape(min(rows, math.prod(distinct.values())), distinct)
-
-
-def _summed(shape: Shape, keep: tuple[str, ...]) -> Shape:
-    distinct = {name: min(shape.distinct[name], shape.rows) for name in keep}
-    return Shape(min(shape.rows, math.prod(distinct.values())), distinct)

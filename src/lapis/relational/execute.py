@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.counting.extensions import Extensions
 from lapis.relational.algebra import (
     Expression,
     Given,
@@ -33,6 +32,7 @@ from lapis.relational.factor import (
     scalar,
     select,
 )
+from lapis.relational.interpretation import Interpretation
 from lapis.relational.range_join import join_range
 
 
@@ -43,17 +43,17 @@ class Scaled(NamedTuple):
     factor: Factor | None = None  # never over no variables
 
 
-def count(plan: CountPlan, extensions: Extensions) -> int:
+def count(plan: CountPlan, extensions: Interpretation) -> int:
     """The number of groundings, over all values of the kept variables."""
     return total(plan, run_terms(plan.terms, extensions))
 
 
-def count_table(plan: CountPlan, extensions: Extensions) -> np.ndarray:
+def count_table(plan: CountPlan, extensions: Interpretation) -> np.ndarray:
     """int64 or object[plan.shape], the number of groundings for each value of `plan.keep`."""
     return tabulate(plan, run_terms(plan.terms, extensions))
 
 
-def run_terms(terms: Sequence[Term], extensions: Extensions) -> list[Scaled]:
+def run_terms(terms: Sequence[Term], extensions: Interpretation) -> list[Scaled]:
     """The terms' factors, each with its coefficient and multiplier."""
     evaluation = Evaluation(extensions, shared_expressions(terms))
     results = []
@@ -104,7 +104,7 @@ def tabulate(plan: CountPlan, results: Sequence[Scaled]) -> np.ndarray:
 
 def evaluate(expression: Expression, given: Sequence[Factor]) -> Factor:
     """An expression over given factors only."""
-    return Evaluation(Extensions({}, {}), frozenset(), given).run(expression)
+    return Evaluation(Interpretation({}, {}), frozenset(), given).run(expression)
 
 
 class Evaluation:
@@ -112,7 +112,7 @@ class Evaluation:
 
     def __init__(
         self,
-        extensions: Extensions,
+        extensions: Interpretation,
         shared: frozenset[Expression],
         given: Sequence[Factor] = (),
     ) -> None:
@@ -132,7 +132,7 @@ class Evaluation:
     def _compute(self, expression: Expression) -> Factor:
         match expression:
             case Tuples(predicate, terms):
-                return select(terms, self.extensions.by_predicate[predicate].tuples)
+                return select(terms, self.extensions.relations[predicate].tuples)
             case Universe(variable, type_name):
                 codes = np.arange(self.extensions.size(type_name), dtype=np.int32)
                 return indicator((variable,), codes.reshape(-1, 1))

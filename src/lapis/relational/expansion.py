@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lapis.counting.extensions import Extensions
 from lapis.logic.clauses import Literal, TypedVariable
 from lapis.relational.algebra import Expression, Filter, Test, Tuples, Universe
-from lapis.relational.elimination import Contraction, Shape, contract
+from lapis.relational.cost import Shape
+from lapis.relational.elimination import Contraction, contract
+from lapis.relational.interpretation import Interpretation
 from lapis.relational.settled_conjunction import Conjunction, conjoin, settle
 
 
@@ -40,7 +41,7 @@ def choose_terms(
     tests: Sequence[Test],
     variables: tuple[TypedVariable, ...],
     keep: tuple[str, ...],
-    extensions: Extensions,
+    extensions: Interpretation,
 ) -> tuple[Term, ...]:
     """Σ over the variables not in `keep` of 1[all literals true, all tests passed], as terms."""
     conjunction = settle(conjoin(literals, tests, variables, keep, extensions), extensions)
@@ -68,7 +69,7 @@ def find_expandable(conjunction: Conjunction) -> list[int]:
 
 
 def expand_terms(
-    conjunction: Conjunction, expanded: Collection[int], extensions: Extensions
+    conjunction: Conjunction, expanded: Collection[int], extensions: Interpretation
 ) -> tuple[Term, ...]:
     """The terms of a settled conjunction when exactly these of its negatives are expanded."""
     for at in range(len(conjunction.negatives)):
@@ -106,7 +107,7 @@ def _switch(conjunction: Conjunction, at: int, expand: bool) -> Conjunction:
 class _Pricing:
     """Plans terms, remembering contractions: choices share most of them."""
 
-    def __init__(self, extensions: Extensions) -> None:
+    def __init__(self, extensions: Interpretation) -> None:
         self.extensions = extensions
         self.known: dict[object, Contraction | None] = {}
 
@@ -165,7 +166,7 @@ class _Pricing:
     def _order(self, conjunction: Conjunction, filters: list[Filter]) -> Contraction | None:
         leaves: list[Contraction] = []
         for tuples in conjunction.present:
-            extension = self.extensions.by_predicate[tuples.predicate]
+            extension = self.extensions.relations[tuples.predicate]
             leaves.append(Contraction(tuples, extension.shape(tuples.terms), 0.0))
         types = dict(conjunction.variables)
         for matches in conjunction.matches:

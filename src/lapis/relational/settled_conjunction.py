@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from lapis.counting.extensions import Extensions
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Literal, SimpleTerm, TypedVariable
 from lapis.relational.algebra import (
@@ -25,6 +24,7 @@ from lapis.relational.algebra import (
 )
 from lapis.relational.comparison import passes
 from lapis.relational.factor import scalar, select
+from lapis.relational.interpretation import Interpretation
 
 
 class Negative(NamedTuple):
@@ -56,7 +56,7 @@ def conjoin(
     tests: Sequence[Test],
     variables: tuple[TypedVariable, ...],
     keep: tuple[str, ...],
-    extensions: Extensions,
+    extensions: Interpretation,
 ) -> Conjunction:
     """Literals by what their extension lists: true tuples, or false ones if complemented."""
     listed = [list_tuples(literal, extensions) for literal in literals]
@@ -65,9 +65,9 @@ def conjoin(
     return Conjunction(variables, keep, present, (), negatives, tuple(tests))
 
 
-def list_tuples(literal: Literal, extensions: Extensions) -> tuple[Tuples, bool]:
+def list_tuples(literal: Literal, extensions: Interpretation) -> tuple[Tuples, bool]:
     """The listed tuples that a literal is about, and whether it holds where they match."""
-    extension = extensions.by_predicate[literal.predicate]
+    extension = extensions.relations[literal.predicate]
     terms = (
         term.name
         if isinstance(term, Variable)
@@ -77,7 +77,7 @@ def list_tuples(literal: Literal, extensions: Extensions) -> tuple[Tuples, bool]
     return Tuples(literal.predicate, tuple(terms)), literal.positive != extension.complemented
 
 
-def settle(conjunction: Conjunction, extensions: Extensions) -> Conjunction | None:
+def settle(conjunction: Conjunction, extensions: Interpretation) -> Conjunction | None:
     """An equivalent conjunction with the decidable parts gone; None if it is never true."""
     tests: list[Test] = []
     matches = list(conjunction.matches)
@@ -109,7 +109,7 @@ def settle(conjunction: Conjunction, extensions: Extensions) -> Conjunction | No
     )
 
 
-def _decide(test: Test, extensions: Extensions) -> bool | None:
+def _decide(test: Test, extensions: Interpretation) -> bool | None:
     """The outcome of a test that does not depend on the grounding."""
     if not test.variables:
         return bool(passes(test, scalar(1), extensions.domains)[0])
@@ -144,7 +144,7 @@ def _is_denial(test: Test) -> bool:
 
 
 def _substitute(
-    conjunction: Conjunction, name: str, term: SimpleTerm, extensions: Extensions
+    conjunction: Conjunction, name: str, term: SimpleTerm, extensions: Interpretation
 ) -> Conjunction | None:
     """Write `term` for the variable everywhere; None if the constant is not of its type."""
     value: str | int = term.name
@@ -172,7 +172,7 @@ def _substitute(
     )
 
 
-def _settle_atoms(conjunction: Conjunction, extensions: Extensions) -> Conjunction | None:
+def _settle_atoms(conjunction: Conjunction, extensions: Interpretation) -> Conjunction | None:
     """Merge repeated atoms, decide those without variables, notice contradictions."""
     present: dict[Tuples, None] = {}
     for tuples in conjunction.present:
@@ -196,6 +196,6 @@ def _settle_atoms(conjunction: Conjunction, extensions: Extensions) -> Conjuncti
     return replace(conjunction, present=tuple(present), negatives=tuple(negatives.values()))
 
 
-def _is_listed(tuples: Tuples, extensions: Extensions) -> bool:
-    listed = extensions.by_predicate[tuples.predicate].tuples
+def _is_listed(tuples: Tuples, extensions: Interpretation) -> bool:
+    listed = extensions.relations[tuples.predicate].tuples
     return len(select(tuples.terms, listed)) > 0

@@ -13,15 +13,16 @@ from typing import Protocol
 
 import numpy as np
 
+from lapis.counting.complete_world import add_derived, base_world
 from lapis.counting.differences.atom_vectors import AtomVectors, build_atom_vectors
 from lapis.counting.differences.difference_terms import Term, evaluate_terms
 from lapis.counting.differences.differences import Target, clause_difference, is_direct, num_levels
 from lapis.counting.differences.sparse_vectors import SparseVectors, add_entries
-from lapis.counting.interpretation import Interpretation, add_derived, interpret
 from lapis.counting.weight_keys import WeightKeys, number_weights, violated_rules
 from lapis.data.tuples import contains
 from lapis.logic.clauses import Definition, Feature
 from lapis.problem.problem import Problem
+from lapis.relational.interpretation import Interpretation
 
 
 class Differences(Protocol):
@@ -69,7 +70,7 @@ class AtomDifferences:
     @property
     def true_rows(self) -> np.ndarray:
         """int32[num_true, arity], the atoms that are true in the data."""
-        return self.interpretation.rows[self.target.predicate.name]
+        return self.interpretation.relations[self.target.predicate.name].tuples
 
     def truth(self, atoms: np.ndarray) -> np.ndarray:
         """bool[len(atoms)]."""
@@ -114,7 +115,7 @@ def evaluate_differences(
 ) -> AtomDifferences:
     """Evaluates the difference terms of features that all are direct."""
     interpretation = add_derived(
-        interpret(problem, world), needed_definitions(problem, features), num_levels(target)
+        base_world(problem, world), needed_definitions(problem, features), num_levels(target)
     )
     keys = number_weights(problem)
     when_false: list[Term] = []

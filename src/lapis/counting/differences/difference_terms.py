@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.counting.interpretation import Interpretation
 from lapis.errors import TooLarge
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import SimpleTerm
@@ -26,6 +25,7 @@ from lapis.relational.comparison import passes
 from lapis.relational.conjunctions import Atom, Check, Conjunction, Scope, atom_variables, simplify
 from lapis.relational.elimination import sum_product
 from lapis.relational.factor import Factor, add_rows, anti_join, indicator, scalar, select
+from lapis.relational.interpretation import Interpretation
 
 MAX_ROWS = 50_000_000  # explicit rows of one factor
 
@@ -190,14 +190,14 @@ def _factors(
 
 def _atom_factor(atom: Atom, interpretation: Interpretation) -> Factor:
     """1 on the true tuples that match the atom. A constant of another type matches none."""
-    types = interpretation.types[atom.predicate]
+    types = interpretation.relations[atom.predicate].types
     pattern: list[str | int] = []
     for term, type_name in zip(atom.terms, types, strict=True):
         if isinstance(term, Variable):
             pattern.append(term.name)
         else:
             pattern.append(interpretation.domains[type_name].index.get(term.name, -1))
-    return select(tuple(pattern), interpretation.rows[atom.predicate])
+    return select(tuple(pattern), interpretation.relations[atom.predicate].tuples)
 
 
 def _cover(factors: Sequence[Factor], variables: frozenset[str]) -> int | None:

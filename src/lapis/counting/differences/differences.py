@@ -37,7 +37,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
-from lapis.counting.interpretation import exact_level
+from lapis.counting.complete_world import exact_level
 from lapis.data.database import Domain
 from lapis.language.model import Predicate
 from lapis.language.syntax import Variable

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lapis.counting.complete_world import base_world
 from lapis.counting.differences.differences import Target
 from lapis.counting.differences.sparse_vectors import SparseVectors, add_entries
 from lapis.counting.flipping_world import World
-from lapis.counting.interpretation import Interpretation, interpret
 from lapis.counting.weight_keys import WeightKeys, number_weights
 from lapis.problem.problem import Problem
 from lapis.relational.factor import narrow
+from lapis.relational.interpretation import Interpretation
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def listed_differences(
 ) -> ListedDifferences:
     flips = World(problem, rules=rules, world=world)
     return ListedDifferences(
-        target, interpret(problem, world), number_weights(problem), flips, flips.violated_rules
+        target, base_world(problem, world), number_weights(problem), flips, flips.violated_rules
     )
 
 

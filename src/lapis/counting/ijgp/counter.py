@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lapis.counting.derived import extend
-from lapis.counting.extensions import Extension, Extensions, interpret
 from lapis.counting.ijgp.contraction import dense
 from lapis.counting.ijgp.encoding import LiteralPattern, encode_cube, negate_clause
 from lapis.counting.ijgp.error import MeasuredError, compare_exactly
@@ -27,6 +26,7 @@ from lapis.data.database import Domain
 from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.logic.clauses import Clause, Cube, Feature, NormalForm, TypedVariable
+from lapis.relational.interpretation import Extension, Interpretation, interpret
 
 TOLERANCE = 1e-4
 MAX_ITERATIONS = 50
@@ -91,7 +91,7 @@ class CubeCounter:
         cube: Cube,
         variables: tuple[TypedVariable, ...],
         plus: tuple[str, ...],
-        world: Extensions,
+        world: Interpretation,
         settings: Settings,
     ) -> None:
         self.network = encode_cube(cube, variables, world)
@@ -236,7 +236,7 @@ class IjgpCounter:
         self.domains = domains
         self.settings = Settings(ibound, tolerance, max_iterations, damping)
         self._predicates = model.predicates
-        self._world: Extensions | None = None  # kept up to date only if there are definitions
+        self._world: Interpretation | None = None  # kept up to date only if there are definitions
         self._counters: list[list[CubeCounter]] = []
         self._solutions: dict[tuple[int, int], np.ndarray] = {}
 
@@ -261,18 +261,18 @@ class IjgpCounter:
             self._update_derived(self._world, set_atom(self._world, predicate, atom, value))
         return self._estimate()
 
-    def _update_derived(self, before: Extensions, base: Extensions) -> None:
+    def _update_derived(self, before: Interpretation, base: Interpretation) -> None:
         """Carry a change of the base predicates over to the derived ones."""
         self._world = extend(base, self.normal_form.definitions)
         for definition in self.normal_form.definitions:
             name = definition.predicate.name
-            old, new = before.by_predicate[name], self._world.by_predicate[name]
+            old, new = before.relations[name], self._world.relations[name]
             if old.complemented == new.complemented:
                 self._apply(name, _differences(old, new))
             else:
                 self._rebuild(name, self._world)
 
-    def _new_counter(self, feature: Feature, clause: Clause, world: Extensions) -> CubeCounter:
+    def _new_counter(self, feature: Feature, clause: Clause, world: Interpretation) -> CubeCounter:
         cube = negate_clause(clause.literals, clause.conditions)
         return CubeCounter(cube, feature.variables, feature.plus, world, self.settings)
 
@@ -283,7 +283,7 @@ class IjgpCounter:
                     if counter.assign(predicate, row, value):
                         self._solutions.pop((rule, clause), None)
 
-    def _rebuild(self, predicate: str, world: Extensions) -> None:
+    def _rebuild(self, predicate: str, world: Interpretation) -> None:
         """Start afresh the clauses with a predicate of which nearly everything changed."""
         for rule, feature in enumerate(self.normal_form.features):
             for number, clause in enumerate(feature.clauses):
@@ -363,16 +363,16 @@ def plus_shape(feature: Feature, domains: Mapping[str, Domain]) -> tuple[int, ..
     return tuple(len(domains[types[name]]) for name in feature.plus)
 
 
-def set_atom(world: Extensions, predicate: str, row: np.ndarray, value: bool) -> Extensions:
+def set_atom(world: Interpretation, predicate: str, row: np.ndarray, value: bool) -> Interpretation:
     """The world with one ground atom of a base predicate made true or false."""
-    extension = world.by_predicate[predicate]
+    extension = world.relations[predicate]
     present = (extension.tuples == row).all(axis=1)
     if present.any() == value:
         return world
     tuples = (
         np.concatenate([extension.tuples, row[None, :]]) if value else extension.tuples[~present]
     )
-    return world.extended(predicate, Extension(extension.types, tuples))
+    return world.with_relation(predicate, Extension(extension.types, tuples))
 
 
 def _differences(old: Extension, new: Extension) -> list[tuple[np.ndarray, bool]]:

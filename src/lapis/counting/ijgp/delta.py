@@ -24,7 +24,6 @@ from itertools import combinations
 import numpy as np
 
 from lapis.counting.derived import extend
-from lapis.counting.extensions import Extensions, interpret
 from lapis.counting.ijgp.counter import (
     MAX_ITERATIONS,
     TOLERANCE,
@@ -38,6 +37,7 @@ from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.language.syntax import Constant
 from lapis.logic.clauses import Clause, Condition, Cube, Feature, Literal, NormalForm, SimpleTerm
+from lapis.relational.interpretation import Interpretation, interpret
 
 
 def ijgp_delta(
@@ -87,7 +87,9 @@ def _depending(normal_form: NormalForm, predicate: str) -> set[str]:
     return found
 
 
-def _solve(clause: Clause, feature: Feature, world: Extensions, settings: Settings) -> np.ndarray:
+def _solve(
+    clause: Clause, feature: Feature, world: Interpretation, settings: Settings
+) -> np.ndarray:
     cube = negate_clause(clause.literals, clause.conditions)
     counter = CubeCounter(cube, feature.variables, feature.plus, world, settings)
     return counter.solutions_by_plus()
@@ -97,7 +99,7 @@ def _add_substituted(
     delta: np.ndarray,
     clause: Clause,
     feature: Feature,
-    world: Extensions,
+    world: Interpretation,
     predicate: str,
     atom: np.ndarray,
     settings: Settings,
@@ -107,7 +109,7 @@ def _add_substituted(
     candidates = [
         number for number, literal in enumerate(cube.literals) if literal.predicate == predicate
     ]
-    domains = [world.domains[each] for each in world.by_predicate[predicate].types]
+    domains = [world.domains[each] for each in world.relations[predicate].types]
     for size in range(1, len(candidates) + 1):
         for chosen in combinations(candidates, size):
             signs = {cube.literals[number].positive for number in chosen}

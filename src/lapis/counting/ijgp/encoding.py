@@ -24,7 +24,6 @@ from functools import cached_property
 
 import numpy as np
 
-from lapis.counting.extensions import Extension, Extensions
 from lapis.counting.ijgp.table import (
     Scope,
     Table,
@@ -38,6 +37,7 @@ from lapis.data.database import Domain
 from lapis.errors import LapisError, did_you_mean
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Condition, Cube, Literal, SimpleTerm, TypedVariable
+from lapis.relational.interpretation import Extension, Interpretation
 
 _COMPARE: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "=": operator.eq,
@@ -102,9 +102,9 @@ class ConstraintNetwork:
         """Of the literals, then of the conditions."""
         return [each.scope for each in self.literals] + [each.scope for each in self.conditions]
 
-    def tables(self, world: Extensions) -> list[Table]:
+    def tables(self, world: Interpretation) -> list[Table]:
         """The literals' tables in a world, then the conditions' tables."""
-        known = world.by_predicate
+        known = world.relations
         return [*(each.table(known[each.predicate]) for each in self.literals), *self.conditions]
 
 
@@ -114,7 +114,7 @@ def negate_clause(literals: Iterable[Literal], conditions: Iterable[Condition]) 
 
 
 def encode_cube(
-    cube: Cube, variables: tuple[TypedVariable, ...], world: Extensions
+    cube: Cube, variables: tuple[TypedVariable, ...], world: Interpretation
 ) -> ConstraintNetwork:
     """The network of a cube from `negate_clause`; `variables` are all that multiply the count."""
     domains = world.domains
@@ -145,9 +145,9 @@ def encode_cube(
 
 
 def _encode_literal(
-    literal: Literal, world: Extensions, index: Mapping[str, int], sizes: tuple[int, ...]
+    literal: Literal, world: Interpretation, index: Mapping[str, int], sizes: tuple[int, ...]
 ) -> LiteralPattern:
-    types = world.by_predicate[literal.predicate].types
+    types = world.relations[literal.predicate].types
     first: dict[int, int] = {}
     fixed: list[tuple[int, int]] = []
     repeated: list[tuple[int, int]] = []

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lapis.counting.derived import extend
-from lapis.counting.extensions import Extensions, interpret
 from lapis.counting.ijgp.contraction import total
 from lapis.counting.ijgp.counter import MAX_ITERATIONS, TOLERANCE
 from lapis.counting.ijgp.delta import ijgp_delta
@@ -51,6 +50,7 @@ from lapis.logic.clauses import (
     TypedVariable,
 )
 from lapis.problem.problem import Problem
+from lapis.relational.interpretation import Interpretation, interpret
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -129,7 +129,7 @@ class DifferenceEstimator:
         summed.sort_indices()
         return summed
 
-    def build_terms(self, target: Predicate, world: Extensions) -> Iterator[TermEstimate]:
+    def build_terms(self, target: Predicate, world: Interpretation) -> Iterator[TermEstimate]:
         for feature in self.problem.normal_form.features:
             offset = self._keys.of_rule[feature.rule].offset
             for clause in feature.clauses:
@@ -142,7 +142,7 @@ class TermEstimate:
     """One term's C_U, kept for as long as the predicates it mentions stay the same."""
 
     def __init__(
-        self, term: Term, offset: int, used: Sequence[str], world: Extensions, ibound: int
+        self, term: Term, offset: int, used: Sequence[str], world: Interpretation, ibound: int
     ) -> None:
         self.term = term
         self.offset = offset  # of the rule's weights
@@ -158,14 +158,14 @@ class TermEstimate:
     def is_exact(self) -> bool:
         return self._graph.is_tree
 
-    def share(self, world: World, extensions: Extensions) -> Share | None:
+    def share(self, world: World, extensions: Interpretation) -> Share | None:
         """C_U by the arguments of g and the rule's plus variables; None where it is zero."""
         now = [world[name] for name in self._used]
         if self._seen is None or any(a is not b for a, b in zip(now, self._seen, strict=True)):
             self._share, self._seen = self._propagate(extensions), now
         return self._share
 
-    def _propagate(self, world: Extensions) -> Share | None:
+    def _propagate(self, world: Interpretation) -> Share | None:
         network, term, scope = self._network, self.term, self._scope
         if 0 in network.sizes or not network.multiplicity:
             return None
@@ -201,7 +201,7 @@ class TermEstimate:
         return Share(count / weight, tuple(pieces), network.names) if weight > 0.0 else None
 
 
-def complete(problem: Problem, world: World) -> Extensions:
+def complete(problem: Problem, world: World) -> Interpretation:
     """The world with its derived predicates."""
     base = interpret(problem.model.predicates, problem.domains, world)
     return extend(base, problem.normal_form.definitions)
@@ -325,7 +325,7 @@ class Entries(NamedTuple):
     value: np.ndarray  # float64[num_entries], not zero
 
 
-def look_up(share: Share, term: Term, rows: np.ndarray, world: Extensions) -> Iterator[Entries]:
+def look_up(share: Share, term: Term, rows: np.ndarray, world: Interpretation) -> Iterator[Entries]:
     """C_U at the atoms int32[n, arity], for each weight of the rule; zeros left out."""
     types = dict(term.variables)
     free = [name for name in dict.fromkeys(term.plus) if not name.startswith("@")]

@@ -1,4 +1,4 @@
-"""A complete world as counting sees it: domains, and for each predicate a sparse extension.
+"""A world as relations: domains, and for each predicate a sparse extension.
 
 The extension of a base predicate lists its true tuples. That of a derived predicate may be
 complemented: it lists the false ones, because nearly everything is true (∃y ¬F(x,y)).
@@ -6,6 +6,7 @@ complemented: it lists the false ones, because nearly everything is true (∃y �
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ import numpy as np
 
 from lapis.data.database import Domain, empty_tuples
 from lapis.language.model import Predicate
-from lapis.relational.elimination import Shape, count_distinct
+from lapis.relational.cost import Shape, count_distinct, matching
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,44 +33,40 @@ class Extension:
 
     def shape(self, terms: tuple[str | int, ...]) -> Shape:
         """The estimated size of the tuples that match the terms."""
-        rows = float(len(self.tuples))
-        distinct: dict[str, float] = {}
-        for term, count in zip(terms, self.distinct, strict=True):
-            if isinstance(term, int):
-                rows /= max(1, count)
-            elif term in distinct:
-                rows /= max(1, count)
-                distinct[term] = min(distinct[term], count)
-            else:
-                distinct[term] = float(count)
-        return Shape(rows, {name: min(count, rows) for name, count in distinct.items()})
+        return matching(len(self.tuples), self.distinct, terms)
 
 
 @dataclass(frozen=True, eq=False)
-class Extensions:
+class Interpretation:
+    """Truth of all ground atoms."""
+
     domains: Mapping[str, Domain]
-    by_predicate: Mapping[str, Extension]
+    relations: Mapping[str, Extension]
 
     def size(self, type_name: str) -> int:
         return len(self.domains[type_name])
 
-    def extended(self, predicate: str, extension: Extension) -> Extensions:
-        return Extensions(self.domains, {**self.by_predicate, predicate: extension})
+    def num_atoms(self, predicate: str) -> int:
+        """Π |domain| over the predicate's arguments."""
+        return math.prod(map(self.size, self.relations[predicate].types))
+
+    def with_relation(self, name: str, extension: Extension) -> Interpretation:
+        return Interpretation(self.domains, {**self.relations, name: extension})
 
 
 def interpret(
     predicates: Mapping[str, Predicate],
     domains: Mapping[str, Domain],
-    relations: Mapping[str, np.ndarray],
-) -> Extensions:
+    tuples: Mapping[str, np.ndarray],
+) -> Interpretation:
     """The world in which the given tuples are true and nothing else.
 
-    A predicate without a relation has no true tuple.
+    A predicate without tuples is false throughout.
     """
-    return Extensions(
+    return Interpretation(
         domains,
         {
-            name: Extension(predicate.types, relations.get(name, empty_tuples(predicate.arity)))
+            name: Extension(predicate.types, tuples.get(name, empty_tuples(predicate.arity)))
             for name, predicate in predicates.items()
         },
     )
