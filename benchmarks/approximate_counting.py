@@ -50,8 +50,9 @@ from lapis.learning.objectives.priors import Prior
 from lapis.learning.objectives.pseudo import pseudo_objective
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.optimisation.climb import climb, make_optimizer
-from lapis.optimisation.logbook import Course, Step
+from lapis.optimisation.logbook import Course
 from lapis.optimisation.objective import Objective
+from lapis.progress import Progress, Report
 
 METHODS = ("cd", "vp", "pll")
 # The paper takes diagonal Newton for all. The perceptron's gradient jumps wherever the best world
@@ -255,7 +256,7 @@ def learn_fold(job: Job, model: lapis.Model, examples: Sequence[Example]) -> Fol
     objective = build_objective(job, training, parameters)
     prior = Prior("gaussian", WIDTH)
     posterior = with_prior(objective, prior, parameters.initial, parameters.fixed)
-    kept: list[Step] = []
+    kept: list[Progress] = []
     course = ascend(job, posterior, kept.append if job.snapshots else None)
     seconds = time.perf_counter() - started
     is_exact = "ijgp" not in objective.name or "exact" in objective.name
@@ -307,7 +308,7 @@ def build_objective(job: Job, training: Sequence[Example], parameters: Parameter
     )
 
 
-def ascend(job: Job, posterior: Posterior, progress: Callable[[Step], None] | None) -> Course:
+def ascend(job: Job, posterior: Posterior, progress: Report | None) -> Course:
     return climb(
         posterior,
         make_optimizer(OPTIMIZER[job.method]),
@@ -319,7 +320,7 @@ def ascend(job: Job, posterior: Posterior, progress: Callable[[Step], None] | No
 
 
 def take_snapshots(
-    steps: Sequence[Step], number: int, score: Callable[[np.ndarray], float]
+    steps: Sequence[Progress], number: int, score: Callable[[np.ndarray], float]
 ) -> tuple[Snapshot, ...]:
     """Some steps, evenly spread over the time of learning."""
     if not steps or not number:

@@ -36,8 +36,9 @@ from lapis.learning.objectives.priors import Prior
 from lapis.learning.objectives.pseudo import PseudoObjective, pseudo_objective
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.network.network import AtomTable
-from lapis.optimisation.climb import Course, Step, climb, make_optimizer
+from lapis.optimisation.climb import Course, climb, make_optimizer
 from lapis.problem.problem import build_problem
+from lapis.progress import Progress
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -213,7 +214,7 @@ def run_learner(
     objective = build_objective(learner, [fold.examples[k] for k in training], parameters)
     posterior = with_prior(objective, prior, parameters.initial, parameters.fixed)
     setup = time.perf_counter() - began
-    steps: list[Step] = []
+    steps: list[Progress] = []
     options = {} if learner.rate is None else {"rate": learner.rate}
     course = climb(
         posterior,
@@ -226,7 +227,7 @@ def run_learner(
     chosen = spread_evenly([setup + step.seconds for step in steps], num_points)
     points = tuple(
         Judged(
-            steps[k].iteration,
+            steps[k].done,
             setup + steps[k].seconds,
             judge.quality(posterior.all_weights(steps[k].weights)),
         )

@@ -7,9 +7,9 @@ these. Several databases are several independent worlds, each with its own const
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -29,8 +29,11 @@ from lapis.problem.query import (
     parse_queries,
     select_atoms,
 )
+from lapis.progress import Report, Stop, Wish
 
 if TYPE_CHECKING:
+    import threading
+
     from lapis.counting.rule_counts import Counts, RuleCount
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
@@ -55,15 +58,18 @@ def infer(
     random_state: int | np.random.Generator = 0,
     max_memory: int | None = None,
     ibound: int | None = None,
-    progress: Callable[[Any], None] | None = None,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
 ) -> Answer:
     """Marginal probabilities P(atom = true | data) of the unknown query atoms.
 
     `query` names predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without it,
     every atom the data marks unknown is asked. `soft_evidence` gives probabilities of atoms, as
     an unsure observer would. `auto` is exact where that is affordable and samples the rest until
-    every standard error is below `precision` (or the time or the samples are used up). Raises
-    TooLarge where the method cannot do it within its limits.
+    every standard error is below `precision` (or the time or the samples are used up). `progress`
+    is called with `lapis.progress.Progress` events; Ctrl-C and `stop` (a callable or an event) end
+    sampling with what there is, marked interrupted. Raises TooLarge where the method cannot do it
+    within its limits.
 
     >>> import lapis
     >>> model = lapis.parse("H(i)\\nS(o)\\ni = {A}\\no = {B}\\n1 H(x) ^ S(y)")
@@ -83,10 +89,13 @@ def infer(
         max_memory,
         ibound,
         progress,
+        Stop(stop),
     )
     parts: list[Answer] = []
     for problem, queries in problems(model, data, query, opened, soft_evidence):
         network, found = infer_problem(problem, method, options)
+        if found.diagnostics.get("interrupted") and options.stop is not None:
+            options.stop.press()  # the worlds that follow are not sampled to the end either
         names, atom_ids, known = select_atoms(network, problem, queries)
         certain = np.where(known >= 0, 0.0, -1.0)
         stderr = None if found.stderr is None else known_or(certain, found.stderr, atom_ids)
@@ -122,7 +131,8 @@ def map(
     time_limit: float = 60.0,
     random_state: int | np.random.Generator = 0,
     max_memory: int | None = None,
-    progress: Callable[[int, int, str], None] | None = None,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
 ) -> MostLikelyWorld:
     """A most likely truth assignment to the unknown atoms, given the data.
 
@@ -137,12 +147,15 @@ def map(
     from lapis.inference.map.problem import check_method, map_problem
 
     check_method(method)
-    seed = seed_of(random_state)
+    seed, halt = seed_of(random_state), Stop(stop)
     parts: list[MostLikelyWorld] = []
     for problem, queries in problems(model, data, query, opened, soft_evidence):
         network, found = map_problem(
-            problem, method, time_limit, seed, max_memory=max_memory, progress=progress
-        )
+            problem, method, time_limit, seed, max_memory=max_memory, progress=progress,
+            should_stop=halt,
+        )  # fmt: skip
+        if found.interrupted:
+            halt.press()
         names, atom_ids, known = select_atoms(network, problem, queries)
         diagnostics = {
             "bound": found.bound,
@@ -204,6 +217,8 @@ def score(
     max_memory: int | None = None,
     likelihood: bool = True,
     random_state: int | np.random.Generator = 0,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
 ) -> Score:
     """How well the model explains data: likelihood, pseudo-likelihood, CLL and AUC-PR.
 
@@ -228,6 +243,8 @@ def score(
             time_limit=time_limit,
             seed=seed_of(random_state),
             max_memory=max_memory,
+            progress=progress,
+            stop=Stop(stop),
         ),
         hidden=hidden,
         listed=listed,
@@ -260,7 +277,8 @@ def learn(
     max_memory: int | None = None,
     random_state: int | np.random.Generator = 0,
     checkpoint: str | Path | None = None,
-    progress: Callable[[Any], None] | None = None,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
 ) -> Fit:
     """Learn the weights of a model's soft rules from data; rules marked @fixed keep theirs.
 
@@ -296,6 +314,7 @@ def learn(
         listed=listed,
         units=units,
         progress=progress,
+        stop=Stop(stop),
     )
 
 

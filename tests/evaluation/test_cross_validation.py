@@ -15,6 +15,7 @@ from lapis.data.database import Database
 from lapis.evaluation.cross_validation import CrossValidation, cross_validate, spread
 from lapis.evaluation.fold_jobs import Learner
 from lapis.evaluation.score import score_worlds
+from lapis.progress import Progress
 
 MODEL = lapis.parse("Person(p)\nSmokes(p)\nTall(p)\n0 Smokes(x)\n")
 SHARES = [(5, 1), (4, 3), (6, 2), (3, 0)]  # people and smokers of each world
@@ -116,7 +117,7 @@ def test_control_c_keeps_finished_folds(learn: Learner) -> None:
 
 
 def test_control_c_before_any_fold_is_an_interruption() -> None:
-    def press(done: int, total: int, text: str) -> None:
+    def press(event: Progress) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -124,8 +125,8 @@ def test_control_c_before_any_fold_is_an_interruption() -> None:
 
 
 def test_control_c_ends_running_processes_and_keeps_the_finished() -> None:
-    def press(done: int, total: int, text: str) -> None:
-        if done == 1:
+    def press(event: Progress) -> None:
+        if event.done == 1:
             raise KeyboardInterrupt
 
     found = validate(learn=learners.never_end, jobs=2, progress=press)
@@ -156,10 +157,10 @@ def test_a_process_that_dies_is_reported() -> None:
 
 
 def test_progress_counts_folds() -> None:
-    seen: list[tuple[int, int, str]] = []
-    validate(progress=lambda *step: seen.append(step))
-    assert [done for done, _, _ in seen] == [0, 1, 2, 3, 4]
-    assert seen[-1] == (4, 4, "tested on world 3")
+    seen: list[Progress] = []
+    validate(progress=seen.append)
+    assert [event.done for event in seen] == [0, 1, 2, 3, 4]
+    assert (seen[-1].total, seen[-1].text) == (4, "tested on world 3")
 
 
 def test_the_seed_reaches_learner_and_folds() -> None:

@@ -11,6 +11,7 @@ from lapis.grounding import ground
 from lapis.language import parse_model
 from lapis.network import Network
 from lapis.problem.problem import Problem, build_problem
+from lapis.progress import Progress
 
 SMOKERS = """
 Friends(person, person)
@@ -209,8 +210,8 @@ def test_too_many_clauses_are_refused_before_they_are_listed() -> None:
 
 
 def test_progress_names_each_rule() -> None:
-    seen: list[tuple[int, int, str]] = []
+    seen: list[Progress] = []
     problem = problem_of(SMOKERS, "Friends(A,B)", ["Smokes", "Cancer"])
-    ground(problem, progress=lambda done, total, text: seen.append((done, total, text)))
-    assert [(done, total) for done, total, _ in seen] == [(0, 2), (1, 2), (2, 2)]
-    assert [text for _, _, text in seen] == [*(rule.text for rule in problem.model.rules), ""]
+    ground(problem, progress=seen.append)
+    assert [(event.done, event.total) for event in seen] == [(0, 2), (1, 2), (2, 2)]
+    assert [event.text for event in seen] == [*(rule.text for rule in problem.model.rules), ""]

@@ -17,6 +17,7 @@ from lapis.errors import LapisError
 from lapis.grounding.bottom_up import ground
 from lapis.inference.map.solver import METHODS, MapResult, most_likely_world
 from lapis.network.network import Network
+from lapis.progress import Progress
 from strategies import Case, cases
 
 PROVING = ("auto", "ilp", "exact", "enumerate")
@@ -157,9 +158,10 @@ def test_control_c_returns_the_best_so_far() -> None:
 
 
 def test_progress_tells_how_many_components_are_done() -> None:
-    told: list[tuple[int, int, str]] = []
-    most_likely_world(chain_of_votes(80), progress=lambda *report: told.append(report))
-    assert told[-1][0] == told[-1][1] == 1
+    told: list[Progress] = []
+    most_likely_world(chain_of_votes(80), progress=told.append)
+    assert told[-1].done == told[-1].total == 1
+    assert told[-1].figures["gap"] == 0.0
 
 
 def test_local_search_alone_says_when_it_found_no_world() -> None:

@@ -19,7 +19,8 @@ from objectives import (
 )
 
 from lapis.errors import LapisError
-from lapis.optimisation.climb import OPTIMIZERS, Step, climb, make_optimizer
+from lapis.optimisation.climb import OPTIMIZERS, climb, make_optimizer
+from lapis.progress import Progress
 
 STEPWISE = [name for name in OPTIMIZERS if name not in ("lbfgs", "newton")]
 SECOND_ORDER = ["lbfgs", "dn", "scg", "pscg"]
@@ -211,14 +212,14 @@ def test_a_weight_without_curvature_or_gradient_stays(name: str) -> None:
 def test_iterations_are_limited_and_reported(name: str) -> None:
     rng = np.random.default_rng(3)
     objective = Quadratic(scaled_curvature(rng, 10, 1e4), rng.normal(size=10))
-    steps: list[Step] = []
+    steps: list[Progress] = []
     course = climb(
         objective, make_optimizer(name), np.zeros(10), max_iterations=4, progress=steps.append
     )
     assert course.reason == "4 iterations"
     assert not course.converged
     assert not course.interrupted
-    assert [step.iteration for step in steps] == [0, 1, 2, 3, 4]
+    assert [step.done for step in steps] == [0, 1, 2, 3, 4]
     assert [point.iteration for point in course.curve] == [0, 1, 2, 3, 4]
     seconds = [step.seconds for step in steps]
     assert seconds == sorted(seconds)
@@ -235,7 +236,7 @@ def test_the_callers_time_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     now = [0.0]
     monkeypatch.setattr("lapis.optimisation.logbook.time.monotonic", lambda: now[0])
 
-    def look(step: Step) -> None:
+    def look(step: Progress) -> None:
         now[0] += 100.0
 
     objective = random_logistic(np.random.default_rng(1), 40, 3, ridge=0.1)

@@ -21,7 +21,8 @@ from lapis.learning.objectives.priors import Prior
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.optimisation.climb import climb
 from lapis.optimisation.lbfgs import Lbfgs
-from lapis.optimisation.logbook import Course, Step
+from lapis.optimisation.logbook import Course
+from lapis.progress import Progress
 from oracle import Facts, GroundAtom, NoWorld
 from strategies import Case, cases
 
@@ -279,9 +280,9 @@ def test_limits_and_interruptions() -> None:
     completer = expected_counts(examples, parameters)
     prior = Prior("gaussian", 3.0)
     start = start_weights(parameters, examples)
-    seen: list[Step] = []
+    seen: list[Progress] = []
     few = fit_em(completer, parameters, prior, start, max_rounds=3, progress=seen.append)
-    assert [step.iteration for step in seen] == [0, 1, 2, 3]
+    assert [step.done for step in seen] == [0, 1, 2, 3]
     assert (few.converged, few.reason) == (False, "3 rounds")
     assert np.array_equal(seen[-1].weights, few.weights)
     assert fit_em(completer, parameters, prior, start, time_limit=0.0).reason == "time limit"

@@ -25,7 +25,7 @@ from lapis.learning.objectives.priors import Prior
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.network import Network
 from lapis.network.parts import keep_part
-from lapis.optimisation.logbook import Step
+from lapis.progress import Progress
 from oracle import Facts, NoWorld
 from strategies import Case, cases
 
@@ -274,12 +274,12 @@ def test_everything_fixed() -> None:
 
 def test_progress_and_limits() -> None:
     examples, parameters, _ = set_up(*WORLDS["smokers"])
-    seen: list[Step] = []
+    seen: list[Progress] = []
     prior = Prior("gaussian", 1.0)
     few = fit_max_margin(
         examples, parameters, prior, tolerance=1e-9, max_iterations=2, progress=seen.append
     )
-    assert [step.iteration for step in seen] == [1, 2]
+    assert [step.done for step in seen] == [1, 2]
     assert seen[-1].weights == pytest.approx(few.course.weights)
     assert few.course.reason == "2 iterations"
     assert not few.course.converged

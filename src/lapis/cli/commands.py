@@ -153,11 +153,11 @@ def infer(
 ) -> None:
     """Marginal probabilities of the unknown query atoms."""
     from lapis.api import infer as infer_marginals
-    from lapis.cli.progress import sampling_bar
+    from lapis.cli.progress import progress_bar
     from lapis.cli.render import print_json, show_answer
 
     worlds = read_worlds(data, merge)
-    with sampling_bar() as progress:
+    with progress_bar("sampling") as progress:
         answer = infer_marginals(
             model,
             worlds or None,
@@ -255,7 +255,8 @@ def learn(
 ) -> None:
     """Learn the weights of a model's formulas from data."""
     from lapis.api import learn as learn_weights
-    from lapis.cli.learn import learning_bar, show_fit
+    from lapis.cli.learn import show_fit
+    from lapis.cli.progress import progress_bar
     from lapis.cli.render import print_json
 
     check_counts(counts)
@@ -266,7 +267,7 @@ def learn(
         # Said now, not after hours.
         wrong = "it is a folder" if output.is_dir() else f"no folder {output.parent}"
         raise LapisError(f"{output}: cannot be written: {wrong}", code="unwritable")
-    with learning_bar() as progress:
+    with progress_bar("learning") as progress:
         fit = learn_weights(
             model,
             worlds,

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from lapis.cli.progress import progress_bar
 from lapis.cli.render import console, escape, new_table, note_rest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lapis.learning.fit import Fit
 
 MAX_ROWS = 60
 MAX_NAMED = 5
-
-
-@contextmanager
-def learning_bar() -> Iterator[Callable[[Any], None] | None]:
-    """A bar of iterations with the objective, or the gradient where it has no value."""
-    with progress_bar("learning") as move:
-        if move is None:
-            yield None
-            return
-
-        def report(step: Any) -> None:
-            value = "" if step.value is None else f"value {step.value:.6g}, "
-            text = f"{value}gradient {step.gradient_norm:.2e}"
-            move(step.iteration, None, text)
-
-        yield report
 
 
 def show_fit(fit: Fit) -> None:

@@ -3,47 +3,40 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-Progress = Callable[[int, int | None, str], None]  # done, in all if known, what is being done
+from lapis.progress import Progress, Report
+
+TEXT_WIDTH = 48  # of what the user wrote: a formula, a file
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Progress | None]:
+def progress_bar(title: str) -> Iterator[Report | None]:
     """A callback that moves a bar, or None where nobody watches."""
     if not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
 
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=None)
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(title, total=None)
 
-        def move(done: int, total: int | None, text: str) -> None:
-            bar.update(task, completed=done, total=total, description=f"{title}: {text[:60]}")
+        def move(event: Progress) -> None:
+            bars.update(task, completed=event.done, total=event.total, description=describe(event))
 
         yield move
 
 
-@contextmanager
-def sampling_bar() -> Iterator[Callable[[Any], None] | None]:
-    """A bar of samples with the current worst R-hat and standard error."""
-    with progress_bar("sampling") as move:
-        if move is None:
-            yield None
-            return
-
-        def report(state: Any) -> None:
-            quality = f"R-hat {state.worst_rhat:.3f}, error {state.worst_stderr:.4f}"
-            move(state.num_samples, state.max_samples, f"{state.phase}, {quality}")
-
-        yield report
+def describe(event: Progress) -> str:
+    """The event in a line: phase, how far, figures, and what is being done."""
+    text = " ".join(event.text.split())
+    shown = text if len(text) <= TEXT_WIDTH else f"{text[: TEXT_WIDTH - 1]}…"
+    return f"{event}: {shown}" if shown else str(event)

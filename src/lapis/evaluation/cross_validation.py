@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,8 +35,11 @@ from lapis.inference.marginals import Options as InferenceOptions
 from lapis.inference.marginals import check_method
 from lapis.language.model import Model
 from lapis.problem.problem import unknown_query
+from lapis.progress import Progress, Report, Stop, Wish
 
 if TYPE_CHECKING:
+    import threading
+
     import pandas
     from matplotlib.figure import Figure
 
@@ -53,8 +57,6 @@ PREDICATE_MEASURES = (
     "cll", "average_precision", "auc_pr_trapezoid", "brier", "pseudo_log_likelihood",
 )  # fmt: skip
 SHOWN = ("cll", "auc_pr", "auc_pr_trapezoid", "brier")
-
-Progress = Callable[[int, int, str], None]  # folds done, in all, what was done
 
 
 class Spread(NamedTuple):
@@ -222,10 +224,11 @@ def cross_validate(
     pseudo: bool = True,
     jobs: int | None = None,
     random_state: int | np.random.Generator = 0,
-    progress: Progress | None = None,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
     learn: Learner = learn_fold,
 ) -> CrossValidation:
-    """Learn and score each fold; Ctrl-C keeps the folds that are finished.
+    """Learn and score each fold; Ctrl-C and `stop` keep the folds that are finished.
 
     `folds` groups of databases, or each database once (`leave_one_out`, and where nothing is
     said). `learn_options` are those of `lapis.learn` (objective, optimizer, prior, …);
@@ -266,25 +269,29 @@ def cross_validate(
     ]
     num_jobs = min(len(tasks), jobs or num_cores())
     finished: list[Fold] = []
-    interrupted = False
+    began, halt = time.monotonic(), Stop(stop)
     if progress is not None:
-        progress(0, len(tasks), "folds")
+        progress(Progress("folds", 0, len(tasks)))
     running = (
-        run_one_by_one(tasks, learn) if num_jobs == 1 else run_side_by_side(tasks, learn, num_jobs)
+        run_one_by_one(tasks, learn, halt)
+        if num_jobs == 1
+        else run_side_by_side(tasks, learn, num_jobs, halt)
     )
     try:
         for fold in running:
             finished.append(fold)
             if progress is not None:
-                progress(len(finished), len(tasks), f"tested on {', '.join(fold.test)}")
+                text = f"tested on {', '.join(fold.test)}"
+                seconds = time.monotonic() - began
+                progress(Progress("folds", len(finished), len(tasks), seconds, text=text))
     except KeyboardInterrupt:
-        interrupted = True
+        halt.press()
     finally:
         running.close()
-    if interrupted and not finished:
+    if halt.pressed and not finished:
         raise KeyboardInterrupt
     finished.sort(key=lambda fold: fold.number)
-    return CrossValidation(names, tuple(finished), len(tasks), interrupted)
+    return CrossValidation(names, tuple(finished), len(tasks), halt.pressed)
 
 
 def check_arguments(

@@ -13,7 +13,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
@@ -23,6 +23,9 @@ from lapis.errors import LapisError, Note
 from lapis.evaluation.score import Score, score_worlds
 from lapis.inference.marginals import Options as InferenceOptions
 from lapis.language.model import Model
+from lapis.progress import Stop
+
+STOP_SECONDS = 0.2  # between looks at whether to stop, while processes are at work
 
 
 class Learned(NamedTuple):
@@ -51,6 +54,7 @@ class FoldTask:
     inference: InferenceOptions = field(default_factory=InferenceOptions)
     likelihood: bool = False
     pseudo: bool = True
+    stop: Stop | None = None  # within this process
 
 
 Learner = Callable[[FoldTask], Learned]
@@ -93,6 +97,7 @@ def learn_fold(task: FoldTask) -> Learned:
         hidden=task.hidden,
         listed=task.listed,
         units=units,
+        stop=task.stop,
     )
     account = {
         "objective": fit.objective,
@@ -119,7 +124,7 @@ def run_fold(task: FoldTask, learn: Learner) -> Fold | None:
         task.test,
         task.query,
         method=task.method,
-        options=task.inference,
+        options=replace(task.inference, stop=task.stop),
         hidden=task.hidden,
         listed=task.listed,
         likelihood=task.likelihood,
@@ -137,11 +142,13 @@ def run_fold(task: FoldTask, learn: Learner) -> Fold | None:
     )
 
 
-def run_one_by_one(tasks: Sequence[FoldTask], learn: Learner) -> Generator[Fold, None, None]:
+def run_one_by_one(
+    tasks: Sequence[FoldTask], learn: Learner, stop: Stop
+) -> Generator[Fold, None, None]:
     """Folds as they finish; raises KeyboardInterrupt where the user stopped one."""
     for task in tasks:
         try:
-            fold = run_fold(task, learn)
+            fold = None if stop() else run_fold(replace(task, stop=stop), learn)
         except LapisError as error:
             raise name_fold(error, task) from None
         if fold is None:
@@ -159,7 +166,7 @@ class Failure(NamedTuple):
 
 
 def run_side_by_side(
-    tasks: Sequence[FoldTask], learn: Learner, num_jobs: int
+    tasks: Sequence[FoldTask], learn: Learner, num_jobs: int, stop: Stop
 ) -> Generator[Fold, None, None]:
     """Folds as they finish, `num_jobs` at a time; the first error ends all."""
     waiting = list(reversed(tasks))
@@ -169,7 +176,9 @@ def run_side_by_side(
         for worker in workers:
             running[worker.connection] = send(worker.connection, waiting.pop())
         while running:
-            for ready in wait(list(running)):
+            if stop():
+                raise KeyboardInterrupt
+            for ready in wait(list(running), STOP_SECONDS):
                 assert isinstance(ready, Connection)
                 fold = receive(ready, running.pop(ready))
                 if waiting:

@@ -10,7 +10,8 @@ engine, so a long body over known facts costs what its undecided literals distin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -51,11 +52,10 @@ from lapis.language.names import format_constant
 from lapis.logic.clauses import Definition, Feature
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
+from lapis.progress import Progress, Report
 from lapis.relational.engines import AutoEngine, Engine, Source
 
 MOST_DESCRIBED = 1_000_000  # rows listed to name the grounding that contradicts a hard rule
-
-Progress = Callable[[int, int, str], None]  # rules done, rules in all, text of the one starting
 
 
 def ground(
@@ -63,7 +63,7 @@ def ground(
     *,
     engine: Engine | None = None,
     max_memory: int | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     cache_dir: str | Path | None = None,
     limits: PlanLimits | None = None,
 ) -> Network:
@@ -153,7 +153,7 @@ class GroundingSession:
         ]
 
     def ground_clauses(
-        self, clauses: Iterable[PlannedClause], progress: Progress | None = None
+        self, clauses: Iterable[PlannedClause], progress: Report | None = None
     ) -> FlatRows:
         """Everything that survives of some clauses, derived atoms resolved.
 
@@ -161,6 +161,7 @@ class GroundingSession:
         numbered by this, so a session can do it once.
         """
         rules = self.problem.model.rules
+        began = time.monotonic()
         planned = []
         for feature, template in clauses:
             for query in plan_template(template, self.world, self.limits):
@@ -171,14 +172,19 @@ class GroundingSession:
         for feature, query in planned:
             if progress is not None and feature.rule > started:
                 started = feature.rule
-                progress(started, len(rules), rules[started].text)
+                told = Progress(
+                    "grounding", started, len(rules), time.monotonic() - began,
+                    text=rules[started].text,
+                )  # fmt: skip
+                progress(told)
             block = self.fetch(feature, query)
             if len(block.weight_id):
                 found.append(block)
         flat = self._resolve(found)
         self._mark_distinct(found)
         if progress is not None:
-            progress(len(rules), len(rules), "")
+            seconds = time.monotonic() - began
+            progress(Progress("grounding", len(rules), len(rules), seconds))
         return flat
 
     def fetch(self, feature: Feature, query: Query) -> FeatureRows:

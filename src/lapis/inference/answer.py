@@ -39,6 +39,11 @@ class Answer:
     trace: np.ndarray | None = None  # float32[num_chains, num_draws, num_traced], P(atom | rest)
 
     @property
+    def interrupted(self) -> bool:
+        """Whether the user ended sampling before it was done."""
+        return bool(self.diagnostics.get("interrupted", False))
+
+    @property
     def errors(self) -> np.ndarray:
         """float64[num_atoms], standard errors; 0 where exact."""
         return np.zeros(len(self)) if self.stderr is None else self.stderr
@@ -205,6 +210,11 @@ class MostLikelyWorld:
     value: np.ndarray  # bool[num_atoms]
     worlds: tuple[str, ...] = ()
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user ended the search before it was done."""
+        return bool(self.diagnostics.get("interrupted", False))
 
     @cached_property
     def atoms(self) -> dict[str, bool]:

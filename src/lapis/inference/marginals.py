@@ -8,7 +8,6 @@ method answered it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from lapis.errors import check_word
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
+from lapis.progress import Report, Stop
 
 METHODS = (
     "auto", "exact", "enumerate", "gibbs", "mcsat", "tempering", "bp", "count-gibbs",
@@ -38,7 +38,8 @@ class Options:
     seed: int = 0
     max_memory: int | None = None  # bytes, for the network and for exact inference's tables
     ibound: int | None = None  # count-gibbs: estimate counts by IJGP with this bound
-    progress: Callable[[Any], None] | None = None
+    progress: Report | None = None
+    stop: Stop | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def infer_problem(
         return by_counts(problem, options)
     from lapis.grounding.bottom_up import ground
 
-    network = ground(problem, max_memory=options.max_memory)
+    network = ground(problem, max_memory=options.max_memory, progress=options.progress)
     return network, infer_network(network, method, options)
 
 
@@ -109,6 +110,8 @@ def by_counts(problem: Problem, options: Options) -> tuple[Network, Marginals]:
         num_chains=options.num_chains,
         time_limit=options.time_limit,
         seed=options.seed,
+        progress=options.progress,
+        should_stop=options.stop,
     )
     notes = {
         "samples": found.num_sweeps,
@@ -234,6 +237,7 @@ def by_sampling(network: Network, method: str, options: Options) -> Marginals:
         time_limit=options.time_limit,
         seed=options.seed,
         progress=options.progress,
+        should_stop=options.stop,
     )
     notes: dict[str, Any] = {"core_atoms": found.num_core_atoms}
     if found.core is not None:

@@ -36,8 +36,16 @@ from lapis.learning.objectives.conditional import ConditionalObjective, evaluate
 from lapis.learning.objectives.posterior import Posterior, with_prior
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.parameters import Parameters
-from lapis.optimisation.logbook import STOPPED, Course, CurvePoint, Step, Verdict, max_norm
+from lapis.optimisation.logbook import (
+    STOPPED,
+    Course,
+    CurvePoint,
+    Verdict,
+    learning_event,
+    max_norm,
+)
 from lapis.optimisation.objective import Objective, Point
+from lapis.progress import Report
 
 SPREAD = 0.1  # standard deviation of weights that start at random
 WIDE_SPREAD = 1.0  # where completions are drawn: small weights would drown in their noise
@@ -99,7 +107,7 @@ def fit_em(
     max_rounds: int = 200,
     tolerance: float | None = None,
     time_limit: float | None = None,
-    progress: Callable[[Step], None] | None = None,
+    progress: Report | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Course:
     """Rounds of EM from weights float64[num_parameters]; Ctrl-C keeps the weights so far.
@@ -135,7 +143,7 @@ class Run:
     max_rounds: int
     tolerance: float
     time_limit: float | None
-    progress: Callable[[Step], None] | None
+    progress: Report | None
     should_stop: Callable[[], bool] | None
     verdict: Verdict | None = None
     curve: list[CurvePoint] = field(default_factory=list)
@@ -194,7 +202,8 @@ class Run:
         self.best = self.weights
         self.verdict = self.judge(self.curve[-1])
         if self.progress is not None:
-            self.progress(Step(number, seconds, value, norm, posterior.all_weights(self.best)))
+            weights = posterior.all_weights(self.best)
+            self.progress(learning_event(self.curve[-1], self.max_rounds, weights))
 
     def judge(self, now: CurvePoint) -> Verdict | None:
         if self.completer.is_exact:

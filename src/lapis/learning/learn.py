@@ -12,7 +12,7 @@ prior it would end wherever the optimiser got tired.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,16 +55,15 @@ from lapis.learning.reliability import (
 )
 from lapis.learning.units import add_units
 from lapis.optimisation.newton import MAX_WEIGHTS
+from lapis.progress import Report, Stop
 
 if TYPE_CHECKING:
-    from lapis.optimisation.logbook import Course, Step
+    from lapis.optimisation.logbook import Course
     from lapis.optimisation.objective import Objective
 
 EM_ROUNDS = 200
 MARGIN_CUTS = 500
 MARGIN_TOLERANCE = 1e-3  # of the objective
-
-Progress = Callable[["Step"], None]
 
 
 @dataclass
@@ -91,7 +90,8 @@ def learn_weights(
     hidden: Sequence[str] = (),
     listed: bool = False,
     units: bool = False,
-    progress: Progress | None = None,
+    progress: Report | None = None,
+    stop: Stop | None = None,
 ) -> Fit:
     """Weights for the soft rules of a model that are not @fixed."""
     options = options or Options()
@@ -117,7 +117,7 @@ def learn_weights(
         examples = build_examples(model, databases, query, hidden=hidden, listed=listed)
         parameters = share_parameters(model, [example.complete for example in examples])
     empty = empty_types(model, examples)
-    learner = Learner(examples, parameters, objective_name, options, clock, progress)
+    learner = Learner(examples, parameters, objective_name, options, clock, progress, stop)
     if parameters.fixed.all():
         learner.warnings.append("nothing is learned: every rule is hard or @fixed")
     learner.warnings += [
@@ -152,7 +152,8 @@ class Learner:
     objective_name: str
     options: Options
     clock: Stopwatch
-    progress: Progress | None
+    progress: Report | None
+    stop: Stop | None
     warnings: list[str] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
 
@@ -214,6 +215,7 @@ class Learner:
                 tolerance=options.tolerance,
                 time_limit=options.time_limit,
                 progress=self.progress,
+                should_stop=self.stop,
             )
         posterior = self.with_prior(completer.complete(course.weights).objective, prior)
         self.details["em"] = True
@@ -248,6 +250,7 @@ class Learner:
                 max_memory=options.max_memory,
                 seed=options.seed,
                 progress=self.progress,
+                should_stop=self.stop,
             )
         course = found.course
         self.details |= {"gap": found.gap, "proven": found.proven, "cuts": found.num_cuts}
@@ -390,7 +393,7 @@ class Learner:
         time_limit: float | None,
         *,
         far: np.ndarray | None = None,
-        progress: Progress | None = None,
+        progress: Report | None = None,
         checkpoint: Path | None = None,
     ) -> Course:
         from lapis.optimisation.climb import OPTIMIZERS, climb, make_optimizer
@@ -408,6 +411,7 @@ class Learner:
             tolerance=tolerance,
             time_limit=time_limit,
             progress=progress,
+            should_stop=self.stop,
             checkpoint=checkpoint,
             fingerprint=self.fingerprint(),
         )

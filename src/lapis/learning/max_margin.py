@@ -38,7 +38,8 @@ from lapis.learning.parameters import Parameters
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork
 from lapis.optimisation.cutting_plane import Cut, Minimum, Round, minimise_by_cuts, new_bundle
-from lapis.optimisation.logbook import Course, CurvePoint, Step, max_norm
+from lapis.optimisation.logbook import Course, CurvePoint, max_norm
+from lapis.progress import Progress, Report
 
 ORACLE_SECONDS = 10.0  # for the worst world of one example, where elimination does not find it
 
@@ -67,7 +68,7 @@ def fit_max_margin(
     time_limit: float | None = None,
     max_memory: int | None = None,
     seed: int = 0,
-    progress: Callable[[Step], None] | None = None,
+    progress: Report | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Margin:
     """The weights of least J, fixed ones left alone; example k is world k of the parameters.
@@ -122,7 +123,7 @@ def fit_max_margin(
         tolerance=tolerance,
         max_iterations=max_iterations,
         time_limit=time_limit,
-        progress=None if progress is None else lambda now: progress(as_step(now, base, free)),
+        progress=None if progress is None else lambda now: progress(as_event(now, base, free)),
         should_stop=should_stop,
     )
     return as_margin(found, base, free, mean)
@@ -219,10 +220,11 @@ def with_errors(network: Network, truth: np.ndarray) -> Network:
     )
 
 
-def as_step(now: Round, base: np.ndarray, free: np.ndarray) -> Step:
+def as_event(now: Round, base: np.ndarray, free: np.ndarray) -> Progress:
     weights = base.copy()
     weights[free] = now.weights
-    return Step(now.iteration, now.seconds, -now.upper, now.upper - now.lower, weights)
+    figures = {"value": -now.upper, "gap": now.upper - now.lower}
+    return Progress("learning", now.iteration, None, now.seconds, figures, weights=weights)
 
 
 def as_margin(found: Minimum, base: np.ndarray, free: np.ndarray, start: np.ndarray) -> Margin:

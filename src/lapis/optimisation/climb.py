@@ -21,13 +21,14 @@ from lapis.optimisation.conjugate_gradient import ConjugateGradient
 from lapis.optimisation.diagonal_newton import DiagonalNewton
 from lapis.optimisation.gradient_ascent import GradientAscent
 from lapis.optimisation.lbfgs import Lbfgs
-from lapis.optimisation.logbook import STOPPED, Course, CurvePoint, Logbook, State, Step, max_norm
+from lapis.optimisation.logbook import STOPPED, Course, CurvePoint, Logbook, State, max_norm
 from lapis.optimisation.newton import Newton
 from lapis.optimisation.objective import Objective, Point
 from lapis.optimisation.orthant import Terrain
+from lapis.progress import Report
 
 __all__ = [
-    "OPTIMIZERS", "Course", "CurvePoint", "Optimizer", "Solver", "State", "Step", "climb",
+    "OPTIMIZERS", "Course", "CurvePoint", "Optimizer", "Solver", "State", "climb",
     "make_optimizer",
 ]  # fmt: skip
 
@@ -89,7 +90,7 @@ def climb(
     max_iterations: int | None = None,
     tolerance: float | None = None,
     time_limit: float | None = None,
-    progress: Callable[[Step], None] | None = None,
+    progress: Report | None = None,
     checkpoint: Path | None = None,
     fingerprint: str = "",
     should_stop: Callable[[], bool] | None = None,

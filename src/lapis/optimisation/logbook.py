@@ -33,6 +33,7 @@ from lapis.errors import LapisError
 from lapis.optimisation.checkpoint import Checkpoint, pack, unpack, write_checkpoint
 from lapis.optimisation.objective import Point
 from lapis.optimisation.orthant import Terrain
+from lapis.progress import Progress, Report
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of the largest count
 FIRST_WINDOW = 16
@@ -40,16 +41,6 @@ NOISE = 2.0  # standard errors
 SETTLED = 0.1  # mean gradient of a window, relative to the first of the climb
 MAX_IDLE = 60  # steps in a row that led nowhere
 CHECKPOINT_SECONDS = 5.0
-
-
-class Step(NamedTuple):
-    """What a progress bar shows."""
-
-    iteration: int
-    seconds: float
-    value: float | None  # at the current weights
-    gradient_norm: float  # max-norm, at the current weights
-    weights: np.ndarray  # float64[num_parameters], the answer so far
 
 
 class CurvePoint(NamedTuple):
@@ -60,6 +51,16 @@ class CurvePoint(NamedTuple):
     value: float | None
     gradient_norm: float
     change: float  # largest change of a weight of the answer since the iteration before
+
+
+def learning_event(now: CurvePoint, max_iterations: int | None, weights: np.ndarray) -> Progress:
+    """What is told of an iteration; the weights are the answer so far."""
+    figures = {"gradient": now.gradient_norm}
+    if now.value is not None:
+        figures = {"value": now.value, **figures}
+    return Progress(
+        "learning", now.iteration, max_iterations, now.seconds, figures, weights=weights
+    )
 
 
 class Course(NamedTuple):
@@ -113,7 +114,7 @@ class Logbook:
     tolerance: float
     max_iterations: int
     time_limit: float | None
-    progress: Callable[[Step], None] | None
+    progress: Report | None
     should_stop: Callable[[], bool] | None
     path: Path | None  # of the checkpoint
     fingerprint: str
@@ -159,7 +160,7 @@ class Logbook:
         self.verdict = self.judge_convergence(state) or self.judge_limits(state)
         if self.progress is not None:
             paused = time.monotonic()
-            self.progress(Step(state.iteration, seconds, value, norm, state.answer))
+            self.progress(learning_event(self.curve[-1], self.max_iterations, state.answer))
             self.began += time.monotonic() - paused
         if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.save()

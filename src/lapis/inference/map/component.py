@@ -7,37 +7,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lapis.inference.map.objective import Objective
+from lapis.progress import Stop
 
 SEARCH_SHARE = 0.3  # of a component's time for the search of an independent set
 LONG_TRIES = 10  # of MaxWalkSAT where nothing follows it
-
-
-@dataclass
-class Stop:
-    """When to end: a deadline, a wish from outside, or Ctrl-C."""
-
-    deadline: float  # by time.monotonic
-    should_stop: Callable[[], bool] | None = None
-    stopped: bool = False
-
-    def is_wanted(self) -> bool:
-        if self.should_stop is not None and self.should_stop():
-            self.stopped = True
-        return self.stopped
-
-    def is_over(self) -> bool:
-        return self.is_wanted() or time.monotonic() > self.deadline
-
-    def share(self, sizes: list[int]) -> float:
-        """Seconds for the first of the components left: as its size is, or one of them."""
-        left = max(0.0, self.deadline - time.monotonic())
-        return left * max(sizes[0] / sum(sizes), 1.0 / len(sizes))
 
 
 @dataclass(frozen=True)
@@ -83,13 +61,13 @@ def improve(
                 restarts=1 if proof_follows else LONG_TRIES,
                 time_limit=seconds,
                 start=start if world is None else world,
-                should_stop=stop.is_wanted,
+                should_stop=stop,
             )
             flips += found.flips
             if found.cost < cost:
                 world, cost = found.world, found.cost
     except KeyboardInterrupt:
-        stop.stopped = True
+        stop.press()
     return Found(world, cost, 0.0, name, flips)
 
 
@@ -111,7 +89,7 @@ def prove(objective: Objective, found: Found, method: str, seconds: float, stop:
                 conflicts,
                 start=found.world,
                 time_limit=SEARCH_SHARE * seconds,
-                should_stop=stop.is_wanted,
+                should_stop=stop,
             )
             found = replace(
                 found, world=best.world, cost=best.cost, bound=best.bound, method="branch-and-bound"
@@ -122,11 +100,12 @@ def prove(objective: Objective, found: Found, method: str, seconds: float, stop:
             objective,
             start=found.world,
             time_limit=seconds - (time.monotonic() - begin),
-            should_stop=stop.is_wanted,
+            should_stop=stop,
         )
     except KeyboardInterrupt:
-        stop.stopped = True
+        stop.press()
         return found
-    stop.stopped |= solution.interrupted
+    if solution.interrupted:
+        stop.press()
     bound = max(found.bound, solution.bound)
     return Found(solution.world, solution.cost, bound, "ilp", found.flips, solution.feasible)

@@ -16,9 +16,10 @@ from dataclasses import replace
 import numpy as np
 
 from lapis.grounding.lazy import LazyGrounding
-from lapis.inference.map.solver import MapResult, Progress, most_likely_world
+from lapis.inference.map.solver import MapResult, most_likely_world
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
+from lapis.progress import Progress, Report
 
 MAX_ROUNDS = 200
 
@@ -29,11 +30,12 @@ def most_likely_world_lazily(
     time_limit: float = 60.0,
     seed: int = 0,
     max_memory: int | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> tuple[Network, MapResult]:
     """The last network and the world; `optimal` only if nothing is left to be listed."""
-    deadline = time.monotonic() + time_limit
+    began = time.monotonic()
+    deadline = began + time_limit
     with LazyGrounding(problem, max_memory=max_memory) as lazy:
         network = lazy.extend(starting_world(lazy, problem))
         for number in range(1, MAX_ROUNDS + 1):
@@ -44,7 +46,8 @@ def most_likely_world_lazily(
                 should_stop=should_stop,
             )
             if progress is not None:
-                progress(number, MAX_ROUNDS, f"{network.num_clauses:,} clauses listed")
+                figures = {"clauses": float(network.num_clauses), "gap": found.gap}
+                progress(Progress("listing", number, MAX_ROUNDS, time.monotonic() - began, figures))
             network = lazy.extend(found.world[: network.num_base_atoms])
             if lazy.num_added == 0 or found.interrupted or time.monotonic() > deadline:
                 break

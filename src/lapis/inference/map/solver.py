@@ -23,16 +23,15 @@ from typing import Any
 import numpy as np
 
 from lapis.errors import TooLarge, check_word
-from lapis.inference.map.component import Found, Stop, improve, prove
+from lapis.inference.map.component import Found, improve, prove
 from lapis.inference.map.objective import Objective, Part, objective_of, split_components
 from lapis.network.network import Network
+from lapis.progress import Progress, Report, Stop
 
 METHODS = ("auto", "ilp", "maxwalksat", "icm", "exact", "enumerate")
 ELIMINATED_SCOPE = 2  # neighbours of an atom that is maximised over in front
 SMALL_COMPONENT = 300  # atoms; beyond this no elimination order is looked for
 SMALL_MEMORY = 1 << 24  # bytes of tables
-
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def most_likely_world(
     method: str = "auto",
     time_limit: float = 60.0,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> MapResult:
     """The best world found in `time_limit` seconds; Ctrl-C returns what there is so far.
@@ -74,7 +73,7 @@ def most_likely_world(
         return solve_whole(network, method)
     from lapis.inference.reduction.eliminate import reduce
 
-    stop = Stop(time.monotonic() + time_limit, should_stop)
+    stop = Stop(should_stop, time.monotonic() + time_limit)
     reduction = reduce(network, max_scope=ELIMINATED_SCOPE, semiring="max")
     core = reduction.core
     solved = np.zeros(core.num_atoms, bool)
@@ -97,7 +96,7 @@ def most_likely_world(
         "flips": sum(result.flips for result in found),
     }
     return describe(
-        network, reduction.complete_map(world), gap, " + ".join(methods), stop.stopped, diagnostics
+        network, reduction.complete_map(world), gap, " + ".join(methods), stop.pressed, diagnostics
     )
 
 
@@ -165,13 +164,16 @@ def solve_parts(
     method: str,
     seed: int,
     stop: Stop,
-    progress: Progress | None,
+    progress: Report | None,
 ) -> list[Found]:
     """A world for each component first, then proofs as long as there is time."""
     seeds = np.random.SeedSequence(seed).generate_state(len(parts))
+    began = time.monotonic()
     found: list[Found] = []
     for number, part in enumerate(parts):
-        share = stop.share(sizes_from(parts, number))
+        if progress is not None:
+            progress(Progress("searching", number, len(parts), time.monotonic() - began))
+        share = share_of_time(stop, parts, number)
         start = define_auxiliaries(core, part)
         found.append(improve(part.objective, start, method, int(seeds[number]), share, stop))
     if method in ("auto", "ilp"):
@@ -180,23 +182,29 @@ def solve_parts(
                 gap = sum(
                     result.cost - result.bound for result in found if result.world is not None
                 )
-                progress(number, len(parts), f"gap {gap:.4g}")
+                seconds = time.monotonic() - began
+                progress(Progress("proving", number, len(parts), seconds, {"gap": gap}))
             if stop.is_over() or found[number].optimal:
                 continue
-            share = stop.share(sizes_from(parts, number))
+            share = share_of_time(stop, parts, number)
             found[number] = prove(part.objective, found[number], method, share, stop)
             if not found[number].possible:
                 from lapis.network.cubes import contradiction
 
                 raise contradiction(core, int(core.component[part.atom[0]]))
     if progress is not None:
-        progress(len(parts), len(parts), "")
+        seconds = time.monotonic() - began
+        gap = sum(result.cost - result.bound for result in found)
+        progress(Progress("proving", len(parts), len(parts), seconds, {"gap": gap}))
     refuse_infeasible(parts, found, stop)
     return found
 
 
-def sizes_from(parts: list[Part], number: int) -> list[int]:
-    return [part.objective.num_atoms for part in parts[number:]]
+def share_of_time(stop: Stop, parts: list[Part], number: int) -> float:
+    """Seconds for a component: as its size is among those left, or one part of their number."""
+    left = max(0.0, stop.deadline - time.monotonic())
+    sizes = [part.objective.num_atoms for part in parts[number:]]
+    return left * max(sizes[0] / sum(sizes), 1.0 / len(sizes))
 
 
 def define_auxiliaries(core: Network, part: Part) -> np.ndarray:
@@ -216,7 +224,7 @@ def refuse_infeasible(parts: list[Part], found: list[Found], stop: Stop) -> None
     if not missing:
         return
     worst: Objective = max(missing, key=lambda objective: objective.num_atoms)
-    why = "before it was interrupted" if stop.stopped else "within the limits given"
+    why = "before it was interrupted" if stop.pressed else "within the limits given"
     raise TooLarge(
         f"no world that satisfies the hard formulas was found {why}: a connected component has "
         f"{worst.num_atoms:,} unknown atoms and {int(worst.hard.sum()):,} hard ground clauses",

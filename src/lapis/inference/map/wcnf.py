@@ -15,9 +15,10 @@ import numpy as np
 
 from lapis.data.formats.wcnf import WeightedClauses, read_wcnf
 from lapis.errors import LapisError
-from lapis.inference.map.solver import MapResult, Progress, most_likely_world
+from lapis.inference.map.solver import MapResult, most_likely_world
 from lapis.network.csr import take_rows
 from lapis.network.network import AtomTable, Network
+from lapis.progress import Report
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def solve_wcnf(
     method: str = "auto",
     time_limit: float = 60.0,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> WcnfResult:
     """The assignment of least cost of a .wcnf or .wcnf.gz file."""

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lapis.inference.reduction.eliminate import Reduction, reduce
-from lapis.inference.sampling.chains import Progress, Sampler, SampleResult, run_chains
+from lapis.inference.sampling.chains import Sampler, SampleResult, run_chains
 from lapis.inference.sampling.diagnostics import num_tallied
 from lapis.inference.sampling.kernels.tally import Tally
 from lapis.network.network import Network
+from lapis.progress import Report, Wish
 
 BATCHES = 8  # pieces a chain
 MAX_KEPT_BYTES = 1 << 29  # of worlds kept as bits, in all chains
@@ -90,7 +91,8 @@ def sample_reduced(
     num_chains: int,
     time_limit: float | None,
     seed: int,
-    progress: Callable[[Progress], None] | None,
+    progress: Report | None = None,
+    should_stop: Wish | None = None,
 ) -> Sampled:
     """Reduce, sample the core, recover the rest."""
     reduction = reduce(network)
@@ -111,6 +113,7 @@ def sample_reduced(
         time_limit=time_limit,
         seed=seed,
         progress=progress,
+        should_stop=should_stop,
     )
     return recover_all(reduction, recording, result)
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from lapis.inference.sampling.diagnostics import (
 )
 from lapis.inference.sampling.kernels.tally import Tally, new_tally
 from lapis.network.network import Network
+from lapis.progress import Progress, Report
 
 WARM_RHAT = 1.2
 FIRST_CHECK = 64  # samples a chain
@@ -56,17 +57,6 @@ class Sampler(Protocol):
 
     def counts(self, state: Any) -> np.ndarray:
         """float64[num_weights], true groundings in the current world, evidence left out."""
-
-
-class Progress(NamedTuple):
-    """What a progress bar shows."""
-
-    phase: str  # "warm-up" or "sampling"
-    num_samples: int  # in all chains
-    max_samples: int
-    seconds: float
-    worst_rhat: float  # at the last check
-    worst_stderr: float
 
 
 @dataclass(frozen=True)
@@ -109,7 +99,7 @@ def run_chains(
     max_samples: int = 400_000,
     time_limit: float | None = None,
     seed: int = 0,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Report | None = None,
     should_stop: Callable[[], bool] | None = None,
     num_threads: int | None = None,
 ) -> SampleResult:
@@ -151,7 +141,7 @@ class Run:
         network: Network,
         num_chains: int,
         max_rhat: float,
-        progress: Callable[[Progress], None] | None,
+        progress: Report | None,
         should_stop: Callable[[], bool] | None,
     ) -> None:
         self.sampler, self.network, self.num_chains = sampler, network, num_chains
@@ -219,7 +209,7 @@ class Run:
             self.interrupted = True
         # At least two batches a chain, so that there is an error to report.
         late = self.deadline is not None and time.monotonic() > self.deadline
-        return self.interrupted or (late and num_tallied(self.atoms[0]) >= 2)
+        return (self.interrupted or late) and num_tallied(self.atoms[0]) >= 2
 
     def check(self) -> Summary:
         self.summary = summarize(self.atoms, self.max_rhat)
@@ -229,15 +219,15 @@ class Run:
     def report(self) -> None:
         if self.progress is None:
             return
-        summary = self.summary
+        found = self.summary
+        figures = {} if found is None else {"rhat": found.worst_rhat, "stderr": found.worst_stderr}
         self.progress(
             Progress(
                 self.phase,
                 num_tallied(self.atoms[0]) * self.num_chains,
                 self.max_samples * self.num_chains,
                 time.monotonic() - self.began,
-                np.inf if summary is None else summary.worst_rhat,
-                np.inf if summary is None else summary.worst_stderr,
+                figures,
             )
         )
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from lapis.grounding.blocks import network_blocks
 from lapis.grounding.evidence import close_blocks
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
+from lapis.progress import Progress, Report, Stop, Wish
 
 ROUND = 8  # sweeps in a batch; batches give the standard errors
 MIN_BATCHES = 8  # in each chain
@@ -224,11 +225,13 @@ def sample_by_counts(
     num_chains: int = 4,
     time_limit: float | None = None,
     seed: int = 0,
-    progress: Any = None,
+    progress: Report | None = None,
+    should_stop: Wish | None = None,
 ) -> CountGibbsResult:
     """Marginals by sweeps over the unknown atoms; `ibound` asks for IJGP's counts."""
     sweeper = Sweeper(problem, atoms)
-    deadline = np.inf if time_limit is None else time.monotonic() + time_limit
+    began = time.monotonic()
+    stop = Stop(should_stop, np.inf if time_limit is None else began + time_limit)
     streams = np.random.default_rng(seed).spawn(num_chains)
     densities = np.linspace(0.1, 0.9, num_chains)
     chains: list[Chain] = []
@@ -240,23 +243,25 @@ def sample_by_counts(
         )
     batches: list[np.ndarray] = []  # float64[num_chains, num_atoms] each
     counts: list[np.ndarray] = []  # float64[num_weights] each
-    interrupted = False
     try:
-        while len(batches) * ROUND * num_chains < max_sweeps and time.monotonic() < deadline:
+        while len(batches) * ROUND * num_chains < max_sweeps:
             batch, count = run_batch(sweeper, chains, streams)
             batches.append(batch)
             counts.append(count)
             if progress is not None:
-                progress(len(batches), max(1, max_sweeps // (ROUND * num_chains)), "sweeping")
+                done = len(batches) * ROUND * num_chains
+                progress(Progress("sampling", done, max_sweeps, time.monotonic() - began))
+            if stop.is_over() and len(batches) >= 2:
+                break
             if len(batches) >= MIN_BATCHES and len(batches) % MIN_BATCHES == 0:
                 found = summarise(batches, counts, precision, False)
                 if found.converged:
                     return found
     except KeyboardInterrupt:
-        interrupted = True
+        stop.press()
         if not batches:
             raise
-    return summarise(batches, counts, precision, interrupted)
+    return summarise(batches, counts, precision, stop.pressed)
 
 
 def run_batch(
@@ -288,13 +293,13 @@ def summarise(
     between = means.var(axis=0, ddof=1) if num_chains > 1 else np.zeros(means.shape[1])
     # A batch is as good as one draw; chains that disagree show in `between`.
     spread = np.maximum(within / (number * num_chains), between / num_chains)
-    pooled = within * (number - 1) / number + between
+    pooled = between if number == 1 else within * (number - 1) / number + between
     with np.errstate(divide="ignore", invalid="ignore"):
         rhat = np.sqrt(
             np.where(within > 1e-14, pooled / within, np.where(between > 1e-14, np.inf, 1))
         )
     stderr = np.sqrt(spread)
-    worst = float(rhat.max(initial=1.0))
+    worst = np.inf if number == 1 else float(rhat.max(initial=1.0))
     converged = bool(worst <= MAX_RHAT and float(stderr.max(initial=0.0)) <= precision)
     return CountGibbsResult(
         means.mean(axis=0),

@@ -1,0 +1,74 @@
+"""How far the work is, and the wish to end it: one event and one object for every long stage.
+
+A stage tells `Progress` events to a callback and asks a `Stop` whether to go on. Ctrl-C, the
+`stop` argument of the API (a callable or a `threading.Event`) and a deadline all end up in the
+same `Stop`; once wanted, it stays so, and the result says `interrupted`.
+
+>>> wishes = iter([False, True, False])
+>>> stop = Stop(lambda: next(wishes))
+>>> stop(), stop(), stop()
+(False, True, True)
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import threading
+
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One look at work under way.
+
+    >>> print(Progress("sampling", 200, 1000, 0.5, {"rhat": 1.02, "stderr": 0.01}))
+    sampling 200/1,000, rhat 1.02, stderr 0.01
+    """
+
+    phase: str  # reading, grounding, counting, warm-up, sampling, searching, proving, learning, …
+    done: int
+    total: int | None = None  # None: not known
+    seconds: float = 0.0  # since the stage began
+    figures: Mapping[str, float] = field(default_factory=dict)  # rhat, stderr, value, gap, …
+    text: str = ""  # what is being done, in the user's words: a formula, a data file
+    weights: np.ndarray | None = None  # float64[num_parameters], learned so far
+
+    def __str__(self) -> str:
+        total = "" if self.total is None else f"/{self.total:,}"
+        figures = (f"{name} {value:.4g}" for name, value in self.figures.items())
+        return ", ".join([f"{self.phase} {self.done:,}{total}", *figures])
+
+
+Report = Callable[[Progress], None]
+Wish = Callable[[], bool]
+
+
+class Stop:
+    """Whether to end: a wish from outside, Ctrl-C (`press`), or a deadline of time.monotonic."""
+
+    def __init__(
+        self, wish: Wish | threading.Event | None = None, deadline: float = math.inf
+    ) -> None:
+        self.wish: Wish | None = wish if wish is None or callable(wish) else wish.is_set
+        self.deadline = deadline
+        self.pressed = False
+
+    def press(self) -> None:
+        self.pressed = True
+
+    def __call__(self) -> bool:
+        """Whether the user wants to stop."""
+        if not self.pressed and self.wish is not None and self.wish():
+            self.pressed = True
+        return self.pressed
+
+    def is_over(self) -> bool:
+        """Whether the user wants to stop or the time is up."""
+        return self() or time.monotonic() > self.deadline

@@ -1,0 +1,145 @@
+"""One progress event and one way to stop, the same for every function that can take long."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import lapis
+from lapis.progress import Progress, Stop
+
+MODEL = lapis.parse("""
+Friends(person, person)
+Smokes(person)
+0.4 Smokes(x)
+1.1 Friends(x, y) ^ Smokes(x) => Smokes(y)
+-0.3 Smokes(x) ^ Smokes(y) ^ Smokes(z)
+""")
+WORLDS = [
+    lapis.Database.parse("Friends(A,B) Friends(B,C) Friends(C,D) Smokes(A)", name=name)
+    for name in ("one", "two")
+]
+
+
+PEOPLE = [f"P{i}" for i in range(16)]
+LARGE = lapis.Database.parse(  # everybody depends on everybody: nothing is eliminated
+    "\n".join(f"Friends({one},{two})" for one in PEOPLE for two in PEOPLE)
+)
+
+
+def sample(**watched: Any) -> lapis.Answer:
+    return lapis.infer(
+        MODEL, LARGE, "Smokes", method="gibbs", precision=1e-9, max_samples=10**9, **watched
+    )
+
+
+def count_sample(**watched: Any) -> lapis.Answer:
+    return lapis.infer(
+        MODEL,
+        WORLDS[0],
+        "Smokes",
+        method="count-gibbs",
+        precision=1e-9,
+        max_samples=10**9,
+        **watched,
+    )
+
+
+def maximise(**watched: Any) -> lapis.MostLikelyWorld:
+    return lapis.map(MODEL, LARGE, "Smokes", method="maxwalksat", **watched)
+
+
+def learn(**watched: Any) -> lapis.Fit:
+    return lapis.learn(MODEL, WORLDS, "Smokes", optimizer="vp", tolerance=1e-30, **watched)
+
+
+def learn_generatively(**watched: Any) -> lapis.Fit:
+    return lapis.learn(MODEL, WORLDS, optimizer="lbfgs", tolerance=1e-30, **watched)
+
+
+def learn_by_em(**watched: Any) -> lapis.Fit:
+    return lapis.learn(MODEL, WORLDS, hidden=["Smokes"], tolerance=1e-30, **watched)
+
+
+def learn_margin(**watched: Any) -> lapis.Fit:
+    return lapis.learn(MODEL, WORLDS, "Smokes", objective="max-margin", tolerance=1e-30, **watched)
+
+
+def score(**watched: Any) -> Any:
+    return lapis.score(
+        MODEL, LARGE, "Smokes", method="gibbs", precision=1e-9, likelihood=False, **watched
+    )
+
+
+def was_interrupted(found: Any) -> bool:
+    return bool(found.interrupted)
+
+
+LONG = [sample, count_sample, maximise, learn, learn_generatively, learn_by_em, learn_margin, score]
+each_function = pytest.mark.parametrize("run", LONG, ids=lambda run: run.__name__)
+
+
+@each_function
+def test_a_wish_to_stop_ends_it_with_what_there_is(run: Callable[..., Any]) -> None:
+    asked = 0
+
+    def wish() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 2
+
+    assert was_interrupted(run(stop=wish))
+
+
+@each_function
+def test_an_event_set_from_elsewhere_stops_it(run: Callable[..., Any]) -> None:
+    event = threading.Event()
+    event.set()
+    assert was_interrupted(run(stop=event))
+
+
+@each_function
+def test_every_event_is_of_the_one_kind_and_counts_upwards(run: Callable[..., Any]) -> None:
+    told: list[Progress] = []
+    run(progress=told.append, stop=lambda: len(told) > 12)
+    assert told
+    assert all(type(event) is Progress for event in told)
+    assert all(event.phase and event.done >= 0 and event.seconds >= 0.0 for event in told)
+    assert all(event.total is None or event.done <= event.total for event in told)
+    assert all(str(event).startswith(event.phase) for event in told)
+
+
+def test_folds_stop_between_and_within() -> None:
+    def validate(**watched: Any) -> Any:
+        worlds = [*WORLDS, *(lapis.Database.parse("Smokes(A) Friends(A,B)", f"{i}") for i in "34")]
+        return lapis.cross_validate(
+            MODEL, worlds, ["Smokes"], learn_options={"objective": "pseudo"}, **watched
+        )
+
+    for jobs in (1, 2):
+        told: list[Progress] = []
+        found = validate(
+            jobs=jobs, progress=told.append, stop=lambda told=told: told and told[-1].done > 0
+        )
+        assert found.interrupted
+        assert 0 < len(found.folds) < 4
+
+
+def test_a_wish_is_remembered() -> None:
+    event = threading.Event()
+    stop = Stop(event)
+    assert not stop()
+    event.set()
+    assert stop()
+    event.clear()
+    assert stop()
+    assert stop.is_over()
+
+
+def test_a_deadline_is_no_wish() -> None:
+    late = Stop(deadline=0.0)
+    assert late.is_over()
+    assert not late()
