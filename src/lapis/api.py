@@ -20,6 +20,7 @@ from lapis.inference.answer import Answer, MostLikelyWorld
 from lapis.language.model import Model
 from lapis.language.resolution.gather import gather_instances
 from lapis.language.resolution.resolve import read_model
+from lapis.methods import check_options
 from lapis.problem.problem import Problem, build_problem
 from lapis.problem.query import (
     Query,
@@ -77,9 +78,9 @@ def infer(
     >>> answer.exact, round(answer["H(A)"], 4)
     (True, 0.6502)
     """
-    from lapis.inference.marginals import Options, check_method, infer_problem
+    check_options("infer", locals())
+    from lapis.inference.marginals import Options, infer_problem
 
-    check_method(method)
     options = Options(
         precision,
         max_samples,
@@ -144,9 +145,9 @@ def map(
     >>> lapis.map(model, query="P").true_atoms
     ['P(A)']
     """
-    from lapis.inference.map.problem import check_method, map_problem
+    check_options("map", locals())
+    from lapis.inference.map.problem import map_problem
 
-    check_method(method)
     seed, halt = seed_of(random_state), Stop(stop)
     parts: list[MostLikelyWorld] = []
     for problem, queries in problems(model, data, query, opened, soft_evidence):
@@ -193,6 +194,7 @@ def count(
     >>> [(row.true, row.groundings) for row in lapis.count(model, data)]
     [(3, 4)]
     """
+    check_options("count", locals())
     from lapis.counting.rule_counts import count_rules
 
     return count_rules(
@@ -228,6 +230,7 @@ def score(
     predicates the data does not show. `likelihood=False` leaves the log-likelihood out, which
     is exact or nothing and can take long.
     """
+    check_options("score", locals())
     from lapis.inference.marginals import Options
 
     resolved, worlds = read_if_path(model), databases(data)
@@ -259,6 +262,7 @@ def learn(
     *,
     objective: str | None = None,
     optimizer: str | None = None,
+    optimizer_options: Mapping[str, float] | None = None,
     prior: Prior | str | None = None,
     prior_mean: str = "zero",
     expectation: str = "auto",
@@ -286,7 +290,8 @@ def learn(
     `objective` says otherwise); with one, the query predicates given the others. Weights written
     in the model are where the search starts. `hidden` names predicates the data does not show,
     `listed` asks only about the query atoms that the data mentions, `units` adds a formula `P(x)`
-    for predicates without one. See `lapis.learning.options` for the words.
+    for predicates without one. `lapis.methods` lists objectives, expectations and optimisers, with
+    the options of each (`optimizer_options={"damping": 2}`).
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nCancer(person)\\nSmokes(x) => Cancer(x)")
@@ -295,6 +300,7 @@ def learn(
     >>> round(fit["Smokes(x) => Cancer(x)"], 4)  # log 2: two of three smokers
     0.6931
     """
+    check_options("learn", locals())
     from lapis.learning.learn import learn_weights
     from lapis.learning.options import Options
 
@@ -304,6 +310,7 @@ def learn(
         objective, optimizer, prior, prior_mean, expectation, counts, measure_error, ibound,
         num_samples, rate, margin, max_iterations, tolerance, time_limit, max_memory,
         seed_of(random_state), None if checkpoint is None else Path(checkpoint),
+        optimizer_options or {},
     )  # fmt: skip
     return learn_weights(
         resolved,

@@ -173,7 +173,7 @@ def test_demo(run: Run) -> None:
         (["infer", "m.mln", "d.db", "-q", "Smokes", "--method", "magic"], 1, "unknown method"),
         (["ground", "m.mln", "d.db", "-q", "Smokes", "-o", "net.txt"], 1, "net.txt"),
         (["ground", "m.mln", "d.db", "-q", "Smokes", "--max-memory", "lots"], 1, "is not a size"),
-        (["count", "m.mln", "d.db", "--counts", "guess"], 1, "exact or ijgp"),
+        (["count", "m.mln", "d.db", "--counts", "guess"], 1, "unknown counts 'guess'"),
         (["count", "m.mln", "d.db", "--counts", "ijgp", "--ibound", "0"], 1, "at least 1"),
         (["infer"], 2, "Missing argument"),
         (["nonsense"], 2, "No such command"),

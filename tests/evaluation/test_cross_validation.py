@@ -208,7 +208,7 @@ def test_what_a_notebook_shows() -> None:
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"jobs": 0}, "0 jobs do nothing"),
+        ({"jobs": 0}, "jobs must be a whole number of at least 1, not 0"),
         ({"method": "magic"}, "unknown method"),
         ({"learn_options": {"optimiser": "pscg"}}, "unknown learning option 'optimiser'"),
         ({"learn_options": {"checkpoint": "file"}}, "unknown learning option 'checkpoint'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,11 @@ from objectives import (
 )
 
 from lapis.errors import LapisError
-from lapis.optimisation.climb import OPTIMIZERS, climb, make_optimizer
+from lapis.methods import methods_of
+from lapis.optimisation.climb import climb, make_optimizer
 from lapis.progress import Progress
 
+OPTIMIZERS = {n: m for n, m in methods_of("optimizer").items() if m.takes == "objective"}
 STEPWISE = [name for name in OPTIMIZERS if name not in ("lbfgs", "newton")]
 SECOND_ORDER = ["lbfgs", "dn", "scg", "pscg"]
 
@@ -387,9 +390,11 @@ def test_a_standstill_is_not_called_convergence() -> None:
     [
         ("pcsg", {}, "unknown-optimizer"),
         ("cd", {"damping": 1.0}, "unknown-option"),
-        ("cd", {"rate": -1.0}, "option-range"),
+        ("cd", {"rate": -1.0}, "option-value"),
+        ("cd", {"rate": math.nan}, "option-value"),
+        ("lbfgs", {"memory": 2.5}, "option-value"),
     ],
-    ids=["name", "option", "range"],
+    ids=["name", "option", "range", "nan", "kind"],
 )
 def test_wrong_options_are_refused(name: str, options: dict[str, float], code: str) -> None:
     with pytest.raises(LapisError) as caught:
@@ -402,7 +407,7 @@ def test_the_table_of_options_is_what_optimizers_take(name: str) -> None:
     entry = OPTIMIZERS[name]
     optimizer = make_optimizer(name)
     assert optimizer.name == name
-    for option in entry.options:
+    for option in entry.own:
         assert getattr(optimizer, option.name) == option.default
-        given = 3.0
+        given = 3 if option.kind == "integer" else 3.0
         assert getattr(make_optimizer(name, **{option.name: given}), option.name) == given

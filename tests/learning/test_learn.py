@@ -229,7 +229,11 @@ ERRORS = {
         None,
     ),
     "cuts": ({"optimizer": "cutting-plane"}, "cutting planes learn max-margin", None),
-    "expectation": ({"expectation": "mcsat"}, "needs no expectation", None),
+    "expectation": (
+        {"expectation": "mcsat"},
+        "objective 'pseudo' does not read expectation",
+        "it belongs to conditional, likelihood",
+    ),
     "variances": (
         {"optimizer": "pscg", "objective": "likelihood", "expectation": "map"},
         "pscg needs the counts' variances",
@@ -240,7 +244,11 @@ ERRORS = {
         "newton does not climb over the corners",
         None,
     ),
-    "iterations": ({"max_iterations": 0}, "max iterations must be positive", None),
+    "iterations": (
+        {"max_iterations": 0},
+        "max_iterations must be a whole number of at least 1, not 0",
+        None,
+    ),
 }
 
 

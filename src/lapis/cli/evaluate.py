@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,6 @@ import typer
 
 from lapis.cli.progress import progress_bar
 from lapis.cli.render import console, escape, new_table, print_json, show_scores
-from lapis.cli.sizes import parse_size
 from lapis.data.database import Database
 from lapis.evaluation.cross_validation import (
     CrossValidation,
@@ -35,20 +34,9 @@ def run_evaluate(
     worlds: Sequence[Database],
     query: Sequence[str],
     *,
-    folds: int | None = None,
-    leave_one_out: bool = False,
-    learn_options: Mapping[str, Any] | None = None,
-    generative: bool = False,
-    hidden: Sequence[str] = (),
-    listed: bool = False,
-    method: str = "auto",
-    precision: float = 0.01,
-    time_limit: float | None = None,
-    max_memory: str | None = None,
-    jobs: int | None = None,
-    seed: int = 0,
     plot: Path | None = None,
     as_json: bool = False,
+    **options: Any,
 ) -> None:
     """Cross-validate, show the folds, and write the picture asked for."""
     from lapis.api import query_predicates
@@ -63,19 +51,8 @@ def run_evaluate(
             resolved,
             worlds,
             query_predicates(query, resolved),
-            folds=folds,
-            leave_one_out=leave_one_out,
-            learn_options=learn_options,
-            generative=generative,
-            hidden=hidden,
-            listed=listed,
-            method=method,
-            precision=precision,
-            time_limit=time_limit,
-            max_memory=None if max_memory is None else parse_size(max_memory),
-            jobs=jobs,
-            random_state=seed,
             progress=progress,
+            **options,
         )
     if plot is not None:
         found.plot(plot)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from lapis.cli.progress import progress_bar
 from lapis.cli.render import print_json, show_scores
-from lapis.cli.sizes import parse_size
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.language import read_model
@@ -18,11 +17,12 @@ from lapis.problem.problem import build_problem
 def run_ground(
     model: Path,
     worlds: Sequence[Database],
+    *,
     query: Sequence[str],
     opened: Sequence[str],
     output: Path | None,
     cache: Path | None,
-    max_memory: str | None,
+    max_memory: int | None,
     as_json: bool,
 ) -> None:
     from lapis.grounding import ground
@@ -35,12 +35,7 @@ def run_ground(
     database = worlds[0] if worlds else None
     problem = build_problem(read_model(model), database, names, opened=opened)
     with progress_bar("grounding") as progress:
-        network = ground(
-            problem,
-            progress=progress,
-            cache_dir=cache,
-            max_memory=None if max_memory is None else parse_size(max_memory),
-        )
+        network = ground(problem, progress=progress, cache_dir=cache, max_memory=max_memory)
     if output is not None:
         write_network(network, output)
     summary = summarise(network)

@@ -1,146 +1,155 @@
-"""The options that several commands share, said once."""
+"""Flags from the table of options: a command says its name, and gets what was typed, checked.
+
+`takes("infer")` gives a function the signature that typer reads, made of `COMMANDS["infer"]`; the
+function itself is called with values as the keywords of `lapis.api` want them.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A Markov logic file (.mln).")]
-DataPaths = Annotated[
+from lapis.cli.sizes import parse_size
+from lapis.data.database import Database
+from lapis.errors import LapisError
+from lapis.methods import (
+    OPTION_OF_TASK,
+    PARTS_OF_COMMAND,
+    TASKS_OF_COMMAND,
+    check_options,
+    methods_of,
+)
+from lapis.options import COMMANDS, Kind, Option
+
+MODEL = Annotated[Path, typer.Argument(metavar="MODEL", help="A Markov logic file (.mln).")]
+DATA = Annotated[
     list[Path] | None,
     typer.Argument(
-        metavar="[DATA]...",
+        metavar="DATA",
         help="Facts: .db, .db.gz, or a folder of CSV or Parquet files. Several files are several "
         "worlds, unless --merge.",
     ),
 ]
-QueryNames = Annotated[
-    list[str] | None,
-    typer.Option("-q", "--query", help="Predicates or atoms asked for, separated by commas."),
-]
-OpenNames = Annotated[
-    list[str] | None,
-    typer.Option("--open", help="Predicates that are unknown where the data is silent."),
-]
-Merge = Annotated[bool, typer.Option("--merge", help="Read all data files as one world.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
-Method = Annotated[
-    str,
-    typer.Option(
-        "--method", help="auto, exact, enumerate, gibbs, mcsat, tempering, bp, count-gibbs."
-    ),
-]
-MapMethod = Annotated[
-    str,
-    typer.Option("--method", help="auto, ilp, lazy, maxwalksat, icm, exact or enumerate."),
-]
-MapTimeLimit = Annotated[
-    float, typer.Option("--time-limit", help="Seconds after which the best world so far is given.")
-]
-Precision = Annotated[
-    float, typer.Option("--precision", help="Standard error wanted on every marginal.")
-]
-TimeLimit = Annotated[
-    float | None, typer.Option("--time-limit", help="Seconds after which to stop.")
-]
-MaxSamples = Annotated[int, typer.Option("--max-samples", help="Samples in all chains.")]
-Chains = Annotated[int, typer.Option("--chains", help="Chains, run on all cores.")]
-SoftEvidence = Annotated[
-    list[str] | None,
-    typer.Option("--soft", help='A probability for an atom, as in "Smokes(Anna)=0.7".'),
-]
-CountMethod = Annotated[str, typer.Option("--counts", help="exact, or ijgp for estimates.")]
-IBound = Annotated[int, typer.Option("--ibound", help="Variables in a cluster of IJGP.")]
-MeasureError = Annotated[
-    bool, typer.Option("--measure-error", help="Count exactly too, and compare.")
-]
-Explain = Annotated[bool, typer.Option("--explain", help="Print the count plans instead.")]
-NetworkPath = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", help="Write the network: .wcnf, .uai or .json."),
-]
-CacheFolder = Annotated[
-    Path | None, typer.Option("--cache", help="Keep and reuse groundings in this folder.")
-]
-MaxMemory = Annotated[
-    str | None, typer.Option("--max-memory", help="Limit, as in 8GB (default: 70% of the machine).")
-]
-CountBound = Annotated[
-    int | None,
-    typer.Option("--ibound", help="count-gibbs: estimate counts by IJGP with this bound."),
-]
+WITHOUT_MODEL = ("demo",)
 
-LearnQuery = Annotated[
-    list[str] | None,
-    typer.Option("-q", "--query", help="Predicates to predict from the others (else: all)."),
-]
-ModelOut = Annotated[
-    Path | None, typer.Option("-o", "--output", help="Write the learned model (.mln).")
-]
-ObjectiveName = Annotated[
-    str | None,
-    typer.Option(
-        "--objective", help="pseudo, weighted-pseudo, conditional, likelihood or max-margin."
-    ),
-]
-OptimizerName = Annotated[
-    str | None,
-    typer.Option(
-        "--optimizer", help="lbfgs, newton, vp, cd, vp-pw, cd-pw, dn, scg, pscg, adam or adagrad."
-    ),
-]
-PriorText = Annotated[
-    str | None, typer.Option("--prior", help="none, gaussian[:width] or l1[:strength].")
-]
-PriorMean = Annotated[
-    str, typer.Option("--prior-mean", help="zero, or initial: the weights in the model.")
-]
-ExpectationName = Annotated[
-    str,
-    typer.Option(
-        "--expectation",
-        help="Expected counts: auto, exact, mcsat, gibbs, map, count-gibbs or count-map.",
-    ),
-]
-HiddenNames = Annotated[
-    list[str] | None, typer.Option("--hidden", help="Predicates that the data does not show.")
-]
-Listed = Annotated[
-    bool, typer.Option("--listed", help="Ask only about query atoms that the data mentions.")
-]
-AddUnits = Annotated[
-    bool, typer.Option("--units", help="Add a formula P(x) for each predicate without one.")
-]
-Samples = Annotated[int, typer.Option("--samples", help="Samples of each chain an iteration.")]
-Rate = Annotated[float | None, typer.Option("--rate", help="Learning rate.")]
-Margin = Annotated[
-    float, typer.Option("--margin", help="max-margin: the price of a wrong atom (C).")
-]
-Iterations = Annotated[int | None, typer.Option("--iterations", help="Iterations at most.")]
-Tolerance = Annotated[
-    float | None, typer.Option("--tolerance", help="Where to stop: the largest gradient left.")
-]
-CheckpointPath = Annotated[
-    Path | None,
-    typer.Option("--checkpoint", help="Keep the state here, and go on from it if it exists."),
-]
-Folds = Annotated[
-    int | None, typer.Option("--folds", help="Groups of data files that are tested in turn.")
-]
-LeaveOneOut = Annotated[
-    bool, typer.Option("--leave-one-out", help="Test each data file once (the default).")
-]
-Generative = Annotated[
-    bool, typer.Option("--generative", help="Learn to explain everything, not only the query.")
-]
-Jobs = Annotated[int | None, typer.Option("--jobs", help="Processes (default: one a core).")]
-PlotPath = Annotated[
-    Path | None,
-    typer.Option("--plot", help="Draw precision-recall and calibration (.png, .svg, .pdf)."),
-]
-NoLikelihood = Annotated[
-    bool, typer.Option("--no-likelihood", help="Leave out the exact log-likelihood of all facts.")
-]
+# What typer reads, and how the value is called in the help.
+TYPES: dict[Kind, tuple[Any, str | None]] = {
+    "flag": (bool, None),
+    "integer": (int, "N"),
+    "number": (float, "X"),
+    "word": (str, "WORD"),
+    "names": (list[str], "P,Q"),
+    "texts": (list[str], "P,Q"),
+    "path": (Path, "FILE"),
+    "size": (str, "SIZE"),
+    "seed": (int, "N"),
+    "prior": (str, "PRIOR"),
+    "beliefs": (list[str], "ATOM=P"),
+    "settings": (list[str], "NAME=X"),
+}
+
+
+def takes(command: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The function as a command of that name, with a flag for each option in the table."""
+    options = COMMANDS[command]
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def run(model: Path | None = None, data: list[Path] | None = None, **typed: Any) -> None:
+            values = {option.name: parse_flag(option, typed[option.name]) for option in options}
+            check_options(command, values, as_flags=True)
+            if model is None:
+                function(**values)
+            else:
+                function(model, read_worlds(data, bool(values.pop("merge", False))), **values)
+
+        kind = inspect.Parameter.KEYWORD_ONLY
+        parameters = [flag_of(command, option) for option in options]
+        if command not in WITHOUT_MODEL:
+            parameters = [
+                inspect.Parameter("model", kind, annotation=MODEL),
+                inspect.Parameter("data", kind, annotation=DATA, default=None),
+                *parameters,
+            ]
+        run.__name__ = command
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def flag_of(command: str, option: Option) -> inspect.Parameter:
+    """A parameter that typer makes a flag of."""
+    own, metavar = TYPES[option.kind]
+    default = option.default
+    if option.kind == "flag":
+        default = False  # a flag that is on by default is typed to switch it off
+    elif default in (None, ()):
+        own, default = own | None, None
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[
+            own, typer.Option(*option.flags, help=help_of(command, option), metavar=metavar)
+        ],
+    )
+
+
+def help_of(command: str, option: Option) -> str:
+    """What an option is for; where it names a method, which there are."""
+    parts = PARTS_OF_COMMAND.get(command, (command,))
+    tasks = [task for part in parts for task in TASKS_OF_COMMAND.get(part, ())]
+    for task in tasks:
+        if OPTION_OF_TASK[task] == option.name:
+            return f"{option.help}: {', '.join(methods_of(task))}."
+    return option.help
+
+
+def parse_flag(option: Option, typed: Any) -> Any:
+    """What was typed, as the keyword wants it."""
+    if option.kind == "flag":
+        return typed is not option.default if option.default is True else typed
+    if not typed:
+        return option.default if typed is None or typed == [] else typed
+    match option.kind:
+        case "names":
+            return split(typed)
+        case "size":
+            return parse_size(typed)
+        case "beliefs":
+            return dict(
+                parse_pair(text, 'soft evidence, as in "Smokes(Anna)=0.7"') for text in typed
+            )
+        case "settings":
+            return dict(parse_pair(text, "an option, as in damping=2") for text in typed)
+        case _:
+            return typed
+
+
+def parse_pair(text: str, what: str) -> tuple[str, float]:
+    """A name and a number from a text like "damping=2"."""
+    name, _, value = text.rpartition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        wanted, _, example = what.partition(", ")
+        raise LapisError(f"{text!r} is not {wanted}", code="option-value", hint=example) from None
+    return name.strip(), int(number) if number.is_integer() and "." not in value else number
+
+
+def split(texts: Sequence[str]) -> list[str]:
+    return [name.strip() for text in texts for name in text.split(",") if name.strip()]
+
+
+def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database]:
+    """The databases named on the command line."""
+    if not paths:
+        return []
+    return [Database.read(*paths)] if merge else [Database.read(path) for path in paths]

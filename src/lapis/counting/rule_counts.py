@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from lapis.counting.totals import complete_world, count_feature, explain_feature
 from lapis.data.database import Database
-from lapis.errors import LapisError
 from lapis.language.model import Model
+from lapis.methods import find_method
 from lapis.problem.problem import Problem, build_problem
 
 Counts = Literal["exact", "ijgp"]
@@ -58,16 +58,14 @@ def count_rules(
     With counts="ijgp" they are estimates by IJGP(ibound), exact where its clusters hold whole
     formulas; `measure_error` counts exactly too and compares.
     """
+    method = find_method("counts", counts)
+    given = {"ibound": ibound, "measure_error": measure_error}
+    read = {name: given[name] for name in method.options}
     softened = soften(model)
     totals: dict[tuple[int, str], RuleCount] = {}
     for world in worlds:
         problem = complete_problem(softened, world)
-        rows = (
-            exact_counts(problem)
-            if counts == "exact"
-            else estimated_counts(problem, ibound, measure_error)
-        )
-        for rule, row in rows:
+        for rule, row in method.load()(problem, **read):
             before = totals.get((rule, row.formula))
             totals[rule, row.formula] = row if before is None else add(before, row)
     return list(totals.values())
@@ -116,8 +114,6 @@ def estimated_counts(
 ) -> Iterator[tuple[int, RuleCount]]:
     from lapis.counting.ijgp import count_ijgp
 
-    if ibound < 1:
-        raise LapisError(f"the i-bound must be at least 1, not {ibound}", code="ibound")
     found = count_ijgp(
         problem.normal_form,
         problem.model,

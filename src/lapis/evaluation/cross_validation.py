@@ -12,7 +12,7 @@ import html
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,8 +32,9 @@ from lapis.evaluation.folds import make_folds
 from lapis.evaluation.predictions import Predictions, join_predictions
 from lapis.evaluation.score import Quality, measure
 from lapis.inference.marginals import Options as InferenceOptions
-from lapis.inference.marginals import check_method
 from lapis.language.model import Model
+from lapis.methods import check_options
+from lapis.options import COMMANDS
 from lapis.problem.problem import unknown_query
 from lapis.progress import Progress, Report, Stop, Wish
 
@@ -56,6 +57,7 @@ MEASURES = (
 PREDICATE_MEASURES = (
     "cll", "average_precision", "auc_pr_trapezoid", "brier", "pseudo_log_likelihood",
 )  # fmt: skip
+NOT_OF_FOLDS = ("checkpoint", "query", "hidden", "listed", "random_state")  # one for all folds
 SHOWN = ("cll", "auc_pr", "auc_pr_trapezoid", "brier")
 
 
@@ -239,7 +241,9 @@ def cross_validate(
     """
     options = dict(learn_options or {})
     generative = generative or options.get("objective") == "likelihood"
-    check_arguments(model, query, options, method, jobs)
+    check_names(options)
+    check_options("evaluate", {**locals(), **options})
+    check_query(query, model)
     seed = random_state if isinstance(random_state, int) else int(random_state.integers(1 << 31))
     plan = make_folds(
         model, databases, query, folds=folds, leave_one_out=leave_one_out, random_state=seed
@@ -294,12 +298,14 @@ def cross_validate(
     return CrossValidation(names, tuple(finished), len(tasks), halt.pressed)
 
 
-def check_arguments(
-    model: Model, query: Sequence[str], options: Mapping[str, Any], method: str, jobs: int | None
-) -> None:
-    """Refuse before anything is started."""
-    from lapis.learning.options import Options as LearningOptions
+def check_names(options: Mapping[str, Any]) -> None:
+    """Refuse learning options that are not those of `lapis.learn`, or not for folds."""
+    known = [o.name for o in COMMANDS["learn"] if o.is_keyword and o.name not in NOT_OF_FOLDS]
+    for name in options:
+        check_word("learning option", name, known, code="learn-option")
 
+
+def check_query(query: Sequence[str], model: Model) -> None:
     if not query:
         raise LapisError(
             "cross-validation predicts something in the held-out data",
@@ -307,13 +313,6 @@ def check_arguments(
             hint="name the predicates to predict (-q P,Q)",
         )
     raise_all([unknown_query(name, model) for name in query if name not in model.predicates])
-    # One checkpoint file cannot serve several folds.
-    known = [f.name for f in fields(LearningOptions) if f.name != "checkpoint"] + ["units"]
-    for name in options:
-        check_word("learning option", name, known, code="learn-option")
-    check_method(method)
-    if jobs is not None and jobs < 1:
-        raise LapisError(f"{jobs} jobs do nothing", code="jobs", hint="use at least one")
 
 
 def num_cores() -> int:

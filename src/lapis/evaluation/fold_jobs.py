@@ -87,7 +87,7 @@ def learn_fold(task: FoldTask) -> Learned:
     from lapis.learning.learn import learn_weights
     from lapis.learning.options import Options
 
-    options = {"seed": task.seed, **task.learn_options}
+    options = {**task.learn_options, "seed": task.seed}
     units = bool(options.pop("units", False))
     fit = learn_weights(
         task.model,

@@ -33,9 +33,10 @@ from lapis.evaluation.predictions import (
     join_predictions,
     predict_example,
 )
-from lapis.inference.marginals import Options, check_method
+from lapis.inference.marginals import Options
 from lapis.language.model import Model
 from lapis.learning.examples import Example, build_examples
+from lapis.methods import find_method
 
 
 class Quality(NamedTuple):
@@ -132,7 +133,7 @@ def score_worlds(
     >>> found.exact, round(found.cll, 4), found.auc_pr, round(found.log_likelihood, 4)
     (True, -0.9514, 0.5, -3.8407)
     """
-    check_method(method)
+    find_method("infer", method)
     options = options or Options()
     notes: list[str] = []
     everything = build_examples(model, worlds, hidden=hidden)

@@ -13,14 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from lapis.errors import check_word
+from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.progress import Report, Stop
 
-METHODS = (
-    "auto", "exact", "enumerate", "gibbs", "mcsat", "tempering", "bp", "count-gibbs",
-)  # fmt: skip
 TINY_ATOMS, TINY_COMPONENT = 200, 12
 TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
 MAX_RHAT = 1.05
@@ -68,29 +65,23 @@ def infer_network(
     network: Network, method: str = "auto", options: Options | None = None
 ) -> Marginals:
     """Marginals and expected counts of all atoms of a network."""
-    check_method(method)
-    options = options or Options()
-    if method == "enumerate" or (method == "auto" and is_tiny(network)):
-        return by_enumeration(network)
-    if method == "bp":
-        return by_belief_propagation(network)
-    if method in ("auto", "exact"):
-        return by_components(network, method, options)
-    return by_sampling(network, method, options)
-
-
-def check_method(method: str) -> None:
-    check_word("method", method, METHODS, code="unknown-method")
+    chosen, options = find_method("infer", method), options or Options()
+    if chosen.takes == "problem":
+        raise ValueError(f"{method} starts from a problem, not from a network")
+    if chosen.takes == "sampler":
+        return by_sampling(network, method, options)
+    found: Marginals = chosen.load()(network, options)
+    return found
 
 
 def infer_problem(
     problem: Problem, method: str = "auto", options: Options | None = None
 ) -> tuple[Network, Marginals]:
     """Marginals of a problem, and the network (for count-gibbs: the atoms) they are about."""
-    check_method(method)
-    options = options or Options()
-    if method == "count-gibbs":
-        return by_counts(problem, options)
+    chosen, options = find_method("infer", method), options or Options()
+    if chosen.takes == "problem":
+        answered: tuple[Network, Marginals] = chosen.load()(problem, options)
+        return answered
     from lapis.grounding.bottom_up import ground
 
     network = ground(problem, max_memory=options.max_memory, progress=options.progress)
@@ -136,7 +127,14 @@ def is_tiny(network: Network) -> bool:
     return int(sizes.max(initial=0)) <= TINY_COMPONENT
 
 
-def by_enumeration(network: Network) -> Marginals:
+def by_best_method(network: Network, options: Options) -> Marginals:
+    """Exact where it fits, the rest sampled."""
+    if is_tiny(network):
+        return by_enumeration(network, options)
+    return by_components(network, options, refuse=False)
+
+
+def by_enumeration(network: Network, options: Options) -> Marginals:
     from lapis.inference.exact.enumerate import enumerate_worlds
 
     found = enumerate_worlds(network)
@@ -147,7 +145,7 @@ def by_enumeration(network: Network) -> Marginals:
     )  # fmt: skip
 
 
-def by_belief_propagation(network: Network) -> Marginals:
+def by_belief_propagation(network: Network, options: Options) -> Marginals:
     """The cheap estimate: no standard error, exact only where the factor graph is a forest."""
     from lapis.inference.propagation.belief_propagation import propagate_beliefs
 
@@ -165,12 +163,12 @@ def by_belief_propagation(network: Network) -> Marginals:
     )  # fmt: skip
 
 
-def by_components(network: Network, method: str, options: Options) -> Marginals:
-    """Exact where it fits; the rest is refused (exact) or sampled (auto)."""
+def by_components(network: Network, options: Options, refuse: bool = True) -> Marginals:
+    """Exact where it fits; the rest is refused or sampled."""
     from lapis.inference.exact.by_components import DEFAULT_MEMORY, plan_exact
 
     plan = plan_exact(network, options.max_memory or DEFAULT_MEMORY, random_state=options.seed)
-    if method == "exact":
+    if refuse:
         plan.require_complete()
     solved = plan.solve()
     notes: dict[str, Any] = {"width": solved.width}
@@ -226,7 +224,7 @@ def by_sampling(network: Network, method: str, options: Options) -> Marginals:
     from lapis.inference.reduction.recovery import sample_reduced
 
     def choose(core: Network) -> Any:
-        return new_sampler(method)
+        return find_method("infer", method).load()()
 
     found = sample_reduced(
         network,
@@ -261,17 +259,3 @@ def by_sampling(network: Network, method: str, options: Options) -> Marginals:
         method, found.exact, None, found.marginal, found.stderr, found.expected_count, sampled,
         notes, trace,
     )  # fmt: skip
-
-
-def new_sampler(method: str) -> Any:
-    if method == "mcsat":
-        from lapis.inference.sampling.mcsat import MCSAT
-
-        return MCSAT()
-    if method == "tempering":
-        from lapis.inference.sampling.tempering import Tempering
-
-        return Tempering()
-    from lapis.inference.sampling.gibbs import Gibbs
-
-    return Gibbs()

@@ -396,18 +396,17 @@ class Learner:
         progress: Report | None = None,
         checkpoint: Path | None = None,
     ) -> Course:
-        from lapis.optimisation.climb import OPTIMIZERS, climb, make_optimizer
+        from lapis.optimisation.climb import climb, make_optimizer
 
         options = self.options
-        given: dict[str, float] = {} if options.rate is None else {"rate": options.rate}
         return climb(
             posterior,
-            make_optimizer(name, **given),
+            make_optimizer(name, **options.of_optimizer),
             start,
             l1=posterior.l1,
             lower=None if far is None else -far,
             upper=far,
-            max_iterations=options.max_iterations or OPTIMIZERS[name].iterations,
+            max_iterations=options.max_iterations,
             tolerance=tolerance,
             time_limit=time_limit,
             progress=progress,

@@ -1,36 +1,20 @@
-"""What can be asked of a learner, and what is taken where nothing is asked.
+"""What can be asked of a learner, and which choices exclude each other.
 
-objective         what is maximised
-pseudo            Σ log P(atom | all others), by counting: no inference, no grounding
-weighted-pseudo   the same, each predicate's sum divided by its number of atoms
-conditional       log P(query atoms | the rest)
-likelihood        log P(all atoms)
-max-margin        the data's score over that of the best other world, less its errors
-
-expectation       how a (conditional) likelihood's expected counts are had
-exact             by components, value included
-mcsat, gibbs      by a few samples of persistent chains
-map               by the most likely world (voted perceptron)
-count-gibbs, count-map   the same two without grounding
+The words and numbers by themselves stand in `lapis.methods` and `lapis.options`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from lapis.errors import LapisError, check_word
+from lapis.errors import LapisError
 from lapis.learning.objectives.priors import Prior, parse_prior
+from lapis.methods import check_options, find_method, refuse_unread
 
-OBJECTIVES = ("pseudo", "weighted-pseudo", "conditional", "likelihood", "max-margin")
-OPTIMIZERS = (
-    "lbfgs", "newton", "vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg", "adam", "adagrad",
-)  # fmt: skip
-EXPECTATIONS = ("auto", "exact", "mcsat", "gibbs", "map", "count-gibbs", "count-map")
 Counts = Literal["exact", "ijgp"]
-COUNTS: tuple[Counts, ...] = ("exact", "ijgp")
 CUTTING_PLANE = "cutting-plane"
 PRIOR_WIDTH = {"pseudo": 10.0, "conditional": 5.0, "likelihood": 10.0, "max-margin": 1.0}
 
@@ -56,33 +40,29 @@ class Options:
     max_memory: int | None = None
     seed: int = 0
     checkpoint: Path | None = None
+    optimizer_options: Mapping[str, float] = field(default_factory=dict)  # its own
+
+    @property
+    def of_optimizer(self) -> dict[str, float]:
+        """The optimiser's own options, `rate` among them."""
+        rate: dict[str, float] = {} if self.rate is None else {"rate": self.rate}
+        return {**self.optimizer_options, **rate}
+
+    def by_keyword(self) -> dict[str, Any]:
+        """The values by the keywords of `lapis.learn`."""
+        values = {option.name: getattr(self, option.name) for option in fields(self)}
+        return {"random_state": values.pop("seed"), **values}
 
 
 def check_words(options: Options) -> None:
-    """Refuse words that name nothing."""
-    words: tuple[tuple[str, str | None, Sequence[str]], ...] = (
-        ("objective", options.objective, OBJECTIVES),
-        ("optimizer", options.optimizer, (*OPTIMIZERS, CUTTING_PLANE)),
-        ("expectation", options.expectation, EXPECTATIONS),
-        ("counts", options.counts, COUNTS),
-        ("prior mean", options.prior_mean, ("zero", "initial")),
-    )
-    for what, word, known in words:
-        if word is not None:
-            check_word(what, word, known, code="learn-option")
+    """Refuse what is wrong whatever the rest."""
+    check_options("learn", options.by_keyword())
     if isinstance(options.prior, str):
         parse_prior(options.prior)
-    for name, number in (
-        ("rate", options.rate),
-        ("margin", options.margin),
-        ("max_iterations", options.max_iterations),
-        ("tolerance", options.tolerance),
-        ("time_limit", options.time_limit),
-        ("num_samples", options.num_samples),
-        ("ibound", options.ibound),
-    ):
-        if number is not None and not number > 0:
-            raise LapisError(f"{name.replace('_', ' ')} must be positive", code="learn-option")
+    if options.rate is not None and "rate" in options.optimizer_options:
+        raise LapisError("the rate is given twice", code="learn-option")
+    if options.optimizer is not None:
+        find_method("optimizer", options.optimizer).check_own(options.of_optimizer)
 
 
 def check_together(options: Options, objective: str) -> None:
@@ -90,6 +70,7 @@ def check_together(options: Options, objective: str) -> None:
     is_pseudo = objective in ("pseudo", "weighted-pseudo")
     optimizer = options.optimizer
     if objective == "max-margin":
+        find_method("optimizer", CUTTING_PLANE).check_own(options.of_optimizer)
         refuse(
             optimizer not in (None, CUTTING_PLANE),
             "max-margin learning has its own optimiser: cutting planes",
@@ -106,11 +87,6 @@ def check_together(options: Options, objective: str) -> None:
             "cutting planes learn max-margin weights only",
             "add --objective max-margin",
         )
-    refuse(
-        is_pseudo and options.expectation != "auto",
-        "a pseudo-likelihood needs no expectation",
-        "leave out --expectation, or choose --objective conditional",
-    )
     wants_value = optimizer in ("lbfgs", "newton") and not is_pseudo
     refuse(
         wants_value and options.expectation not in ("auto", "exact"),
@@ -127,11 +103,7 @@ def check_together(options: Options, objective: str) -> None:
         "newton does not climb over the corners of an l1 prior",
         "choose --optimizer lbfgs",
     )
-    refuse(
-        options.counts == "ijgp" and objective == "max-margin",
-        "max-margin learning does not count by ijgp",
-        "choose another --objective, or --counts exact",
-    )
+    refuse_unread("learn", {**options.by_keyword(), "objective": objective})
 
 
 def refuse(wrong: bool, message: str, hint: str) -> None:

@@ -3,33 +3,27 @@
 A stepwise optimiser is an object with `init` and `step` (`Optimizer` below): a step makes one state
 of another, and a state knows the weights to return if the climb ended there. L-BFGS is a `Solver`,
 which runs by itself and reports its iterations. `logbook` keeps the curve and knows when to stop;
-Ctrl-C ends a climb anywhere and keeps the best so far. `OPTIMIZERS` lists them all.
+Ctrl-C ends a climb anywhere and keeps the best so far. `lapis.methods` lists them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from lapis.errors import LapisError, check_word
-from lapis.optimisation.adaptive import AdaGrad, Adam
+from lapis.errors import LapisError
+from lapis.methods import find_method
 from lapis.optimisation.checkpoint import Checkpoint, read_checkpoint, unpack
-from lapis.optimisation.conjugate_gradient import ConjugateGradient
-from lapis.optimisation.diagonal_newton import DiagonalNewton
-from lapis.optimisation.gradient_ascent import GradientAscent
-from lapis.optimisation.lbfgs import Lbfgs
 from lapis.optimisation.logbook import STOPPED, Course, CurvePoint, Logbook, State, max_norm
-from lapis.optimisation.newton import Newton
 from lapis.optimisation.objective import Objective, Point
 from lapis.optimisation.orthant import Terrain
 from lapis.progress import Report
 
 __all__ = [
-    "OPTIMIZERS", "Course", "CurvePoint", "Optimizer", "Solver", "State", "climb",
-    "make_optimizer",
+    "Course", "CurvePoint", "Optimizer", "Solver", "State", "climb", "make_optimizer",
 ]  # fmt: skip
 
 EXACT_TOLERANCE = 1e-6  # of the gradient
@@ -97,7 +91,7 @@ def climb(
 ) -> Course:
     """Maximise f(w) − Σ l1_i |w_i| within bounds, from a start float64[num_parameters].
 
-    Without `max_iterations` the optimiser's own limit in `OPTIMIZERS` holds. A checkpoint that
+    Without `max_iterations` the optimiser's own limit holds. A checkpoint that
     exists is continued; `fingerprint` names the problem in it. The tolerance is of the gradient
     (max-norm, 1e-6) for exact objectives and of the weights (relative, 1e-3) for others whose
     noise is not known; one that knows its noise is climbed to within it.
@@ -108,7 +102,7 @@ def climb(
     penalised = l1 is not None and bool(np.any(l1 > 0))
     terrain = Terrain(objective, l1 if penalised else None, lower, upper)
     if max_iterations is None:
-        max_iterations = OPTIMIZERS[optimizer.name].iterations
+        max_iterations = find_method("optimizer", optimizer.name).iterations
     if tolerance is None:
         tolerance = EXACT_TOLERANCE if objective.is_fixed else SAMPLED_TOLERANCE
     log = Logbook(
@@ -183,101 +177,11 @@ def rebuild_state(state_type: type[Any], terrain: Terrain, saved: Checkpoint) ->
     return state_type(**fields, point=terrain.evaluate(fields["weights"]))
 
 
-class Option(NamedTuple):
-    """A number that an optimiser can be given."""
-
-    name: str
-    default: float | None  # None: chosen from the data
-    low: float
-    high: float
-    help: str
-
-
-class Entry(NamedTuple):
-    """An optimiser as people choose it."""
-
-    make: Callable[..., Optimizer | Solver]
-    help: str
-    options: tuple[Option, ...]
-    iterations: int  # at most, unless told
-
-
-RATE = Option("rate", None, 0.0, np.inf, "learning rate; from the curvature at the start if absent")
-DECAY = Option("decay", 0.0, 0.0, np.inf, "the rate at iteration t is divided by 1 + decay t")
-FORGET = Option("forget", 0.0, 0.0, np.inf, "weighs iteration t by t^forget in the average")
-DAMPING = Option("damping", 1.0, 0.0, np.inf, "λ at the start: larger means shorter first steps")
-ASCENT = (RATE, DECAY, FORGET)
-
-
-def ascent(name: str, per_weight: bool) -> Callable[..., GradientAscent]:
-    return lambda **options: GradientAscent(name, per_weight, **options)
-
-
-OPTIMIZERS: Mapping[str, Entry] = {
-    "lbfgs": Entry(
-        lambda memory=20: Lbfgs(int(memory)),
-        "L-BFGS-B; needs an exact objective",
-        (Option("memory", 20, 1, 1000, "steps that the curvature is estimated from"),),
-        1000,
-    ),
-    "newton": Entry(
-        Newton, "Newton's method with the whole curvature; for few weights, exact", (), 100,
-    ),
-    "vp": Entry(
-        ascent("vp", False), "voted perceptron: counts of the most likely state, averaged weights",
-        ASCENT, 100,
-    ),
-    "cd": Entry(
-        ascent("cd", False), "contrastive divergence: counts of a few samples, averaged weights",
-        ASCENT, 100,
-    ),
-    "vp-pw": Entry(
-        ascent("vp-pw", True), "voted perceptron with a rate per weight, η divided by its count",
-        ASCENT, 100,
-    ),
-    "cd-pw": Entry(
-        ascent("cd-pw", True), "contrastive divergence with a rate per weight",
-        ASCENT, 100,
-    ),
-    "dn": Entry(DiagonalNewton, "diagonal Newton", (DAMPING,), 100),
-    "scg": Entry(
-        lambda **options: ConjugateGradient(False, **options), "scaled conjugate gradients",
-        (DAMPING,), 100,
-    ),
-    "pscg": Entry(
-        lambda **options: ConjugateGradient(True, **options),
-        "scaled conjugate gradients, preconditioned by the counts' variances",
-        (DAMPING,), 100,
-    ),
-    "adam": Entry(
-        Adam, "Adam",
-        (Option("rate", 0.1, 0.0, np.inf, "step of a weight whose gradient is steady"), DECAY), 200,
-    ),
-    "adagrad": Entry(
-        AdaGrad, "AdaGrad", (Option("rate", 0.5, 0.0, np.inf, "first step of each weight"),), 200,
-    ),
-}  # fmt: skip
-
-
 def make_optimizer(name: str, **options: float) -> Optimizer | Solver:
-    """The optimiser of a name, with options from its table.
+    """The optimiser of a name, with options of its own.
 
     >>> make_optimizer("cd", rate=0.1).name
     'cd'
     """
-    check_word("optimizer", name, OPTIMIZERS, code="unknown-optimizer")
-    known = {option.name: option for option in OPTIMIZERS[name].options}
-    for key, value in options.items():
-        if key not in known:
-            raise LapisError(
-                f"{name} has no option {key!r}",
-                code="unknown-option",
-                hint=f"it has {', '.join(known)}",
-            )
-        option = known[key]
-        if not option.low <= value <= option.high:
-            raise LapisError(
-                f"{key} of {name} must be within {option.low:g} and {option.high:g}, not {value:g}",
-                code="option-range",
-            )
-    return OPTIMIZERS[name].make(**options)
+    made: Optimizer | Solver = find_method("optimizer", name).make(**options)
+    return made

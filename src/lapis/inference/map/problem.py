@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from lapis.inference.map import solver as map_solver
-from lapis.inference.map.solver import MapResult
+from lapis.inference.map.solver import MapResult, most_likely_world
+from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.progress import Report, Wish
-
-METHODS = (*map_solver.METHODS, "lazy")
-
-
-def check_method(method: str) -> None:
-    map_solver.check_method(method, METHODS)
 
 
 def map_problem(
@@ -26,19 +20,19 @@ def map_problem(
     should_stop: Wish | None = None,
 ) -> tuple[Network, MapResult]:
     """The network that was solved (for lazy: its listed part) and the world."""
-    if method == "lazy":
-        from lapis.inference.map.lazy import most_likely_world_lazily
-
-        return most_likely_world_lazily(
+    chosen = find_method("map", method)
+    if chosen.takes == "problem":
+        answered: tuple[Network, MapResult] = chosen.load()(
             problem, time_limit=time_limit, seed=seed, max_memory=max_memory, progress=progress,
             should_stop=should_stop,
         )  # fmt: skip
+        return answered
     from lapis.grounding.bottom_up import ground
     from lapis.inference.marginals import is_tiny
 
     network = ground(problem, max_memory=max_memory, progress=progress)
-    chosen = "enumerate" if method == "auto" and is_tiny(network) else method
-    return network, map_solver.most_likely_world(
-        network, method=chosen, time_limit=time_limit, seed=seed, progress=progress,
+    name = "enumerate" if method == "auto" and is_tiny(network) else method
+    return network, most_likely_world(
+        network, method=name, time_limit=time_limit, seed=seed, progress=progress,
         should_stop=should_stop,
     )  # fmt: skip

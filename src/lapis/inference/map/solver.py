@@ -16,19 +16,19 @@ tolerance would mean nothing.)
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from lapis.errors import TooLarge, check_word
+from lapis.errors import LapisError, TooLarge
 from lapis.inference.map.component import Found, improve, prove
 from lapis.inference.map.objective import Objective, Part, objective_of, split_components
+from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.progress import Progress, Report, Stop
 
-METHODS = ("auto", "ilp", "maxwalksat", "icm", "exact", "enumerate")
 ELIMINATED_SCOPE = 2  # neighbours of an atom that is maximised over in front
 SMALL_COMPONENT = 300  # atoms; beyond this no elimination order is looked for
 SMALL_MEMORY = 1 << 24  # bytes of tables
@@ -68,9 +68,34 @@ def most_likely_world(
     Raises LapisError "unsatisfiable" if no world satisfies the hard clauses, and TooLarge
     "no-feasible-world" if none was found and none was ruled out.
     """
-    check_method(method)
-    if method in ("enumerate", "exact"):
-        return solve_whole(network, method)
+    chosen = find_method("map", method)
+    if chosen.takes == "problem":
+        raise LapisError(
+            f"{method} starts from a model, not from a network",
+            code="needs-model",
+            hint="choose another method",
+        )
+    found: MapResult = chosen.load()(
+        network,
+        method=method,
+        time_limit=time_limit,
+        seed=seed,
+        progress=progress,
+        should_stop=should_stop,
+    )
+    return found
+
+
+def solve_by_components(
+    network: Network,
+    *,
+    method: str,
+    time_limit: float,
+    seed: int,
+    progress: Report | None,
+    should_stop: Callable[[], bool] | None,
+) -> MapResult:
+    """Eliminate, split, search, prove."""
     from lapis.inference.reduction.eliminate import reduce
 
     stop = Stop(should_stop, time.monotonic() + time_limit)
@@ -119,11 +144,8 @@ def describe(
     )
 
 
-def check_method(method: str, known: Sequence[str] = METHODS) -> None:
-    check_word("method", method, known, code="unknown-method")
-
-
-def solve_whole(network: Network, method: str) -> MapResult:
+def solve_whole(network: Network, *, method: str, **limits: object) -> MapResult:
+    """By elimination or enumeration, which know no limits but their memory."""
     if method == "exact":
         from lapis.inference.exact.by_components import exact_map
 

@@ -1,0 +1,357 @@
+"""Every method by name: what it does, where it is, what it claims, which options it reads.
+
+The command line, the errors, the documentation and the sweeps of the tests read `METHODS`; a new
+method is its own file and an entry here. An entry is named as "module:attribute" and loaded when it
+is used, so that looking at the registry costs nothing. What is called, by task and `takes`:
+
+    infer      network   (network, Options) → Marginals
+               problem   (problem, Options) → (Network, Marginals), without grounding
+               sampler   () → Sampler, whose chains run on the core that elimination leaves
+    map        network   (network, method=, time_limit=, …) → MapResult
+               problem   (problem, time_limit=, …) → (Network, MapResult)
+    counts     problem   (problem, **options it reads) → rows
+    optimizer            (**fixed, **own options) → Optimizer or Solver
+    objective, expectation   what `learning/learn.py` builds
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Literal
+
+from lapis.errors import LapisError, check_word, did_you_mean
+from lapis.options import COMMANDS, Option
+
+Task = Literal["infer", "map", "counts", "objective", "expectation", "optimizer"]
+Takes = Literal["network", "problem", "sampler", "examples", "objective"]
+
+# The option that names the method, and the tasks that a command performs.
+OPTION_OF_TASK: Mapping[Task, str] = {
+    "infer": "method",
+    "map": "method",
+    "counts": "counts",
+    "objective": "objective",
+    "expectation": "expectation",
+    "optimizer": "optimizer",
+}
+LEARNING: tuple[Task, ...] = ("objective", "optimizer", "expectation", "counts")
+TASKS_OF_COMMAND: Mapping[str, tuple[Task, ...]] = {
+    "count": ("counts",),
+    "infer": ("infer",),
+    "map": ("map",),
+    "learn": LEARNING,
+    "score": ("infer",),
+}
+PARTS_OF_COMMAND: Mapping[str, tuple[str, ...]] = {"evaluate": ("learn", "score")}
+UNDECIDED = (None, "auto")  # the method is chosen later, and may read anything
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way to do a task."""
+
+    task: Task
+    name: str
+    help: str
+    entry: str  # module:attribute
+    takes: Takes
+    exact: str = ""  # when its answers are exact: "always", "never", or where
+    options: tuple[str, ...] = ()  # of the command, that it and not every method reads
+    own: tuple[Option, ...] = ()  # options of this method alone
+    fixed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))  # to the entry
+    iterations: int = 0  # of an optimiser at most, unless told
+
+    def load(self) -> Any:
+        """The function or class behind the entry."""
+        module, _, attribute = self.entry.partition(":")
+        return getattr(import_module(module), attribute)
+
+    def make(self, **own: object) -> Any:
+        """What the entry makes, with options of its own."""
+        self.check_own(own)
+        return self.load()(**self.fixed, **own)
+
+    def check_own(self, own: Mapping[str, object]) -> None:
+        """Refuse options that the method does not have, and values that they cannot have."""
+        known = {option.name: option for option in self.own}
+        for name, value in own.items():
+            if name not in known:
+                close = did_you_mean(name, known)
+                choice = f"it has {', '.join(known)}" if known else "it has none"
+                raise LapisError(
+                    f"{self.name} has no option {name!r}",
+                    code="unknown-option",
+                    hint=f"did you mean {close!r}?" if close else choice,
+                )
+            known[name].check(value, f"{name} of {self.name}")
+
+
+SAMPLING = ("precision", "max_samples", "num_chains", "time_limit")
+MARGINALS = "lapis.inference.marginals"
+INFER = (
+    Method(
+        "infer", "auto", "exact where that is affordable, sampled where it is not",
+        f"{MARGINALS}:by_best_method", "network", "where affordable", (*SAMPLING, "max_memory"),
+    ),
+    Method(
+        "infer", "exact", "closed form for single atoms, junction trees for the rest; refuses what "
+        "is too wide", f"{MARGINALS}:by_components", "network", "always", ("max_memory",),
+    ),
+    Method(
+        "infer", "enumerate", "all joint states of each component, up to 2^20",
+        f"{MARGINALS}:by_enumeration", "network", "always", ("max_memory",),
+    ),
+    Method(
+        "infer", "gibbs", "blocked, Rao–Blackwellised Gibbs chains",
+        "lapis.inference.sampling.gibbs:Gibbs", "sampler", "never", (*SAMPLING, "max_memory"),
+    ),
+    Method(
+        "infer", "mcsat", "slice sampling for hard and nearly hard clauses",
+        "lapis.inference.sampling.mcsat:MCSAT", "sampler", "never", (*SAMPLING, "max_memory"),
+    ),
+    Method(
+        "infer", "tempering", "parallel tempering, for networks with several modes",
+        "lapis.inference.sampling.tempering:Tempering", "sampler", "never",
+        (*SAMPLING, "max_memory"),
+    ),
+    Method(
+        "infer", "bp", "loopy belief propagation, the cheap estimate",
+        f"{MARGINALS}:by_belief_propagation", "network", "on forests", ("max_memory",),
+    ),
+    Method(
+        "infer", "count-gibbs", "Gibbs from counts, for networks too large to ground; `ibound` "
+        "estimates them by IJGP", f"{MARGINALS}:by_counts", "problem", "never",
+        (*SAMPLING, "ibound"),
+    ),
+)  # fmt: skip
+
+SOLVER = "lapis.inference.map.solver"
+MAP = (
+    Method(
+        "map", "auto", "elimination for small components, search and then proofs for the rest",
+        f"{SOLVER}:solve_by_components", "network", "if time allows", ("time_limit",),
+    ),
+    Method(
+        "map", "ilp", "search, then integer programming on every component",
+        f"{SOLVER}:solve_by_components", "network", "if time allows", ("time_limit",),
+    ),
+    Method(
+        "map", "lazy", "cutting planes over a network that is grounded on demand",
+        "lapis.inference.map.lazy:most_likely_world_lazily", "problem", "if time allows",
+        ("time_limit",),
+    ),
+    Method(
+        "map", "maxwalksat", "local search alone",
+        f"{SOLVER}:solve_by_components", "network", "if nothing is violated", ("time_limit",),
+    ),
+    Method(
+        "map", "icm", "greedy ascent from the likeliest literals",
+        f"{SOLVER}:solve_by_components", "network", "if nothing is violated", ("time_limit",),
+    ),
+    Method(
+        "map", "exact", "max-product on junction trees; refuses what is too wide",
+        f"{SOLVER}:solve_whole", "network", "always",
+    ),
+    Method(
+        "map", "enumerate", "all joint states of each component, up to 2^20",
+        f"{SOLVER}:solve_whole", "network", "always",
+    ),
+)  # fmt: skip
+
+RULE_COUNTS = "lapis.counting.rule_counts"
+COUNTING = (
+    Method(
+        "counts", "exact", "sums over true tuples", f"{RULE_COUNTS}:exact_counts", "problem",
+        "always",
+    ),
+    Method(
+        "counts", "ijgp", "estimates by iterative join-graph propagation",
+        f"{RULE_COUNTS}:estimated_counts", "problem", "where a cluster holds the formula",
+        ("ibound", "measure_error"),
+    ),
+)  # fmt: skip
+
+OBJECTIVES = "lapis.learning.objectives"
+LIKELIHOOD = ("counts", "expectation", "num_samples")
+OBJECTIVE = (
+    Method(
+        "objective", "pseudo", "Σ log P(atom given all others), by counting: no inference",
+        f"{OBJECTIVES}.pseudo:pseudo_objective", "examples", "always", ("counts",),
+    ),
+    Method(
+        "objective", "weighted-pseudo", "the same, each predicate divided by its number of atoms",
+        f"{OBJECTIVES}.pseudo:pseudo_objective", "examples", "always", ("counts",),
+    ),
+    Method(
+        "objective", "conditional", "log P(query atoms given the rest)",
+        f"{OBJECTIVES}.conditional:conditional_objective", "examples", "where affordable",
+        LIKELIHOOD,
+    ),
+    Method(
+        "objective", "likelihood", "log P(all atoms)",
+        f"{OBJECTIVES}.conditional:conditional_objective", "examples", "where affordable",
+        LIKELIHOOD,
+    ),
+    Method(
+        "objective", "max-margin", "the data's score over that of the best other world, less its "
+        "errors; by cutting planes", "lapis.learning.max_margin:fit_max_margin", "examples",
+        "if proven", ("margin",),
+    ),
+)  # fmt: skip
+
+EXPECTATION = (
+    Method(
+        "expectation", "auto", "exact where that is affordable, sampled where it is not",
+        f"{OBJECTIVES}.conditional:conditional_objective", "examples", "where affordable",
+        ("num_samples",),
+    ),
+    Method(
+        "expectation", "exact", "by components, with the value of the likelihood",
+        f"{OBJECTIVES}.conditional:conditional_objective", "examples", "always",
+    ),
+    Method(
+        "expectation", "mcsat", "a few samples of persistent MC-SAT chains",
+        f"{OBJECTIVES}.conditional:conditional_objective", "examples", "never", ("num_samples",),
+    ),
+    Method(
+        "expectation", "gibbs", "a few samples of persistent Gibbs chains",
+        f"{OBJECTIVES}.conditional:conditional_objective", "examples", "never", ("num_samples",),
+    ),
+    Method(
+        "expectation", "map", "the most likely world: voted perceptron",
+        f"{OBJECTIVES}.conditional:conditional_objective", "examples", "never",
+    ),
+    Method(
+        "expectation", "count-gibbs", "Gibbs chains from counts, without grounding",
+        f"{OBJECTIVES}.count_based:count_objective", "examples", "never",
+    ),
+    Method(
+        "expectation", "count-map", "the most likely world from counts, without grounding",
+        f"{OBJECTIVES}.count_based:count_objective", "examples", "never",
+    ),
+)  # fmt: skip
+
+RATE = Option(
+    "rate", "number", "learning rate; from the curvature at the start if absent", low=0, above=True
+)
+DECAY = Option("decay", "number", "the rate at iteration t is divided by 1 + decay t", 0.0, low=0)
+FORGET = Option("forget", "number", "weighs iteration t by t^forget in the average", 0.0, low=0)
+DAMPING = Option(
+    "damping", "number", "λ at the start: larger means shorter first steps", 1.0, low=0
+)
+
+
+def ascent(name: str, per_weight: bool, help: str) -> Method:
+    return Method(
+        "optimizer", name, help, "lapis.optimisation.gradient_ascent:GradientAscent", "objective",
+        options=("rate",), own=(RATE, DECAY, FORGET), iterations=100,
+        fixed={"name": name, "per_weight": per_weight},
+    )  # fmt: skip
+
+
+OPTIMIZER = (
+    Method(
+        "optimizer", "lbfgs", "L-BFGS-B, to a gradient of 1e-6; needs an exact objective",
+        "lapis.optimisation.lbfgs:Lbfgs", "objective", iterations=1000,
+        own=(Option("memory", "integer", "steps that the curvature is estimated from", 20,
+                    low=1, high=1000),),
+    ),
+    Method(
+        "optimizer", "newton", "Newton's method with the whole curvature; few weights, exact",
+        "lapis.optimisation.newton:Newton", "objective", iterations=100,
+    ),
+    ascent("vp", False, "voted perceptron: counts of the most likely world, averaged weights"),
+    ascent("cd", False, "contrastive divergence: counts of a few samples, averaged weights"),
+    ascent("vp-pw", True, "voted perceptron with a rate per weight, η divided by its count"),
+    ascent("cd-pw", True, "contrastive divergence with a rate per weight"),
+    Method(
+        "optimizer", "dn", "diagonal Newton", "lapis.optimisation.diagonal_newton:DiagonalNewton",
+        "objective", own=(DAMPING,), iterations=100,
+    ),
+    Method(
+        "optimizer", "scg", "scaled conjugate gradients",
+        "lapis.optimisation.conjugate_gradient:ConjugateGradient", "objective", own=(DAMPING,),
+        fixed={"preconditioned": False}, iterations=100,
+    ),
+    Method(
+        "optimizer", "pscg", "scaled conjugate gradients, preconditioned by the counts' variances",
+        "lapis.optimisation.conjugate_gradient:ConjugateGradient", "objective", own=(DAMPING,),
+        fixed={"preconditioned": True}, iterations=100,
+    ),
+    Method(
+        "optimizer", "adam", "Adam, for noisy gradients", "lapis.optimisation.adaptive:Adam",
+        "objective", options=("rate",), iterations=200,
+        own=(Option("rate", "number", "step of a weight whose gradient is steady", 0.1, low=0,
+                    above=True), DECAY),
+    ),
+    Method(
+        "optimizer", "adagrad", "AdaGrad, for noisy gradients",
+        "lapis.optimisation.adaptive:AdaGrad", "objective", options=("rate",), iterations=200,
+        own=(Option("rate", "number", "first step of each weight", 0.5, low=0, above=True),),
+    ),
+    Method(
+        "optimizer", "cutting-plane", "planes from most likely worlds; max-margin learning alone",
+        "lapis.optimisation.cutting_plane:minimise_by_cuts", "examples", iterations=500,
+    ),
+)  # fmt: skip
+
+METHODS: tuple[Method, ...] = (*INFER, *MAP, *COUNTING, *OBJECTIVE, *EXPECTATION, *OPTIMIZER)
+BY_NAME: Mapping[tuple[str, str], Method] = {(m.task, m.name): m for m in METHODS}
+
+
+def methods_of(task: Task) -> dict[str, Method]:
+    """The methods of a task by name, in the order people see them."""
+    return {method.name: method for method in METHODS if method.task == task}
+
+
+def find_method(task: Task, name: str) -> Method:
+    """The method of a name, or a refusal that knows what was meant.
+
+    >>> find_method("infer", "gibs")
+    Traceback (most recent call last):
+    lapis.errors.LapisError: unknown method 'gibs'
+        did you mean 'gibbs'?
+    """
+    what = OPTION_OF_TASK[task]
+    check_word(what, name, methods_of(task), code=f"unknown-{what}")
+    return BY_NAME[task, name]
+
+
+def check_options(command: str, values: Mapping[str, object], *, as_flags: bool = False) -> None:
+    """Refuse values of a command's options that are wrong by themselves or not read.
+
+    `values` are by keyword, and may hold more than options; `as_flags` makes messages name the
+    flags that were typed.
+    """
+    for option in COMMANDS[command]:
+        if option.name in values:
+            option.check(values[option.name], option.flags[-1] if as_flags else None)
+    for part in PARTS_OF_COMMAND.get(command, (command,)):
+        for task in TASKS_OF_COMMAND.get(part, ()):
+            chosen = values.get(OPTION_OF_TASK[task])
+            if isinstance(chosen, str):
+                find_method(task, chosen)
+        refuse_unread(part, values, as_flags=as_flags)
+
+
+def refuse_unread(command: str, values: Mapping[str, object], *, as_flags: bool = False) -> None:
+    """Refuse an option that was given to a method which does not read it.
+
+    An option that no method of a task lists is read whatever the method.
+    """
+    for option in COMMANDS[command]:
+        if values.get(option.name, option.default) == option.default:
+            continue
+        for task in TASKS_OF_COMMAND.get(command, ()):
+            readers = [m.name for m in methods_of(task).values() if option.name in m.options]
+            chosen = values.get(OPTION_OF_TASK[task])
+            if readers and chosen not in (*UNDECIDED, *readers):
+                label = option.flags[-1] if as_flags else option.name
+                raise LapisError(
+                    f"{OPTION_OF_TASK[task]} {chosen!r} does not read {label}",
+                    code="unread-option",
+                    hint=f"it belongs to {', '.join(readers)}",
+                )

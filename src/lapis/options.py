@@ -1,0 +1,243 @@
+"""Every option of every command, said once: its kind, range, default, help and flag.
+
+The command line makes its flags from `COMMANDS`, the functions of `lapis.api` check their keywords
+against it, and the tables of `docs/` are compared with it. Which methods read an option, and which
+words an option that names a method may hold, stands in `methods.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Literal
+
+from lapis.errors import LapisError
+
+Kind = Literal[
+    "flag", "integer", "number", "word", "names", "texts", "path", "size", "seed", "prior",
+    "beliefs", "settings",
+]  # fmt: skip
+
+NOUNS: Mapping[Kind, str] = {
+    "flag": "True or False",
+    "integer": "a whole number",
+    "number": "a number",
+    "word": "a word",
+    "names": "a list of names",
+    "texts": "a text or a list of texts",
+    "path": "a path",
+    "size": "a whole number of bytes",
+    "seed": "a whole number or a numpy Generator",
+    "prior": "a prior",
+    "beliefs": "a dictionary",
+    "settings": "a dictionary",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One thing that can be said to a command, a function or a method."""
+
+    name: str  # the keyword
+    kind: Kind
+    help: str
+    default: object = None  # None: left open, or chosen from the rest
+    flag: str = ""  # on the command line, if not as the name; "-q --query" has a short one too
+    low: float = -math.inf
+    high: float = math.inf
+    above: bool = False  # whether `low` itself is out of range
+    words: tuple[str, ...] = ()  # that a word may be; empty where methods say
+    is_keyword: bool = True  # False: for the command line only
+
+    @property
+    def flags(self) -> list[str]:
+        return (self.flag or "--" + self.name.replace("_", "-")).split()
+
+    @property
+    def wanted(self) -> str:
+        """What a value must be, in words.
+
+        >>> Option("rate", "number", "", low=0, above=True).wanted
+        'a number above 0'
+        """
+        if self.words:
+            return " or ".join(self.words)
+        noun = NOUNS[self.kind]
+        if self.high < math.inf:
+            return f"{noun} between {self.low:g} and {self.high:g}"
+        if self.low > -math.inf:
+            return f"{noun} {'above' if self.above else 'of at least'} {self.low:g}"
+        return noun
+
+    def check(self, value: object, spelling: str | None = None) -> None:
+        """Refuse a value of another kind or out of range.
+
+        >>> Option("jobs", "integer", "", low=1).check(0)
+        Traceback (most recent call last):
+        lapis.errors.LapisError: jobs must be a whole number of at least 1, not 0
+        """
+        if value is None and self.default is None:
+            return
+        if not (self.is_of_kind(value) and self.is_in_range(value)):
+            raise LapisError(
+                f"{spelling or self.name} must be {self.wanted}, not {value!r}",
+                code="option-value",
+                hint=f"as in {self.name}=[{value!r}]"
+                if self.kind == "names" and isinstance(value, str)
+                else None,
+            )
+
+    def is_of_kind(self, value: object) -> bool:
+        match self.kind:
+            case "flag":
+                return isinstance(value, bool)
+            case "integer" | "size":
+                return isinstance(value, Integral) and not isinstance(value, bool)
+            case "seed":
+                whole = isinstance(value, Integral) and not isinstance(value, bool)
+                return whole or hasattr(value, "integers")
+            case "number":
+                return isinstance(value, Real) and not isinstance(value, bool)
+            case "word":
+                return isinstance(value, str)
+            case "names":
+                return is_texts(value)
+            case "texts":
+                return isinstance(value, str) or is_texts(value)
+            case "path":
+                return isinstance(value, str | os.PathLike)
+            case "prior":
+                return True  # `parse_prior` knows more
+            case "beliefs" | "settings":
+                return isinstance(value, Mapping)
+
+    def is_in_range(self, value: object) -> bool:
+        if self.words:
+            return value in self.words
+        if not isinstance(value, Real):
+            return True
+        number = float(value)
+        within = self.low <= number <= self.high  # False for NaN
+        return within and not (self.above and number == self.low)
+
+
+def is_texts(value: object) -> bool:
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and all(isinstance(text, str) for text in value)
+    )
+
+
+AS_JSON = Option("as_json", "flag", "Print JSON.", False, "--json", is_keyword=False)
+MERGE = Option("merge", "flag", "Read all data files as one world.", False, is_keyword=False)
+SEED = Option("random_state", "seed", "Seed of everything random.", 0, "--seed", low=0)
+MAX_MEMORY = Option(
+    "max_memory", "size", "Limit, as in 8GB (default: 70% of the machine).", low=0, above=True
+)
+QUERY = Option(
+    "query", "texts", "Predicates, atoms or formulas asked for, separated by commas.", (),
+    "-q --query",
+)  # fmt: skip
+LEARN_QUERY = replace(QUERY, help="Predicates to predict from the others (else: all).")
+OPEN = Option(
+    "opened", "names", "Predicates that are unknown where the data is silent.", (), "--open"
+)
+SOFT = Option(
+    "soft_evidence", "beliefs", 'A probability for an atom, as in "Smokes(Anna)=0.7".',
+    flag="--soft",
+)  # fmt: skip
+METHOD = Option("method", "word", "How to infer", "auto")
+MAP_METHOD = replace(METHOD, help="How to search")
+PRECISION = Option(
+    "precision", "number", "Standard error wanted on every sampled marginal.", 0.01, low=0
+)
+TIME_LIMIT = Option("time_limit", "number", "Seconds after which to stop.", low=0, above=True)
+MAX_SAMPLES = Option("max_samples", "integer", "Samples in all chains.", 400_000, low=1)
+CHAINS = Option("num_chains", "integer", "Chains, run on all cores.", 4, "--chains", low=1)
+COUNT_BOUND = Option(
+    "ibound", "integer", "count-gibbs: estimate counts by IJGP with this bound.", low=1
+)
+COUNTS = Option("counts", "word", "How to count", "exact")
+IBOUND = Option("ibound", "integer", "Variables in a cluster of IJGP.", 2, low=1)
+MEASURE_ERROR = Option("measure_error", "flag", "Count exactly too, and compare.", False)
+EXPLAIN = Option("explain", "flag", "Print the count plans instead.", False, is_keyword=False)
+NETWORK_OUT = Option(
+    "output", "path", "Write the network: .wcnf, .uai or .json.", flag="-o --output",
+    is_keyword=False,
+)  # fmt: skip
+CACHE = Option("cache", "path", "Keep and reuse groundings in this folder.", is_keyword=False)
+HIDDEN = Option("hidden", "names", "Predicates that the data does not show.", ())
+LISTED = Option("listed", "flag", "Ask only about query atoms that the data mentions.", False)
+NO_LIKELIHOOD = Option(
+    "likelihood", "flag", "Leave out the exact log-likelihood of all facts.", True,
+    "--no-likelihood",
+)  # fmt: skip
+
+LEARNING = (
+    Option("objective", "word", "What to maximise"),
+    Option("optimizer", "word", "How to climb"),
+    Option(
+        "optimizer_options", "settings", "An option of the optimiser, as in damping=2.",
+        flag="--option",
+    ),
+    Option("rate", "number", "Learning rate (option rate).", low=0, above=True),
+    Option("prior", "prior", "none, gaussian[:width] or l1[:strength]."),
+    Option(
+        "prior_mean", "word", "Where the prior is centred: zero, or the weights in the model.",
+        "zero", words=("zero", "initial"),
+    ),
+    Option("expectation", "word", "Expected counts", "auto"),
+    Option(
+        "num_samples", "integer", "Samples of each chain an iteration.", 5, "--samples", low=1
+    ),
+    COUNTS,
+    IBOUND,
+    Option("margin", "number", "max-margin: price of a wrong atom (C).", 1.0, low=0, above=True),
+    Option("units", "flag", "Add a formula P(x) for each predicate without one.", False),
+    Option("max_iterations", "integer", "Iterations at most.", flag="--iterations", low=1),
+    Option(
+        "tolerance", "number", "Where to stop: the largest gradient left.", low=0, above=True
+    ),
+)  # fmt: skip
+
+INFERRING = (METHOD, PRECISION, TIME_LIMIT, MAX_MEMORY)
+
+COMMANDS: Mapping[str, tuple[Option, ...]] = {
+    "demo": (AS_JSON,),
+    "check": (MERGE, AS_JSON),
+    "count": (COUNTS, IBOUND, MEASURE_ERROR, EXPLAIN, MERGE, AS_JSON),
+    "ground": (QUERY, OPEN, NETWORK_OUT, CACHE, MAX_MEMORY, MERGE, AS_JSON),
+    "infer": (
+        QUERY, OPEN, SOFT, METHOD, PRECISION, TIME_LIMIT, MAX_SAMPLES, CHAINS, MAX_MEMORY,
+        COUNT_BOUND, MERGE, SEED, AS_JSON,
+    ),
+    "map": (
+        QUERY, OPEN, SOFT, MAP_METHOD,
+        replace(TIME_LIMIT, default=60.0, help="Seconds after which the best so far is given."),
+        MAX_MEMORY, MERGE, SEED, AS_JSON,
+    ),
+    "learn": (
+        LEARN_QUERY,
+        Option("output", "path", "Write the learned model (.mln).", flag="-o --output",
+               is_keyword=False),
+        *LEARNING, MEASURE_ERROR, HIDDEN, LISTED, TIME_LIMIT, MAX_MEMORY,
+        Option("checkpoint", "path", "Keep the state here, and go on from it if it exists."),
+        MERGE, SEED, AS_JSON,
+    ),
+    "score": (QUERY, HIDDEN, LISTED, *INFERRING, NO_LIKELIHOOD, MERGE, SEED, AS_JSON),
+    "evaluate": (
+        LEARN_QUERY,
+        Option("folds", "integer", "Groups of data files that are tested in turn.", low=2),
+        Option("leave_one_out", "flag", "Test each data file once (the default).", False),
+        Option("generative", "flag", "Learn to explain everything, not only the query.", False),
+        *LEARNING, HIDDEN, LISTED, *INFERRING,
+        Option("jobs", "integer", "Processes (default: one a core).", low=1),
+        Option("plot", "path", "Draw precision-recall and calibration (.png, .svg, .pdf).",
+               is_keyword=False),
+        SEED, AS_JSON,
+    ),
+}  # fmt: skip
