@@ -1,0 +1,180 @@
+"""Marginal probabilities: what was asked, how sure it is, and by which method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lapis.errors import LapisError
+from lapis.results.atom_result import AtomResult
+from lapis.results.atoms import Atoms, Key
+from lapis.results.plots import finish, label, new_axes, plot_bars
+from lapis.results.view import MAX_ROWS, View, new_view
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, repr=False)
+class Answer(AtomResult):
+    """Marginal probabilities of the unknown query atoms."""
+
+    method: str
+    exact: bool
+    log_partition: float | None
+    asked: Atoms
+    probability: np.ndarray  # float64[num_atoms]
+    stderr: np.ndarray | None  # float64[num_atoms]; None where exact
+    expected_counts: np.ndarray  # float64[num_weights], E[n_w]
+    method_ids: np.ndarray | None = None  # int8[num_atoms], of the names that + joins in `method`
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    traced: tuple[str, ...] = ()  # the atoms that mixed slowest
+    trace: np.ndarray | None = None  # float32[num_chains, num_draws, num_traced], P(atom | rest)
+
+    @property
+    def atoms(self) -> tuple[str, ...]:
+        """The atoms as facts are written, in order."""
+        return self.names
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user ended sampling before it was done."""
+        return bool(self.diagnostics.get("interrupted", False))
+
+    @property
+    def errors(self) -> np.ndarray:
+        """float64[num_atoms], standard errors; 0 where exact."""
+        return np.zeros(len(self)) if self.stderr is None else self.stderr
+
+    def method_of(self, index: int) -> str:
+        """The method that answered an atom."""
+        if self.method_ids is None:
+            return self.method
+        return self.method.split("+")[self.method_ids[index]]
+
+    @cached_property
+    def marginals(self) -> dict[Any, float]:
+        """Probabilities by name, or by world and name where there are several worlds."""
+        return self.by_key(self.probability)
+
+    def __getitem__(self, key: Key) -> float:
+        """The probability of an atom: answer["P(A)"], or answer["world", "P(A)"]."""
+        return float(self.probability[self.asked.find(key)])
+
+    def measured(self) -> dict[str, np.ndarray]:
+        return {"probability": self.probability, "stderr": self.errors}
+
+    def rows(self) -> Iterator[tuple[str, float, float | None]]:
+        errors = [None] * len(self) if self.stderr is None else self.stderr.tolist()
+        yield from zip(self.asked, self.probability.tolist(), errors, strict=True)
+
+    def document(self) -> dict[str, Any]:
+        """The contract of `lapis infer --json`."""
+        return {
+            "method": self.method,
+            "exact": self.exact,
+            "log_partition": self.log_partition,
+            "atoms": self.entries(),
+            "expected_counts": self.expected_counts.tolist(),
+            **self.diagnostics,
+        }
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        for index, entry in enumerate(self.rows_json()):
+            if self.stderr is None:
+                entry["stderr"] = None
+            if not self.exact:
+                entry["method"] = self.method_of(index)
+            yield entry
+
+    def views(self) -> list[View]:
+        """The most likely atoms first."""
+        order = np.argsort(-self.probability, kind="stable")[:MAX_ROWS]
+        shown = self.probability[order].tolist()
+        spread = [""] * len(order)
+        if self.stderr is not None:
+            spread = [f" ± {error:.4f}" for error in self.stderr[order].tolist()]
+        texts = [f"{p:.4f}{error}" for p, error in zip(shown, spread, strict=True)]
+        named = self.named_rows(order)
+        return [
+            new_view(
+                (*self.name_headings, "probability"),
+                [(*name, text) for name, text in zip(named, texts, strict=True)],
+                numbers=["probability"],
+                num_rows=len(self),
+                bars=shown,
+            )
+        ]
+
+    def summary(self) -> str:
+        where = f" of {len(self.asked.worlds)} worlds" if self.asked.is_divided else ""
+        number = f"{len(self):,} atom{'' if len(self) == 1 else 's'}{where}"
+        total = "" if self.log_partition is None else f"; log partition {self.log_partition:.6g}"
+        if self.exact:
+            return f"{number}, exact (by {self.method}){total}"
+        how = f"approximate (by {self.method})"
+        if self.stderr is not None:
+            how += f", standard errors up to {float(self.stderr.max(initial=0.0)):.2g}"
+        return f"{number}, {how}{total}"
+
+    def remarks(self) -> list[str]:
+        found = []
+        if not len(self):
+            found.append("nothing asked for is unknown (lapis check MODEL DATA may say why)")
+        return [*found, *quality_remarks(self.diagnostics)]
+
+    def plot(self, axes: Axes | None = None, limit: int = 30) -> Axes:
+        """Bars of the most likely atoms, with error bars where the answer is not exact."""
+        order = np.argsort(-self.probability, kind="stable")[:limit]
+        errors = None if self.stderr is None else self.stderr[order]
+        names = [": ".join(row) for row in self.named_rows(order)]
+        return plot_bars(
+            names, self.probability[order], axes,
+            xlabel="probability", title=self.summary(), errors=errors,
+        )  # fmt: skip
+
+    def plot_chains(self, axes: Axes | None = None) -> Axes:
+        """The chains of the slowest atoms: they should look alike and wander over one range."""
+        found = new_axes(axes, (7, 3))
+        for chain, draws in enumerate(self.require_chains()):
+            smooth = np.cumsum(draws[:, 0]) / np.arange(1, len(draws) + 1)
+            found.plot(smooth, lw=1, label=f"chain {chain + 1}")
+        title = f"slowest atom: {label(self.traced[0])}"
+        found.set(ylim=(0, 1), xlabel="draw", ylabel="running mean", title=title)
+        found.legend(frameon=False, fontsize="small")
+        return finish(found)
+
+    def to_arviz(self) -> Any:
+        """The chains of the slowest atoms as an ArviZ object (needs the package arviz)."""
+        import arviz
+
+        trace = self.require_chains()
+        draws = {name: trace[:, :, i] for i, name in enumerate(self.traced)}
+        # Called convert_to_datatree from ArviZ 1.0 on.
+        old = getattr(arviz, "convert_to_inference_data", None)
+        return (old or arviz.convert_to_datatree)(draws)
+
+    def require_chains(self) -> np.ndarray:
+        if self.trace is None:
+            raise LapisError(
+                "this answer has no chains", code="no-chains", hint=f"it is {self.summary()}"
+            )
+        return self.trace
+
+
+def quality_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
+    """What a sampled or searched answer is worth."""
+    if diagnostics.get("interrupted"):
+        return ["stopped early: this is what there was so far"]
+    if diagnostics.get("converged") is False:
+        rhat = diagnostics.get("rhat")
+        reason = "" if rhat is None else f" (worst R-hat {rhat:.3f})"
+        return [
+            f"not converged{reason}: allow more --max-samples or --time-limit, "
+            "or try --method tempering"
+        ]
+    return []

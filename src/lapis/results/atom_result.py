@@ -1,0 +1,138 @@
+"""Results about ground atoms: frames with a column for each argument, lookup by name.
+
+    to_pandas()         world (where there are several), atom, predicate, arg1, arg2, …, values
+    table("Friends")    world (where there are several), the arguments by their types, values
+
+Types that occur twice are numbered: Friends(person, person) has columns person1 and person2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from lapis.errors import check_word
+from lapis.results.atoms import Atoms, Key
+from lapis.results.result import Columns, FrameKind, Result, Table, frame_of
+
+
+class AtomResult(Result):
+    """A result with a row for each of some ground atoms."""
+
+    asked: Atoms  # in the order of the rows
+
+    def measured(self) -> dict[str, np.ndarray]:
+        """What is known of the atoms: named arrays of one value for each."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(self.asked)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The atoms as facts are written, in order."""
+        return tuple(self.asked)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The atoms' names, each with its world where there are several."""
+        if not self.asked.is_divided:
+            return self.names
+        return tuple(zip(self.world, self.names, strict=True))
+
+    @property
+    def world(self) -> tuple[str, ...]:
+        """The world that each atom is of: the name of its data."""
+        return tuple(self.asked.each(lambda group: group.world))
+
+    @property
+    def worlds(self) -> tuple[str, ...]:
+        """The world of each atom if there are several."""
+        return self.world if self.asked.is_divided else ()
+
+    def columns(self) -> Columns:
+        """A row for each atom: name, predicate, constants (None beyond its arity), values."""
+        asked = self.asked
+        found: dict[str, Any] = {"atom": self.names}
+        if asked.is_divided:
+            found = {"world": self.world, **found}
+        found["predicate"] = asked.each(lambda group: group.predicate)
+        arity = max((len(group.domains) for group in asked.groups), default=0)
+        for position in range(arity):
+            parts = [
+                group.constants(position)
+                if position < len(group.domains)
+                else np.full(len(group), None, object)
+                for group in asked.groups
+            ]
+            found[f"arg{position + 1}"] = np.concatenate([np.empty(0, object), *parts])
+        return {**found, **self.measured()}
+
+    def table(self, predicate: str) -> Table:
+        """The atoms of one predicate (or formula), with a column for each argument."""
+        chosen = self.asked.by_predicate
+        check_word("predicate", predicate, list(chosen), code="not-asked")
+        groups = [group for group in self.asked.groups if group.predicate == predicate]
+        found: dict[str, Any] = {}
+        if self.asked.is_divided:
+            found["world"] = np.concatenate(
+                [np.full(len(group), group.world, object) for group in groups]
+            )
+        values = self.measured()
+        taken = {"world", *values}
+        for position, name in enumerate(number_alike(groups[0].arguments, taken)):
+            found[name] = np.concatenate([group.constants(position) for group in groups])
+        rows = chosen[predicate]
+        return Table(found | {name: value[rows] for name, value in values.items()})
+
+    def frames(self, kind: FrameKind = "pandas") -> dict[str, Any]:
+        """A frame for each predicate, of its `table`."""
+        return {name: frame_of(self.table(name), kind) for name in self.asked.by_predicate}
+
+    def rows_json(self) -> Iterator[dict[str, Any]]:
+        """An entry for each atom, made when it is wanted."""
+        names = ["atom", *self.measured()]
+        columns = [value.tolist() for value in self.measured().values()]
+        rows = zip(self.asked, *columns, strict=True)
+        if not self.asked.is_divided:
+            return (dict(zip(names, row, strict=True)) for row in rows)
+        worlds = iter(self.world)
+        return (dict(zip(names, row, strict=True)) | {"world": next(worlds)} for row in rows)
+
+    def by_key(self, values: np.ndarray) -> dict[Any, Any]:
+        """Values by the atoms' names, or by world and name where there are several."""
+        return dict(zip(self.keys, values.tolist(), strict=True))
+
+    def named_rows(self, chosen: np.ndarray) -> list[tuple[str, ...]]:
+        """World (where there are several) and name of some atoms, for a view."""
+        names = self.asked.take(chosen)
+        if not self.asked.is_divided:
+            return [(name,) for name in names]
+        owner = self.asked.owner(chosen).tolist()
+        groups = self.asked.groups
+        return [(groups[g].world, name) for g, name in zip(owner, names, strict=True)]
+
+    @property
+    def name_headings(self) -> tuple[str, ...]:
+        return ("world", "atom") if self.asked.is_divided else ("atom",)
+
+
+def number_alike(names: tuple[str, ...], taken: set[str]) -> list[str]:
+    """Columns' names: those that occur twice, or are taken, get numbers.
+
+    >>> number_alike(("person", "person", "value"), {"value"})
+    ['person1', 'person2', 'value1']
+    """
+    found: list[str] = []
+    counts: Mapping[str, int] = {name: names.count(name) for name in names}
+    for position, name in enumerate(names):
+        number = names[: position + 1].count(name)
+        alone = counts[name] == 1 and name not in taken
+        candidate = name if alone else f"{name}{number}"
+        while candidate in taken or candidate in found:
+            candidate += "_"
+        found.append(candidate)
+    return found

@@ -1,0 +1,207 @@
+"""Ground atoms of results: predicates, codes and domains, spelled out when somebody looks.
+
+A result may be about millions of atoms, of which a person sees sixty. `Atoms` keeps int32 codes;
+names, columns of constants and lookups are made when asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from lapis.data.database import Domain
+from lapis.errors import LapisError, did_you_mean
+from lapis.language.ground_names import as_atom, canonical_name
+from lapis.language.names import format_atom
+from lapis.language.parser import parse_formula
+from lapis.language.syntax import Constant, Variable
+
+Key = str | tuple[str, str]  # an atom, or its world and the atom
+SIMPLE_ATOM = re.compile(r"\s*(\w+)\s*(?:\(([\w\s,]*)\))?\s*")
+
+
+@dataclass(frozen=True)
+class AtomGroup:
+    """Atoms of one predicate, or instances of one formula, in one world."""
+
+    predicate: str  # of a formula: the formula with its variables
+    codes: np.ndarray  # int32[num_atoms, arity]
+    domains: tuple[Domain, ...]  # of the arguments
+    arguments: tuple[str, ...]  # the arguments' types, or the formula's variables
+    spell: Callable[[Sequence[str]], str]  # the name of the atom with these constants
+    is_atom: bool = True  # false for instances of a formula
+    world: str = ""
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def names(self, rows: np.ndarray | None = None) -> Iterator[str]:
+        """The names of all atoms, or of the rows asked for."""
+        codes = self.codes if rows is None else self.codes[rows]
+        if not self.domains:
+            return (self.spell(()) for _ in range(len(codes)))
+        columns = [domain.names[codes[:, i]] for i, domain in enumerate(self.domains)]
+        return map(self.spell, zip(*columns, strict=True))
+
+    def constants(self, position: int) -> np.ndarray:
+        """object[num_atoms], an argument of every atom."""
+        found: np.ndarray = self.domains[position].names[self.codes[:, position]]
+        return found
+
+    @cached_property
+    def row_of(self) -> Mapping[tuple[int, ...], int]:
+        return {tuple(row): number for number, row in enumerate(self.codes.tolist())}
+
+    @cached_property
+    def row_of_name(self) -> Mapping[str, int]:
+        return {name: number for number, name in enumerate(self.names())}
+
+    def find(self, constants: Sequence[str]) -> int | None:
+        """The row of the atom with these constants."""
+        if len(constants) != len(self.domains):
+            return None
+        codes = [d.index.get(c, -1) for d, c in zip(self.domains, constants, strict=True)]
+        return self.row_of.get(tuple(codes))
+
+
+def predicate_group(
+    predicate: str,
+    codes: np.ndarray,
+    domains: Sequence[Domain],
+    types: Sequence[str],
+    *,
+    function: bool = False,
+    world: str = "",
+) -> AtomGroup:
+    """Atoms of a predicate, named as facts are written."""
+    spell = partial(format_atom, predicate, function=function)
+    return AtomGroup(predicate, codes, tuple(domains), tuple(types), spell, world=world)
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """The atoms of a result, group after group."""
+
+    groups: tuple[AtomGroup, ...]
+
+    @cached_property
+    def offset(self) -> np.ndarray:
+        """int64[num_groups + 1], the first atom of each group."""
+        return np.cumsum([0, *map(len, self.groups)])
+
+    def __len__(self) -> int:
+        return int(self.offset[-1])
+
+    def __iter__(self) -> Iterator[str]:
+        for group in self.groups:
+            yield from group.names()
+
+    def take(self, chosen: np.ndarray) -> list[str]:
+        """The names of some atoms, int64[num_chosen], in that order."""
+        names = [""] * len(chosen)
+        owner = self.owner(chosen)
+        for number in np.unique(owner).tolist():
+            places = np.flatnonzero(owner == number)
+            rows = chosen[places] - self.offset[number]
+            for place, name in zip(places.tolist(), self.groups[number].names(rows), strict=True):
+                names[place] = name
+        return names
+
+    def owner(self, chosen: np.ndarray) -> np.ndarray:
+        """int64[num_chosen], the group of each atom."""
+        return np.searchsorted(self.offset, chosen, "right") - 1
+
+    def in_world(self, world: str) -> Atoms:
+        """The same atoms, said to be of a world."""
+        return Atoms(tuple(replace(group, world=world) for group in self.groups))
+
+    @cached_property
+    def worlds(self) -> tuple[str, ...]:
+        """The worlds, each once."""
+        return tuple(dict.fromkeys(group.world for group in self.groups))
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether there are several worlds, so that a name alone says too little."""
+        return len(self.worlds) > 1
+
+    def each(self, of: Callable[[AtomGroup], str]) -> np.ndarray:
+        """object[num_atoms], something that all atoms of a group share."""
+        shared = np.empty(len(self.groups), object)
+        shared[:] = [of(group) for group in self.groups]
+        return np.repeat(shared, np.diff(self.offset))
+
+    @cached_property
+    def by_predicate(self) -> Mapping[str, np.ndarray]:
+        """int64[...] for each predicate or formula: its atoms."""
+        found: dict[str, list[np.ndarray]] = {}
+        for number, group in enumerate(self.groups):
+            atoms = np.arange(self.offset[number], self.offset[number + 1])
+            found.setdefault(group.predicate, []).append(atoms)
+        return {name: np.concatenate(parts) for name, parts in found.items()}
+
+    def find(self, key: Key) -> int:
+        """The number of an atom, by its name, or by its world and name.
+
+        Raises LapisError if no atom, or atoms of several worlds, are called so.
+        """
+        world, text = (None, key) if isinstance(key, str) else key
+        predicate, constants = parse_name(text)
+        found: dict[str, int] = {}
+        for number, group in enumerate(self.groups):
+            if world is not None and group.world != world:
+                continue
+            if group.is_atom:
+                row = group.find(constants) if group.predicate == predicate else None
+            else:
+                row = group.row_of_name.get(canonical_name(text))
+            if row is not None:
+                found.setdefault(group.world, int(self.offset[number]) + row)
+        if len(found) == 1:
+            return next(iter(found.values()))
+        raise self.ambiguous(text, list(found)) if found else self.missing(text, world)
+
+    def ambiguous(self, text: str, worlds: Sequence[str]) -> LapisError:
+        return LapisError(
+            f"{text!r} is in {len(worlds)} worlds: {', '.join(worlds)}",
+            code="several-worlds",
+            hint=f'say which: answer["{worlds[0]}", {text!r}]',
+        )
+
+    def missing(self, text: str, world: str | None) -> LapisError:
+        if world is not None and world not in self.worlds:
+            close = did_you_mean(world, self.worlds)
+            hint = f"did you mean {close!r}?" if close else f"there are: {', '.join(self.worlds)}"
+            return LapisError(f"there is no world {world!r}", code="unknown-world", hint=hint)
+        predicates = dict.fromkeys(group.predicate for group in self.groups)
+        where = "" if world is None else f" in {world!r}"
+        return LapisError(
+            f"{text!r} is not among the atoms asked{where}",
+            code="not-asked",
+            hint=f"asked were atoms of: {', '.join(predicates) or 'nothing'}",
+        )
+
+
+def join_atoms(parts: Sequence[Atoms]) -> Atoms:
+    return Atoms(tuple(group for part in parts for group in part.groups))
+
+
+def parse_name(text: str) -> tuple[str | None, tuple[str, ...]]:
+    """Predicate and constants of a ground atom, however it is written; a name is a constant.
+
+    >>> parse_name('Friends(anna, "Bob, the second")'), parse_name("Rain")
+    (('Friends', ('anna', 'Bob, the second')), ('Rain', ()))
+    """
+    simple = SIMPLE_ATOM.fullmatch(text)
+    if simple is not None:
+        inside = simple.group(2)
+        return simple.group(1), tuple(map(str.strip, inside.split(","))) if inside else ()
+    atom = as_atom(parse_formula(text, "<name>"))
+    if atom is None:
+        return None, ()
+    terms = [term.name for term in atom.terms if isinstance(term, Constant | Variable)]
+    return (atom.predicate, tuple(terms)) if len(terms) == len(atom.terms) else (None, ())

@@ -1,0 +1,67 @@
+"""Pictures of results: one style, labels that are the user's shown as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lapis.errors import LapisError
+from lapis.results.escaping import escape
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOUR = "#4c72b0"
+MAX_LABEL = 60  # characters
+
+
+def new_axes(axes: Axes | None, size: tuple[float, float]) -> Axes:
+    """The axes given, or those of a new figure."""
+    if axes is not None:
+        return axes
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        raise LapisError(
+            "plots need matplotlib, which is not installed",
+            code="no-matplotlib",
+            hint="pip install 'lapis-mln[plot]'",
+        ) from None
+    found: Axes = plt.subplots(figsize=size, layout="constrained")[1]
+    return found
+
+
+def label(text: str) -> str:
+    """A label that shows as it is written, long ones cut."""
+    short = text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 1]}…"
+    return escape(short, "plot")
+
+
+def plot_bars(
+    names: Sequence[str],
+    values: np.ndarray,
+    axes: Axes | None,
+    *,
+    xlabel: str,
+    title: str,
+    errors: np.ndarray | None = None,
+    limit: float | None = 1.0,
+) -> Axes:
+    """Horizontal bars, the first on top; equal names keep bars of their own."""
+    found = new_axes(axes, (6.4, 1.0 + 0.28 * len(names)))
+    places = np.arange(len(names))[::-1]
+    found.barh(places, values, xerr=errors, color=COLOUR)
+    found.set_yticks(places, [label(name) for name in names])
+    found.set(xlabel=xlabel, title=label(title))
+    if limit is not None:
+        found.set_xlim(0, limit)
+    return finish(found)
+
+
+def finish(axes: Axes) -> Axes:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(length=3)
+    axes.title.set_fontsize("medium")
+    return axes

@@ -1,0 +1,155 @@
+"""What every result can do, given its columns, its views and a summary.
+
+Frames (pandas, polars, Arrow) hold what `columns` gives; text, HTML and the command line show
+what `views` gives; JSON is `document`, whose long lists are written one entry after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from lapis.errors import LapisError
+from lapis.results.escaping import escape
+from lapis.results.view import View, as_html, as_text, format_number, new_view
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+Columns = Mapping[str, Sequence[Any] | np.ndarray]
+FrameKind = Literal["pandas", "polars", "arrow"]
+
+
+class Result:
+    """Base of all results; they say what they hold, it shows it."""
+
+    def columns(self) -> Columns:
+        """The columns of its frame, all of one length."""
+        raise NotImplementedError
+
+    def views(self) -> list[View]:
+        """The tables that a person sees."""
+        raise NotImplementedError
+
+    def summary(self) -> str:
+        """The result in a line."""
+        raise NotImplementedError
+
+    def document(self) -> dict[str, Any]:
+        """The contract of the command's --json; long lists may be iterators."""
+        raise NotImplementedError
+
+    def remarks(self) -> list[str]:
+        """What a reader should know before believing it."""
+        return []
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract of the command's --json."""
+        found = self.document()
+        return {k: list(v) if isinstance(v, Iterator) else v for k, v in found.items()}
+
+    def to_pandas(self) -> pandas.DataFrame:
+        return require("pandas").DataFrame(dict(self.columns()))
+
+    def to_polars(self) -> polars.DataFrame:
+        return require("polars").DataFrame(
+            {name: as_list(values) for name, values in self.columns().items()}, strict=False
+        )
+
+    def to_arrow(self) -> pyarrow.Table:
+        arrow = require("pyarrow")
+        return arrow.table({name: arrow.array(as_list(v)) for name, v in self.columns().items()})
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {escape(self.summary(), 'terminal')}>"
+
+    def __str__(self) -> str:
+        lines = [*map(as_text, self.views()), self.summary(), *self.remarks()]
+        return "\n".join(escape(line, "terminal") for line in lines)
+
+    def _repr_html_(self) -> str:
+        notes = [self.summary(), *self.remarks()]
+        return "".join(
+            [*map(as_html, self.views()), *(f"<p>{escape(note, 'html')}</p>" for note in notes)]
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Table(Result):
+    """Columns of one length, and nothing else."""
+
+    values: Columns
+
+    def __len__(self) -> int:
+        return len(next(iter(self.values.values()), ()))
+
+    def columns(self) -> Columns:
+        return self.values
+
+    def views(self) -> list[View]:
+        texts = [[as_cell(value) for value in column] for column in self.values.values()]
+        numbers = [n for n, v in self.values.items() if np.asarray(v).dtype.kind in "if"]
+        return [new_view(list(self.values), zip(*texts, strict=True), numbers=numbers)]
+
+    def summary(self) -> str:
+        return f"{len(self):,} rows"
+
+    def document(self) -> dict[str, Any]:
+        names = list(self.values)
+        rows = zip(*(as_list(column) for column in self.values.values()), strict=True)
+        return {"rows": (dict(zip(names, row, strict=True)) for row in rows)}
+
+
+@dataclass(frozen=True, repr=False)
+class Figures(Result):
+    """Named figures, such as the sizes of a network."""
+
+    values: Mapping[str, float | int | None]
+
+    def columns(self) -> Columns:
+        return {name: [value] for name, value in self.values.items()}
+
+    def views(self) -> list[View]:
+        rows = [(name.replace("_", " "), format_number(v)) for name, v in self.values.items()]
+        return [new_view(["measure", "value"], rows, numbers=["value"])]
+
+    def summary(self) -> str:
+        shown = (f"{format_number(v)} {name.replace('_', ' ')}" for name, v in self.values.items())
+        return ", ".join(shown)
+
+    def document(self) -> dict[str, Any]:
+        return dict(self.values)
+
+
+def as_list(values: Sequence[Any] | np.ndarray) -> list[Any]:
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def as_cell(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def frame_of(result: Result, kind: FrameKind) -> Any:
+    """The result's frame in one of the three libraries."""
+    if kind == "polars":
+        return result.to_polars()
+    return result.to_arrow() if kind == "arrow" else result.to_pandas()
+
+
+def require(package: str) -> Any:
+    """A package that frames need."""
+    from importlib import import_module
+
+    try:
+        return import_module(package)
+    except ImportError:
+        raise LapisError(
+            f"this frame needs {package}, which is not installed",
+            code="missing-package",
+            hint="pip install 'lapis-mln[frames]'",
+        ) from None
