@@ -171,7 +171,9 @@ class Judge:
 def measure(probability: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
     """CLL and AUC; an AUC is NaN where nothing is true."""
     area = average_precision(probability, truth)
-    return conditional_log_likelihood(probability, truth), np.nan if area is None else area
+    with np.errstate(divide="ignore"):
+        log_odds = np.log(probability) - np.log1p(-probability)
+    return conditional_log_likelihood(log_odds, truth), np.nan if area is None else area
 
 
 def new_judge(fold: Fold, num_samples: int) -> Judge:

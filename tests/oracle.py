@@ -107,6 +107,7 @@ class Weighing:
 class OracleAnswer:
     log_partition: float
     marginals: Mapping[str, float]  # of every ground atom, known ones too
+    log_odds: Mapping[str, float]  # log Σ exp over the worlds with the atom less that without it
     unknown: frozenset[str]  # the atoms that evidence leaves open
     expected_counts: Mapping[WeightKey, float]
     map_score: float
@@ -138,6 +139,10 @@ def infer(model: Model, facts: Facts, query: Iterable[str]) -> OracleAnswer:
     return OracleAnswer(
         log_partition,
         {name: float(probability @ worlds[atom]) for atom, name in names.items()},
+        {
+            name: log_sum_exp(log_weight[worlds[atom]]) - log_sum_exp(log_weight[~worlds[atom]])
+            for atom, name in names.items()
+        },
         frozenset(names[atom] for atom, value in known.items() if value is None),
         {key: float(probability @ count) for key, count in weighing.counts.items()},
         map_score,

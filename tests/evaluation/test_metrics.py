@@ -90,14 +90,19 @@ def test_log_likelihood_and_brier_score(predicted: Predicted) -> None:
     expected = (
         sum(map(math.log, given_to_truth)) / len(predicted) if all(given_to_truth) else -math.inf
     )
-    assert conditional_log_likelihood(probability, truth) == pytest.approx(expected)
+    with np.errstate(divide="ignore"):
+        log_odds = np.log(probability) - np.log1p(-probability)
+    assert conditional_log_likelihood(log_odds, truth) == pytest.approx(expected)
     squares = [(p - is_true) ** 2 for p, is_true in predicted]
     assert brier_score(probability, truth) == pytest.approx(sum(squares) / len(squares))
 
 
-def test_tiny_probabilities_of_false_atoms_are_not_rounded_away() -> None:
-    found = conditional_log_likelihood(np.array([1e-20]), np.array([False]))
-    assert found == pytest.approx(-1e-20)
+def test_tiny_probabilities_are_not_rounded_away() -> None:
+    odds, truth = np.array([-46.0, 46.0, 700.0, 1000.0]), np.array([False, True, False, False])
+    for x, is_true in zip(odds, truth, strict=True):
+        found = conditional_log_likelihood(np.array([x]), np.array([is_true]))
+        wanted = -math.exp(-abs(x)) if (x > 0) == is_true else -abs(x)
+        assert found == pytest.approx(wanted, rel=1e-12)
 
 
 @given(PREDICTED, st.integers(1, 6))

@@ -31,10 +31,8 @@ def no_windows() -> Iterator[None]:
 def predictions(seed: int = 0, size: int = 40) -> Predictions:
     rng = np.random.default_rng(seed)
     probability = np.round(rng.random(size), 1)
-    none = np.zeros(size, np.int64)
-    return Predictions(
-        ("P",), none, probability, rng.random(size) < probability, np.zeros(size), none, ()
-    )
+    truth, zeros = rng.random(size) < probability, np.zeros(size)
+    return Predictions(("P",), zeros.astype(np.int64), probability, zeros, truth, zeros, ())
 
 
 def test_the_steps_drawn_enclose_the_average_precision() -> None:

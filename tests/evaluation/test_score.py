@@ -244,27 +244,28 @@ def test_sampled_scores_lie_within_their_error(method: str) -> None:
     assert found.cll == pytest.approx(exact.cll, abs=float(error.max()) / 0.05)
 
 
-def test_only_sampled_zeros_and_ones_are_smoothed() -> None:
-    predictions = Predictions(
-        ("P",),
-        np.zeros(5, np.int64),
-        np.array([0.0, 1.0, 0.25, 0.0, 1.0]),
-        np.array([True, False, True, False, True]),
-        np.zeros(5),
-        np.array([99, 99, 99, 0, 0]),
-        (),
-    )
-    assert predictions.smoothed.tolist() == [0.005, 0.995, 0.25, 0.0, 1.0]
-    expected = (2 * math.log(0.005) + math.log(0.25)) / 5
-    assert measure(predictions).cll == close(expected)
-    assert measure(predictions.take(np.zeros(5, bool))) == (None, None, None, None, 0, 0)
+@pytest.mark.parametrize("weight", [1.0, 20.0, 37.0, 700.0])
+@pytest.mark.parametrize("method", ["auto", "exact", "enumerate", "bp"])
+def test_cll_keeps_its_digits_at_large_weights(weight: float, method: str) -> None:
+    """One atom: its CLL is its log-likelihood, −log(1 + e^w) where the truth is unlikely."""
+    for sign, data in ((1, "!P(A)"), (-1, "P(A)")):
+        model = lapis.parse(f"P(t)\n{sign * weight} P(x)")
+        found = score_worlds(model, [lapis.Database.parse(data)], ["P"], method=method)
+        assert found.cll == pytest.approx(-np.logaddexp(0.0, weight), rel=1e-12)
+        assert found.cll == pytest.approx(found.conditional_log_likelihood, rel=1e-12)
+
+
+def test_nothing_asked_has_no_quality() -> None:
+    nothing = np.empty(0)
+    predictions = Predictions(("P",), nothing, nothing, nothing, nothing, nothing, ())
+    assert measure(predictions) == (None, None, None, None, 0, 0)
 
 
 def test_an_impossible_exact_prediction_is_not_softened() -> None:
     model = lapis.parse("P(t)\nQ(t)\nP(x) => Q(x).\n1 Q(x)")
     found = score_worlds(model, [lapis.Database.parse("P(A) Q(A) Q(B)")], ["Q"])
     assert found.predictions is not None
-    assert found.predictions.smoothed[0] == 1.0
+    assert found.predictions.log_odds[0] == np.inf
 
 
 @pytest.mark.parametrize("query", [[], ["P"], ["Q"], ["P", "Q"]])

@@ -90,15 +90,39 @@ def random_literals(rng: np.random.Generator, num_atoms: int, max_length: int) -
     return [int(a) for a in atoms * rng.choice([-1, 1], length)]
 
 
-def possible_worlds(network: Network) -> tuple[np.ndarray, np.ndarray]:
-    """All possible worlds, bool[num_worlds, num_atoms], and their probabilities."""
+def scored_worlds(network: Network) -> tuple[np.ndarray, np.ndarray]:
+    """All possible worlds, bool[num_worlds, num_atoms], and their scores."""
     number = np.arange(2**network.num_base_atoms)
     assignments = (number[:, None] >> np.arange(network.num_base_atoms)) & 1 == 1
     worlds = np.array([network.complete(base) for base in assignments])
     worlds = worlds[[network.is_feasible(world) for world in worlds]]
-    score = np.array([network.score(world) for world in worlds])
+    return worlds, np.array([network.score(world) for world in worlds])
+
+
+def possible_worlds(network: Network) -> tuple[np.ndarray, np.ndarray]:
+    """All possible worlds, bool[num_worlds, num_atoms], and their probabilities."""
+    worlds, score = scored_worlds(network)
     weight = np.exp(score - score.max())
     return worlds, weight / weight.sum()
+
+
+def log_reference(network: Network) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
+    """log Z, marginals, log-odds and expected counts, by log Σ exp; ValueError without a world."""
+    worlds, score = scored_worlds(network)
+    log_partition = log_sum_exp(score)
+    probability = np.exp(score - log_partition)
+    base = worlds[:, : network.num_base_atoms]
+    log_odds = [
+        (log_sum_exp(score[own]) if own.any() else -np.inf)
+        - (log_sum_exp(score[~own]) if not own.all() else -np.inf)
+        for own in base.T
+    ]
+    counts = np.array([network.counts(world) for world in worlds])
+    return log_partition, probability @ base, np.array(log_odds), probability @ counts
+
+
+def log_sum_exp(score: np.ndarray) -> float:
+    return float(score.max() + np.log(np.exp(score - score.max()).sum()))
 
 
 def chance_of(samples: np.ndarray, worlds: np.ndarray, probability: np.ndarray) -> float:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_networks import WEIGHTS, make_network
+from exact_networks import WEIGHTS, log_reference, make_network
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sampled_networks import GOLDEN, agreement, golden_network, random_networks
 
 import lapis
 from golden_models import GoldenModel
 from lapis.inference.exact.enumerate import Enumeration, enumerate_worlds
-from lapis.inference.propagation.belief_propagation import propagate_beliefs
+from lapis.inference.propagation.belief_propagation import BeliefPropagation, propagate_beliefs
 from lapis.network.network import Network
 
 
@@ -25,7 +27,7 @@ def random_forest(seed: int) -> tuple[Network, Enumeration]:
             continue
 
 
-def draw_forest(rng: np.random.Generator) -> Network:
+def draw_forest(rng: np.random.Generator, hard: float = 0.1) -> Network:
     """Clauses that each share at most one variable with those before; blocks, definitions."""
     sizes = [int(rng.integers(2, 4)) if rng.random() < 0.4 else 1 for _ in range(6)]
     starts = np.concatenate(([0], np.cumsum(sizes)))
@@ -46,7 +48,7 @@ def draw_forest(rng: np.random.Generator) -> Network:
     clauses: list[tuple[list[int], int, float]] = []
     for group in groups:
         literals = sorted((lit for variable in group for lit in ask(variable)), key=abs)
-        weight_id = -1 if rng.random() < 0.1 else int(rng.integers(len(WEIGHTS)))
+        weight_id = -1 if rng.random() < hard else int(rng.integers(len(WEIGHTS)))
         if rng.random() < 0.3:
             definitions.append(literals)
             own = int(starts[-1]) + len(definitions)
@@ -68,6 +70,60 @@ def test_forests_are_exact(seed: int) -> None:
     assert found.log_partition == pytest.approx(exact.log_partition, abs=1e-9)
     assert found.marginal.tolist() == pytest.approx(exact.marginal.tolist(), abs=1e-9)
     assert found.expected_count.tolist() == pytest.approx(exact.expected_count.tolist(), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_messages_are_exact_on_forests_that_do_not_fit(seed: int) -> None:
+    """Without memory for tables the messages themselves answer, and say if one was cut off."""
+    network, _ = random_forest(seed)
+    weights = np.random.default_rng(seed).uniform(-1000, 1000, len(network.weights))
+    for scaled in (network, network.with_weights(weights)):
+        expected = enumerate_worlds(scaled)
+        found = propagate_beliefs(scaled, max_memory=0)
+        if found.exact:
+            assert_same(scaled, found, expected)
+        assert found.exact or (scaled.weight_id < 0).any()
+
+
+def assert_same(network: Network, found: BeliefPropagation, expected: Enumeration) -> None:
+    rounding = 1e-15 * float(np.abs(network.weights).sum()) * max(1, network.num_clauses)
+    close = {"rtol": 1e-12, "atol": 1e-10 + rounding}
+    np.testing.assert_allclose(found.log_partition, expected.log_partition, **close)
+    np.testing.assert_allclose(found.marginal, expected.marginal, **close)
+    np.testing.assert_allclose(found.log_odds, expected.log_odds, **close)
+    np.testing.assert_allclose(found.expected_count, expected.expected_count, **close)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=150)
+def test_forests_are_exact_whatever_the_weights(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    network = draw_forest(rng, hard=0.4)
+    size = rng.choice([1.0, 100.0, 1000.0], len(network.weights))
+    network = network.with_weights(rng.uniform(-1, 1, len(size)) * size)
+    try:
+        log_partition, marginal, log_odds, expected = log_reference(network)
+    except ValueError:
+        with pytest.raises(lapis.LapisError) as caught:
+            propagate_beliefs(network)
+        assert caught.value.code == "unsatisfiable"
+        return
+    found = propagate_beliefs(network)
+    assert found.exact
+    rounding = 1e-15 * float(np.abs(network.weights).sum()) * network.num_clauses
+    np.testing.assert_allclose(found.log_partition, log_partition, rtol=1e-14, atol=1e-12)
+    np.testing.assert_allclose(found.log_odds, log_odds, rtol=1e-12, atol=1e-12 + rounding)
+    np.testing.assert_allclose(found.marginal, marginal, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(found.expected_count, expected, rtol=0, atol=1e-9)
+
+
+def test_opposed_heavy_weights_do_not_cancel() -> None:
+    network = make_network(1, [([1], 0, 80.0), ([-1], 1, 80.0)], [1.0, 0.99])
+    for memory in (0, 1 << 20):
+        found = propagate_beliefs(network, max_memory=memory)
+        assert found.exact
+        assert found.log_odds[0] == pytest.approx(0.8, rel=1e-12)
+        assert found.marginal[0] == pytest.approx(1 / (1 + np.exp(-0.8)), rel=1e-12)
 
 
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.name)

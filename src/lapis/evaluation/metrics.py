@@ -19,14 +19,15 @@ import numpy as np
 from lapis.evaluation.curves import precision_recall, roc_curve
 
 
-def conditional_log_likelihood(probability: np.ndarray, truth: np.ndarray) -> float:
-    """Mean log-probability of the truth; −inf if something true was given probability 0.
+def conditional_log_likelihood(log_odds: np.ndarray, truth: np.ndarray) -> float:
+    """Mean log-probability of the truth; −inf if something true was said to be impossible.
 
-    >>> round(conditional_log_likelihood(np.array([0.5, 0.25]), np.array([True, False])), 4)
-    -0.4904
+    log P(atom) = −log(1 + exp(−x)) by its log-odds x: no probability near 1 is subtracted from 1.
+
+    >>> conditional_log_likelihood(np.array([700.0, -700.0]), np.array([False, False]))
+    -350.0
     """
-    with np.errstate(divide="ignore"):
-        return float(np.where(truth, np.log(probability), np.log1p(-probability)).mean())
+    return float(-np.logaddexp(0.0, np.where(truth, -log_odds, log_odds)).mean())
 
 
 def brier_score(probability: np.ndarray, truth: np.ndarray) -> float:

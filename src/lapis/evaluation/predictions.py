@@ -1,9 +1,8 @@
 """Predicted probabilities of atoms whose truth is known.
 
 The facts of the query predicates are hidden, predicted from the rest of the data, and kept
-beside the truth. Exact probabilities stay as they are. A sampler that met an atom true in none
-(or in all) of its N worlds has not shown that it never (always) is; where a logarithm is taken,
-0 and 1 become (k + ½)/(N + 1) with k = 0 or N, the small prior of Lowd's thesis (4.3.2).
+beside the truth. Logarithms are taken of log-odds, which are exact where inference is, however
+sure it is, and where it sampled say no more than the samples can (`lapis.inference.log_odds`).
 Rankings need no logarithm and use the probabilities as they were found.
 """
 
@@ -23,7 +22,7 @@ from lapis.problem.problem import Problem
 if TYPE_CHECKING:
     import pandas
 
-    from lapis.inference.marginals import Marginals, Options
+    from lapis.inference.marginals import Options
 
 
 @dataclass(frozen=True)
@@ -42,21 +41,13 @@ class Predictions:
     predicates: tuple[str, ...]
     predicate: np.ndarray  # int64[num_atoms], position in `predicates`
     probability: np.ndarray  # float64[num_atoms], as found
+    log_odds: np.ndarray  # float64[num_atoms]
     truth: np.ndarray  # bool[num_atoms]
     stderr: np.ndarray  # float64[num_atoms], 0 where exact
-    num_samples: np.ndarray  # int64[num_atoms], behind the probability; 0 where not sampled
     worlds: tuple[WorldAtoms, ...]
 
     def __len__(self) -> int:
         return len(self.truth)
-
-    @property
-    def smoothed(self) -> np.ndarray:
-        """float64[num_atoms], fit for logarithms: a sampled 0 or 1 becomes (k + ½)/(N + 1)."""
-        settled = (self.probability == 0.0) | (self.probability == 1.0)
-        count = self.num_samples
-        prior = (self.probability * count + 0.5) / (count + 1.0)
-        return np.where(settled & (count > 0), prior, self.probability)
 
     @cached_property
     def atoms(self) -> tuple[str, ...]:
@@ -74,9 +65,9 @@ class Predictions:
             self.predicates,
             self.predicate[chosen],
             self.probability[chosen],
+            self.log_odds[chosen],
             self.truth[chosen],
             self.stderr[chosen],
-            self.num_samples[chosen],
             worlds,
         )
 
@@ -111,9 +102,9 @@ def join_predictions(parts: Sequence[Predictions], predicates: Sequence[str]) ->
         tuple(predicates),
         np.concatenate([np.empty(0, np.int64), *(part.predicate for part in parts)]),
         np.concatenate([np.empty(0), *(part.probability for part in parts)]),
+        np.concatenate([np.empty(0), *(part.log_odds for part in parts)]),
         np.concatenate([np.empty(0, bool), *(part.truth for part in parts)]),
         np.concatenate([np.empty(0), *(part.stderr for part in parts)]),
-        np.concatenate([np.empty(0, np.int64), *(part.num_samples for part in parts)]),
         tuple(world for part in parts for world in part.worlds),
     )
 
@@ -149,20 +140,13 @@ def predict_example(
         example.asked,
         predicate[asked],
         found.marginal[asked],
+        found.log_odds[asked],
         answers[asked] == 1,
         np.zeros(len(asked)) if found.stderr is None else found.stderr[asked],
-        samples_behind(found)[asked],
         (WorldAtoms(example.free.name, without_clauses(network), asked),),
     )
     joint = joint_log_likelihood(example, network, answers, found.log_partition, options)
     return WorldPrediction(predictions, joint, found.method, found.exact, found.diagnostics)
-
-
-def samples_behind(found: Marginals) -> np.ndarray:
-    """int64[num_base_atoms], worlds seen by the sampler for each atom; 0 where none was used."""
-    if found.sampled is None:
-        return np.zeros(len(found.marginal), np.int64)
-    return np.where(found.sampled, int(found.diagnostics.get("samples", 0)), 0)
 
 
 def without_clauses(network: Network) -> Network:

@@ -176,12 +176,12 @@ def score_worlds(
 
 
 def measure(predictions: Predictions) -> Quality:
-    """CLL (sampled zeros smoothed), both areas and the Brier score."""
+    """CLL, both areas and the Brier score."""
     truth, probability = predictions.truth, predictions.probability
     if not len(truth):
         return Quality(None, None, None, None, 0, 0)
     return Quality(
-        conditional_log_likelihood(predictions.smoothed, truth),
+        conditional_log_likelihood(predictions.log_odds, truth),
         average_precision(probability, truth),
         trapezoid_auc(probability, truth),
         brier_score(probability, truth),

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lapis.inference.log_odds import sampled_log_odds
 from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
@@ -54,6 +55,7 @@ class Marginals:
     exact: bool
     log_partition: float | None  # where exact
     marginal: np.ndarray  # float64[num_base_atoms]
+    log_odds: np.ndarray  # float64[num_base_atoms]; of sampled atoms no more than samples can say
     stderr: np.ndarray | None  # float64[num_base_atoms]; None where all is exact
     expected_count: np.ndarray  # float64[num_weights]
     sampled: np.ndarray | None = None  # bool[num_base_atoms], answered by sampling
@@ -114,8 +116,9 @@ def by_counts(problem: Problem, options: Options) -> tuple[Network, Marginals]:
     }
     sampled = np.ones(atoms.num_base_atoms, bool)
     return atoms, Marginals(
-        "count-gibbs", False, None, found.marginal, found.stderr, found.expected_count, sampled,
-        notes,
+        "count-gibbs", False, None, found.marginal,
+        sampled_log_odds(found.marginal, found.num_sweeps), found.stderr, found.expected_count,
+        sampled, notes,
     )  # fmt: skip
 
 
@@ -140,8 +143,8 @@ def by_enumeration(network: Network, options: Options) -> Marginals:
     found = enumerate_worlds(network)
     notes = {"components": found.num_components, "largest_states": found.largest_states}
     return Marginals(
-        "enumerate", True, found.log_partition, found.marginal, None, found.expected_count,
-        diagnostics=notes,
+        "enumerate", True, found.log_partition, found.marginal, found.log_odds, None,
+        found.expected_count, diagnostics=notes,
     )  # fmt: skip
 
 
@@ -158,8 +161,8 @@ def by_belief_propagation(network: Network, options: Options) -> Marginals:
     }
     log_partition = found.log_partition if found.exact else None
     return Marginals(
-        "bp", found.exact, log_partition, found.marginal, None, found.expected_count,
-        diagnostics=notes,
+        "bp", found.exact, log_partition, found.marginal, found.log_odds, None,
+        found.expected_count, diagnostics=notes,
     )  # fmt: skip
 
 
@@ -170,12 +173,13 @@ def by_components(network: Network, options: Options, refuse: bool = True) -> Ma
     plan = plan_exact(network, options.max_memory or DEFAULT_MEMORY, random_state=options.seed)
     if refuse:
         plan.require_complete()
-    solved = plan.solve()
+    solved = plan.solve(log_odds=True)
+    assert solved.log_odds is not None
     notes: dict[str, Any] = {"width": solved.width}
     if plan.is_complete:
         return Marginals(
-            "exact", True, solved.log_partition, solved.marginal, None, solved.expected_count,
-            diagnostics=notes,
+            "exact", True, solved.log_partition, solved.marginal, solved.log_odds, None,
+            solved.expected_count, diagnostics=notes,
         )  # fmt: skip
     rest = plan.rest()
     part = by_best_sampler(rest.network, options)
@@ -183,6 +187,8 @@ def by_components(network: Network, options: Options, refuse: bool = True) -> Ma
     own = rest.atom[: rest.network.num_base_atoms]
     marginal, stderr = solved.marginal.copy(), np.zeros(network.num_base_atoms)
     marginal[own] = part.marginal
+    log_odds = solved.log_odds.copy()
+    log_odds[own] = part.log_odds
     if part.stderr is not None:
         stderr[own] = part.stderr
     sampled = np.zeros(network.num_base_atoms, bool)
@@ -191,7 +197,7 @@ def by_components(network: Network, options: Options, refuse: bool = True) -> Ma
     name = sampler if sampled.all() else f"exact+{sampler}"
     expected = solved.expected_count + part.expected_count
     trace = part.trace and replace(part.trace, atoms=rest.atom[part.trace.atoms])
-    return Marginals(name, False, None, marginal, stderr, expected, sampled, notes, trace)
+    return Marginals(name, False, None, marginal, log_odds, stderr, expected, sampled, notes, trace)
 
 
 def by_best_sampler(network: Network, options: Options) -> Marginals:
@@ -254,8 +260,21 @@ def by_sampling(network: Network, method: str, options: Options) -> Marginals:
     trace = None
     if found.core is not None and found.traced is not None:
         trace = ChainTrace(found.traced, found.core.trace.values, found.core.trace.stride)
+    if found.exact:
+        log_odds = exact_log_odds(network)
+    else:
+        log_odds = sampled_log_odds(found.marginal, notes["samples"])
     sampled = np.full(network.num_base_atoms, not found.exact)
     return Marginals(
-        method, found.exact, None, found.marginal, found.stderr, found.expected_count, sampled,
-        notes, trace,
+        method, found.exact, None, found.marginal, log_odds, found.stderr, found.expected_count,
+        sampled, notes, trace,
     )  # fmt: skip
+
+
+def exact_log_odds(network: Network) -> np.ndarray:
+    """float64[num_base_atoms], of a network that elimination leaves no core of."""
+    from lapis.inference.exact.by_components import exact
+
+    found = exact(network).log_odds
+    assert found is not None
+    return found

@@ -28,10 +28,13 @@ from lapis.inference.exact.junction_tree import (
     Potentials,
     collect,
     distribute,
+    log_states,
     maximise_states,
     sample_states,
 )
 from lapis.inference.exact.planning import Forest, Refusal, plan_forest
+from lapis.inference.log_odds import state_log_odds
+from lapis.network.csr import row_starts
 from lapis.network.cubes import contradiction, penalties, sum_by_weight
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork, keep_part
@@ -51,6 +54,7 @@ class ExactResult:
     solved: np.ndarray  # bool[num_base_atoms]
     feasible: bool  # everything was solved
     width: int  # variables in the largest clique, less one
+    log_odds: np.ndarray | None  # float64[num_base_atoms], if asked for; NaN where not solved
 
 
 @dataclass(frozen=True)
@@ -98,11 +102,12 @@ class ExactPlan:
         """The components that are not affordable, as a network without constant counts."""
         return keep_part(self.network, ~self.affordable)
 
-    def solve(self, weights: np.ndarray | None = None) -> ExactResult:
+    def solve(self, weights: np.ndarray | None = None, *, log_odds: bool = False) -> ExactResult:
         """log Z, marginals and expected counts of the affordable components."""
         network = self.network
         weights = network.weights if weights is None else weights
         probability = np.full(network.num_atoms, np.nan)
+        odds = np.full(network.num_atoms, np.nan)
         solved = self._solved_clauses()
         expected = network.constant_count + sum_by_weight(network, solved, np.ones(len(solved)))
         log_partition = float(weights @ expected)
@@ -110,23 +115,28 @@ class ExactPlan:
         alone = self._solve_single(weights)
         log_partition += float(alone.log_partition.sum())
         probability[alone.atom] = alone.probability
+        odds[alone.atom] = alone.score[:, 1] - alone.score[:, 0]
         lost = sum_by_weight(network, alone.clause, alone.falsified)
         for forest in self.forests:
             potentials = self._collect(forest, weights, maximise=False)
             roots, values = potentials.root_values(forest.tree)
             copies = self.duplicates.copies[forest.component]
             log_partition += float(copies[forest.tree.order[roots]] @ values)
-            beliefs = distribute(forest.tree, forest.cubes, potentials, overwrite=True)
+            beliefs = distribute(forest.tree, forest.cubes, potentials, overwrite=not log_odds)
             atoms, place = forest.variables.place_of_atoms()
             probability[atoms] = beliefs.state[place]
+            if log_odds:
+                logs = log_states(forest.tree, forest.cubes.size, potentials, beliefs)
+                odds[atoms] = state_log_odds(logs, row_starts(forest.cubes.size))[place]
             entered = forest.tree.cube[forest.cubes.clause[forest.tree.cube] >= 0]
             times = copies[forest.cubes.variable[forest.cubes.start[entered]]]
             lost += sum_by_weight(
                 network, forest.cubes.clause[entered], times * beliefs.cube[entered]
             )
         affordable = self.affordable
-        probability = probability[self.duplicates.first_atom]
-        probability[~affordable] = np.nan
+        for values in (probability, odds):
+            values[:] = values[self.duplicates.first_atom]
+            values[~affordable] = np.nan
         base = slice(0, network.num_base_atoms)
         return ExactResult(
             log_partition,
@@ -135,6 +145,7 @@ class ExactPlan:
             affordable[base],
             self.is_complete,
             self.width,
+            odds[base] if log_odds else None,
         )
 
     def maximise(self, weights: np.ndarray | None = None) -> np.ndarray:
@@ -232,7 +243,7 @@ def exact(
     """Exact log Z, marginals and expected counts; TooLarge if the tables pass `max_memory`."""
     plan = plan_exact(network, max_memory, random_state=random_state)
     plan.require_complete()
-    return plan.solve()
+    return plan.solve(log_odds=True)
 
 
 def exact_map(

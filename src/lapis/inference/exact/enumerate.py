@@ -26,6 +26,7 @@ from lapis.inference.exact.joint_states import (
     disjunction,
     num_states,
 )
+from lapis.inference.log_odds import state_log_odds
 from lapis.network.network import Network
 
 MAX_STATES = 1 << 20  # 20 binary atoms
@@ -37,6 +38,7 @@ class Enumeration:
 
     log_partition: float
     marginal: np.ndarray  # float64[num_base_atoms]
+    log_odds: np.ndarray  # float64[num_base_atoms]
     expected_count: np.ndarray  # float64[num_weights]
     map_score: float
     map_world: np.ndarray  # bool[num_base_atoms]
@@ -47,6 +49,7 @@ class Enumeration:
 def enumerate_worlds(network: Network) -> Enumeration:
     """Sum and maximise over all worlds; raises TooLarge if a component has too many states."""
     marginal = np.full(network.num_base_atoms, 0.5)
+    log_odds = np.zeros(network.num_base_atoms)
     expected = network.constant_count.astype(np.float64).copy()
     world = np.zeros(network.num_base_atoms, dtype=bool)
     constant = float(network.weights @ network.constant_count)
@@ -59,19 +62,24 @@ def enumerate_worlds(network: Network) -> Enumeration:
         part = Component(network, component)
         log_partition += part.log_partition
         map_score += part.map_score
-        for axis, probability, best in zip(
-            component.axes, part.axis_marginals(), part.best_state(), strict=True
+        for position, (axis, best) in enumerate(
+            zip(component.axes, part.best_state(), strict=True)
         ):
-            if axis.is_block:
-                marginal[axis.atoms] = probability[: len(axis.atoms)]
-                world[axis.atoms] = np.arange(len(axis.atoms)) == best
-            else:
-                marginal[axis.atoms] = probability[1]
-                world[axis.atoms] = best == 1
+            states = np.arange(len(axis.atoms)) if axis.is_block else np.array([1])
+            marginal[axis.atoms] = part.axis_marginal(position)[states]
+            log_odds[axis.atoms] = part.axis_log_odds(position)[states]
+            world[axis.atoms] = states == best
         part.add_expected_counts(expected)
     largest = max((num_states(c.axes) for c in components), default=1)
     return Enumeration(
-        log_partition, marginal, expected, map_score, world, len(components) + free, largest
+        log_partition,
+        marginal,
+        log_odds,
+        expected,
+        map_score,
+        world,
+        len(components) + free,
+        largest,
     )
 
 
@@ -161,12 +169,19 @@ class Component:
         self.log_partition = self.map_score + float(np.log(total))
         self.probability = weight / total
 
-    def axis_marginals(self) -> list[np.ndarray]:
-        everything = range(len(self.shape))
-        return [
-            self.probability.sum(axis=tuple(a for a in everything if a != axis))
-            for axis in everything
-        ]
+    def axis_marginal(self, position: int) -> np.ndarray:
+        others = tuple(axis for axis in range(len(self.shape)) if axis != position)
+        probability: np.ndarray = self.probability.sum(axis=others)
+        return probability
+
+    def axis_log_odds(self, position: int) -> np.ndarray:
+        """By log Σ exp, since probabilities of unlikely states round to 0."""
+        rows = np.moveaxis(self.score, position, 0).reshape(self.shape[position], -1)
+        peak = rows.max(axis=1)
+        finite = np.where(peak > -np.inf, peak, 0.0)
+        with np.errstate(divide="ignore"):
+            total = finite + np.log(np.exp(rows - finite[:, np.newaxis]).sum(axis=1))
+        return state_log_odds(total - self.log_partition, np.array([0, len(total)]))
 
     def best_state(self) -> tuple[int, ...]:
         """The first most likely state."""

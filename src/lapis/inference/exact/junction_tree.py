@@ -25,12 +25,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.exact.junction_tree_kernels import add_up, bring_down, form_tree, pick_states
+from lapis.inference.exact.junction_tree_kernels import (
+    add_up,
+    bring_down,
+    bring_down_logs,
+    form_tree,
+    pick_states,
+)
 from lapis.network.csr import row_starts
 from lapis.network.cubes import Cubes
 
 ROOT = -1  # no neighbours left: the message is a number
 CORE = -2  # only neighbours that are never eliminated
+UNDERFLOW = 1e-290  # beliefs below this have lost digits
 
 
 class Tree(NamedTuple):
@@ -120,6 +127,25 @@ def distribute(
         tree, cubes, potentials.table, potentials.message, outside, belief, state_start, state, cube
     )
     return Beliefs(state, cube)
+
+
+def log_states(
+    tree: Tree, size: np.ndarray, potentials: Potentials, beliefs: Beliefs
+) -> np.ndarray:
+    """float64[num_states], the logarithm of each belief, however small; the tables are lost.
+
+    States of variables that are not eliminated have 0.
+    """
+    start = row_starts(size)
+    is_solved = np.zeros(len(size), bool)
+    is_solved[tree.order] = True
+    solved = np.repeat(is_solved, size)
+    state = np.zeros(start[-1])
+    if (beliefs.state[solved] < UNDERFLOW).any():
+        bring_down_logs(tree, size, potentials.table, potentials.message, start, state)
+    else:
+        state[solved] = np.log(beliefs.state[solved])
+    return state
 
 
 def maximise_states(

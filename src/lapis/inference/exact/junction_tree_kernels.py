@@ -7,6 +7,7 @@ from numba import njit
 
 ROOT = -1
 CORE = -2
+ADD, SUM, MAX, SUM_EXP = 0, 1, 2, 3  # what a message and its parent's table exchange
 
 
 @njit(cache=True)
@@ -121,7 +122,7 @@ def add_up(tree, cubes, penalty, maximise, table, message):  # type: ignore[no-u
                 best += np.log1p(others)
             message[out + row] = best
         if tree.parent[i] >= 0:
-            _exchange(tree, cubes.size, i, table, message, out, axis, work, False)
+            _exchange(tree, cubes.size, i, table, message, out, axis, work, ADD, message)
 
 
 @njit(cache=True)
@@ -144,7 +145,7 @@ def bring_down(tree, cubes, table, message, outside, belief, state_start, state,
                 scope_belief[row] = outside[tree.message_start[i] + row]
         else:
             scope_belief[:num_rows] = 0.0
-            _exchange(tree, size, i, belief, scope_belief, 0, axis, work, True)
+            _exchange(tree, size, i, belief, scope_belief, 0, axis, work, SUM, scope_belief)
         own = state_start[tree.order[i]]
         for row in range(num_rows):
             total = message[tree.message_start[i] + row]
@@ -159,6 +160,46 @@ def bring_down(tree, cubes, table, message, outside, belief, state_start, state,
         for j in range(tree.cube_start[i], tree.cube_start[i + 1]):
             c = tree.cube[j]
             cube[c] = _visit_cube(belief, begin, cubes, c, axis, axes, work, 0.0)
+
+
+@njit(cache=True)
+def bring_down_logs(tree, size, table, message, state_start, state):  # type: ignore[no-untyped-def]
+    """The logarithm of each state's belief; slower than beliefs, which underflow below 1e-308.
+
+    The tables become logarithms of beliefs. There is no core.
+    """
+    axis = np.zeros(len(size), np.int32)
+    work = _work_space(tree)
+    longest = 1
+    for i in range(len(tree.order)):
+        longest = max(longest, tree.message_start[i + 1] - tree.message_start[i])
+    peak, above = np.empty(longest), np.empty(longest)
+    for i in range(len(tree.order) - 1, -1, -1):
+        begin, states = tree.table_start[i], size[tree.order[i]]
+        num_rows = tree.message_start[i + 1] - tree.message_start[i]
+        peak[:num_rows], above[:num_rows] = -np.inf, 0.0
+        if tree.parent[i] == ROOT:
+            peak[0], above[0] = 0.0, 1.0
+        else:
+            _exchange(tree, size, i, table, peak, 0, axis, work, MAX, peak)
+            _exchange(tree, size, i, table, above, 0, axis, work, SUM_EXP, peak)
+        for row in range(num_rows):
+            total = message[tree.message_start[i] + row]
+            for at in range(begin + row * states, begin + (row + 1) * states):
+                if peak[row] == -np.inf or total == -np.inf:
+                    table[at] = -np.inf
+                else:
+                    table[at] += peak[row] + np.log(above[row]) - total
+        own = state_start[tree.order[i]]
+        for s in range(states):
+            best, others = -np.inf, 0.0
+            for row in range(num_rows):
+                best = max(best, table[begin + row * states + s])
+            if best > -np.inf:
+                for row in range(num_rows):
+                    others += np.exp(table[begin + row * states + s] - best)
+                best += np.log(others)
+            state[own + s] = best
 
 
 @njit(cache=True)
@@ -257,8 +298,10 @@ def _visit_cube(table, begin, cubes, cube, axis, num_axes, work, value):  # type
 
 
 @njit(cache=True)
-def _exchange(tree, size, i, table, message, begin, axis, work, gather):  # type: ignore[no-untyped-def]
-    """Between clique i's message and its parent's table: add it there, or sum the table into it.
+def _exchange(tree, size, i, table, message, begin, axis, work, what, peak):  # type: ignore[no-untyped-def]
+    """Between clique i's message and its parent's table: add it there, or gather the table in it.
+
+    What is gathered are sums, maxima, or sums of exponentials above `peak`.
 
     The axes of the table are joined into runs that the message has or lacks as a whole; the last
     run, with the parent's own variable, is one that it has.
@@ -288,9 +331,16 @@ def _exchange(tree, size, i, table, message, begin, axis, work, gather):  # type
     at = tree.table_start[parent]
     end = tree.table_start[parent + 1]
     while True:
-        if gather:
+        if what == SUM:
             for offset in range(inner):
                 message[place + offset] += table[at + offset]
+        elif what == MAX:
+            for offset in range(inner):
+                message[place + offset] = max(message[place + offset], table[at + offset])
+        elif what == SUM_EXP:
+            for offset in range(inner):
+                if table[at + offset] > -np.inf:
+                    message[place + offset] += np.exp(table[at + offset] - peak[place + offset])
         else:
             for offset in range(inner):
                 table[at + offset] += message[place + offset]

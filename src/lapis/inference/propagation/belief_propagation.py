@@ -13,6 +13,11 @@ variable with a state for each atom; several literals of one block in a clause a
 members is a clause whose weight is the log odds that the rest gives a; its defining clauses,
 which would add loops, are left out.
 
+On a forest the messages settle in one pass from the leaves and one back, which is elimination:
+`by_components` does it in logarithms, exact whatever the weights, and finds contradictions. Only
+forests with tables too large for it (blocks of thousands of atoms) go on here, and are called
+exact if no message met the limit that stands for certainty.
+
 Schedule: a factor waits with the change its neighbours have made since it was last looked at,
 and a pass updates those that wait with at least a tenth of the largest (residual scheduling;
 Elidan, McGraw and Koller 2006; without the priority queue: scanning the factors is cheaper than
@@ -26,6 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.inference.exact.by_components import DEFAULT_MEMORY, ExactPlan, plan_exact
 from lapis.inference.propagation.messages_kernel import (
     Factors,
     Messages,
@@ -44,9 +50,10 @@ class BeliefPropagation:
     """What the messages say when they stop."""
 
     marginal: np.ndarray  # float64[num_base_atoms]
+    log_odds: np.ndarray  # float64[num_base_atoms]
     expected_count: np.ndarray  # float64[num_weights]
     log_partition: float  # Bethe approximation
-    exact: bool  # the factor graph is a forest, and the messages have converged
+    exact: bool  # the factor graph is a forest, and nothing was cut off
     converged: bool
     num_passes: int
     residual: float  # the largest change still waiting
@@ -58,15 +65,19 @@ def propagate_beliefs(
     damping: float = 0.2,
     tolerance: float = 1e-10,
     max_passes: int = 2_000,
+    max_memory: int = DEFAULT_MEMORY,
 ) -> BeliefPropagation:
     """Marginals, expected counts and log Z by loopy belief propagation.
 
     `tolerance` bounds the change of any log message at the end. Damping 0 ≤ d < 1 mixes d of the
-    old message into the new; a forest is solved without.
+    old message into the new; a forest is solved without. Raises LapisError "unsatisfiable" where
+    the hard formulas of a forest leave no world. `max_memory` is for the tables of a forest.
     """
     factors, decided = build_factors(network)
     num_factors = len(factors.weight)
     forest = is_forest(factors)
+    if forest and (plan := plan_exact(network, max_memory)).is_complete:
+        return by_elimination(plan)
     messages = Messages(
         np.zeros(len(factors.question_start) - 1),
         np.zeros(num_factors),
@@ -75,10 +86,11 @@ def propagate_beliefs(
     )
     widest = int(np.diff(factors.factor_start).max(initial=1))
     passes, residual = pass_messages(
-        factors, messages, 0.0 if forest else damping, tolerance, max_passes, np.zeros(widest)
+        factors, messages, 0.0 if forest else damping, tolerance, max_passes, np.zeros((3, widest))
     )
-    marginal, truth = np.zeros(network.num_atoms), np.zeros(num_factors)
-    read_beliefs(factors, messages, marginal, truth)
+    log_odds, truth = np.zeros(network.num_atoms), np.zeros(num_factors)
+    read_beliefs(factors, messages, log_odds, truth)
+    log_odds = log_odds[: network.num_base_atoms]
     soft = factors.weight_id >= 0
     expected = np.bincount(
         factors.weight_id[soft],
@@ -87,14 +99,32 @@ def propagate_beliefs(
     )
     constant = network.constant_count + decided
     converged = bool(residual <= tolerance)
+    heard = np.concatenate((messages.question, messages.own))
+    cut_off = bool((np.abs(heard) >= factors.limit).any())
     return BeliefPropagation(
-        marginal[: network.num_base_atoms],
+        np.exp(-np.logaddexp(0.0, -log_odds)),
+        log_odds,
         constant + expected,
         float(network.weights @ constant + bethe_log_partition(factors, messages)),
-        forest and converged,
+        forest and converged and not cut_off,
         converged,
         int(passes),
         float(residual),
+    )
+
+
+def by_elimination(plan: ExactPlan) -> BeliefPropagation:
+    found = plan.solve(log_odds=True)
+    assert found.log_odds is not None
+    return BeliefPropagation(
+        found.marginal,
+        found.log_odds,
+        found.expected_count,
+        found.log_partition,
+        True,
+        True,
+        2,
+        0.0,
     )
 
 
@@ -137,9 +167,15 @@ def build_factors(network: Network) -> tuple[Factors, np.ndarray]:
         asked.factor_start, asked.question_start, asked.question_literal, rows.weight, rows.own,
         rows.weight_id, rows.coefficient, variables.start, variables.atom, variables.of_atom,
         variables.is_block, variables.may_be_empty, near_start.astype(np.int64),
-        factor[near].astype(np.int32),
+        factor[near].astype(np.int32), certainty(rows, variable, factor),
     )  # fmt: skip
     return factors, count
+
+
+def certainty(rows: Rows, variable: np.ndarray, factor: np.ndarray) -> float:
+    """A log message that outweighs all that soft clauses can say of a variable, by e^50."""
+    loudness = np.where(np.isinf(rows.weight), 0.0, np.abs(rows.weight))[factor]
+    return 50.0 + float(np.bincount(variable, weights=loudness).max(initial=0.0))
 
 
 def list_rows(network: Network) -> Rows:

@@ -13,8 +13,6 @@ import numpy as np
 
 from lapis.inference.compiled import entry, inner
 
-LIMIT = 50.0  # log messages are kept within ±LIMIT: certainty up to 2e-22
-
 
 class Factors(NamedTuple):
     """Clauses (`own` −1) and definitions of auxiliary atoms (`own` the atom)."""
@@ -33,6 +31,7 @@ class Factors(NamedTuple):
     may_be_empty: np.ndarray  # bool[num_variables]
     near_start: np.ndarray  # int64[num_variables + 1]
     near: np.ndarray  # int32[...], the factors of a variable
+    limit: float  # no message is beyond ±limit, where hard clauses would make it infinite
 
 
 class Messages(NamedTuple):
@@ -77,7 +76,7 @@ def _odds(factors, messages, question):  # type: ignore[no-untyped-def]
         else:
             outside = _add_exp(outside, messages.theta[other])
     odds = inside - outside if signed > 0 else outside - inside
-    return max(-2 * LIMIT, min(2 * LIMIT, odds))
+    return max(-2 * factors.limit, min(2 * factors.limit, odds))
 
 
 @inner
@@ -95,18 +94,13 @@ def _factor_weight(factors, messages, factor):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _log_all_no(factors, messages, factor):  # type: ignore[no-untyped-def]
-    """log of the probability that no variable makes the clause true."""
-    total = 0.0
+def _log_answers(factors, messages, factor):  # type: ignore[no-untyped-def]
+    """log of the probabilities that no variable, and that some variable, makes the clause true."""
+    no, yes = 0.0, -np.inf
     for question in range(factors.factor_start[factor], factors.factor_start[factor + 1]):
-        total += _log_no(_incoming(factors, messages, question))
-    return total
-
-
-@inner
-def _log_some_yes(all_no):  # type: ignore[no-untyped-def]
-    """log(1 − exp(all_no))."""
-    return np.log(-np.expm1(all_no)) if all_no < 0 else -np.inf
+        odds = _incoming(factors, messages, question)
+        no, yes = no + _log_no(odds), _add_exp(yes, no + _log_no(-odds))
+    return no, yes
 
 
 @inner
@@ -120,33 +114,43 @@ def _say(factors, messages, atom, change):  # type: ignore[no-untyped-def]
 
 @inner
 def _update(factors, messages, factor, damping, fresh):  # type: ignore[no-untyped-def]
-    """New messages from one factor to all its variables."""
+    """New messages from one factor to all its variables.
+
+    The others' answers to a question are those before it and those after it: dividing the answer
+    itself out of all of them would cancel where one variable is nearly sure.
+    """
     begin, end = factors.factor_start[factor], factors.factor_start[factor + 1]
     weight = _factor_weight(factors, messages, factor)
-    total = 0.0
+    no, yes = 0.0, -np.inf
     for question in range(begin, end):
-        fresh[question - begin] = _log_no(_incoming(factors, messages, question))
-        total += fresh[question - begin]
-    for place in range(end - begin):
-        others = min(total - fresh[place], 0.0)
-        value = -np.log(-np.expm1(others) + np.exp(others - weight))
-        fresh[place] = max(-LIMIT, min(LIMIT, value))
+        odds = _incoming(factors, messages, question)
+        place = question - begin
+        fresh[0, place], fresh[1, place], fresh[2, place] = odds, no, yes
+        no, yes = no + _log_no(odds), _add_exp(yes, no + _log_no(-odds))
+    all_no, some_yes = no, yes
+    no, yes = 0.0, -np.inf
+    for place in range(end - begin - 1, -1, -1):
+        odds, before_no, before_yes = fresh[0, place], fresh[1, place], fresh[2, place]
+        others_yes = _add_exp(before_yes, before_no + yes)
+        value = -_add_exp(others_yes, before_no + no - weight)
+        fresh[0, place] = max(-factors.limit, min(factors.limit, value))
+        no, yes = no + _log_no(odds), _add_exp(_log_no(-odds), _log_no(odds) + yes)
     for question in range(begin, end):
         old = messages.question[question]
-        new = damping * old + (1 - damping) * fresh[question - begin]
+        new = damping * old + (1 - damping) * fresh[0, question - begin]
         messages.question[question] = new
         for at in range(factors.question_start[question], factors.question_start[question + 1]):
             signed = factors.question_literal[at]
             _say(factors, messages, abs(signed) - 1, new - old if signed > 0 else old - new)
     if factors.own[factor] >= 0:
-        value = max(-LIMIT, min(LIMIT, _log_some_yes(total) - total))
+        value = max(-factors.limit, min(factors.limit, some_yes - all_no))
         old = messages.own[factor]
         messages.own[factor] = damping * old + (1 - damping) * value
         _say(factors, messages, factors.own[factor], messages.own[factor] - old)
     # With damping part of the way is still to go, even if no neighbour moves.
     left = 0.0
     for place in range(end - begin):
-        left = max(left, abs(fresh[place] - messages.question[begin + place]))
+        left = max(left, abs(fresh[0, place] - messages.question[begin + place]))
     messages.waiting[factor] = left
 
 
@@ -179,17 +183,29 @@ def _log_states(factors, messages, variable):  # type: ignore[no-untyped-def]
 
 
 @entry
-def read_beliefs(factors, messages, marginal, truth):  # type: ignore[no-untyped-def]
-    """P(atom) and P(clause true) by the messages."""
+def read_beliefs(factors, messages, log_odds, truth):  # type: ignore[no-untyped-def]
+    """Log-odds of the atoms and P(clause true) by the messages."""
     for variable in range(len(factors.is_block)):
         total = _log_states(factors, messages, variable)
+        first = factors.variable_atom[factors.variable_start[variable]]
+        if not factors.is_block[variable]:
+            log_odds[first] = messages.theta[first]
+            continue
+        top, rest = first, 0.0 if factors.may_be_empty[variable] else -np.inf
         for at in range(factors.variable_start[variable], factors.variable_start[variable + 1]):
             atom = factors.variable_atom[at]
-            marginal[atom] = np.exp(messages.theta[atom] - total)
+            if messages.theta[atom] > messages.theta[top]:
+                top = atom
+        for at in range(factors.variable_start[variable], factors.variable_start[variable + 1]):
+            atom = factors.variable_atom[at]
+            if atom != top:  # below one half, so that 1 − p does not cancel
+                rest = _add_exp(rest, messages.theta[atom])
+                share = messages.theta[atom] - total
+                log_odds[atom] = share - np.log(-np.expm1(share))
+        log_odds[top] = messages.theta[top] - rest
     for factor in range(len(factors.weight)):
-        all_no = _log_all_no(factors, messages, factor)
-        odds = _factor_weight(factors, messages, factor) + _log_some_yes(all_no) - all_no
-        truth[factor] = np.exp(_log_no(-odds))
+        no, yes = _log_answers(factors, messages, factor)
+        truth[factor] = np.exp(_log_no(no - yes - _factor_weight(factors, messages, factor)))
 
 
 @entry
@@ -199,8 +215,7 @@ def bethe_log_partition(factors, messages):  # type: ignore[no-untyped-def]
     for variable in range(len(factors.is_block)):
         total += _log_states(factors, messages, variable)
     for factor in range(len(factors.weight)):
-        all_no = _log_all_no(factors, messages, factor)
-        yes = _log_some_yes(all_no)
+        all_no, yes = _log_answers(factors, messages, factor)
         own = factors.own[factor]
         if own >= 0:
             odds, message = messages.theta[own] - messages.own[factor], messages.own[factor]
