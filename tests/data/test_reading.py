@@ -94,6 +94,15 @@ def test_any_writing_states_its_facts(data: st.DataObject):
 PIECES = st.sampled_from(
     [
         *'PaB(),!?=1.+{}" \n\r\x01\u00a0',
+        *(
+            'P("a b")\n',
+            'P("(,","!?")\n',
+            'P("", B)\n',
+            r'P("x\\","\"")',
+            'P("a", "//")\n',
+            "\x02",
+            "\0",
+        ),
         *('"x y"', "//", "/*", "*/", "...", "\n", "\n", "Q1"),
         *("P(a)\n", "P(a,B)\n", "Q(é)\n", "!P(B)\n", "A = f(a)\n", "t = {a,B}\n"),
     ]
