@@ -33,6 +33,7 @@ bench: $(DEV)
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 docs: $(DEV)
+	$(BIN)/python docs/tables.py
 	$(BIN)/python -m pytest -q docs
 
 $(VENV)/bin/python:

@@ -184,7 +184,7 @@ LEARNING = (
         "optimizer_options", "settings", "An option of the optimiser, as in damping=2.",
         flag="--option",
     ),
-    Option("rate", "number", "Learning rate (option rate).", low=0, above=True),
+    Option("rate", "number", "The optimiser's learning rate.", low=0, above=True),
     Option("prior", "prior", "none, gaussian[:width] or l1[:strength]."),
     Option(
         "prior_mean", "word", "Where the prior is centred: zero, or the weights in the model.",

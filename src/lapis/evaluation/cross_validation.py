@@ -240,10 +240,10 @@ def cross_validate(
     processes run side by side, by default one for each core; the result does not depend on it.
     """
     options = dict(learn_options or {})
-    generative = generative or options.get("objective") == "likelihood"
     check_names(options)
     check_options("evaluate", {**locals(), **options})
     check_query(query, model)
+    generative = generative or options.get("objective") == "likelihood"
     seed = random_state if isinstance(random_state, int) else int(random_state.integers(1 << 31))
     plan = make_folds(
         model, databases, query, folds=folds, leave_one_out=leave_one_out, random_state=seed

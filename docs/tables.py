@@ -1,0 +1,73 @@
+"""Writes the tables of methods and options into the pages of this folder.
+
+A table stands between `<!-- methods infer -->` or `<!-- options infer -->` and `<!-- end -->`.
+`python docs/tables.py` (or `make docs`) writes them; a test compares.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+from lapis.methods import Task, methods_of
+from lapis.options import COMMANDS, NOUNS, Option
+
+TABLE = re.compile(r"(<!-- (methods|options) (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def write_tables(text: str) -> str:
+    """A page with its tables as the registry has them."""
+
+    def write(found: re.Match[str]) -> str:
+        head, kind, name, _, end = found.groups()
+        rows = list_methods(name) if kind == "methods" else list_options(name)
+        return head + "\n" + "\n".join(rows) + "\n\n" + end
+
+    return TABLE.sub(write, text)
+
+
+def list_methods(name: str) -> list[str]:
+    (task,) = (task for task in get_args(Task) if task == name)
+    methods = methods_of(task).values()
+    if task == "optimizer":
+        rows = ["| optimizer | what it does | its own options |", "|---|---|---|"]
+        return rows + [
+            f"| `{m.name}` | {m.help} | {'; '.join(describe_own(o) for o in m.own)} |"
+            for m in methods
+        ]
+    word = "method" if task in ("infer", "map") else task
+    return [f"| {word} | what it does | exact |", "|---|---|---|"] + [
+        f"| `{m.name}` | {m.help} | {m.exact} |" for m in methods
+    ]
+
+
+def describe_own(option: Option) -> str:
+    default = "" if option.default is None else f" ({option.default:g})"
+    return f"`{option.name}`{default}: {option.help}"
+
+
+def list_options(command: str) -> list[str]:
+    rows = ["| flag | keyword | default | |", "|---|---|---|---|"]
+    for option in COMMANDS[command]:
+        flags = ", ".join(f"`{flag}`" for flag in option.flags)
+        keyword = f"`{option.name}`" if option.is_keyword else ""
+        silent = option.default in (None, ()) or option.kind == "flag"
+        default = "" if silent else f"{option.default}"
+        limits = option.wanted.removeprefix(NOUNS[option.kind]).strip()
+        limits = f" ({limits})" if option.kind in ("integer", "number") else ""
+        rows.append(f"| {flags} | {keyword} | {default} | {option.help.rstrip('.')}{limits} |")
+    return rows
+
+
+def main() -> None:
+    for page in sorted(Path(__file__).parent.glob("*.md")):
+        old = page.read_text(encoding="utf-8")
+        new = write_tables(old)
+        if new != old:
+            page.write_text(new, encoding="utf-8")
+            print(f"{page.name}: tables written")
+
+
+if __name__ == "__main__":
+    main()
