@@ -47,13 +47,11 @@ def smokers_data(people: int, seed: int) -> str:
 def run_smokers(people: int, seed: int) -> None:
     import lapis
     from lapis.api import problems
-    from lapis.grounding.bottom_up import ground
-    from lapis.inference.map.solver import most_likely_world
+    from lapis.inference.map.problem import map_problem
 
     data = lapis.Database.parse(smokers_data(people, seed))
     ((problem, _),) = problems(lapis.parse(SMOKERS), data, ["Smokes", "Cancer"], ())
-    network = ground(problem)
-    found = most_likely_world(network)
+    _, found = map_problem(problem, "auto", 60.0, 0)
     seconds = time.perf_counter() - BEGIN
     known = ALCHEMY.get(people)
     other = f"Alchemy {known[0]} s" if known else ""
@@ -66,14 +64,13 @@ def run_smokers(people: int, seed: int) -> None:
 
 def run_tuffy(name: str) -> None:
     from lapis.api import problems
-    from lapis.grounding.bottom_up import ground
-    from lapis.inference.map.solver import most_likely_world
+    from lapis.inference.map.problem import map_problem
 
     query, known = TUFFY[name]
     folder = DATA / "tuffy-samples" / name
     evidence = next(iter(sorted(folder.glob("evidence.db*"))))
     ((problem, _),) = problems(folder / "prog.mln", evidence, query, ())
-    found = most_likely_world(ground(problem), time_limit=20)
+    _, found = map_problem(problem, "auto", 20.0, 0)
     seconds = time.perf_counter() - BEGIN
     gap = f"gap {100 * found.relative_gap:.2f} % of the cost"
     report(f"tuffy {name}", seconds, found.cost, found.optimal, found.method, known or gap)

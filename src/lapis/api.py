@@ -162,6 +162,7 @@ def map(
             "bound": found.bound,
             "gap": found.gap,
             "cost": found.cost,
+            "cost_bound": found.cost - found.gap,
             "interrupted": found.interrupted,
             **found.diagnostics,
         }
@@ -451,5 +452,8 @@ def merge_worlds(parts: list[MostLikelyWorld], worlds: list[str]) -> MostLikelyW
         tuple(name for part in parts for name in part.names),
         np.concatenate([part.value for part in parts]),
         tuple(world for part, world in zip(parts, worlds, strict=True) for _ in part.names),
-        {name: sum(part.diagnostics[name] for part in parts) for name in ("bound", "gap", "cost")},
+        {
+            name: sum(part.diagnostics[name] for part in parts)
+            for name in ("bound", "gap", "cost", "cost_bound")
+        },
     )

@@ -15,6 +15,7 @@ import oracle
 from lapis.api import problems
 from lapis.errors import LapisError
 from lapis.grounding.bottom_up import ground
+from lapis.inference.map.problem import map_problem
 from lapis.inference.map.solver import MapResult, most_likely_world
 from lapis.methods import methods_of
 from lapis.network.network import Network
@@ -105,6 +106,46 @@ def test_models_against_the_oracle(case: Case) -> None:
         assert network.is_feasible(found.world)
         assert found.score == close(expected) or not found.optimal
         assert found.optimal or method == "maxwalksat"
+
+
+@given(cases())
+@settings(max_examples=100)
+def test_the_cost_is_what_broken_ground_formulas_weigh(case: Case) -> None:
+    """Counted one by one by the definition, those that evidence decides included."""
+    model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
+    ((problem, _),) = problems(model, data, case.query, ())
+    try:
+        network, found = map_problem(problem, "auto", 60.0, 0)
+    except LapisError:
+        return
+    domains = oracle.constants_of(model, case.facts)
+    known = oracle.known_atoms(model, case.facts, domains, set(case.query))
+    names = network.atom_names(np.arange(network.num_atoms))
+    value = dict(zip(names, found.world.tolist(), strict=True))
+    world = {
+        atom: value.get(oracle.atom_text(model.predicates[atom[0]], atom[1]), given)
+        for atom, given in known.items()
+    }
+    # Atoms that blocks decide are not in the network; they are what the others leave.
+    worlds = oracle.worlds_agreeing_with(world)
+    weighing = oracle.weigh(model, domains, worlds)
+    (row,) = np.flatnonzero(weighing.possible)
+    totals = oracle.count_true(model, oracle.Facts(false=tuple(known)))
+    broken = 0.0
+    for (rule, choice), counts in weighing.counts.items():
+        weight = model.rules[rule].weight or 0.0
+        _, groundings = totals[rule, choice]
+        broken += weight * (groundings - counts[row]) if weight > 0 else -weight * counts[row]
+    assert found.cost == close(broken)
+
+
+def test_opposed_formulas_both_count() -> None:
+    """Whatever P is, one of the two is broken; known atoms break theirs too."""
+    model = lapis.parse("P(t)\n2 P(x)\n1.5 !P(x)\n-1 P(x) v !P(x)")
+    found = lapis.map(model, lapis.Database.parse("!P(A) ?P(B)"), opened=["P"])
+    # A is known false: 2 and 1 are broken. B is made true: 1.5 and 1 are.
+    assert found.diagnostics["cost"] == pytest.approx(2 + 1 + 1.5 + 1)
+    assert found.diagnostics["cost_bound"] == found.diagnostics["cost"]
 
 
 def test_an_evidence_score_that_dwarfs_the_rest_does_not_hide_a_gap() -> None:

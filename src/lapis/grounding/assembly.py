@@ -47,7 +47,8 @@ def weigh(rows: FlatRows, num_weights: int, chosen: np.ndarray) -> np.ndarray:
 
 
 def total_counts(problem: Problem) -> np.ndarray:
-    """float64[num_weights], what each weight would count if every clause were true."""
+    """float64[num_weights], what each weight would count if every clause were true: since J
+    clauses come with a constant 1 − J, the groundings of its formula."""
     table = problem.weight_table
     total = np.zeros(len(table.value))
     for feature in problem.normal_form.features:

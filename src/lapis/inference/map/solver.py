@@ -42,7 +42,7 @@ class MapResult:
     score: float  # Σ w·n, evidence included
     bound: float  # no world has a higher score
     gap: float  # bound − score, without the rounding of large scores; 0 where optimal
-    cost: float  # Σ |w| of violated ground clauses that evidence leaves undecided
+    cost: float  # Σ |w| of broken ground formulas; of a network: of its merged clauses
     optimal: bool
     method: str
     interrupted: bool = False
