@@ -46,11 +46,11 @@ def smokers_data(people: int, seed: int) -> str:
 
 def run_smokers(people: int, seed: int) -> None:
     import lapis
-    from lapis.api import problems
     from lapis.inference.map.problem import map_problem
+    from lapis.problem.task import build_task
 
     data = lapis.Database.parse(smokers_data(people, seed))
-    ((problem, _),) = problems(lapis.parse(SMOKERS), data, ["Smokes", "Cancer"], ())
+    problem = build_task(lapis.parse(SMOKERS), data, ["Smokes", "Cancer"]).worlds[0].problem
     _, found = map_problem(problem, "auto", 60.0, 0)
     seconds = time.perf_counter() - BEGIN
     known = ALCHEMY.get(people)
@@ -63,13 +63,13 @@ def run_smokers(people: int, seed: int) -> None:
 
 
 def run_tuffy(name: str) -> None:
-    from lapis.api import problems
     from lapis.inference.map.problem import map_problem
+    from lapis.problem.task import build_task
 
     query, known = TUFFY[name]
     folder = DATA / "tuffy-samples" / name
     evidence = next(iter(sorted(folder.glob("evidence.db*"))))
-    ((problem, _),) = problems(folder / "prog.mln", evidence, query, ())
+    problem = build_task(folder / "prog.mln", evidence, query).worlds[0].problem
     _, found = map_problem(problem, "auto", 20.0, 0)
     seconds = time.perf_counter() - BEGIN
     gap = f"gap {100 * found.relative_gap:.2f} % of the cost"

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lapis.data.database import Database
 from lapis.errors import Warning
 from lapis.language.model import Model, Rule
 from lapis.language.printer import print_term
@@ -15,6 +14,7 @@ from lapis.language.words import describe_rule
 from lapis.logic.clauses import Clause, Condition, Literal
 from lapis.logic.normalize import is_constant
 from lapis.problem.problem import Problem, build_problem
+from lapis.problem.task import DataLike, ModelLike, open_inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,13 @@ class Report:
         }
 
 
-def check(model: Model, worlds: Sequence[Database] = ()) -> Report:
+def check(model: ModelLike, data: DataLike = None, *, strict: bool = False) -> Report:
     """Warnings and explanations; raises the errors that binding the data finds."""
-    problems = [build_problem(model, world) for world in worlds] or [build_problem(model)]
-    warnings = [*model.warnings, *unused_predicates(model, problems if worlds else [])]
+    inputs = open_inputs(model, data, strict=strict, probabilities=False)
+    model, worlds = inputs.model, [] if data is None else inputs.databases
+    problems = [build_problem(model, world) for world in inputs.databases]
+    warnings = [*model.warnings, *inputs.warnings]
+    warnings += unused_predicates(model, problems if worlds else [])
     for rule in model.rules:
         warnings += rule_warnings(rule)
     if worlds:

@@ -12,6 +12,8 @@ and what to do about it (a hint). `str(error)` is what the user reads::
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -145,6 +147,24 @@ class Warning:
         if self.hint:
             lines.append("    " + self.hint)
         return "\n".join(lines)
+
+
+class LapisWarning(UserWarning):
+    """How a `Warning` reaches the callers of the library; the command line prints it."""
+
+    def __init__(self, warning: Warning) -> None:
+        super().__init__(str(warning).removeprefix("warning: "))
+        self.warning = warning
+
+
+def announce(found: Iterable[Warning]) -> None:
+    """Warn, as Python does, at the line outside the library that called it."""
+    package = __name__.partition(".")[0]
+    for warning in found:
+        frame, level = sys._getframe(1), 1
+        while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+            frame, level = frame.f_back, level + 1
+        warnings.warn(LapisWarning(warning), stacklevel=level + 1)
 
 
 def raise_all(errors: Sequence[LapisError]) -> None:

@@ -134,6 +134,7 @@ def is_texts(value: object) -> bool:
 
 AS_JSON = Option("as_json", "flag", "Print JSON.", False, "--json", is_keyword=False)
 MERGE = Option("merge", "flag", "Read all data files as one world.", False, is_keyword=False)
+STRICT = Option("strict", "flag", "Refuse data that the model does not declare.", False)
 SEED = Option("random_state", "seed", "Seed of everything random.", 0, "--seed", low=0)
 MAX_MEMORY = Option(
     "max_memory", "size", "Limit, as in 8GB (default: 70% of the machine).", low=0, above=True
@@ -208,17 +209,17 @@ INFERRING = (METHOD, PRECISION, TIME_LIMIT, MAX_MEMORY)
 
 COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "demo": (AS_JSON,),
-    "check": (MERGE, AS_JSON),
-    "count": (COUNTS, IBOUND, MEASURE_ERROR, EXPLAIN, MERGE, AS_JSON),
-    "ground": (QUERY, OPEN, NETWORK_OUT, CACHE, MAX_MEMORY, MERGE, AS_JSON),
+    "check": (MERGE, STRICT, AS_JSON),
+    "count": (COUNTS, IBOUND, MEASURE_ERROR, EXPLAIN, MERGE, STRICT, AS_JSON),
+    "ground": (QUERY, OPEN, NETWORK_OUT, CACHE, MAX_MEMORY, MERGE, STRICT, AS_JSON),
     "infer": (
         QUERY, OPEN, SOFT, METHOD, PRECISION, TIME_LIMIT, MAX_SAMPLES, CHAINS, MAX_MEMORY,
-        COUNT_BOUND, MERGE, SEED, AS_JSON,
+        COUNT_BOUND, MERGE, STRICT, SEED, AS_JSON,
     ),
     "map": (
         QUERY, OPEN, SOFT, MAP_METHOD,
         replace(TIME_LIMIT, default=60.0, help="Seconds after which the best so far is given."),
-        MAX_MEMORY, MERGE, SEED, AS_JSON,
+        MAX_MEMORY, MERGE, STRICT, SEED, AS_JSON,
     ),
     "learn": (
         LEARN_QUERY,
@@ -226,9 +227,9 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
                is_keyword=False),
         *LEARNING, MEASURE_ERROR, HIDDEN, LISTED, TIME_LIMIT, MAX_MEMORY,
         Option("checkpoint", "path", "Keep the state here, and go on from it if it exists."),
-        MERGE, SEED, AS_JSON,
+        MERGE, STRICT, SEED, AS_JSON,
     ),
-    "score": (QUERY, HIDDEN, LISTED, *INFERRING, NO_LIKELIHOOD, MERGE, SEED, AS_JSON),
+    "score": (QUERY, HIDDEN, LISTED, *INFERRING, NO_LIKELIHOOD, MERGE, STRICT, SEED, AS_JSON),
     "evaluate": (
         LEARN_QUERY,
         Option("folds", "integer", "Groups of data files that are tested in turn.", low=2),
@@ -238,6 +239,6 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("jobs", "integer", "Processes (default: one a core).", low=1),
         Option("plot", "path", "Draw precision-recall and calibration (.png, .svg, .pdf).",
                is_keyword=False),
-        SEED, AS_JSON,
+        STRICT, SEED, AS_JSON,
     ),
 }  # fmt: skip

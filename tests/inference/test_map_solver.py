@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import lapis
 import oracle
-from lapis.api import problems
 from lapis.errors import LapisError
 from lapis.grounding.bottom_up import ground
 from lapis.inference.map.problem import map_problem
 from lapis.inference.map.solver import MapResult, most_likely_world
 from lapis.methods import methods_of
 from lapis.network.network import Network
+from lapis.problem.task import build_task
 from lapis.progress import Progress
 from strategies import Case, cases
 
@@ -95,7 +95,7 @@ def test_models_against_the_oracle(case: Case) -> None:
         expected = oracle.infer(model, case.facts, case.query).map_score
     except oracle.NoWorld:
         expected = -np.inf
-    ((problem, _),) = problems(model, data, case.query, ())
+    problem = build_task(model, data, case.query).worlds[0].problem
     if expected == -np.inf:
         with pytest.raises(LapisError):
             most_likely_world(ground(problem))
@@ -113,7 +113,7 @@ def test_models_against_the_oracle(case: Case) -> None:
 def test_the_cost_is_what_broken_ground_formulas_weigh(case: Case) -> None:
     """Counted one by one by the definition, those that evidence decides included."""
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
-    ((problem, _),) = problems(model, data, case.query, ())
+    problem = build_task(model, data, case.query).worlds[0].problem
     try:
         network, found = map_problem(problem, "auto", 60.0, 0)
     except LapisError:

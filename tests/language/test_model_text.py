@@ -68,7 +68,7 @@ def test_gathered_instances_keep_the_distribution() -> None:
     }
     text = print_model(learned(values))
     separate = parse_model(text)
-    gathered = gather_instances(separate)
+    gathered = gather_instances(separate).model
     assert (len(separate.rules), len(gathered.rules)) == (12, 1)
     data = lapis.Database.parse("Has(P,W1) Has(P,W3) Has(Q,W1) Has(Q,W5) Has(Q,Other)")
     expected = lapis.infer(separate, data, "Class", method="enumerate")
@@ -80,7 +80,7 @@ def test_gathered_instances_keep_the_distribution() -> None:
 
 def test_formulas_given_twice_add_up_when_gathered() -> None:
     lines = "".join(f"1 P(C{i})\n" for i in range(MIN_GATHERED)) + "0.5 P(C3)\n"
-    [rule] = gather_instances(parse_model("P(t)\n" + lines)).rules
+    [rule] = gather_instances(parse_model("P(t)\n" + lines)).model.rules
     assert rule.instance_weights is not None
     assert dict(zip(rule.instance_weights.constants, rule.instance_weights.value, strict=True))[
         ("C3",)
@@ -90,10 +90,10 @@ def test_formulas_given_twice_add_up_when_gathered() -> None:
 def test_what_cannot_be_gathered_stays() -> None:
     few = "".join(f"1 P(C{i})\n" for i in range(MIN_GATHERED - 1))
     model = parse_model("P(t)\n" + few + "P(C9).\n")
-    assert gather_instances(model) is model
+    assert gather_instances(model).model is model
     many = parse_model("P(t)\n" + "".join(f"1 P(C{i})\n" for i in range(20)))
-    assert gather_instances(many, {"t": 1_000_000}) is many
+    assert gather_instances(many, {"t": 1_000_000}).model is many
     mixed = "".join(f"{i} P(C{i}) ^ x != C1\n" for i in range(1, 10))
     constants_of_comparisons = parse_model("P(t)\nQ(t)\n" + mixed.replace("^", "^ Q(x) ^"))
-    [rule] = gather_instances(constants_of_comparisons).rules
+    [rule] = gather_instances(constants_of_comparisons).model.rules
     assert rule.text == "P(+c1) ^ Q(x) ^ x != C1"

@@ -8,8 +8,7 @@ from typing import Any
 
 from lapis.cli.options import takes
 from lapis.data.database import Database
-from lapis.errors import LapisError
-from lapis.language import read_model
+from lapis.errors import LapisError, announce
 
 Worlds = Sequence[Database]
 
@@ -23,12 +22,12 @@ def demo(as_json: bool) -> None:
 
 
 @takes("check")
-def check(model: Path, worlds: Worlds, as_json: bool) -> None:
+def check(model: Path, worlds: Worlds, strict: bool, as_json: bool) -> None:
     """Parse and type-check a model and its data, warn, and explain each formula."""
     from lapis.checks import check as check_model
     from lapis.cli.render import print_json, show_report
 
-    report = check_model(read_model(model), worlds)
+    report = check_model(model, worlds or None, strict=strict)
     if as_json:
         print_json(report.to_json())
     else:
@@ -43,8 +42,11 @@ def count(model: Path, worlds: Worlds, explain: bool, as_json: bool, **options: 
 
     if explain:
         from lapis.counting.rule_counts import explain_counts
+        from lapis.problem.task import open_inputs
 
-        show_text(explain_counts(read_model(model), worlds or [Database({}, {})]))
+        inputs = open_inputs(model, worlds or None, strict=options["strict"], probabilities=False)
+        announce(inputs.warnings)
+        show_text(explain_counts(inputs.model, inputs.databases))
         return
     rows = count_rules(model, worlds or None, **options)
     if as_json:

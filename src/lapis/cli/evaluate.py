@@ -18,7 +18,6 @@ from lapis.evaluation.cross_validation import (
     format_value,
 )
 from lapis.evaluation.score import Score
-from lapis.language import read_model
 
 HEADINGS = {
     "cll": "CLL",
@@ -39,21 +38,12 @@ def run_evaluate(
     **options: Any,
 ) -> None:
     """Cross-validate, show the folds, and write the picture asked for."""
-    from lapis.api import query_predicates
-
     if plot is not None:
         from lapis.evaluation.plots import check_picture
 
         check_picture(plot)
-    resolved = read_model(model)
     with progress_bar("cross-validation") as progress:
-        found = cross_validate(
-            resolved,
-            worlds,
-            query_predicates(query, resolved),
-            progress=progress,
-            **options,
-        )
+        found = cross_validate(model, worlds, query, progress=progress, **options)
     if plot is not None:
         found.plot(plot)
     if as_json:

@@ -9,9 +9,8 @@ from lapis.cli.progress import progress_bar
 from lapis.cli.render import print_json, show_scores
 from lapis.data.database import Database
 from lapis.errors import LapisError
-from lapis.language import read_model
 from lapis.network.network import Network
-from lapis.problem.problem import build_problem
+from lapis.problem.task import build_task
 
 
 def run_ground(
@@ -23,17 +22,17 @@ def run_ground(
     output: Path | None,
     cache: Path | None,
     max_memory: int | None,
+    strict: bool,
     as_json: bool,
 ) -> None:
     from lapis.grounding import ground
     from lapis.network import write_network
-    from lapis.problem.query import parse_queries
 
     if len(worlds) > 1:
         raise LapisError("one network is one world", code="several-worlds", hint="use --merge")
-    names = list(dict.fromkeys(q.predicate for q in parse_queries(query)))
-    database = worlds[0] if worlds else None
-    problem = build_problem(read_model(model), database, names, opened=opened)
+    # Weights stand in the file as they do in the model, so alike rules are not gathered.
+    task = build_task(model, worlds or None, query, opened=opened, strict=strict, gather=False)
+    problem = task.worlds[0].problem
     with progress_bar("grounding") as progress:
         network = ground(problem, progress=progress, cache_dir=cache, max_memory=max_memory)
     if output is not None:

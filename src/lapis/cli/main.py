@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from functools import wraps
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -58,10 +59,26 @@ for command in commands.ALL:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; user mistakes end in a message and an exit code, never in a traceback."""
-    from lapis.errors import LapisError
+    from lapis.errors import LapisError, LapisWarning
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if isinstance(message, LapisWarning):
+            typer.echo(str(message.warning), err=True)
+        else:
+            show_others(message, category, filename, lineno, file, line)
 
     try:
-        app(arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", LapisWarning)
+            show_others, warnings.showwarning = warnings.showwarning, show
+            app(arguments)
     except LapisError as error:
         typer.echo(f"error: {error}" if error.span is None else str(error), err=True)
         sys.exit(error.exit_code)

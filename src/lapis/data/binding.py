@@ -6,6 +6,7 @@ those in its facts in the order in which they first appear.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from lapis.data.formats.assembly import check_consistent
 from lapis.data.formats.diagnosis import Shape, find_declaration, find_shapes
 from lapis.data.merging import recode, seen_order, translation
 from lapis.data.tuples import sorted_unique
-from lapis.errors import LapisError, Note, Span, did_you_mean, raise_all
+from lapis.errors import LapisError, Note, Span, Warning, did_you_mean, raise_all
 from lapis.language.model import Model, Predicate
 
 
@@ -30,6 +31,69 @@ def bind(database: Database, model: Model) -> Database:
     bound = replace(database, domains=domains, relations=relations, declared={}, first_seen={})
     check_consistent(bound)
     return bound
+
+
+def keep_known(
+    databases: Sequence[Database], model: Model, *, strict: bool = False
+) -> tuple[list[Database], list[Warning]]:
+    """The databases without what the model does not declare, and a warning that names it.
+
+    What is spelt almost as the model does is a mistake and raised; so is everything if `strict`.
+    """
+    errors: list[LapisError] = []
+    num_facts: dict[str, int] = {}  # of predicates left out
+    types: dict[str, None] = {}
+    kept: list[Database] = []
+    for database in databases:
+        unknown = [n for n in database.relations if n not in model.predicates]
+        wrong = [n for n in unknown if strict or did_you_mean(n, model.predicates)]
+        if wrong:
+            shapes = {_shape(database.relations[name]) for name in wrong}
+            places = find_shapes(database.origins, shapes)
+            errors += [
+                _unknown_predicate(name, model, places.get(_shape(database.relations[name])))
+                for name in wrong
+            ]
+        untyped = [n for n in database.declared if n not in model.types]
+        errors += [
+            _unknown_type(database, n, model)
+            for n in untyped
+            if strict or did_you_mean(n, model.types)
+        ]
+        for name in unknown:
+            stated = sum(len(rows) for _, rows in database.relations[name].stated())
+            num_facts[name] = num_facts.get(name, 0) + stated
+        types |= dict.fromkeys(untyped)
+        kept.append(_without(database, unknown, untyped) if unknown or untyped else database)
+    raise_all(errors)
+    return kept, _ignored(num_facts, list(types))
+
+
+def _ignored(num_facts: dict[str, int], types: list[str]) -> list[Warning]:
+    """One warning about all that is left out."""
+    parts = [f"{name!r} ({n:,} fact{'s' * (n != 1)})" for name, n in num_facts.items()]
+    parts += [f"the type {name!r}" for name in types]
+    if not parts:
+        return []
+    return [
+        Warning(
+            f"the model does not declare {', '.join(parts)}: this data is ignored",
+            "ignored-data",
+            hint="--strict (strict=True) refuses it instead",
+        )
+    ]
+
+
+def _without(database: Database, predicates: Sequence[str], types: Sequence[str]) -> Database:
+    return replace(
+        database,
+        relations={n: r for n, r in database.relations.items() if n not in predicates},
+        declared={n: constants for n, constants in database.declared.items() if n not in types},
+    )
+
+
+def _shape(relation: Relation) -> Shape:
+    return relation.predicate, relation.function, relation.arity
 
 
 def _domain(database: Database, model: Model, type_name: str) -> Domain:
@@ -69,7 +133,7 @@ def _bind_relation(
 def _predicate_errors(database: Database, model: Model) -> list[LapisError]:
     """What the model does not know, or knows differently."""
     wrong = {
-        (relation.predicate, relation.function, relation.arity): relation
+        _shape(relation): relation
         for relation in database.relations.values()
         if not _fits(relation, model.predicates.get(relation.predicate))
     }
@@ -146,16 +210,18 @@ def _declaration_note(predicate: Predicate) -> list[Note]:
 
 
 def _type_errors(database: Database, model: Model) -> list[LapisError]:
-    errors = []
-    for name in database.declared:
-        if name not in model.types:
-            close = did_you_mean(name, model.types)
-            errors.append(
-                LapisError(
-                    f"data for an unknown type {name!r}",
-                    code="unknown-type",
-                    span=find_declaration(database.origins, name),
-                    hint=f"did you mean {close!r}?" if close else "the model has no such type",
-                )
-            )
-    return errors
+    return [
+        _unknown_type(database, name, model)
+        for name in database.declared
+        if name not in model.types
+    ]
+
+
+def _unknown_type(database: Database, name: str, model: Model) -> LapisError:
+    close = did_you_mean(name, model.types)
+    return LapisError(
+        f"data for an unknown type {name!r}",
+        code="unknown-type",
+        span=find_declaration(database.origins, name),
+        hint=f"did you mean {close!r}?" if close else "the model has no such type",
+    )

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lapis.data.database import Database
-from lapis.errors import LapisError, check_word, raise_all
+from lapis.errors import LapisError, announce, check_word
 from lapis.evaluation.fold_jobs import (
     Fold,
     FoldTask,
@@ -32,10 +31,10 @@ from lapis.evaluation.folds import make_folds
 from lapis.evaluation.predictions import Predictions, join_predictions
 from lapis.evaluation.score import Quality, measure
 from lapis.inference.marginals import Options as InferenceOptions
-from lapis.language.model import Model
 from lapis.methods import check_options
 from lapis.options import COMMANDS
-from lapis.problem.problem import unknown_query
+from lapis.problem.query import query_predicates
+from lapis.problem.task import ModelLike, WorldLike, open_inputs
 from lapis.progress import Progress, Report, Stop, Wish
 
 if TYPE_CHECKING:
@@ -208,9 +207,9 @@ def format_spread(found: Spread) -> str:
 
 
 def cross_validate(
-    model: Model,
-    databases: Sequence[Database],
-    query: Sequence[str],
+    model: ModelLike,
+    databases: Sequence[WorldLike],
+    query: Sequence[str] | str,
     *,
     folds: int | None = None,
     leave_one_out: bool = False,
@@ -224,6 +223,7 @@ def cross_validate(
     max_memory: int | None = None,
     likelihood: bool = False,
     pseudo: bool = True,
+    strict: bool = False,
     jobs: int | None = None,
     random_state: int | np.random.Generator = 0,
     progress: Report | None = None,
@@ -242,13 +242,16 @@ def cross_validate(
     options = dict(learn_options or {})
     check_names(options)
     check_options("evaluate", {**locals(), **options})
-    check_query(query, model)
+    inputs = open_inputs(model, databases, strict=strict)
+    announce(inputs.warnings)
+    model = inputs.model
+    names = tuple(query_predicates(query, model))
+    check_query(names)
     generative = generative or options.get("objective") == "likelihood"
     seed = random_state if isinstance(random_state, int) else int(random_state.integers(1 << 31))
     plan = make_folds(
-        model, databases, query, folds=folds, leave_one_out=leave_one_out, random_state=seed
+        model, inputs.databases, names, folds=folds, leave_one_out=leave_one_out, random_state=seed
     )
-    names = tuple(dict.fromkeys(query))
     inference = InferenceOptions(
         precision=precision, time_limit=time_limit, seed=seed, max_memory=max_memory
     )
@@ -305,14 +308,13 @@ def check_names(options: Mapping[str, Any]) -> None:
         check_word("learning option", name, known, code="learn-option")
 
 
-def check_query(query: Sequence[str], model: Model) -> None:
+def check_query(query: Sequence[str]) -> None:
     if not query:
         raise LapisError(
             "cross-validation predicts something in the held-out data",
             code="no-query",
             hint="name the predicates to predict (-q P,Q)",
         )
-    raise_all([unknown_query(name, model) for name in query if name not in model.predicates])
 
 
 def num_cores() -> int:

@@ -35,8 +35,10 @@ from lapis.evaluation.predictions import (
 )
 from lapis.inference.marginals import Options
 from lapis.language.model import Model
+from lapis.language.resolution.gather import gather_instances
 from lapis.learning.examples import Example, build_examples
 from lapis.methods import find_method
+from lapis.problem.task import type_sizes
 
 
 class Quality(NamedTuple):
@@ -136,6 +138,7 @@ def score_worlds(
     find_method("infer", method)
     options = options or Options()
     notes: list[str] = []
+    model = gather_instances(model, type_sizes(model, worlds)).model
     everything = build_examples(model, worlds, hidden=hidden)
     total = total_likelihood(everything, options, notes) if likelihood else None
     parts = total_pseudo(everything, notes) if pseudo else None

@@ -51,7 +51,7 @@ from lapis.grounding.templates import (
 from lapis.language.names import format_constant
 from lapis.logic.clauses import Definition, Feature
 from lapis.network.network import Network
-from lapis.problem.problem import Problem
+from lapis.problem.problem import Problem, refuse_unsupported
 from lapis.progress import Progress, Report
 from lapis.relational.engines import AutoEngine, Engine, Source
 
@@ -76,6 +76,7 @@ def ground(
     of the machine), LapisError (`hard-contradiction`) if evidence falsifies a hard rule, and
     LapisError (`block-violated`) if it contradicts a block.
     """
+    refuse_unsupported(problem.model)
     if cache_dir is not None:
         found = load_network(problem, Path(cache_dir))
         if found is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lapis.errors import LapisError
+from lapis.language.ground_names import canonical_name
 
 if TYPE_CHECKING:
     import pandas
@@ -33,7 +34,7 @@ class Answer:
     stderr: np.ndarray | None  # float64[num_atoms]; None where exact
     expected_counts: np.ndarray  # float64[num_weights], E[n_w]
     worlds: tuple[str, ...] = ()  # the data file of each atom, if there are several
-    sampled: np.ndarray | None = None  # bool[num_atoms], not exact; None where all are the same
+    method_ids: np.ndarray | None = None  # int8[num_atoms], of the names that + joins in `method`
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     traced: tuple[str, ...] = ()  # the atoms that mixed slowest
     trace: np.ndarray | None = None  # float32[num_chains, num_draws, num_traced], P(atom | rest)
@@ -50,17 +51,16 @@ class Answer:
 
     def method_of(self, index: int) -> str:
         """The method that answered an atom."""
-        exact, _, sampler = self.method.partition("+")
-        if self.sampled is None or not sampler:
+        if self.method_ids is None:
             return self.method
-        return sampler if self.sampled[index] else exact
+        return self.method.split("+")[self.method_ids[index]]
 
     @cached_property
     def marginals(self) -> dict[str, float]:
         return dict(zip(self.atoms, self.probability.tolist(), strict=True))
 
     def __getitem__(self, atom: str) -> float:
-        return self.marginals[atom.replace(", ", ",")]
+        return self.marginals[atom if atom in self.marginals else canonical_name(atom)]
 
     def __len__(self) -> int:
         return len(self.atoms)
@@ -219,6 +219,9 @@ class MostLikelyWorld:
     @cached_property
     def atoms(self) -> dict[str, bool]:
         return dict(zip(self.names, self.value.tolist(), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.names)
 
     @property
     def true_atoms(self) -> list[str]:

@@ -14,7 +14,8 @@ from functools import cached_property
 import numpy as np
 
 from lapis.data.database import Database, Domain, empty_tuples
-from lapis.errors import LapisError, did_you_mean, raise_all
+from lapis.data.tuples import sorted_unique
+from lapis.errors import LapisError, announce, did_you_mean, raise_all
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.names import format_constant
 from lapis.language.syntax import Constant, Variable
@@ -146,36 +147,80 @@ def build_problem(
     >>> build_problem(model, query=["Smokes"]).num_groundings(model.rules[0].variables)
     2
     """
-    from lapis.data.binding import bind
+    from lapis.data.binding import bind, keep_known
 
-    errors = [
-        unknown_query(name, model) for name in (*query, *opened) if name not in model.predicates
-    ]
-    raise_all(errors)
-    bound = bind(database if database is not None else Database({}, {}), model)
-    normal_form = normalize(model)
+    [known], warnings = keep_known([database if database is not None else Database({}, {})], model)
+    announce(warnings)
+    return problem_on(model, bind(known, model), query, opened=opened)
+
+
+def problem_on(
+    model: Model,
+    bound: Database,
+    query: Sequence[str] = (),
+    *,
+    opened: Sequence[str] = (),
+    unknown: Mapping[str, np.ndarray] | None = None,
+    normal_form: NormalForm | None = None,
+) -> Problem:
+    """The problem on data bound to the model; `unknown` are further atoms marked ?, as rows.
+
+    The model may have predicates of its own beside those that the data was bound to.
+    """
+    names = (*query, *opened)
+    raise_all([unknown_query(name, model) for name in names if name not in model.predicates])
+    normal_form = normalize(model) if normal_form is None else normal_form
     raise_all(check_numbers(model, normal_form, bound.domains))
-    is_open = {*query, *opened}
     evidence = {
-        name: predicate_evidence(predicate, bound, name in is_open)
+        name: predicate_evidence(predicate, bound, name in names, (unknown or {}).get(name))
         for name, predicate in model.predicates.items()
     }
     return Problem(model, normal_form, bound.domains, evidence, tuple(query), bound.name)
 
 
-def predicate_evidence(predicate: Predicate, database: Database, is_open: bool) -> Evidence:
-    relation = database.relations[predicate.name]
+def predicate_evidence(
+    predicate: Predicate, database: Database, is_open: bool, unknown: np.ndarray | None
+) -> Evidence:
+    relation = database.relations.get(predicate.name)
     none = empty_tuples(predicate.arity)
+    if relation is None:
+        return Evidence(predicate, is_open, none, none, none)
     if is_open:
         return Evidence(predicate, True, relation.true, relation.false, none)
-    return Evidence(predicate, False, relation.true, none, relation.unknown)
+    if unknown is not None:
+        unknown = sorted_unique(np.concatenate([relation.unknown, unknown]))
+    marked = relation.unknown if unknown is None else unknown
+    return Evidence(predicate, False, relation.true, none, marked)
 
 
-def unknown_query(name: str, model: Model) -> LapisError:
+def refuse_unsupported(model: Model) -> None:
+    """Constructs that parse but have no ground meaning yet are refused, never ignored."""
+    errors = [
+        LapisError(
+            "cardinality constraints cannot be used in ground inference",
+            code="cardinality",
+            span=constraint.span,
+        )
+        for constraint in model.constraints
+    ]
+    errors += [
+        LapisError(
+            f"predicate {predicate.name!r} has a factor {min(predicate.factors):g}: "
+            "only positive factors define probabilities",
+            code="factor",
+            span=predicate.span,
+        )
+        for predicate in model.predicates.values()
+        if predicate.factors is not None
+    ]
+    raise_all(errors)
+
+
+def unknown_query(name: str, model: Model, where: str = "the query") -> LapisError:
     close = did_you_mean(name, model.predicates)
     known = ", ".join(model.predicates) or "none"
     return LapisError(
-        f"unknown predicate {name!r} in the query",
+        f"unknown predicate {name!r} in {where}",
         code="unknown-query",
         hint=f"did you mean {close!r}?" if close else f"the model has: {known}",
     )

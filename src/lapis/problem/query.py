@@ -1,40 +1,45 @@
 """What is asked: predicates, single ground atoms, or formulas.
 
-A formula query becomes a predicate of its own, tied to the formula by a hard equivalence, so that
-every method answers it together with everything else.
+A name is a constant, quoted or not, where the worlds have it as one of the argument's type. In a
+query that is one atom other names must be plain variables (x, y1), which ask for all; in a formula
+they are variables. A formula query becomes a predicate of its own, tied to the formula by a hard
+equivalence, so that every method answers it together with everything else.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
-from lapis.errors import LapisError, did_you_mean
-from lapis.language.model import Model
-from lapis.language.names import format_atom
+from lapis.data.database import Domain
+from lapis.errors import LapisError, Span, did_you_mean, raise_all
+from lapis.language.ground_names import as_atom
+from lapis.language.model import Model, Predicate, Rule
 from lapis.language.parser import parse_formula
 from lapis.language.printer import print_formula
 from lapis.language.resolution.extend import with_statements
 from lapis.language.resolution.instances import substitute
+from lapis.language.resolution.sugar import fresh_name, without_plus
 from lapis.language.syntax import (
-    Application,
     Atom,
     Comparison,
     Constant,
     Formula,
     Iff,
-    Not,
-    Parameter,
-    PredicateDeclaration,
+    Term,
     Variable,
     WeightedFormula,
     atoms,
+    subformulas,
+    terms_of,
 )
-from lapis.network.network import Network
-from lapis.problem.problem import Problem
+from lapis.problem.problem import unknown_query
+
+PLAIN_VARIABLE = re.compile(r"[a-z][0-9]*'*")
+
+Domains = Mapping[str, Domain]
 
 
 class Query(NamedTuple):
@@ -43,73 +48,237 @@ class Query(NamedTuple):
     predicate: str
     constants: tuple[str, ...] | None = None  # None: all atoms of the predicate
     formula: Formula | None = None
-    variables: tuple[str, ...] = ()  # of the formula, in the order of the predicate's arguments
+    rule: Rule | None = None  # what the formula means, its variables those of the predicate
 
 
-def parse_queries(texts: Sequence[str]) -> list[Query]:
-    """Queries from texts like "Smokes,Cancer", "Friends(Anna, Bob)" and "Smokes(x) ^ Cancer(x)".
+def parse_queries(texts: Sequence[str] | str) -> list[Formula]:
+    """Formulas from texts like "Smokes,Cancer", "Friends(Anna, Bob)" and "Smokes(x) ^ Cancer(x)".
 
-    >>> parse_queries(["Smokes, Friends(Anna,Bob)"])[1].constants
-    ('Anna', 'Bob')
-    >>> parse_queries(["Smokes(x)"])
-    [Query(predicate='Smokes', constants=None, formula=None, variables=())]
+    >>> [print_formula(found) for found in parse_queries("Smokes, EXIST x,y Friends(x, y)")]
+    ['Smokes', 'EXIST x,y Friends(x, y)']
     """
-    return [parse_query(part) for text in texts for part in split_outside_brackets(text)]
+    found: list[Formula] = []
+    for text in [texts] if isinstance(texts, str) else texts:
+        pieces = split_outside_brackets(text)
+        while pieces:
+            formula, used = parse_first(pieces)
+            found.append(formula)
+            pieces = pieces[used:]
+    return found
+
+
+def parse_first(pieces: Sequence[str]) -> tuple[Formula, int]:
+    """The formula that the fewest first pieces make: a quantifier may hold commas of its own."""
+    wrong: LapisError | None = None
+    for used in range(1, len(pieces) + 1):
+        try:
+            return parse_formula(",".join(pieces[:used]).strip(), "<query>"), used
+        except LapisError as error:
+            wrong = wrong or error
+    assert wrong is not None
+    raise wrong
 
 
 def split_outside_brackets(text: str) -> list[str]:
-    parts, depth, quoted = [""], 0, False
-    for character in text:
-        quoted ^= character == '"'
-        depth += 0 if quoted else (character == "(") - (character == ")")
-        if character == "," and depth == 0 and not quoted:
-            parts.append("")
+    pieces, depth = [""], 0
+    for token in re.findall(r'"(?:[^"\\]|\\.)*"|.', text, re.DOTALL):
+        depth += (token == "(") - (token == ")")
+        if token == "," and depth == 0:
+            pieces.append("")
         else:
-            parts[-1] += character
-    return [part.strip() for part in parts if part.strip()]
+            pieces[-1] += token
+    return [piece for piece in pieces if piece.strip()]
 
 
-def parse_query(text: str) -> Query:
-    formula = parse_formula(text, "<query>")
-    atom = as_atom(formula)
-    if atom is None:
+def query_predicates(query: Sequence[str] | str, model: Model) -> list[str]:
+    """The predicates asked for as a whole; refuses single atoms and formulas."""
+    names: dict[str, None] = {}
+    for formula in parse_queries(query):
+        atom = as_atom(formula)
+        if atom is None or not all(map(is_plain_variable, atom.terms)):
+            raise LapisError(
+                f"this is about whole predicates, not atoms or formulas: {print_formula(formula)}",
+                code="query",
+            )
+        names.setdefault(atom.predicate)
+    raise_all([unknown_query(name, model) for name in names if name not in model.predicates])
+    return list(names)
+
+
+def is_plain_variable(term: Term) -> bool:
+    return isinstance(term, Variable) and PLAIN_VARIABLE.fullmatch(term.name) is not None
+
+
+def resolve_queries(
+    model: Model, worlds: Sequence[Domains], formulas: Sequence[Formula]
+) -> tuple[Query, ...]:
+    """What each formula asks of the worlds, whose constants are given."""
+    queries = [resolve_atom(model, worlds, formula) for formula in formulas]
+    open_formulas = [query.formula for query in queries if query.formula is not None]
+    rules = iter(resolve_formulas(model, worlds, open_formulas))
+    taken = set(model.predicates)
+    named: list[Query] = []
+    for query in queries:
+        if query.formula is not None:
+            name = fresh_name(f"_query_{len(named) + 1}", taken)
+            taken.add(name)
+            formula, rule = next(rules)
+            query = Query(name, formula=formula, rule=rule)
+        named.append(query)
+    return tuple(named)
+
+
+def resolve_atom(model: Model, worlds: Sequence[Domains], formula: Formula) -> Query:
+    """A predicate or one of its atoms, if the formula is no more than that."""
+    atom = as_atom(without_plus(formula))
+    if atom is None or not all(isinstance(term, Variable | Constant) for term in atom.terms):
         return Query("", formula=formula)
-    names = [term.name for term in atom.terms if isinstance(term, Variable)]
-    if len(names) == len(set(names)) == len(atom.terms):
-        return Query(atom.predicate)
-    constants = tuple(term.name for term in atom.terms if isinstance(term, Constant))
-    if len(constants) == len(atom.terms):
-        return Query(atom.predicate, constants)
+    predicate = model.predicates.get(atom.predicate)
+    if predicate is None:
+        raise unknown_query(atom.predicate, model)
+    names = [term.name for term in atom.terms if isinstance(term, Variable | Constant)]
+    if not atom.terms or is_whole_function(predicate, atom):
+        return Query(predicate.name)
+    check_arity(predicate, atom, formula)
+    is_constant = [
+        isinstance(term, Constant)
+        or is_known(term.name, type_name, worlds)
+        or not is_plain_variable(term)
+        for term, type_name in zip(atom.terms, predicate.types, strict=True)
+        if isinstance(term, Variable | Constant)
+    ]
+    for name, type_name, constant in zip(names, predicate.types, is_constant, strict=True):
+        if constant and not is_known(name, type_name, worlds):
+            raise unknown_constant(
+                name, type_name, worlds, f"the query {print_formula(formula)}", atom.span
+            )
+    if all(is_constant):
+        return Query(predicate.name, tuple(names))
+    if not any(is_constant) and len(set(names)) == len(names):
+        return Query(predicate.name)
     return Query("", formula=formula)
 
 
-def as_atom(formula: Formula) -> Atom | None:
-    """The formula as one atom, `Value = f(x)` included."""
-    if isinstance(formula, Comparison) and formula.operator == "=":
-        value, application = formula.left, formula.right
-        if isinstance(application, Application):
-            return Atom(application.function, (*application.terms, value), span=formula.span)
-    return formula if isinstance(formula, Atom) else None
+def is_whole_function(predicate: Predicate, atom: Atom) -> bool:
+    """`f(x)`, with no value said, asks for all values."""
+    plain = len(set(atom.terms)) == len(atom.terms) and all(map(is_plain_variable, atom.terms))
+    return predicate.function and plain and len(atom.terms) == predicate.arity - 1
 
 
-def add_formula_queries(model: Model, queries: Sequence[Query]) -> tuple[Model, list[Query]]:
-    """Predicates that stand for the formulas asked, with the hard rules that say so."""
-    named: list[Query] = []
-    for query in queries:
-        if query.formula is None:
-            named.append(query)
-            continue
-        name = f"_query_{len(named) + 1}"
-        probe = with_statements(model, WeightedFormula(query.formula, 0.0)).rules[-1]
-        variables = tuple(variable for variable, _ in probe.variables)
-        head = Atom(name, tuple(map(Variable, variables)))
-        model = with_statements(
-            model,
-            PredicateDeclaration(name, tuple(Parameter(t) for _, t in probe.variables)),
-            WeightedFormula(Iff(head, query.formula), hard=True),
+def check_arity(
+    predicate: Predicate, atom: Atom, written: Formula, where: str = "the query"
+) -> None:
+    if len(atom.terms) != predicate.arity:
+        as_function = predicate.function and isinstance(written, Atom)
+        raise LapisError(
+            f"{predicate.name!r} takes {predicate.arity} argument{'s' * (predicate.arity != 1)}, "
+            f"{where} {print_formula(written)} has {len(atom.terms)}",
+            code="arity",
+            span=atom.span,
+            hint=f"a value of it is asked as Value = {predicate.name}(…)" if as_function else None,
         )
-        named.append(Query(name, formula=query.formula, variables=variables))
-    return model, named
+
+
+def is_known(name: str, type_name: str, worlds: Sequence[Domains]) -> bool:
+    return any(name in world[type_name].index for world in worlds)
+
+
+def unknown_constant(
+    name: str, type_name: str, worlds: Sequence[Domains], where: str, span: Span | None = None
+) -> LapisError:
+    known = dict.fromkeys(constant for world in worlds for constant in world[type_name].constants)
+    close = did_you_mean(name, known)
+    return LapisError(
+        f"unknown constant {name!r} of type {type_name!r} in {where}",
+        code="unknown-constant",
+        span=span,
+        hint=f"did you mean {close!r}?" if close else None,
+    )
+
+
+def resolve_formulas(
+    model: Model, worlds: Sequence[Domains], formulas: Sequence[Formula]
+) -> list[tuple[Formula, Rule]]:
+    """Each formula with its constants told from variables, and the rule it makes."""
+    plain = [without_plus(formula) for formula in formulas]
+    for formula in plain:
+        if any(atom.starred for atom in atoms(formula)):
+            raise LapisError(
+                f"a query has one meaning, {print_formula(formula)} has several",
+                code="query",
+                hint="write it without *",
+            )
+    rules = probe(model, plain)
+    told = [
+        substitute(
+            formula,
+            {name: name for name, kind in rule.variables if is_known(name, kind, worlds)},
+        )
+        for formula, rule in zip(plain, rules, strict=True)
+    ]
+    if told != plain:
+        rules = probe(model, told)
+    for formula, rule in zip(told, rules, strict=True):
+        for name, type_name in constants_of(rule, model):
+            if not is_known(name, type_name, worlds):
+                raise unknown_constant(
+                    name, type_name, worlds, f"the query {print_formula(formula)}"
+                )
+    return list(zip(told, rules, strict=True))
+
+
+def probe(model: Model, formulas: Sequence[Formula]) -> tuple[Rule, ...]:
+    """The rules that the formulas would be in the model."""
+    if not formulas:
+        return ()
+    extended = with_statements(model, *[WeightedFormula(formula, 0.0) for formula in formulas])
+    undeclared = [name for name in extended.predicates if name not in model.predicates]
+    raise_all([unknown_query(name, model) for name in undeclared])
+    return extended.rules[len(model.rules) :]
+
+
+def constants_of(rule: Rule, model: Model) -> Iterator[tuple[str, str]]:
+    """(constant, type) in the rule's atoms and equations; an order compares any numbers."""
+    types = dict(rule.variables + rule.bound)
+    for node in subformulas(rule.formula):
+        if isinstance(node, Atom):
+            kinds: Sequence[str] = model.predicates[node.predicate].types
+        elif isinstance(node, Comparison) and node.operator in ("=", "!="):
+            sides = (node.left, node.right)
+            kinds = [types[t.name] for t in sides if isinstance(t, Variable)] * 2
+        else:
+            continue
+        for term, kind in zip(terms_of(node), kinds, strict=False):
+            if isinstance(term, Constant):
+                yield term.name, kind
+
+
+def is_askable(query: Query, model: Model, domains: Domains) -> bool:
+    """Whether a world has the constants that the query is about."""
+    if query.rule is not None:
+        named = constants_of(query.rule, model)
+    else:
+        named = zip(query.constants or (), model.predicates[query.predicate].types, strict=False)
+    return all(is_known(name, type_name, [domains]) for name, type_name in named)
+
+
+def with_queries(model: Model, queries: Sequence[Query]) -> Model:
+    """The model with a predicate for each formula asked, and the hard rule that says what it is.
+
+    The rule ties `_query(x…) <=> F` where F is already free of functions and offsets: those of the
+    whole equivalence would leave the predicate free where i+1 is no constant.
+    """
+    predicates = dict(model.predicates)
+    rules = list(model.rules)
+    for query in queries:
+        if query.rule is not None:
+            variables = query.rule.variables
+            head = Atom(query.predicate, tuple(Variable(name) for name, _ in variables))
+            types = tuple(type_name for _, type_name in variables)
+            predicates[query.predicate] = Predicate(query.predicate, types)
+            tie = Iff(head, query.rule.formula)
+            rules.append(replace(query.rule, formula=tie, weight=None, hard=True))
+    return replace(model, predicates=predicates, rules=tuple(rules))
 
 
 def opened_by_formulas(model: Model, queries: Sequence[Query]) -> list[str]:
@@ -118,109 +287,7 @@ def opened_by_formulas(model: Model, queries: Sequence[Query]) -> list[str]:
     Next to `-q Smokes` a formula is only read off; alone it says what is unknown. Predicates
     declared closed (*P) stay so.
     """
-    if any(query.formula is None for query in queries):
+    if any(query.rule is None for query in queries):
         return []
-    found = {atom.predicate: None for q in queries if q.formula for atom in atoms(q.formula)}
-    return [n for n in found if n in model.predicates and not model.predicates[n].closed]
-
-
-def add_soft_evidence(model: Model, beliefs: Mapping[str, float]) -> Model:
-    """Virtual evidence: an atom believed with probability p gets a unit rule of weight logit p."""
-    for text, probability in beliefs.items():
-        formula = parse_formula(text, "<soft evidence>")
-        if as_atom(formula) is None or not 0.0 <= probability <= 1.0:
-            raise LapisError(
-                f"soft evidence is a ground atom and a probability, not {text!r} = {probability}",
-                code="soft-evidence",
-            )
-        if probability in (0.0, 1.0):
-            sure = formula if probability else Not(formula)
-            model = with_statements(model, WeightedFormula(sure, hard=True))
-        else:
-            weight = math.log(probability) - math.log1p(-probability)
-            model = with_statements(model, WeightedFormula(formula, weight, fixed=True))
-    return model
-
-
-def select_atoms(
-    network: Network, problem: Problem, queries: Sequence[Query]
-) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
-    """Names, network atoms (0 where known) and known values (−1 where unknown) of what is asked.
-
-    A predicate asks for its unknown atoms; an atom or formula is answered even if the data
-    decides it. No query asks for all unknown atoms.
-    """
-    names: list[str] = []
-    atom_ids: list[np.ndarray] = []
-    known: list[np.ndarray] = []
-    for query in queries or [Query(name) for name in problem.model.predicates]:
-        if query.constants is not None:
-            name, atom, value = single_atom(network, problem, query)
-            names.append(name)
-            atom_ids.append(np.array([atom]))
-            known.append(np.array([value]))
-            continue
-        ids = predicate_atoms(network, query.predicate)
-        names += formula_names(network, query, ids) if query.formula else network.atom_names(ids)
-        atom_ids.append(ids)
-        known.append(np.full(len(ids), -1.0))
-    ids = np.concatenate([*atom_ids, np.empty(0, np.int64)]).astype(np.int64)
-    return tuple(names), ids, np.concatenate([*known, np.empty(0)])
-
-
-def predicate_atoms(network: Network, predicate: str) -> np.ndarray:
-    table = network.atoms
-    if predicate not in table.predicates:
-        return np.empty(0, np.int64)
-    index = table.predicates.index(predicate)
-    return np.arange(table.offset[index], table.offset[index + 1])
-
-
-def formula_names(network: Network, query: Query, ids: np.ndarray) -> list[str]:
-    """The formula of each atom that stands for it, its variables replaced by constants."""
-    assert query.formula is not None
-    table = network.atoms
-    index = table.predicates.index(query.predicate)
-    rows = table.tuples[index][ids - table.offset[index]]
-    domains = [network.domains[t].constants for t in network.signatures[query.predicate].types]
-    found: list[str] = []
-    for row in rows.tolist():
-        values = {
-            name: domain[code]
-            for name, domain, code in zip(query.variables, domains, row, strict=True)
-        }
-        found.append(print_formula(substitute(query.formula, values)))
-    return found
-
-
-def single_atom(network: Network, problem: Problem, query: Query) -> tuple[str, int, float]:
-    predicate = problem.model.predicates[query.predicate]
-    constants = query.constants or ()
-    name = format_atom(predicate.name, constants, predicate.function)
-    if len(constants) != predicate.arity:
-        plural = "" if predicate.arity == 1 else "s"
-        raise LapisError(
-            f"{predicate.name!r} takes {predicate.arity} argument{plural}, the query {name} has "
-            f"{len(constants)}",
-            code="arity",
-        )
-    codes: list[int] = []
-    for text, type_name in zip(constants, predicate.types, strict=True):
-        domain = problem.domains[type_name]
-        if text not in domain.index:
-            close = did_you_mean(text, domain.constants)
-            raise LapisError(
-                f"unknown constant {text!r} of type {type_name!r} in the query {name}",
-                code="unknown-constant",
-                hint=f"did you mean {close!r}?" if close else None,
-            )
-        codes.append(domain.index[text])
-    rows = np.array([codes], np.int32).reshape(1, predicate.arity)
-    atom = int(network.atom_index(predicate.name, rows)[0])
-    if atom >= 0:
-        return name, atom, -1.0
-    from lapis.data.tuples import contains
-    from lapis.grounding.evidence import close_blocks
-
-    evidence = close_blocks(problem)[predicate.name]
-    return name, 0, float(contains(evidence.true, rows)[0])
+    found = {atom.predicate: None for q in queries if q.rule for atom in atoms(q.rule.formula)}
+    return [name for name in found if not model.predicates[name].closed]

@@ -39,7 +39,16 @@ class Skeleton(NamedTuple):
     bound: tuple[tuple[str, str], ...]
 
 
-def gather_instances(model: Model, sizes: Mapping[str, int] | None = None) -> Model:
+class Gathered(NamedTuple):
+    """A model with rules gathered, and where each rule of the model before went."""
+
+    model: Model
+    # For each rule before: the rule it is in, and there the constants of the plus variables;
+    # None where it is a rule as before.
+    places: tuple[tuple[int, tuple[str, ...] | None], ...]
+
+
+def gather_instances(model: Model, sizes: Mapping[str, int] | None = None) -> Gathered:
     """The model with formulas of the same form gathered, in the place of the first.
 
     `sizes` are the numbers of constants that data may add to each type: a table much larger than
@@ -47,7 +56,8 @@ def gather_instances(model: Model, sizes: Mapping[str, int] | None = None) -> Mo
 
     >>> from lapis.language import parse_model
     >>> words = "".join(f"0.{i} Has(p,W{i}) => Course(p)\\n" for i in range(1, 10))
-    >>> [rule] = gather_instances(parse_model("Has(page,word)\\nCourse(page)\\n" + words)).rules
+    >>> model = parse_model("Has(page,word)\\nCourse(page)\\n" + words)
+    >>> [rule] = gather_instances(model).model.rules
     >>> rule.text, rule.instance_weights.constants[:2], rule.instance_weights.value[:2]
     ('Has(p, +c1) => Course(p)', (('W1',), ('W2',)), (0.1, 0.2))
     """
@@ -58,20 +68,25 @@ def gather_instances(model: Model, sizes: Mapping[str, int] | None = None) -> Mo
             groups.setdefault(Skeleton(formula, rule.variables, rule.bound), []).append(
                 (number, constants)
             )
-    gathered: dict[int, Rule] = {}
-    gone: set[int] = set()
+    gathered: dict[int, Rule] = {}  # by the number of the first member
+    first: dict[int, tuple[int, tuple[str, ...]]] = {}  # of each member, and its constants
     for skeleton, members in groups.items():
         if len(members) >= MIN_GATHERED:
             whole = gather(model, skeleton, members, sizes or {})
             if whole is not None:
-                gathered[members[0][0]] = whole
-                gone.update(number for number, _ in members)
-    rules = [
-        gathered.get(number, rule)
-        for number, rule in enumerate(model.rules)
-        if number in gathered or number not in gone
-    ]
-    return model.with_rules(tuple(rules)) if gathered else model
+                gathered[members[0][0]], keys = whole
+                for (number, _), key in zip(members, keys, strict=True):
+                    first[number] = members[0][0], key
+    kept = [n for n in range(len(model.rules)) if n in gathered or n not in first]
+    position = {number: place for place, number in enumerate(kept)}
+    places = tuple(
+        (position[first[n][0]], first[n][1]) if n in first else (position[n], None)
+        for n in range(len(model.rules))
+    )
+    if not gathered:
+        return Gathered(model, places)
+    rules = tuple(gathered.get(number, model.rules[number]) for number in kept)
+    return Gathered(model.with_rules(rules), places)
 
 
 def can_be_gathered(rule: Rule) -> bool:
@@ -104,8 +119,8 @@ def gather(
     skeleton: Skeleton,
     members: list[tuple[int, tuple[str, ...]]],
     sizes: Mapping[str, int],
-) -> Rule | None:
-    """One rule for all members; None where its table would be mostly empty."""
+) -> tuple[Rule, list[tuple[str, ...]]] | None:
+    """One rule for all members, and each one's constants; None where it would be mostly empty."""
     columns = list(zip(*(constants for _, constants in members), strict=True))
     varying = [place for place, column in enumerate(columns) if len(set(column)) > 1]
     if not varying:
@@ -136,24 +151,25 @@ def gather(
     if table_size > MAX_EMPTY * len(members):
         return None
     weight: dict[tuple[str, ...], float] = {}
-    for number, constants in members:
-        key = tuple(constants[place] for place in varying)
-        weight[key] = weight.get(key, 0.0) + (model.rules[number].weight or 0.0)
-    types = dict(skeleton.variables) | type_of
     formula = without_plus(marked)
     free = free_variables(formula)
+    keys: list[tuple[str, ...]] = []
+    for number, constants in members:
+        key = in_order(tuple(constants[place] for place in varying), names, free)
+        keys.append(key)
+        weight[key] = weight.get(key, 0.0) + (model.rules[number].weight or 0.0)
+    types = dict(skeleton.variables) | type_of
     first = model.rules[members[0][0]]
-    return replace(
+    whole = replace(
         first,
         formula=formula,
         variables=tuple((name, types[name]) for name in free),
         weight=0.0,
         text=print_formula(marked),
         plus=tuple(name for name in free if name in type_of),
-        instance_weights=InstanceWeights(
-            tuple(in_order(key, names, free) for key in weight), tuple(weight.values())
-        ),
+        instance_weights=InstanceWeights(tuple(weight), tuple(weight.values())),
     )
+    return whole, keys
 
 
 def fresh_names(number: int, taken: set[str]) -> list[str]:

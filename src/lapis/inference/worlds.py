@@ -1,0 +1,228 @@
+"""Marginals and most likely worlds of all worlds of a task.
+
+Worlds are independent: log partitions, scores, bounds and expected counts add up. What is said
+about the whole is what holds for the worst of them: exact if all are, converged if all are, the
+largest R-hat, the smallest effective sample size.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lapis.inference.answer import Answer, MostLikelyWorld
+from lapis.inference.asked import select_atoms
+from lapis.inference.map.problem import map_problem
+from lapis.inference.marginals import Options, infer_problem
+from lapis.problem.task import Task, World
+from lapis.progress import Report, Stop
+
+# How the figures of several worlds become one. Those not named are said of each world only.
+TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
+    "converged": all,
+    "ergodic": all,
+    "interrupted": any,
+    "rhat": max,
+    "ess": min,
+    "samples": sum,
+    "chains": max,
+    "core_atoms": sum,
+    "sampled_atoms": sum,
+    "components": sum,
+    "largest_states": max,
+    "width": max,
+    "passes": max,
+    "residual": max,
+    "seconds": sum,
+    "bound": sum,
+    "gap": sum,
+    "cost": sum,
+    "cost_bound": sum,
+}
+
+
+def infer_task(task: Task, method: str, options: Options) -> Answer:
+    """Marginals of what is asked, world after world."""
+    parts: list[Answer] = []
+    for world in task.worlds:
+        parts.append(infer_world(world, method, options))
+        if parts[-1].diagnostics.get("interrupted") and options.stop is not None:
+            options.stop.press()  # the worlds that follow are not sampled to the end either
+    return merge_answers(task, parts)
+
+
+def infer_world(world: World, method: str, options: Options) -> Answer:
+    network, found = infer_problem(world.problem, method, options)
+    asked = select_atoms(network, world)
+    is_known = asked.known >= 0
+    stderr = method_ids = trace = None
+    if found.stderr is not None:
+        stderr = np.where(is_known, 0.0, asked.values(found.stderr))
+    if found.sampled is not None and "+" in found.method:
+        method_ids = (asked.values(found.sampled.astype(float)) > 0) & ~is_known
+    traced: tuple[str, ...] = ()
+    if found.trace is not None:
+        traced, trace = tuple(network.atom_names(found.trace.atoms)), found.trace.values
+    diagnostics = dict(found.diagnostics)
+    if "expected_counts_stderr" in diagnostics:
+        errors = np.array(diagnostics["expected_counts_stderr"])
+        diagnostics["expected_counts_stderr"] = errors[world.weight_ids].tolist()
+    return Answer(
+        found.method, found.exact, found.log_partition, asked.names,
+        asked.values(found.marginal), stderr, found.expected_count[world.weight_ids],
+        method_ids=None if method_ids is None else method_ids.astype(np.int8),
+        diagnostics=diagnostics, traced=traced, trace=trace,
+    )  # fmt: skip
+
+
+def map_task(
+    task: Task,
+    method: str,
+    time_limit: float,
+    seed: int,
+    *,
+    max_memory: int | None = None,
+    progress: Report | None = None,
+    stop: Stop | None = None,
+) -> MostLikelyWorld:
+    """A most likely world of each world; the time limit is for each."""
+    parts: list[MostLikelyWorld] = []
+    for world in task.worlds:
+        network, found = map_problem(
+            world.problem, method, time_limit, seed, max_memory=max_memory, progress=progress,
+            should_stop=stop,
+        )  # fmt: skip
+        if found.interrupted and stop is not None:
+            stop.press()
+        asked = select_atoms(network, world)
+        diagnostics = {
+            "bound": found.bound,
+            "gap": found.gap,
+            "cost": found.cost,
+            "cost_bound": found.cost - found.gap,
+            "interrupted": found.interrupted,
+            **found.diagnostics,
+        }
+        value = asked.values(found.world) > 0
+        parts.append(
+            MostLikelyWorld(
+                found.method, found.optimal, found.score, asked.names, value,
+                diagnostics=diagnostics,
+            )
+        )  # fmt: skip
+    return merge_worlds(task, parts)
+
+
+def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
+    """The answers of the worlds, put one after another."""
+    if len(parts) == 1:
+        return parts[0]
+    exact = all(part.exact for part in parts)
+    methods = joined_methods([part.method for part in parts])
+    names = methods.split("+")
+    method_ids = [
+        np.array([names.index(name) for name in part.method.split("+")], np.int8)[
+            np.zeros(len(part), np.int8) if part.method_ids is None else part.method_ids
+        ]
+        for part in parts
+    ]
+    each = [world_figures(world, part.method, part.diagnostics) | {
+        "exact": part.exact, "log_partition": part.log_partition,
+    } for world, part in zip(task.worlds, parts, strict=True)]  # fmt: skip
+    diagnostics = total_figures([part.diagnostics for part in parts]) | {"worlds": each}
+    stderr_of_counts = [part.diagnostics.get("expected_counts_stderr") for part in parts]
+    if any(stderr_of_counts):
+        squares = [
+            np.zeros_like(part.expected_counts) if found is None else np.square(found)
+            for part, found in zip(parts, stderr_of_counts, strict=True)
+        ]
+        diagnostics["expected_counts_stderr"] = np.sqrt(add_counts(task, squares)).tolist()
+    slowest = max(parts, key=lambda part: part.diagnostics.get("rhat", -math.inf))
+    return Answer(
+        methods,
+        exact,
+        total_or_none([part.log_partition for part in parts]),
+        tuple(atom for part in parts for atom in part.atoms),
+        np.concatenate([part.probability for part in parts]),
+        None if exact else np.concatenate([part.errors for part in parts]),
+        add_counts(task, [part.expected_counts for part in parts]),
+        worlds_of_atoms(task, parts),
+        np.concatenate(method_ids),
+        diagnostics,
+        slowest.traced,
+        slowest.trace,
+    )
+
+
+def merge_worlds(task: Task, parts: Sequence[MostLikelyWorld]) -> MostLikelyWorld:
+    if len(parts) == 1:
+        return parts[0]
+    each = [world_figures(world, part.method, part.diagnostics) | {
+        "optimal": part.optimal, "score": part.score,
+    } for world, part in zip(task.worlds, parts, strict=True)]  # fmt: skip
+    return MostLikelyWorld(
+        joined_methods([part.method for part in parts], " + "),
+        all(part.optimal for part in parts),
+        sum(part.score for part in parts),
+        tuple(name for part in parts for name in part.names),
+        np.concatenate([part.value for part in parts]),
+        worlds_of_atoms(task, parts),
+        total_figures([part.diagnostics for part in parts]) | {"worlds": each},
+    )
+
+
+def joined_methods(methods: Sequence[str], sign: str = "+") -> str:
+    """All methods, each once.
+
+    >>> joined_methods(["exact", "exact+gibbs"])
+    'exact+gibbs'
+    """
+    return sign.join(dict.fromkeys(name for method in methods for name in method.split(sign)))
+
+
+def worlds_of_atoms(task: Task, parts: Sequence[Answer | MostLikelyWorld]) -> tuple[str, ...]:
+    pairs = zip(task.worlds, parts, strict=True)
+    return tuple(itertools.chain(*(itertools.repeat(w.name, len(part)) for w, part in pairs)))
+
+
+def world_figures(world: World, method: str, figures: Mapping[str, Any]) -> dict[str, Any]:
+    return {"world": world.name, "method": method, **figures}
+
+
+def total_figures(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The figures of all worlds together, from the worlds that have them."""
+    found: dict[str, Any] = {}
+    for name, combine in TOTAL.items():
+        values = [part[name] for part in parts if name in part]
+        if values:
+            found[name] = combine(values)
+    return found
+
+
+def total_or_none(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def add_counts(task: Task, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """float64[num_weights]; a weight of a + rule is one in all worlds with its constants."""
+    totals: dict[tuple[int, tuple[str, ...]], float] = {}
+    for world, counts in zip(task.worlds, parts, strict=True):
+        for key, value in zip(weight_keys(task, world), counts.tolist(), strict=True):
+            totals[key] = totals.get(key, 0.0) + value
+    return np.array([totals[key] for key in sorted(totals, key=lambda key: key[0])])
+
+
+def weight_keys(task: Task, world: World) -> list[tuple[int, tuple[str, ...]]]:
+    """(rule, constants of its plus variables) of each weight written."""
+    keys: list[tuple[int, tuple[str, ...]]] = []
+    for number, rule in enumerate(task.model.rules):
+        if not rule.hard:
+            types = dict(rule.variables)
+            domains = [world.problem.domains[types[name]].constants for name in rule.plus]
+            keys += [(number, constants) for constants in itertools.product(*domains)]
+    return keys

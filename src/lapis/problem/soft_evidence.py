@@ -1,0 +1,136 @@
+"""Soft evidence: ground atoms that an unsure observer believes with probability p.
+
+As virtual evidence (Pearl 1988, 2.2.2): the atom is open, as if the data marked it ?, and a unit
+rule of weight log p/(1 − p) speaks for it. Probabilities 0 and 1 are certain: the rule is hard.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.data.database import Database
+from lapis.data.tuples import contains
+from lapis.errors import LapisError
+from lapis.language.ground_names import as_atom
+from lapis.language.model import Model, Rule
+from lapis.language.names import format_atom
+from lapis.language.parser import parse_formula
+from lapis.language.syntax import Atom, Constant, Formula, Not, Variable
+from lapis.problem.problem import unknown_query
+from lapis.problem.query import check_arity, is_known, unknown_constant
+
+
+class Belief(NamedTuple):
+    predicate: str
+    constants: tuple[str, ...]
+    name: str  # as facts are written
+    probability: float
+
+
+def resolve_beliefs(
+    model: Model, worlds: Sequence[Database], stated: Mapping[str, float]
+) -> tuple[Belief, ...]:
+    """The atoms believed, each unknown in every world that has its constants."""
+    beliefs: dict[str, Belief] = {}
+    for text, probability in stated.items():
+        belief = resolve_belief(model, worlds, text, check_probability(text, probability))
+        if belief.name in beliefs:
+            raise LapisError(
+                f"soft evidence for {belief.name} is given twice", code="soft-evidence"
+            )
+        beliefs[belief.name] = belief
+        for world in worlds:
+            refuse_known(belief, world)
+    return tuple(beliefs.values())
+
+
+def check_probability(text: str, probability: object) -> float:
+    is_number = isinstance(probability, Real) and not isinstance(probability, bool | np.bool_)
+    if not is_number or not 0.0 <= float(probability) <= 1.0:  # type: ignore[arg-type]
+        raise LapisError(
+            f"soft evidence is a ground atom and a probability, not {text!r} = {probability!r}",
+            code="soft-evidence",
+            hint="a probability is a number from 0 to 1",
+        )
+    return float(probability)  # type: ignore[arg-type]
+
+
+def resolve_belief(
+    model: Model, worlds: Sequence[Database], text: str, probability: float
+) -> Belief:
+    formula = parse_formula(text, "<soft evidence>")
+    atom = as_atom(formula)
+    terms = () if atom is None else atom.terms
+    names = tuple(term.name for term in terms if isinstance(term, Variable | Constant))
+    if atom is None or len(names) < len(terms):
+        raise LapisError(
+            f"soft evidence is a ground atom and a probability, not {text!r} = {probability!r}",
+            code="soft-evidence",
+            span=None if atom is None else atom.span,
+        )
+    predicate = model.predicates.get(atom.predicate)
+    if predicate is None:
+        raise unknown_query(atom.predicate, model, "soft evidence")
+    check_arity(predicate, atom, formula, "the soft evidence")
+    domains = [world.domains for world in worlds]
+    for name, type_name in zip(names, predicate.types, strict=True):
+        if not is_known(name, type_name, domains):
+            raise unknown_constant(name, type_name, domains, f"the soft evidence {text}")
+    name = format_atom(predicate.name, names, predicate.function)
+    return Belief(predicate.name, names, name, probability)
+
+
+def refuse_known(belief: Belief, world: Database) -> None:
+    row = row_of(belief, world)
+    if row is None:
+        return
+    relation = world.relations[belief.predicate]
+    for value, rows in (("true", relation.true), ("false", relation.false)):
+        if contains(rows, row)[0]:
+            raise LapisError(
+                f"soft evidence for {belief.name} has no effect: "
+                f"{world.name} states that it is {value}",
+                code="soft-evidence",
+                hint=f"remove the fact, or mark it unknown: ?{belief.name}",
+            )
+
+
+def row_of(belief: Belief, world: Database) -> np.ndarray | None:
+    """int32[1, arity], the atom in a world bound to the model; None if constants are missing."""
+    types = world.relations[belief.predicate].types
+    codes = [
+        world.domains[type_name].index.get(name)
+        for name, type_name in zip(belief.constants, types, strict=True)
+    ]
+    if None in codes:
+        return None
+    return np.array([codes], np.int32).reshape(1, len(types))
+
+
+def with_beliefs(model: Model, beliefs: Sequence[Belief]) -> Model:
+    """The model with a unit rule for each belief, after all others."""
+    return replace(model, rules=model.rules + tuple(map(rule_of, beliefs)))
+
+
+def rule_of(belief: Belief) -> Rule:
+    formula: Formula = Atom(belief.predicate, tuple(map(Constant, belief.constants)))
+    p = belief.probability
+    if p in (0.0, 1.0):
+        return Rule(formula if p else Not(formula), (), (), None, True, belief.name, fixed=True)
+    return Rule(formula, (), (), math.log(p) - math.log1p(-p), False, belief.name, fixed=True)
+
+
+def unknown_rows(beliefs: Sequence[Belief], world: Database) -> dict[str, np.ndarray]:
+    """The atoms that the beliefs open in a world: int32[num_atoms, arity] by predicate."""
+    found: dict[str, list[np.ndarray]] = {}
+    for belief in beliefs:
+        row = row_of(belief, world)
+        if row is not None:
+            found.setdefault(belief.predicate, []).append(row)
+    return {name: np.concatenate(rows) for name, rows in found.items()}

@@ -1,0 +1,210 @@
+"""The one front door: a model, worlds and what is asked, read, checked and made ready.
+
+    open_inputs     model and data are read; what the model does not declare is left out with a
+                    warning; what has no probabilities is refused; worlds are named apart
+    build_task      beyond that: queries and soft evidence are told from the worlds' constants,
+                    alike rules gathered, predicates opened, and a problem built for each world
+
+What learns and scores builds its own problems, with and without the answers, from `Inputs`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.data.binding import bind, keep_known
+from lapis.data.database import Database
+from lapis.errors import LapisError, Warning, announce
+from lapis.language.model import Model
+from lapis.language.resolution.gather import Gathered, gather_instances
+from lapis.language.resolution.resolve import read_model
+from lapis.logic.normalize import normalize
+from lapis.problem.problem import Problem, problem_on, refuse_unsupported
+from lapis.problem.query import (
+    Query,
+    is_askable,
+    opened_by_formulas,
+    parse_queries,
+    resolve_queries,
+    with_queries,
+)
+from lapis.problem.soft_evidence import (
+    Belief,
+    resolve_beliefs,
+    row_of,
+    unknown_rows,
+    with_beliefs,
+)
+
+ModelLike = Model | str | Path
+WorldLike = Database | str | Path
+DataLike = WorldLike | Sequence[WorldLike] | None
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A model and the worlds it is put on."""
+
+    model: Model  # as the user wrote it
+    databases: tuple[Database, ...]  # without what the model does not declare, named apart
+    warnings: tuple[Warning, ...]
+
+
+class World(NamedTuple):
+    """One world of a task."""
+
+    name: str
+    problem: Problem
+    queries: tuple[Query, ...]  # those about constants that it has; without any: all predicates
+    weight_ids: np.ndarray  # int64[num_weights_written], in the problem's weight table
+
+
+@dataclass(frozen=True)
+class Task:
+    """Worlds and what is asked of them."""
+
+    model: Model  # as the user wrote it
+    queries: tuple[Query, ...]
+    worlds: tuple[World, ...]
+    warnings: tuple[Warning, ...]
+
+
+def open_inputs(
+    model: ModelLike, data: DataLike = None, *, strict: bool = False, probabilities: bool = True
+) -> Inputs:
+    """Read what is not read yet. `probabilities`: refuse a model that defines none.
+
+    Several databases are several worlds; equal names get a number behind them.
+    """
+    resolved = model if isinstance(model, Model) else read_model(model)
+    if probabilities:
+        refuse_unsupported(resolved)
+    worlds = [data] if isinstance(data, Database | str | Path) else data
+    if worlds is None:
+        worlds = [Database({}, {})]
+    read = [world if isinstance(world, Database) else Database.read(world) for world in worlds]
+    known, warnings = keep_known(read, resolved, strict=strict)
+    return Inputs(resolved, tuple(name_apart(known)), tuple(warnings))
+
+
+def name_apart(databases: Sequence[Database]) -> list[Database]:
+    taken: set[str] = set()
+    named: list[Database] = []
+    for database in databases:
+        numbered = (f"{database.name} ({i})" for i in itertools.count(2))
+        name = next(n for n in itertools.chain([database.name], numbered) if n not in taken)
+        taken.add(name)
+        named.append(database if name == database.name else replace(database, name=name))
+    return named
+
+
+def build_task(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    opened: Sequence[str] = (),
+    soft_evidence: Mapping[str, float] | None = None,
+    strict: bool = False,
+    gather: bool = True,
+) -> Task:
+    """The problem on each world, with what is asked of it.
+
+    >>> import lapis
+    >>> model = lapis.parse("Smokes(person)\\nperson = {Anna, Bob}\\n1 Smokes(x)")
+    >>> task = build_task(model, query=["Smokes(Anna)", "Smokes(x) v Smokes(Bob)"])
+    >>> [query.predicate for query in task.queries], task.worlds[0].weight_ids
+    (['Smokes', '_query_2'], array([0]))
+    """
+    inputs = open_inputs(model, data, strict=strict)
+    announce(inputs.warnings)
+    bound = [bind(database, inputs.model) for database in inputs.databases]
+    domains = [database.domains for database in bound]
+    queries = resolve_queries(inputs.model, domains, parse_queries(query))
+    beliefs = resolve_beliefs(inputs.model, bound, soft_evidence or {})
+    opened = [*opened, *opened_by_formulas(inputs.model, queries)]
+    gathered = Gathered(inputs.model, tuple((n, None) for n in range(len(inputs.model.rules))))
+    if gather:
+        gathered = gather_instances(inputs.model, type_sizes(inputs.model, bound))
+    worlds = build_worlds(inputs.model, gathered, bound, queries, beliefs, opened)
+    if not queries and not any(has_unknown(world.problem) for world in worlds):
+        raise LapisError(
+            "nothing is asked: every atom is known",
+            code="no-query",
+            hint="name the predicates to predict (-q P,Q), or mark facts unknown (?fact)",
+        )
+    return Task(inputs.model, queries, worlds, inputs.warnings)
+
+
+def type_sizes(model: Model, worlds: Sequence[Database]) -> dict[str, int]:
+    """How many constants the data gives to each type, at least."""
+    sizes: dict[str, int] = {}
+    for world in worlds:
+        for name, relation in world.relations.items():
+            predicate = model.predicates.get(name)
+            if predicate is not None and predicate.arity == relation.arity:
+                for type_name, own in zip(predicate.types, relation.types, strict=True):
+                    size = len(world.domains[own])
+                    sizes[type_name] = max(size, sizes.get(type_name, 0))
+    return sizes
+
+
+def build_worlds(
+    model: Model,
+    gathered: Gathered,
+    bound: Sequence[Database],
+    queries: Sequence[Query],
+    beliefs: Sequence[Belief],
+    opened: Sequence[str],
+) -> tuple[World, ...]:
+    worlds: list[World] = []
+    extended = normal_form = last = None
+    for database in bound:
+        asked = tuple(query for query in queries if is_askable(query, model, database.domains))
+        believed = tuple(belief for belief in beliefs if row_of(belief, database) is not None)
+        if (asked, believed) != last:
+            last = asked, believed
+            extended = with_beliefs(with_queries(gathered.model, asked), believed)
+            normal_form = normalize(extended)
+        assert extended is not None
+        names = list(dict.fromkeys(q.predicate for q in queries if q.rule is None or q in asked))
+        problem = problem_on(
+            extended,
+            database,
+            names,
+            opened=opened,
+            unknown=unknown_rows(believed, database),
+            normal_form=normal_form,
+        )
+        ids = written_weights(gathered, problem)
+        everything = tuple(Query(name) for name in model.predicates)
+        worlds.append(World(database.name, problem, asked if queries else everything, ids))
+    return tuple(worlds)
+
+
+def written_weights(gathered: Gathered, problem: Problem) -> np.ndarray:
+    """int64[num_weights_written], the ids of the user's weights, rule by rule."""
+    offset = problem.weight_table.offset
+    found: list[np.ndarray] = [np.empty(0, np.int64)]
+    for place, constants in gathered.places:
+        if constants is None:
+            found.append(np.arange(offset[place], offset[place + 1]))
+            continue
+        whole = gathered.model.rules[place]
+        types = dict(whole.variables)
+        number = 0
+        for name, constant in zip(whole.plus, constants, strict=True):
+            domain = problem.domains[types[name]]
+            number = number * len(domain) + domain.index[constant]
+        found.append(np.array([offset[place] + number]))
+    return np.concatenate(found)
+
+
+def has_unknown(problem: Problem) -> bool:
+    return any(e.open or len(e.unknown) for e in problem.evidence.values())
