@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -44,3 +45,22 @@ def test_variances_of_many_parameters(
     # The variance of a variance from 5000 draws of bounded counts: within a tenth.
     assert sampled == pytest.approx(wanted, rel=0.1, abs=0.01)
     assert point.curvature_diagonal().tolist() == sampled.tolist()
+
+
+def test_products_beside_samples_come_from_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many samples they are the exact ones."""
+    examples, parameters = set_up(SMOKING, SMOKERS, ("Smokes", "Cancer"))
+    objective = conditional_objective(examples, parameters)
+    rough = replace(objective, free=tuple(side.with_rough_curvature() for side in objective.free))
+    monkeypatch.setattr(expectation_exact, "FEW_SAMPLES", 20_000)
+    weights = random_weights(parameters, 0)
+    exact, sampled = objective.evaluate(weights), rough.evaluate(weights)
+    assert sampled.value == exact.value
+    assert sampled.gradient.tolist() == exact.gradient.tolist()
+    for direction in np.eye(len(parameters)):
+        wanted = exact.curvature_product(direction)
+        found = sampled.curvature_product(direction)
+        assert (found != wanted).any() or not wanted.any()
+        # Entries are covariances of 20,000 draws, whose errors are about √(V_ii V_jj / 20,000).
+        spread = np.sqrt(exact.curvature_diagonal() * (direction @ wanted) / 20_000)
+        assert np.abs(found - wanted).max() <= 6 * spread.max()

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 import lapis
 from lapis.grounding import ground
 from lapis.inference.exact.by_components import plan_exact
-from lapis.inference.moments.planning import divide_network, has_dense_core
+from lapis.inference.moments.planning import (
+    divide_network,
+    drop_dear_tables,
+    has_dense_core,
+)
 from lapis.network import Network
 
 Edges = frozenset[tuple[int, int]]
@@ -87,6 +91,20 @@ def test_what_is_given_up() -> None:
     division = divide_network(network, 20_000)
     assert division.rest.atom.tolist() == list(range(13))
     assert division.plan.is_complete
+
+
+def test_tables_must_be_worth_their_entries() -> None:
+    """A clique of 8 has 2^9 entries and 56 literals, a chain of 3 about 12 and 4."""
+    network = network_of(20, clique(range(8)) | frozenset({(14, 15), (15, 16)}))
+    division = divide_network(network, 1 << 20)
+    assert len(division.rest.atom) == 0
+    for entries, rest in ((1.0, [*range(8), 14, 15, 16]), (5.0, [*range(8)]), (20.0, [])):
+        kept = drop_dear_tables(network, division, entries)
+        assert kept.rest.atom.tolist() == rest
+        assert kept.plan.is_complete
+        everything = sorted([*kept.planned_atom.tolist(), *rest])
+        assert everything == list(range(network.num_atoms))
+        assert kept.plan.network.num_atoms == len(kept.planned_atom)
 
 
 @pytest.mark.parametrize("size", [3, 6])

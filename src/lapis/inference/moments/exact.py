@@ -14,7 +14,8 @@ first levels are all bad, and that rule ended with errors of 15 %.
 The diagonal costs one such product for each parameter that these components depend on. Where that
 is too much work it is estimated from exact, independent samples drawn with a fixed seed: the same
 weights always give the same estimate, of about 10 % standard error, which is all that a
-preconditioner needs.
+preconditioner needs. Beside components that are sampled, products come from a few such samples too:
+ten digits of one part are worth nothing where the other parts have one.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ MAX_LEVELS = 12
 AGREEMENT = 1e-8  # of two estimates; the better one has about twice as many digits
 MAX_DIFFERENCED = 50_000  # parameters × entries of tables
 NUM_SAMPLES = 200
+FEW_SAMPLES = 20  # where other components are sampled
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Exact:
     statistics: Statistics
     plan: ExactPlan
     atom: np.ndarray  # int64[plan.network.num_atoms], the ground atom each one is
+    rough: bool = False  # second moments are estimated, as those of other components are
     name: str = "exact"
     ergodic: bool = True
 
@@ -103,7 +106,26 @@ class ExactMoments:
     def mean_variance(self) -> None:
         return None
 
+    @cached_property
+    def sampled(self) -> SampleCovariance | None:
+        """The covariance by independent samples; None where they are too large a matter."""
+        if self.source.sampling is None:
+            return None
+        plan, atom = self.source.sampling
+        weighed = replace(plan, network=plan.network.with_weights(self.natural))
+        size = FEW_SAMPLES if self.source.rough else NUM_SAMPLES
+        worlds = weighed.sample(size, np.random.default_rng(0))
+        drawn = np.array([weighed.network.counts(world) for world in worlds])
+        probability = worlds.mean(axis=0)
+        is_base = atom < len(self.solved.marginal)
+        probability[is_base] = self.solved.marginal[atom[is_base]]
+        statistics = self.source.statistics
+        spread = sum_fields(statistics, self.source.atom[atom], probability * (1.0 - probability))
+        return SampleCovariance(statistics, drawn, spread)
+
     def covariance_product(self, direction: np.ndarray) -> np.ndarray:
+        if self.source.rough and self.sampled is not None:
+            return self.sampled.product(direction)
         change = float(np.abs(self.source.largest_coefficient * direction).max(initial=0.0))
         if change == 0.0:
             return np.zeros(len(direction))
@@ -116,25 +138,14 @@ class ExactMoments:
     def count_variance(self) -> np.ndarray:
         source = self.source
         work = len(source.parameters) * source.num_entries
-        if work > MAX_DIFFERENCED and source.sampling is not None:
-            return self._sampled_variance(*source.sampling)
+        if (source.rough or work > MAX_DIFFERENCED) and self.sampled is not None:
+            return self.sampled.count_variance()
         design = source.statistics.design.tocsc()
         variance = np.zeros(design.shape[1])
         for parameter in source.parameters:
             column = design[:, [parameter]].toarray().ravel()
             variance[parameter] = column @ self.covariance_product(column)
         return variance
-
-    def _sampled_variance(self, plan: ExactPlan, atom: np.ndarray) -> np.ndarray:
-        weighed = replace(plan, network=plan.network.with_weights(self.natural))
-        worlds = weighed.sample(NUM_SAMPLES, np.random.default_rng(0))
-        drawn = np.array([weighed.network.counts(world) for world in worlds])
-        probability = worlds.mean(axis=0)
-        is_base = atom < len(self.solved.marginal)
-        probability[is_base] = self.solved.marginal[atom[is_base]]
-        statistics = self.source.statistics
-        spread = sum_fields(statistics, self.source.atom[atom], probability * (1.0 - probability))
-        return SampleCovariance(statistics, drawn, spread).count_variance()
 
     def set_marginals(self, probability: np.ndarray) -> None:
         solved = np.flatnonzero(self.solved.solved)

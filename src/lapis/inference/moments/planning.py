@@ -44,6 +44,24 @@ def divide_network(network: Network, max_memory: int) -> Division:
     return Division(plan, part.atom, take_part(network, left))
 
 
+def drop_dear_tables(network: Network, division: Division, entries: float) -> Division:
+    """Without the components whose tables have more than `entries` entries a literal."""
+    plan = division.plan
+    part = plan.network
+    size = np.zeros(len(plan.duplicates.first))
+    for forest in plan.forests:
+        np.add.at(size, forest.component[forest.tree.order], np.diff(forest.tree.table_start))
+    first_atom = np.abs(part.literal[part.clause_start[:-1]]) - 1
+    literals = np.bincount(part.component[first_atom], np.diff(part.clause_start), len(size))
+    dear = (size > entries * literals)[plan.duplicates.first[part.component]]
+    kept = plan.affordable & ~dear
+    atom = division.planned_atom[kept]
+    left = np.ones(network.num_atoms, bool)
+    left[atom] = False
+    worthy = plan_exact(take_part(part, kept).network, plan.max_memory)
+    return Division(worthy, atom, take_part(network, left))
+
+
 def has_dense_core(network: Network, degree: int) -> np.ndarray:
     """bool[num_atoms]: the atom's component has variables with `degree` neighbours in their midst.
 

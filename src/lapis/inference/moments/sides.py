@@ -8,6 +8,7 @@ of their log Z, the gradient that of their expected counts.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +26,13 @@ class Side(NamedTuple):
     def at(self, weights: np.ndarray) -> SideMoments:
         natural = self.statistics.natural(weights)
         return SideMoments(self.statistics, [part.moments(natural) for part in self.sources])
+
+    def with_rough_curvature(self) -> Side:
+        """The same where second moments of other sides are sampled: no part's need be exact."""
+        from lapis.inference.moments.exact import Exact
+
+        rough = [replace(p, rough=True) if isinstance(p, Exact) else p for p in self.sources]
+        return self._replace(sources=tuple(rough))
 
 
 class SideMoments(NamedTuple):

@@ -11,9 +11,11 @@ through few statistics (`statistics`), whose moments come from the parts of its 
     mcsat, gibbs  a few samples an evaluation of chains that are never restarted
     map           n at the most likely world instead of E[n]: the voted perceptron
 
-`auto` is exact where tables of `AUTO_MEMORY` bytes do, and samples the rest: the exact part has no
-variance, so that the samples are spent where they are needed. The budget is one of memory, not of
-time, because what is exact must not depend on the machine.
+`auto` is exact where tables of `AUTO_MEMORY` bytes do. Where they do not and a part is sampled
+anyway, the tables of the others have to be worth it: their entries must not be many more than the
+literals that the samples in their place would visit (on UW-CSE the larger tables cost six times as
+much as sampling everything, and gained nothing). Budgets are of memory, not of time, because what
+is exact must not depend on the machine.
 
 Hidden atoms are summed out: with the answers clamped,
 
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 EXPECTATIONS = ("auto", "exact", "mcsat", "gibbs", "map")
 AUTO_MEMORY = 1 << 22  # bytes of tables: a solve takes about as long as a few samples
+ENTRIES_A_LITERAL = 2  # of a component's tables, for each of its literals and each sample
 NUM_SAMPLES = 5  # a chain and evaluation (thesis section 4.2.2)
 
 
@@ -202,6 +205,8 @@ def conditional_objective(
         statistics = gather_statistics(network, index, len(parameters))
         sources = find_sources(statistics, start, limits, streams[2 * world + 1])
         free.append(Side(statistics, sources))
+    if not all(part.is_exact for side in (*free, *clamped) for part in side.sources):
+        free = [side.with_rough_curvature() for side in free]
     return ConditionalObjective(
         "likelihood" if all(map(is_generative, examples)) else "conditional",
         expectation,
@@ -270,14 +275,18 @@ def find_sources(
 def divide(network: Network, limits: Limits) -> Division:
     """What is solved exactly: everything, or TooLarge, if that is asked for."""
     from lapis.inference.exact.by_components import DEFAULT_MEMORY, plan_exact
-    from lapis.inference.moments.planning import Division, divide_network
+    from lapis.inference.moments.planning import Division, divide_network, drop_dear_tables
 
     memory = limits.max_memory or DEFAULT_MEMORY
-    if limits.expectation != "exact":
-        return divide_network(network, min(memory, AUTO_MEMORY))
-    plan = plan_exact(network, memory)
-    plan.require_complete()
-    return Division(plan, np.arange(network.num_atoms), plan.rest())
+    if limits.expectation == "exact":
+        plan = plan_exact(network, memory)
+        plan.require_complete()
+        return Division(plan, np.arange(network.num_atoms), plan.rest())
+    division = divide_network(network, min(memory, AUTO_MEMORY))
+    if limits.expectation == "auto" and len(division.rest.atom):
+        samples = limits.num_samples * limits.num_chains
+        return drop_dear_tables(network, division, ENTRIES_A_LITERAL * samples)
+    return division
 
 
 def suited_sampler(network: Network) -> str:
