@@ -6,7 +6,7 @@ The words and numbers by themselves stand in `lapis.methods` and `lapis.options`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,13 +40,13 @@ class Options:
     max_memory: int | None = None
     seed: int = 0
     checkpoint: Path | None = None
-    optimizer_options: Mapping[str, float] = field(default_factory=dict)  # its own
+    optimizer_options: Mapping[str, float] | None = None  # its own
 
     @property
     def of_optimizer(self) -> dict[str, float]:
         """The optimiser's own options, `rate` among them."""
         rate: dict[str, float] = {} if self.rate is None else {"rate": self.rate}
-        return {**self.optimizer_options, **rate}
+        return {**(self.optimizer_options or {}), **rate}
 
     def by_keyword(self) -> dict[str, Any]:
         """The values by the keywords of `lapis.learn`."""
@@ -59,7 +59,7 @@ def check_words(options: Options) -> None:
     check_options("learn", options.by_keyword())
     if isinstance(options.prior, str):
         parse_prior(options.prior)
-    if options.rate is not None and "rate" in options.optimizer_options:
+    if options.rate is not None and "rate" in (options.optimizer_options or {}):
         raise LapisError("the rate is given twice", code="learn-option")
     if options.optimizer is not None:
         find_method("optimizer", options.optimizer).check_own(options.of_optimizer)
