@@ -28,24 +28,25 @@ if TYPE_CHECKING:
     from lapis.errors import LapisError, TooLarge
     from lapis.evaluation.cross_validation import cross_validate
     from lapis.grounding.bottom_up import ground
-    from lapis.inference.answer import Answer, MostLikelyWorld
     from lapis.language.model import Model
     from lapis.language.resolution.resolve import parse_model as parse
     from lapis.language.resolution.resolve import read_model as read
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
     from lapis.problem.problem import Problem, build_problem
+    from lapis.results.answer import Answer
+    from lapis.results.most_likely_world import MostLikelyWorld
 
 __version__ = "0.1.0"
 
 # Resolved on first use, so that importing lapis costs next to nothing.
 _HOMES = {
-    "Answer": "lapis.inference.answer",
+    "Answer": "lapis.results.answer",
     "Database": "lapis.data.database",
     "Fit": "lapis.learning.fit",
     "LapisError": "lapis.errors",
     "Model": "lapis.language.model",
-    "MostLikelyWorld": "lapis.inference.answer",
+    "MostLikelyWorld": "lapis.results.most_likely_world",
     "Prior": "lapis.learning.objectives.priors",
     "Problem": "lapis.problem.problem",
     "TooLarge": "lapis.errors",

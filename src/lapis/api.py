@@ -15,16 +15,18 @@ import numpy as np
 
 from lapis.errors import announce
 from lapis.evaluation.score import Score, score_worlds
-from lapis.inference.answer import Answer, MostLikelyWorld
 from lapis.methods import check_options
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, ModelLike, build_task, open_inputs
 from lapis.progress import Report, Stop, Wish
+from lapis.results.answer import Answer
+from lapis.results.counts import Counts
+from lapis.results.most_likely_world import MostLikelyWorld
 
 if TYPE_CHECKING:
     import threading
 
-    from lapis.counting.rule_counts import Counts, RuleCount
+    from lapis.counting.rule_counts import CountKind
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
 
@@ -133,11 +135,11 @@ def count(
     model: ModelLike,
     data: DataLike = None,
     *,
-    counts: Counts = "exact",
+    counts: CountKind = "exact",
     ibound: int = 2,
     measure_error: bool = False,
     strict: bool = False,
-) -> list[RuleCount]:
+) -> Counts:
     """True groundings of each formula in the data, all predicates closed.
 
     Several worlds are added up; formulas with + variables have a row for each constant. With
@@ -224,7 +226,7 @@ def learn(
     prior: Prior | str | None = None,
     prior_mean: str = "zero",
     expectation: str = "auto",
-    counts: Counts = "exact",
+    counts: CountKind = "exact",
     measure_error: bool = False,
     ibound: int = 2,
     hidden: Sequence[str] = (),

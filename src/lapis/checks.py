@@ -15,6 +15,8 @@ from lapis.logic.clauses import Clause, Condition, Literal
 from lapis.logic.normalize import is_constant
 from lapis.problem.problem import Problem, build_problem
 from lapis.problem.task import DataLike, ModelLike, open_inputs
+from lapis.results.result import Columns, Result
+from lapis.results.view import View, new_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,10 @@ class Explanation:
     groundings: int
     clauses: tuple[str, ...]
 
+    @property
+    def weight_text(self) -> str:
+        return "hard" if self.hard else "?" if self.weight is None else f"{self.weight:g}"
+
     def to_json(self) -> dict[str, Any]:
         return {
             "formula": self.formula,
@@ -41,13 +47,32 @@ class Explanation:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Result):
+    """Each formula explained, and what is doubtful about the model on its data."""
+
     warnings: tuple[Warning, ...]
     formulas: tuple[Explanation, ...]
     constants: dict[str, int]  # number of constants of each type
 
-    def to_json(self) -> dict[str, Any]:
+    def columns(self) -> Columns:
+        names = ("formula", "weight", "hard", "words", "groundings")
+        return {name: [getattr(formula, name) for formula in self.formulas] for name in names}
+
+    def views(self) -> list[View]:
+        rows = [(f.weight_text, f.formula, f.words, f"{f.groundings:,}") for f in self.formulas]
+        headings = ("weight", "formula", "in words", "groundings")
+        return [new_view(headings, rows, numbers=["weight", "groundings"])]
+
+    def summary(self) -> str:
+        counted = (number_of(self.formulas, "formula"), number_of(self.warnings, "warning"))
+        return f"{', '.join(counted)}, no errors"
+
+    def remarks(self) -> list[str]:
+        return [str(warning) for warning in self.warnings]
+
+    def document(self) -> dict[str, Any]:
+        """The contract of `lapis check --json`."""
         return {
             "warnings": [
                 {"message": w.message, "code": w.code, "where": str(w.span) if w.span else None}
@@ -56,6 +81,10 @@ class Report:
             "formulas": [formula.to_json() for formula in self.formulas],
             "types": self.constants,
         }
+
+
+def number_of(things: Sequence[object], noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
 
 
 def check(model: ModelLike, data: DataLike = None, *, strict: bool = False) -> Report:

@@ -35,7 +35,7 @@ def test_the_json_contract(learning: Run) -> None:
     curvature = 3 * (2 / 3) * (1 / 3)
     assert found["weights"][0]["stderr"] == pytest.approx(curvature**-0.5, rel=1e-5)
     assert found["weights"][1] == {
-        "formula": "Smokes(x)", "weight": 0.5, "stderr": None, "fixed": True,
+        "formula": "Smokes(x)", "weight": 0.5, "stderr": None, "fixed": True, "bounded": True,
     }  # fmt: skip
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import lapis
-from lapis.cli.evaluate import run_evaluate, show_cross_validation, show_score
+from lapis.cli.evaluate import run_evaluate
+from lapis.cli.render import show
 from lapis.data.database import Database
 from lapis.evaluation.cross_validation import CrossValidation
 from lapis.evaluation.fold_jobs import Fold
@@ -91,7 +92,7 @@ def test_concerns_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     parsed = lapis.parse(MODEL)
     score = score_worlds(parsed, [Database.parse("Smokes(A) ?Smokes(B)", "x")], ["Smokes"])
     fold = Fold(1, ("y",), ("x",), score, {"converged": False, "reason": "time limit"}, {})
-    show_cross_validation(CrossValidation(("Smokes",), (fold,), 2, True))
+    show(CrossValidation(("Smokes",), (fold,), 2, True))
     said = capsys.readouterr().err
     assert "stopped early: 1 of 2 folds are finished" in said
     assert "fold 1: learning has not converged (time limit)" in said
@@ -101,12 +102,12 @@ def test_concerns_are_told(capsys: pytest.CaptureFixture[str]) -> None:
 def test_scores_are_shown_for_each_predicate(capsys: pytest.CaptureFixture[str]) -> None:
     parsed = lapis.parse("Smokes(p)\nCancer(p)\n0 Smokes(x)\n")
     data = Database.parse("Smokes(A) Cancer(A) Smokes(B)")
-    show_score(score_worlds(parsed, [data], ["Smokes", "Cancer"]))
+    show(score_worlds(parsed, [data], ["Smokes", "Cancer"]))
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     half = f"{math.log(0.5):.4f}"
     assert ["Smokes", "2", "2", half, "1.0000", "1.0000", "0.2500", f"{2 * math.log(0.5):.4f}"] in (
         lines
     )
-    assert ["predictions", "exact", "(by", "enumerate)"] in lines
-    show_score(score_worlds(parsed, [data]))
+    assert any(line[-4:] == ["predictions", "exact", "(by", "enumerate)"] for line in lines)
+    show(score_worlds(parsed, [data]))
     assert "predictions" not in capsys.readouterr().out

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from lapis.cli.options import takes
 from lapis.data.database import Database
 from lapis.errors import LapisError, announce
@@ -29,7 +31,7 @@ def check(model: Path, worlds: Worlds, strict: bool, as_json: bool) -> None:
 
     report = check_model(model, worlds or None, strict=strict)
     if as_json:
-        print_json(report.to_json())
+        print_json(report.document())
     else:
         show_report(report)
 
@@ -38,7 +40,7 @@ def check(model: Path, worlds: Worlds, strict: bool, as_json: bool) -> None:
 def count(model: Path, worlds: Worlds, explain: bool, as_json: bool, **options: Any) -> None:
     """Count the true groundings of each formula in the data."""
     from lapis.api import count as count_rules
-    from lapis.cli.render import print_json, show_counts, show_text
+    from lapis.cli.render import present
 
     if explain:
         from lapis.counting.rule_counts import explain_counts
@@ -46,13 +48,10 @@ def count(model: Path, worlds: Worlds, explain: bool, as_json: bool, **options: 
 
         inputs = open_inputs(model, worlds or None, strict=options["strict"], probabilities=False)
         announce(inputs.warnings)
-        show_text(explain_counts(inputs.model, inputs.databases))
+        typer.echo(explain_counts(inputs.model, inputs.databases))
         return
-    rows = count_rules(model, worlds or None, **options)
-    if as_json:
-        print_json({"formulas": [row.to_json() for row in rows]})
-    else:
-        show_counts(rows)
+    counts = count_rules(model, worlds or None, **options)
+    present(counts, as_json)
 
 
 @takes("ground")
@@ -68,14 +67,11 @@ def infer(model: Path, worlds: Worlds, as_json: bool, **options: Any) -> None:
     """Marginal probabilities of the unknown query atoms."""
     from lapis.api import infer as infer_marginals
     from lapis.cli.progress import progress_bar
-    from lapis.cli.render import print_json, show_answer
+    from lapis.cli.render import present
 
     with progress_bar("sampling") as progress:
         answer = infer_marginals(model, worlds or None, progress=progress, **options)
-    if as_json:
-        print_json(answer.to_json())
-    else:
-        show_answer(answer)
+    present(answer, as_json)
 
 
 @takes("map")
@@ -83,7 +79,7 @@ def map_(model: Path, worlds: Worlds, as_json: bool, **options: Any) -> None:
     """The most likely world; MODEL may also be a .wcnf file."""
     from lapis.api import map as most_likely_world
     from lapis.cli.progress import progress_bar
-    from lapis.cli.render import print_json, show_world
+    from lapis.cli.render import present
     from lapis.cli.wcnf import is_wcnf, map_wcnf
 
     if is_wcnf(model):
@@ -91,19 +87,15 @@ def map_(model: Path, worlds: Worlds, as_json: bool, **options: Any) -> None:
     else:
         with progress_bar("most likely world") as progress:
             world = most_likely_world(model, worlds or None, progress=progress, **options)
-    if as_json:
-        print_json(world.to_json())
-    else:
-        show_world(world)
+    present(world, as_json)
 
 
 @takes("learn")
 def learn(model: Path, worlds: Worlds, output: Path | None, as_json: bool, **options: Any) -> None:
     """Learn the weights of a model's formulas from data."""
     from lapis.api import learn as learn_weights
-    from lapis.cli.learn import show_fit
     from lapis.cli.progress import progress_bar
-    from lapis.cli.render import print_json
+    from lapis.cli.render import present
 
     if not worlds:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
@@ -115,24 +107,19 @@ def learn(model: Path, worlds: Worlds, output: Path | None, as_json: bool, **opt
         fit = learn_weights(model, worlds, progress=progress, **options)
     if output is not None:
         fit.save(output)
-    if as_json:
-        print_json(fit.to_json())
-    else:
-        show_fit(fit)
+    present(fit, as_json)
 
 
 @takes("score")
 def score(model: Path, worlds: Worlds, as_json: bool, **options: Any) -> None:
     """How well a model explains data: (pseudo-)log-likelihood, CLL and AUC-PR."""
     from lapis.api import score as score_model
-    from lapis.cli.evaluate import show_score
-    from lapis.cli.render import print_json
+    from lapis.cli.progress import progress_bar
+    from lapis.cli.render import present
 
-    found = score_model(model, worlds or None, **options)
-    if as_json:
-        print_json(found.to_json())
-    else:
-        show_score(found)
+    with progress_bar("scoring") as progress:
+        found = score_model(model, worlds or None, progress=progress, **options)
+    present(found, as_json)
 
 
 @takes("evaluate")

@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from lapis.api import infer, learn, map
-from lapis.cli.learn import show_fit
-from lapis.cli.render import console, escape, print_json, show_answer, show_world
+from lapis.cli.render import console, plain, print_json, show
 from lapis.data.binding import bind
 from lapis.data.database import Database
 from lapis.examples import example_path
@@ -29,14 +28,16 @@ def run_demo(as_json: bool) -> None:
         return
     out = console()
     out.rule("The model")
-    out.print(escape(Path(path).read_text(encoding="utf-8").strip()))
+    out.print(plain(Path(path).read_text(encoding="utf-8").strip()))
     out.rule("The data")
-    out.print(escape(str(bind(data, model).describe())))
+    out.print(plain(str(bind(data, model).describe())))
     out.rule("How likely is it that each person smokes, and has cancer?")
-    show_answer(answer)
+    show(answer)
     out.rule("The most likely world")
-    show_world(world)
+    show(world)
     out.rule("The weights, forgotten and learned back from 1,200 people drawn from the model")
-    show_fit(fit)
-    out.print("\n[dim]The same with your own files: lapis infer MODEL DATA -q Smokes,Cancer[/dim]")
-    out.print("[dim]and weights for your own rules: lapis learn MODEL DATA -o LEARNED[/dim]")
+    show(fit)
+    out.print(
+        plain("\nThe same with your own files: lapis infer MODEL DATA -q Smokes,Cancer", "dim")
+    )
+    out.print(plain("and weights for your own rules: lapis learn MODEL DATA -o LEARNED", "dim"))

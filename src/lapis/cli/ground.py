@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lapis.cli.progress import progress_bar
-from lapis.cli.render import print_json, show_scores
+from lapis.cli.render import present
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.network.network import Network
 from lapis.problem.task import build_task
+from lapis.results.result import Figures
 
 
 def run_ground(
@@ -37,15 +38,11 @@ def run_ground(
         network = ground(problem, progress=progress, cache_dir=cache, max_memory=max_memory)
     if output is not None:
         write_network(network, output)
-    summary = summarise(network)
-    if as_json:
-        print_json(summary)
-    else:
-        show_scores(summary)
+    present(summarise(network), as_json)
 
 
-def summarise(network: Network) -> dict[str, int]:
-    return {
+def summarise(network: Network) -> Figures:
+    sizes = {
         "atoms": network.num_base_atoms,
         "auxiliary_atoms": network.num_atoms - network.num_base_atoms,
         "clauses": network.num_clauses,
@@ -55,3 +52,4 @@ def summarise(network: Network) -> dict[str, int]:
         "weights": len(network.weights),
         "components": int(network.component.max(initial=-1)) + 1,
     }
+    return Figures(sizes)

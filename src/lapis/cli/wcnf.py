@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from lapis.cli.progress import progress_bar
-from lapis.inference.answer import MostLikelyWorld
+from lapis.data.database import Domain
+from lapis.results.atoms import AtomGroup, Atoms
+from lapis.results.most_likely_world import MostLikelyWorld
 
 
 def is_wcnf(path: Path) -> bool:
@@ -23,13 +25,16 @@ def map_wcnf(path: Path, method: str, time_limit: float, seed: int) -> MostLikel
             path, method=method, time_limit=time_limit, seed=seed, progress=progress
         )
     found = result.found
-    names = [f"x{i + 1}" for i in range(result.network.num_base_atoms)]
+    size = result.network.num_base_atoms
+    numbers = Domain("variable", tuple(str(i + 1) for i in range(size)))
+    codes = np.arange(size, dtype=np.int32).reshape(size, 1)
+    variables = AtomGroup("x", codes, (numbers,), ("variable",), "x{0[0]}".format)
     return MostLikelyWorld(
         found.method,
         found.optimal,
         found.score,
-        tuple(names),
-        np.asarray(found.world[: len(names)]),
+        Atoms((variables,)),
+        np.asarray(found.world[:size]),
         diagnostics={
             "cost": result.cost,
             "cost_bound": result.bound,

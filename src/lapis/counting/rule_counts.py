@@ -6,7 +6,7 @@ A hard rule is counted as one formula here, not as the clauses that must each ho
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from lapis.counting.totals import complete_world, count_feature, explain_feature
@@ -14,45 +14,19 @@ from lapis.data.database import Database
 from lapis.language.model import Model
 from lapis.methods import find_method
 from lapis.problem.problem import Problem, build_problem
+from lapis.results.counts import Counts, RuleCount
 
-Counts = Literal["exact", "ijgp"]
-
-
-@dataclass(frozen=True, slots=True)
-class RuleCount:
-    """True groundings of one weight's formula in the data."""
-
-    formula: str
-    weight: float | None
-    true: int  # rounded where it is an estimate
-    groundings: int
-    exact: bool = True
-    estimate: float | None = None  # unrounded, where it is one
-    relative_error: float | None = None  # of the estimate, where it was measured
-
-    def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "formula": self.formula,
-            "weight": self.weight,
-            "true": self.true,
-            "groundings": self.groundings,
-            "exact": self.exact,
-        }
-        if self.estimate is not None:
-            found["estimate"] = self.estimate
-        if self.relative_error is not None:
-            found["relative_error"] = self.relative_error
-        return found
+CountKind = Literal["exact", "ijgp"]
 
 
 def count_rules(
     model: Model,
     worlds: Sequence[Database],
     *,
-    counts: Counts = "exact",
+    counts: CountKind = "exact",
     ibound: int = 2,
     measure_error: bool = False,
-) -> list[RuleCount]:
+) -> Counts:
     """Counts of every weight's formula, added over the worlds.
 
     With counts="ijgp" they are estimates by IJGP(ibound), exact where its clusters hold whole
@@ -68,7 +42,7 @@ def count_rules(
         for rule, row in method.load()(problem, **read):
             before = totals.get((rule, row.formula))
             totals[rule, row.formula] = row if before is None else add(before, row)
-    return list(totals.values())
+    return Counts(tuple(totals.values()))
 
 
 def soften(model: Model) -> Model:

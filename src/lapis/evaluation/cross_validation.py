@@ -8,7 +8,6 @@ differ.
 
 from __future__ import annotations
 
-import html
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -29,18 +28,19 @@ from lapis.evaluation.fold_jobs import (
 )
 from lapis.evaluation.folds import make_folds
 from lapis.evaluation.predictions import Predictions, join_predictions
-from lapis.evaluation.score import Quality, measure
+from lapis.evaluation.score import MEASURE_HEADINGS, Quality, measure
 from lapis.inference.marginals import Options as InferenceOptions
 from lapis.methods import check_options
 from lapis.options import COMMANDS
 from lapis.problem.query import query_predicates
 from lapis.problem.task import ModelLike, WorldLike, open_inputs
 from lapis.progress import Progress, Report, Stop, Wish
+from lapis.results.result import Columns, Result
+from lapis.results.view import View, format_measure, new_view
 
 if TYPE_CHECKING:
     import threading
 
-    import pandas
     from matplotlib.figure import Figure
 
 MEASURES = (
@@ -57,7 +57,6 @@ PREDICATE_MEASURES = (
     "cll", "average_precision", "auc_pr_trapezoid", "brier", "pseudo_log_likelihood",
 )  # fmt: skip
 NOT_OF_FOLDS = ("checkpoint", "query", "hidden", "listed", "random_state")  # one for all folds
-SHOWN = ("cll", "auc_pr", "auc_pr_trapezoid", "brier")
 
 
 class Spread(NamedTuple):
@@ -77,8 +76,8 @@ def spread(values: Sequence[float | None]) -> Spread:
     return Spread(float(known.mean()), float(known.std(ddof=1)), len(known))
 
 
-@dataclass(frozen=True)
-class CrossValidation:
+@dataclass(frozen=True, repr=False)
+class CrossValidation(Result):
     """The folds that were finished, in order."""
 
     query: tuple[str, ...]
@@ -116,7 +115,7 @@ class CrossValidation:
         clear = len(set(short.values())) == len(names)
         return ", ".join(short[name] if clear else name for name in fold.test)
 
-    def to_json(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """The contract of `lapis evaluate --json`."""
         overall = {name: self.spread(name) for name in MEASURES}
         return {
@@ -142,10 +141,8 @@ class CrossValidation:
             "pooled": pooled,
         }
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def columns(self) -> Columns:
         """A row for each fold and predicate, and one for all predicates of a fold together."""
-        import pandas
-
         rows = []
         for fold in self.folds:
             tested = self.tested_on(fold)
@@ -156,34 +153,74 @@ class CrossValidation:
                 own = part.to_json()
                 own["auc_pr"] = own.pop("average_precision")
                 rows.append({"fold": fold.number, "test": tested, **own})
-        columns = ("fold", "test", "predicate", *MEASURES, "num_atoms", "num_true")
-        return pandas.DataFrame(rows, columns=list(columns))
+        names = ("fold", "test", "predicate", *MEASURES, "num_atoms", "num_true")
+        return {name: [row.get(name) for row in rows] for name in names}
+
+    def views(self) -> list[View]:
+        """A row for each fold, mean and spread, all atoms pooled; each predicate below."""
+        measures = tuple(MEASURE_HEADINGS.values())
+        rows = [
+            (
+                str(fold.number),
+                self.tested_on(fold),
+                f"{fold.score.num_atoms:,}",
+                f"{fold.score.num_true:,}",
+                *(format_measure(getattr(fold.score, name)) for name in MEASURE_HEADINGS),
+                f"{sum(fold.seconds.values()):.1f}",
+            )
+            for fold in self.folds
+        ]
+        spreads = (format_spread(self.spread(name)) for name in MEASURE_HEADINGS)
+        pooled = self.pooled
+        pools = (format_measure(getattr(pooled, name)) for name in MEASURE_HEADINGS)
+        totals = [
+            ("", "mean ± sd", "", "", *spreads, ""),
+            ("", "pooled", f"{pooled.num_atoms:,}", f"{pooled.num_true:,}", *pools, ""),
+        ]
+        headings = ("fold", "tested on", "atoms", "true", *measures, "seconds")
+        found = [new_view(headings, rows, numbers=headings[2:], totals=totals)]
+        if len(self.query) > 1:
+            named = [(name, *self.predicate_spreads(name)) for name in self.query]
+            headings = ("predicate (mean ± sd)", *measures)
+            found.append(new_view(headings, named, numbers=measures))
+        return found
+
+    def predicate_spreads(self, predicate: str) -> list[str]:
+        full = {"auc_pr": "average_precision"}  # named in full for a single predicate
+        return [
+            format_spread(self.predicate_spread(predicate, full.get(name, name)))
+            for name in MEASURE_HEADINGS
+        ]
 
     def summary(self) -> str:
+        """The measures, and how the weights were learned and the predictions made."""
         cll, area = self.spread("cll"), self.spread("auc_pr")
         state = "" if not self.interrupted else f", stopped after {len(self.folds)}"
+        ways = dict.fromkeys(
+            f"{fold.account['objective']}, {fold.account['optimizer']}, "
+            f"prior {fold.account['prior']}"
+            for fold in self.folds
+            if "objective" in fold.account
+        )
+        methods = dict.fromkeys(str(fold.score.method) for fold in self.folds)
+        learned = f"learned by {'; '.join(ways)}; " if ways else ""
+        certainty = "exact" if self.exact else "approximate"
         return (
-            f"{self.num_folds} folds{state}: CLL {format_spread(cll)}, AUC-PR {format_spread(area)}"
+            f"{self.num_folds} folds{state}: CLL {format_spread(cll)}, "
+            f"AUC-PR {format_spread(area)}; {learned}predictions {certainty} "
+            f"(by {', '.join(methods)})"
         )
 
-    def __repr__(self) -> str:
-        return f"<CrossValidation: {self.summary()}>"
-
-    def _repr_html_(self) -> str:
-        names = [name.replace("_", " ") for name in SHOWN]
-        head = "".join(f"<th>{name}</th>" for name in ("fold", "tested on", *names))
-        rows = [
-            [str(f.number), self.tested_on(f), *(format_value(getattr(f.score, n)) for n in SHOWN)]
-            for f in self.folds
-        ]
-        rows.append(["", "mean ± sd", *(format_spread(self.spread(name)) for name in SHOWN)])
-        pooled = self.pooled
-        rows.append(["", "pooled", *(format_value(getattr(pooled, name)) for name in SHOWN)])
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in rows
-        )
-        return f"<table><tr>{head}</tr>{body}</table><p>{html.escape(self.summary())}</p>"
+    def remarks(self) -> list[str]:
+        found = []
+        if self.interrupted:
+            found.append(f"stopped early: {len(self.folds)} of {self.num_folds} folds are finished")
+        for fold in self.folds:
+            if fold.account.get("converged") is False:
+                reason = fold.account["reason"]
+                found.append(f"fold {fold.number}: learning has not converged ({reason})")
+            found += [f"fold {fold.number}: {note}" for note in fold.score.notes]
+        return found
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """Precision–recall curves of the folds and pooled, and the calibration of all atoms."""
@@ -197,13 +234,9 @@ class CrossValidation:
         return plot_quality(series, self.predictions, path)
 
 
-def format_value(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
-
-
 def format_spread(found: Spread) -> str:
     sd = "" if found.sd is None else f" ± {found.sd:.4f}"
-    return f"{format_value(found.mean)}{sd}"
+    return f"{format_measure(found.mean)}{sd}"
 
 
 def cross_validate(

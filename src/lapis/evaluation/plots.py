@@ -13,6 +13,7 @@ from lapis.errors import LapisError
 from lapis.evaluation.curves import calibration_curve, precision_recall
 from lapis.evaluation.metrics import average_precision
 from lapis.evaluation.predictions import Predictions
+from lapis.results.plots import label as plot_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,7 +125,7 @@ def draw_precision_recall(
         if area is None:
             continue
         colour = COLOURS[index % len(COLOURS)] if coloured else FAINT
-        label = f"{name}  {area:.3f}" if name else f"average precision {area:.3f}"
+        label = f"{plot_label(name)}  {area:.3f}" if name else f"average precision {area:.3f}"
         draw_steps(predictions, axes, colour, label if coloured else None, width=1.6)
     everything = list(series.values()) if pooled is None else [pooled]
     if pooled is not None:
@@ -170,7 +171,7 @@ def draw_calibration(series: Mapping[str, Predictions], axes: Axes, num_bins: in
     for index, (name, predictions) in enumerate(series.items()):
         found = calibration_curve(predictions.probability, predictions.truth, num_bins)
         filled = found.num_atoms > 0
-        label = f"{name}  " if name else "calibration error "
+        label = f"{plot_label(name)}  " if name else "calibration error "
         spread = np.sqrt(found.predicted * (1 - found.predicted) / np.maximum(1, found.num_atoms))
         axes.errorbar(
             found.predicted[filled],

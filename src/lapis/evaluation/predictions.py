@@ -9,33 +9,25 @@ Rankings need no logarithm and use the probabilities as they were found.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lapis.learning.examples import HIDDEN, Example
+from lapis.network.named_atoms import name_atoms
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
+from lapis.results.atom_result import AtomResult
+from lapis.results.atoms import Atoms, join_atoms
+from lapis.results.view import MAX_ROWS, View, new_view
 
 if TYPE_CHECKING:
-    import pandas
-
     from lapis.inference.marginals import Options
 
 
-@dataclass(frozen=True)
-class WorldAtoms:
-    """Some atoms of one world, by number; named when asked."""
-
-    name: str
-    network: Network  # without clauses
-    atom: np.ndarray  # int64[num_atoms_of_it]
-
-
-@dataclass(frozen=True)
-class Predictions:
+@dataclass(frozen=True, repr=False)
+class Predictions(AtomResult):
     """Atoms of one or several worlds, one world after the other."""
 
     predicates: tuple[str, ...]
@@ -44,23 +36,15 @@ class Predictions:
     log_odds: np.ndarray  # float64[num_atoms]
     truth: np.ndarray  # bool[num_atoms]
     stderr: np.ndarray  # float64[num_atoms], 0 where exact
-    worlds: tuple[WorldAtoms, ...]
+    asked: Atoms
 
-    def __len__(self) -> int:
-        return len(self.truth)
-
-    @cached_property
+    @property
     def atoms(self) -> tuple[str, ...]:
         """The atoms as facts are written."""
-        return tuple(name for w in self.worlds for name in w.network.atom_names(w.atom))
+        return self.names
 
     def take(self, chosen: np.ndarray) -> Predictions:
         """The atoms chosen, bool[num_atoms]."""
-        start = np.cumsum([0, *(len(world.atom) for world in self.worlds)])
-        worlds = tuple(
-            replace(world, atom=world.atom[chosen[first:last]])
-            for world, first, last in zip(self.worlds, start, start[1:], strict=False)
-        )
         return Predictions(
             self.predicates,
             self.predicate[chosen],
@@ -68,7 +52,7 @@ class Predictions:
             self.log_odds[chosen],
             self.truth[chosen],
             self.stderr[chosen],
-            worlds,
+            self.asked.select(chosen),
         )
 
     def of(self, predicate: str) -> Predictions:
@@ -76,24 +60,30 @@ class Predictions:
         wanted = self.predicates.index(predicate) if predicate in self.predicates else -1
         return self.take(self.predicate == wanted)
 
-    def to_pandas(self) -> pandas.DataFrame:
-        import pandas
+    def measured(self) -> dict[str, np.ndarray]:
+        return {"probability": self.probability, "stderr": self.stderr, "truth": self.truth}
 
-        return pandas.DataFrame(
-            {
-                "world": np.repeat(
-                    np.array([w.name for w in self.worlds], object),
-                    [len(w.atom) for w in self.worlds],
-                ),
-                "atom": self.atoms,
-                "probability": self.probability,
-                "stderr": self.stderr,
-                "truth": self.truth,
-            }
-        )
+    def document(self) -> dict[str, Any]:
+        return {"atoms": self.rows_json()}
 
-    def __repr__(self) -> str:
-        return f"<Predictions: {len(self):,} atoms, {int(self.truth.sum()):,} true>"
+    def views(self) -> list[View]:
+        """The most likely atoms first."""
+        order = np.argsort(-self.probability, kind="stable")[:MAX_ROWS]
+        shown = self.probability[order].tolist()
+        truth = ["true" if value else "false" for value in self.truth[order]]
+        rows = zip(self.named_rows(order), shown, truth, strict=True)
+        return [
+            new_view(
+                (*self.name_headings, "probability", "truth"),
+                [(*name, f"{p:.4f}", value) for name, p, value in rows],
+                numbers=["probability"],
+                num_rows=len(self),
+                bars=shown,
+            )
+        ]
+
+    def summary(self) -> str:
+        return f"{len(self):,} atoms, {int(self.truth.sum()):,} true"
 
 
 def join_predictions(parts: Sequence[Predictions], predicates: Sequence[str]) -> Predictions:
@@ -105,7 +95,7 @@ def join_predictions(parts: Sequence[Predictions], predicates: Sequence[str]) ->
         np.concatenate([np.empty(0), *(part.log_odds for part in parts)]),
         np.concatenate([np.empty(0, bool), *(part.truth for part in parts)]),
         np.concatenate([np.empty(0), *(part.stderr for part in parts)]),
-        tuple(world for part in parts for world in part.worlds),
+        join_atoms([part.asked for part in parts]),
     )
 
 
@@ -143,29 +133,10 @@ def predict_example(
         found.log_odds[asked],
         answers[asked] == 1,
         np.zeros(len(asked)) if found.stderr is None else found.stderr[asked],
-        (WorldAtoms(example.free.name, without_clauses(network), asked),),
+        name_atoms(network, asked, example.free.name),
     )
     joint = joint_log_likelihood(example, network, answers, found.log_partition, options)
     return WorldPrediction(predictions, joint, found.method, found.exact, found.diagnostics)
-
-
-def without_clauses(network: Network) -> Network:
-    """The atoms with their names, and nothing else: small to keep and to send."""
-    nothing = np.empty(0, np.int32)
-    start = np.zeros(1, np.int64)
-    return replace(
-        network,
-        clause_start=start,
-        literal=nothing,
-        weight_id=nothing,
-        coefficient=np.empty(0),
-        block_start=start,
-        block_atom=nothing,
-        block_exact=np.empty(0, bool),
-        definition_start=start,
-        definition_literal=nothing,
-        extra={},
-    )
 
 
 def joint_log_likelihood(

@@ -9,8 +9,9 @@ why; where probabilities were sampled the score says so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lapis.data.database import Database
 from lapis.errors import LapisError, TooLarge
@@ -37,6 +38,11 @@ from lapis.inference.marginals import Options
 from lapis.language.model import Model
 from lapis.language.resolution.gather import gather_instances
 from lapis.learning.examples import Example, build_examples
+from lapis.results.result import Columns, Figures, Result
+from lapis.results.view import View, format_measure, format_number, new_view
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 from lapis.methods import find_method
 from lapis.problem.task import type_sizes
 
@@ -69,8 +75,18 @@ class PredicateScore:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+MEASURE_HEADINGS = {
+    "cll": "CLL",
+    "auc_pr": "AUC-PR",
+    "auc_pr_trapezoid": "(trapezoid)",
+    "brier": "Brier",
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Score(Result):
+    """How well a model explains data, as a whole and for each predicate."""
+
     log_likelihood: float | None  # None where it cannot be had exactly
     pseudo_log_likelihood: float | None  # None where facts are unknown
     weighted_pseudo_log_likelihood: float | None
@@ -89,18 +105,64 @@ class Score:
     interrupted: bool = False  # sampling was stopped by the user
     predictions: Predictions | None = field(default=None, compare=False, repr=False)
 
-    def to_json(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """The contract of `lapis score --json`."""
-        plain = {
-            name: getattr(self, name)
-            for name in self.__slots__
-            if name not in ("predicates", "notes", "predictions")
-        }
+        apart = ("predicates", "notes", "predictions")
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
         return {
             **plain,
             "predicates": [part.to_json() for part in self.predicates],
             "notes": list(self.notes),
         }
+
+    def columns(self) -> Columns:
+        """A row for each predicate."""
+        rows = [part.to_json() for part in self.predicates]
+        return {f.name: [row[f.name] for row in rows] for f in fields(PredicateScore)}
+
+    def views(self) -> list[View]:
+        """The measures of the whole, then those of each predicate."""
+        apart = ("method", "exact", "predicates", "notes", "interrupted")
+        whole = {name: v for name, v in self.document().items() if name not in apart}
+        found = Figures(whole).views()
+        if self.predicates:
+            numbers = ("atoms", "true", *MEASURE_HEADINGS.values(), "pseudo-log-likelihood")
+            rows = [
+                (
+                    part.predicate,
+                    f"{part.num_atoms:,}",
+                    f"{part.num_true:,}",
+                    *map(format_measure, (part.cll, part.average_precision)),
+                    *map(format_measure, (part.auc_pr_trapezoid, part.brier)),
+                    format_measure(part.pseudo_log_likelihood),
+                )
+                for part in self.predicates
+            ]
+            found.append(new_view(("predicate", *numbers), rows, numbers=numbers))
+        return found
+
+    def summary(self) -> str:
+        if self.method is None:
+            return f"pseudo-log-likelihood {format_number(self.pseudo_log_likelihood)}"
+        certainty = "exact" if self.exact else "approximate"
+        return (
+            f"CLL {format_measure(self.cll)}, AUC-PR {format_measure(self.auc_pr)}; "
+            f"predictions {certainty} (by {self.method})"
+        )
+
+    def remarks(self) -> list[str]:
+        return list(self.notes)
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """Precision–recall of each query predicate and of all, and their calibration."""
+        from lapis.evaluation.plots import plot_quality
+
+        if self.predictions is None:
+            raise LapisError(
+                "nothing was predicted", code="no-query", hint="name the predicates to predict"
+            )
+        series = {part.predicate: self.predictions.of(part.predicate) for part in self.predicates}
+        return plot_quality(series, self.predictions, path)
 
     def of(self, predicate: str) -> PredicateScore:
         for part in self.predicates:

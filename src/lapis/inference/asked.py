@@ -1,22 +1,26 @@
-"""The atoms of a network that queries ask for, and what they are called."""
+"""The atoms of a network that queries ask for."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from lapis.data.tuples import contains
 from lapis.language.ground_names import ground_name
-from lapis.language.names import format_atom
+from lapis.language.printer import print_formula
 from lapis.language.resolution.instances import substitute
+from lapis.language.syntax import Formula
 from lapis.network.network import Network
 from lapis.problem.query import Query
 from lapis.problem.task import World
+from lapis.results.atoms import AtomGroup, Atoms, predicate_group
 
 
 class Asked(NamedTuple):
-    names: tuple[str, ...]
+    atoms: Atoms
     atom: np.ndarray  # int64[num_asked], of the network; 0 where known
     known: np.ndarray  # float64[num_asked], the value that the data decides; −1 where unknown
 
@@ -31,71 +35,69 @@ def select_atoms(network: Network, world: World) -> Asked:
     A predicate asks for its unknown atoms; an atom or formula is answered even if the data
     decides it.
     """
-    names: list[str] = []
+    groups: list[AtomGroup] = []
     atom_ids: list[np.ndarray] = [np.empty(0, np.int64)]
     known: list[np.ndarray] = [np.empty(0)]
     for query in world.queries:
-        if query.constants is not None:
-            name, atom, value = single_atom(network, world, query)
-            names.append(name)
-            atom_ids.append(np.array([atom]))
-            known.append(np.array([value]))
-            continue
-        ids = predicate_atoms(network, query.predicate)
-        names += formula_names(network, query, ids) if query.formula else network.atom_names(ids)
+        if query.constants is None:
+            ids, codes = predicate_atoms(network, world, query.predicate)
+            values = np.full(len(ids), -1.0)
+        else:
+            ids, codes, values = single_atom(network, world, query)
+        groups.append(name_group(world, query, codes))
         atom_ids.append(ids)
-        known.append(np.full(len(ids), -1.0))
-    return Asked(tuple(names), np.concatenate(atom_ids), np.concatenate(known))
+        known.append(values)
+    return Asked(Atoms(tuple(groups)), np.concatenate(atom_ids), np.concatenate(known))
 
 
-def predicate_atoms(network: Network, predicate: str) -> np.ndarray:
+def predicate_atoms(
+    network: Network, world: World, predicate: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """int64[num_atoms] and int32[num_atoms, arity]: the unknown atoms, and their constants."""
     table = network.atoms
     if predicate not in table.predicates:
-        return np.empty(0, np.int64)
+        arity = world.problem.model.predicates[predicate].arity
+        return np.empty(0, np.int64), np.empty((0, arity), np.int32)
     index = table.predicates.index(predicate)
-    return np.arange(table.offset[index], table.offset[index + 1])
+    return np.arange(table.offset[index], table.offset[index + 1]), table.tuples[index]
 
 
-def formula_names(network: Network, query: Query, ids: np.ndarray) -> list[str]:
-    """The formula of each atom that stands for it, its variables replaced by constants."""
-    assert query.formula is not None
-    assert query.rule is not None
-    if not len(ids):
-        return []
-    table = network.atoms
-    index = table.predicates.index(query.predicate)
-    rows = table.tuples[index][ids - table.offset[index]]
-    variables = [name for name, _ in query.rule.variables]
-    domains = [network.domains[type_name].constants for _, type_name in query.rule.variables]
-    return [
-        ground_name(
-            substitute(
-                query.formula,
-                {
-                    name: domain[code]
-                    for name, domain, code in zip(variables, domains, row, strict=True)
-                },
-            )
-        )
-        for row in rows.tolist()
-    ]
+def name_group(world: World, query: Query, codes: np.ndarray) -> AtomGroup:
+    """How atoms are called: as facts are written, or as the formula that they stand for."""
+    problem = world.problem
+    predicate = problem.model.predicates[query.predicate]
+    domains = tuple(problem.domains[name] for name in predicate.types)
+    if query.formula is None or query.rule is None:
+        return predicate_group(
+            predicate.name, codes, domains, predicate.types,
+            function=predicate.function, world=world.name,
+        )  # fmt: skip
+    variables = tuple(name for name, _ in query.rule.variables)
+    spell = partial(spell_formula, query.formula, variables)
+    label = print_formula(query.formula)
+    return AtomGroup(label, codes, domains, variables, spell, is_atom=False, world=world.name)
 
 
-def single_atom(network: Network, world: World, query: Query) -> tuple[str, int, float]:
-    """Name, atom and known value (−1 if unknown) of a ground atom."""
+def spell_formula(formula: Formula, variables: Sequence[str], constants: Sequence[str]) -> str:
+    """The formula with its variables replaced by constants."""
+    return ground_name(substitute(formula, dict(zip(variables, constants, strict=True))))
+
+
+def single_atom(
+    network: Network, world: World, query: Query
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Atom, codes and known value (−1 if unknown) of a ground atom, each a row."""
     from lapis.grounding.evidence import close_blocks
 
     problem = world.problem
     predicate = problem.model.predicates[query.predicate]
-    constants = query.constants or ()
-    name = format_atom(predicate.name, constants, predicate.function)
     codes = [
         problem.domains[type_name].index[constant]
-        for constant, type_name in zip(constants, predicate.types, strict=True)
+        for constant, type_name in zip(query.constants or (), predicate.types, strict=True)
     ]
     rows = np.array([codes], np.int32).reshape(1, predicate.arity)
-    atom = int(network.atom_index(predicate.name, rows)[0])
-    if atom >= 0:
-        return name, atom, -1.0
+    atom = network.atom_index(predicate.name, rows)
+    if atom[0] >= 0:
+        return atom, rows, np.array([-1.0])
     evidence = close_blocks(problem)[predicate.name]
-    return name, 0, float(contains(evidence.true, rows)[0])
+    return np.zeros(1, np.int64), rows, contains(evidence.true, rows).astype(float)

@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from lapis.inference.answer import Answer, MostLikelyWorld
 from lapis.inference.asked import select_atoms
 from lapis.inference.map.problem import map_problem
 from lapis.inference.marginals import Options, infer_problem
 from lapis.problem.task import Task, World
 from lapis.progress import Report, Stop
+from lapis.results.answer import Answer
+from lapis.results.atoms import join_atoms
+from lapis.results.most_likely_world import MostLikelyWorld
 
 # How the figures of several worlds become one. Those not named are said of each world only.
 TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
@@ -72,7 +74,7 @@ def infer_world(world: World, method: str, options: Options) -> Answer:
         errors = np.array(diagnostics["expected_counts_stderr"])
         diagnostics["expected_counts_stderr"] = errors[world.weight_ids].tolist()
     return Answer(
-        found.method, found.exact, found.log_partition, asked.names,
+        found.method, found.exact, found.log_partition, asked.atoms,
         asked.values(found.marginal), stderr, found.expected_count[world.weight_ids],
         method_ids=None if method_ids is None else method_ids.astype(np.int8),
         diagnostics=diagnostics, traced=traced, trace=trace,
@@ -110,7 +112,7 @@ def map_task(
         value = asked.values(found.world) > 0
         parts.append(
             MostLikelyWorld(
-                found.method, found.optimal, found.score, asked.names, value,
+                found.method, found.optimal, found.score, asked.atoms, value,
                 diagnostics=diagnostics,
             )
         )  # fmt: skip
@@ -146,11 +148,10 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
         methods,
         exact,
         total_or_none([part.log_partition for part in parts]),
-        tuple(atom for part in parts for atom in part.atoms),
+        join_atoms([part.asked for part in parts]),
         np.concatenate([part.probability for part in parts]),
         None if exact else np.concatenate([part.errors for part in parts]),
         add_counts(task, [part.expected_counts for part in parts]),
-        worlds_of_atoms(task, parts),
         np.concatenate(method_ids),
         diagnostics,
         slowest.traced,
@@ -168,9 +169,8 @@ def merge_worlds(task: Task, parts: Sequence[MostLikelyWorld]) -> MostLikelyWorl
         joined_methods([part.method for part in parts], " + "),
         all(part.optimal for part in parts),
         sum(part.score for part in parts),
-        tuple(name for part in parts for name in part.names),
+        join_atoms([part.asked for part in parts]),
         np.concatenate([part.value for part in parts]),
-        worlds_of_atoms(task, parts),
         total_figures([part.diagnostics for part in parts]) | {"worlds": each},
     )
 
@@ -182,11 +182,6 @@ def joined_methods(methods: Sequence[str], sign: str = "+") -> str:
     'exact+gibbs'
     """
     return sign.join(dict.fromkeys(name for method in methods for name in method.split(sign)))
-
-
-def worlds_of_atoms(task: Task, parts: Sequence[Answer | MostLikelyWorld]) -> tuple[str, ...]:
-    pairs = zip(task.worlds, parts, strict=True)
-    return tuple(itertools.chain(*(itertools.repeat(w.name, len(part)) for w, part in pairs)))
 
 
 def world_figures(world: World, method: str, figures: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,14 +15,16 @@ from lapis.data.whole_path import whole_path
 from lapis.language.model import InstanceWeights, Model
 from lapis.language.model_text import print_model
 from lapis.learning.parameters import Parameters
+from lapis.results.plots import COLOUR, finish, label, new_axes
+from lapis.results.result import Columns, Result, as_list
+from lapis.results.view import View, new_view
 
 if TYPE_CHECKING:
-    import pandas
     from matplotlib.axes import Axes
 
     from lapis.optimisation.logbook import CurvePoint
 
-MAX_ROWS = 60
+FARTHEST = 100.0  # where any weight is stopped: a factor of 10^43 in the odds
 MAX_NAMED = 5  # weights without bound that are named in a file's heading
 
 
@@ -36,8 +38,8 @@ class Unbounded:
     reason: str
 
 
-@dataclass(frozen=True)
-class Fit:
+@dataclass(frozen=True, repr=False)
+class Fit(Result):
     """Learned weights. `value` is the objective at them, without the prior's part."""
 
     objective: str
@@ -91,28 +93,41 @@ class Fit:
         """For each rule, a comment for each of its weights."""
         if self.standard_errors is None:
             return [[""] * max(1, size) for size in np.diff(self.parameters.offset)]
-        spelled = [f"± {e:.3g}" if np.isfinite(e) else "" for e in self.standard_errors]
+        spelled = [
+            "no bound" if not bounded else f"± {error:.3g}" if np.isfinite(error) else ""
+            for error, bounded in zip(self.standard_errors, self.bounded, strict=True)
+        ]
         offset = self.parameters.offset
         return [
             spelled[offset[i] : offset[i + 1]] or [""]
             for i in range(len(self.parameters.model.rules))
         ]
 
-    def rows(self) -> list[tuple[str, float, float | None, bool]]:
-        """(formula, weight, standard error, fixed) for each weight."""
-        errors: Sequence[float] = (
-            [np.nan] * len(self.weights)
-            if self.standard_errors is None
-            else self.standard_errors.tolist()
-        )
-        found = zip(
-            self.parameters.names(),
-            self.weights.tolist(),
-            errors,
-            self.parameters.fixed.tolist(),
-            strict=True,
-        )
-        return [(name, w, e if np.isfinite(e) else None, f) for name, w, e, f in found]
+    @cached_property
+    def bounded(self) -> np.ndarray:
+        """bool[num_parameters], false where the data drives a weight on and on."""
+        found = np.ones(len(self.weights), bool)
+        found[[weight.parameter for weight in self.unbounded]] = False
+        if self.prior == "none":
+            found &= self.parameters.fixed | (np.abs(self.weights) < FARTHEST)
+        return found
+
+    def columns(self) -> Columns:
+        """A row for each weight; the standard error is NaN where there is none."""
+        errors = self.standard_errors
+        stderr = np.full(len(self.weights), np.nan) if errors is None else errors
+        return {
+            "formula": self.parameters.names(),
+            "weight": self.weights,
+            "stderr": np.where(self.bounded, stderr, np.nan),
+            "fixed": self.parameters.fixed,
+            "bounded": self.bounded,
+        }
+
+    def rows(self) -> list[tuple[str, float, float | None, bool, bool]]:
+        """(formula, weight, standard error, fixed, bounded) for each weight."""
+        found = zip(*map(as_list, self.columns().values()), strict=True)
+        return [(name, w, e if np.isfinite(e) else None, f, b) for name, w, e, f, b in found]
 
     @cached_property
     def by_formula(self) -> dict[str, float]:
@@ -122,7 +137,9 @@ class Fit:
         """The weight of a formula, as it is printed."""
         return self.by_formula[formula]
 
-    def to_json(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
+        """The contract of `lapis learn --json`."""
+        names = ("formula", "weight", "stderr", "fixed", "bounded")
         return {
             "objective": self.objective,
             "optimizer": self.optimizer,
@@ -135,10 +152,7 @@ class Fit:
             "reason": self.reason,
             "iterations": self.iterations,
             "gradient_norm": self.gradient_norm,
-            "weights": [
-                {"formula": name, "weight": weight, "stderr": error, "fixed": fixed}
-                for name, weight, error, fixed in self.rows()
-            ],
+            "weights": (dict(zip(names, row, strict=True)) for row in self.rows()),
             "unbounded": [
                 {"formula": u.formula, "sign": u.sign, "reason": u.reason} for u in self.unbounded
             ],
@@ -148,34 +162,44 @@ class Fit:
             **self.details,
         }
 
-    def to_pandas(self) -> pandas.DataFrame:
-        import pandas
-
-        return pandas.DataFrame(self.rows(), columns=["formula", "weight", "stderr", "fixed"])
+    def views(self) -> list[View]:
+        rows = [
+            (f"{weight:z.4f}", describe_error(error, fixed, bounded), name)
+            for name, weight, error, fixed, bounded in self.rows()
+        ]
+        return [new_view(("weight", "error", "formula"), rows, numbers=["weight"])]
 
     def summary(self) -> str:
         value = "" if self.value is None else f"; value {self.value:.6g}"
         how = "exact" if self.exact else "sampled or estimated"
         state = "converged" if self.converged else "not converged"
+        phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in self.seconds.items())
+        phases = f" ({phases})" if len(self.seconds) > 1 else ""
         steps = "" if self.reason.endswith("iterations") else f", {self.iterations} iterations"
         return (
             f"{self.objective} ({how}), {self.optimizer}, prior {self.prior}: {state}, "
-            f"{self.reason}{steps}, {sum(self.seconds.values()):.2f} s{value}"
+            f"{self.reason}{steps}, {sum(self.seconds.values()):.2f} s{phases}{value}"
         )
 
-    def _repr_html_(self) -> str:
-        from html import escape
-
-        cells = "".join(
-            f"<tr><td style='text-align:right'>{weight:.4f}</td>"
-            f"<td>{'' if error is None else f'± {error:.3g}'}</td>"
-            f"<td style='text-align:left'><code>{escape(name)}</code></td></tr>"
-            for name, weight, error, _ in self.rows()[:MAX_ROWS]
-        )
-        more = len(self.weights) - MAX_ROWS
-        rest = f"<p>… and {more:,} more</p>" if more > 0 else ""
-        head = "<tr><th>weight</th><th></th><th>formula</th></tr>"
-        return f"<p>{escape(self.summary())}</p><table>{head}{cells}</table>{rest}"
+    def remarks(self) -> list[str]:
+        found = [f"warning: {weight.formula}: {weight.reason}" for weight in self.unbounded]
+        if len(found) > MAX_NAMED:
+            more = len(found) - MAX_NAMED
+            listed = "to_json() and --json list them"
+            found[MAX_NAMED:] = [f"warning: {more:,} more weights have no bound ({listed})"]
+        farthest = int((~self.bounded).sum()) - len(self.unbounded)
+        if farthest:
+            weights = "1 weight was" if farthest == 1 else f"{farthest:,} weights were"
+            found.append(
+                f"warning: {weights} stopped at {FARTHEST:g}, where the data had set no bound; "
+                "give a prior"
+            )
+        found += [f"warning: {warning}" for warning in self.warnings]
+        if self.interrupted:
+            found.append("stopped early: this is what there was so far")
+        elif not self.converged:
+            found.append(f"not converged: {self.reason}")
+        return found
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """The learning curve: the objective, or the gradient where it has no value."""
@@ -198,19 +222,23 @@ def with_weights(parameters: Parameters, weights: np.ndarray) -> Model:
     return parameters.model.with_rules(tuple(rules))
 
 
-def plot_curve(fit: Fit, axes: Axes | None) -> Axes:
-    import matplotlib.pyplot as plt
+def describe_error(error: float | None, fixed: bool, bounded: bool) -> str:
+    if fixed:
+        return "fixed"
+    if not bounded:
+        return "no bound"
+    return "" if error is None else f"± {error:.3g}"
 
-    if axes is None:
-        _, axes = plt.subplots(figsize=(6, 3), layout="constrained")
+
+def plot_curve(fit: Fit, axes: Axes | None) -> Axes:
+    found = new_axes(axes, (6, 3))
     seconds = [point.seconds for point in fit.curve]
     values = [point.value for point in fit.curve if point.value is not None]
     if len(values) == len(seconds):
-        axes.plot(seconds, values, color="#4c72b0")
-        axes.set(ylabel=f"{fit.objective} with prior")
+        found.plot(seconds, values, color=COLOUR)
+        found.set(ylabel=f"{fit.objective} with prior")
     else:
-        axes.plot(seconds, [point.gradient_norm for point in fit.curve], color="#4c72b0")
-        axes.set(yscale="log", ylabel="largest component of the gradient")
-    axes.set(xlabel="seconds", title=f"{fit.optimizer}: {fit.reason}")
-    axes.spines[["top", "right"]].set_visible(False)
-    return axes
+        found.plot(seconds, [point.gradient_norm for point in fit.curve], color=COLOUR)
+        found.set(yscale="log", ylabel="largest component of the gradient")
+    found.set(xlabel="seconds", title=label(f"{fit.optimizer}: {fit.reason}"))
+    return finish(found)

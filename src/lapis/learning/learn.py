@@ -32,7 +32,7 @@ from lapis.learning.em import (
     start_weights,
 )
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.fit import Fit, Unbounded
+from lapis.learning.fit import FARTHEST, Fit, Unbounded
 from lapis.learning.objectives.conditional import ConditionalObjective
 from lapis.learning.objectives.posterior import Posterior, with_prior
 from lapis.learning.objectives.priors import Prior, parse_prior
@@ -47,7 +47,6 @@ from lapis.learning.options import (
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.learning.reliability import (
     FAR,
-    FARTHEST,
     find_errors,
     find_unbounded,
     measure_bound,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.learning.examples import Example
-from lapis.learning.fit import Unbounded
+from lapis.learning.fit import FARTHEST, Unbounded
 from lapis.learning.objectives.posterior import Posterior
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.objectives.pseudo import PseudoObjective
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from lapis.optimisation.logbook import Course
 
 FAR = 25.0  # where a weight known to be without bound is stopped at the latest
-FARTHEST = 100.0  # where any other weight is: a factor of 10^43 in the odds
 SUSPECT = 5.0  # a weight that may be on its way to infinity
 MAX_SUSPECTS = 100
 LEVEL = 1e-9  # of the value: no fall

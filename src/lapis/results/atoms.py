@@ -111,6 +111,12 @@ class Atoms:
                 names[place] = name
         return names
 
+    def select(self, chosen: np.ndarray) -> Atoms:
+        """The atoms chosen, bool[num_atoms]."""
+        parts = zip(self.groups, self.offset, self.offset[1:], strict=False)
+        kept = (replace(g, codes=g.codes[chosen[first:last]]) for g, first, last in parts)
+        return Atoms(tuple(group for group in kept if len(group)))
+
     def owner(self, chosen: np.ndarray) -> np.ndarray:
         """int64[num_chosen], the group of each atom."""
         return np.searchsorted(self.offset, chosen, "right") - 1
