@@ -19,8 +19,6 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from lapis.errors import LapisError
-from lapis.inference.exact.enumerate import ComponentParts, unsatisfiable
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
 
@@ -127,14 +125,6 @@ def sum_by_weight(network: Network, clause: np.ndarray, times: np.ndarray) -> np
         minlength=len(network.weights),
     )
     return sums.astype(np.float64, copy=False)
-
-
-def contradiction(network: Network, component: int) -> LapisError:
-    """The error that names some atoms of a component without a possible world."""
-    atoms = np.flatnonzero(network.component == component)
-    none = np.empty(0, np.int64)
-    base = atoms[atoms < network.num_base_atoms]
-    return unsatisfiable(network, ComponentParts(base, none, none, []))
 
 
 @njit(cache=True)

@@ -35,9 +35,10 @@ from lapis.inference.exact.junction_tree import (
 from lapis.inference.exact.planning import Forest, Refusal, plan_forest
 from lapis.inference.log_odds import state_log_odds
 from lapis.network.csr import row_starts
-from lapis.network.cubes import contradiction, penalties, sum_by_weight
+from lapis.network.cubes import penalties, sum_by_weight
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork, keep_part
+from lapis.network.satisfiability import contradiction
 
 DEFAULT_MEMORY = 1 << 30  # bytes of tables: about 25 binary variables in the largest clique
 WHOLE_MEMBERS = 10

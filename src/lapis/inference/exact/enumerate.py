@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lapis.errors import LapisError, TooLarge
+from lapis.errors import TooLarge
 from lapis.inference.exact.joint_states import (
     Axis,
     atom_truths,
@@ -28,6 +28,7 @@ from lapis.inference.exact.joint_states import (
 )
 from lapis.inference.log_odds import state_log_odds
 from lapis.network.network import Network
+from lapis.network.satisfiability import contradiction
 
 MAX_STATES = 1 << 20  # 20 binary atoms
 
@@ -163,7 +164,7 @@ class Component:
                 self.score += network.weights[weight_id] * network.coefficient[clause] * truth
         self.map_score = float(self.score.max(initial=-np.inf))
         if self.map_score == -np.inf:
-            raise unsatisfiable(network, parts)
+            raise contradiction(network, int(network.component[parts.base_atoms[0]]))
         weight = np.exp(self.score - self.map_score)
         total = float(weight.sum())
         self.log_partition = self.map_score + float(np.log(total))
@@ -199,13 +200,3 @@ class Component:
                 marginals[others] = self.probability.sum(axis=others, keepdims=True)
             probability = float(marginals[others][truth].sum())
             expected[weight_id] += self.network.coefficient[clause] * probability
-
-
-def unsatisfiable(network: Network, parts: ComponentParts) -> LapisError:
-    atoms = ", ".join(network.atom_names(parts.base_atoms[:5]))
-    more = f" and {len(parts.base_atoms) - 5} more" if len(parts.base_atoms) > 5 else ""
-    return LapisError(
-        f"no world satisfies the hard formulas: they contradict each other over {atoms}{more}",
-        code="unsatisfiable",
-        hint="lapis check shows the hard formulas; remove the final period of one to make it soft",
-    )

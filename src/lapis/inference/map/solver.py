@@ -211,7 +211,7 @@ def solve_parts(
             share = share_of_time(stop, parts, number)
             found[number] = prove(part.objective, found[number], method, share, stop)
             if not found[number].possible:
-                from lapis.network.cubes import contradiction
+                from lapis.network.satisfiability import contradiction
 
                 raise contradiction(core, int(core.component[part.atom[0]]))
     if progress is not None:

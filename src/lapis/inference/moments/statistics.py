@@ -177,7 +177,7 @@ def take_part(network: Network, kept: np.ndarray) -> Subnetwork:
 
 def decided_signs(network: Network, single: np.ndarray) -> np.ndarray:
     """int8[num_atoms]: 1 or −1 for single atoms that a hard clause makes true or false, else 0."""
-    from lapis.network.cubes import contradiction
+    from lapis.network.satisfiability import contradiction
 
     hard = (network.weight_id < 0) & (np.diff(network.clause_start) == 1)
     literal = network.literal[network.clause_start[:-1][hard]]

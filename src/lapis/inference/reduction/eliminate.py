@@ -51,7 +51,6 @@ from lapis.network.csr import row_starts
 from lapis.network.cubes import (
     Cubes,
     Variables,
-    contradiction,
     falsifying_cubes,
     find_variables,
     penalties,
@@ -59,6 +58,7 @@ from lapis.network.cubes import (
 )
 from lapis.network.network import Network
 from lapis.network.parts import Rows, build_part, clause_rows
+from lapis.network.satisfiability import contradiction
 
 Semiring = Literal["sum", "max"]
 MAX_SCOPE = 3

@@ -19,6 +19,7 @@ from lapis.inference.sampling.kernels.slice import Slice, new_slice, reach
 from lapis.inference.sampling.kernels.solutions import draw_solution, new_search
 from lapis.inference.sampling.samplesat import count_violated, walk
 from lapis.network.network import Network
+from lapis.network.satisfiability import contradiction
 
 TRIES = 10
 FLIPS_AN_ATOM = 20
@@ -99,7 +100,7 @@ def search_exhaustively(
         atoms = np.abs(graph.literal[graph.clause_start[clause] : graph.clause_start[clause + 1]])
         free = atoms[~hard.fixed[atoms - 1]] - 1
         if len(free) == 0:
-            raise unsatisfiable(network, atoms - 1)
+            raise contradiction(network, int(network.component[atoms[0] - 1]))
         if hard.seen[free[0]]:
             continue
         found, _ = reach(graph, units, hard, free[0], len(members), members)
@@ -107,7 +108,7 @@ def search_exhaustively(
             graph, units, world, hard, search, members, found, NODE_BUDGET, estimate, rng
         )
         if solutions == 0:
-            raise unsatisfiable(network, members[:found])
+            raise contradiction(network, int(network.component[members[0]]))
         if solutions < 0:
             raise LapisError(
                 f"no world that satisfies the hard formulas was found in {TRIES} tries; "
@@ -116,14 +117,3 @@ def search_exhaustively(
                 hint="lapis map searches exactly; dropping the period of a formula makes it soft",
             )
     recount(graph, world)
-
-
-def unsatisfiable(network: Network, atoms: np.ndarray) -> LapisError:
-    base = np.unique(atoms[atoms < network.num_base_atoms])
-    names = ", ".join(network.atom_names(base[:5]))
-    more = f" and {len(base) - 5} more" if len(base) > 5 else ""
-    return LapisError(
-        f"no world satisfies the hard formulas: they contradict each other over {names}{more}",
-        code="unsatisfiable",
-        hint="lapis check shows the hard formulas; remove the final period of one to make it soft",
-    )
