@@ -1,0 +1,134 @@
+"""Every function and every command refuses the same things, with the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+import lapis
+from cli_run import Run
+from lapis.checks import check
+
+MODEL = "P(t)\nQ(t)\n1 P(x) => Q(x)\n"
+DATA = "P(A) Q(A) P(B)\n"
+
+
+class Refusal(NamedTuple):
+    message: str  # the first line
+    model: str = MODEL
+    data: str = DATA
+    query: str = "Q"
+    needs: str = "probabilities"  # what must be wanted for this to matter
+
+
+REFUSALS = {
+    "cardinality": Refusal(
+        "m.mln:4:1: cardinality constraints cannot be used in ground inference",
+        model=f"{MODEL}|P| = 1\n",
+    ),
+    "factor": Refusal(
+        "m.mln:1:1: predicate 'P' has a factor -1: only positive factors define probabilities",
+        model=MODEL.replace("P(t)", "P(t) 1 -1"),
+    ),
+    "query": Refusal("unknown predicate 'Qq' in the query", query="Qq", needs="query"),
+    "arity": Refusal(
+        "d.db:2:1: P has 1 argument, but 2 in the data", data="Q(A)\nP(A, B)\n", needs="data"
+    ),
+    "near": Refusal(
+        "d.db:2:1: data for an unknown predicate 'p'", data=f"{DATA}p(A)\n", needs="data"
+    ),
+    "kind": Refusal(
+        "d.db:2:1: P is a predicate, but the data gives it a value",
+        data="Q(A)\nB = P(A)\n",
+        needs="data",
+    ),
+    "type": Refusal(
+        "d.db:2:1: data for an unknown type 'T'", data=f"{DATA}T = {{C}}\n", needs="data"
+    ),
+    "model": Refusal(
+        "m.mln:4:3: 'P' takes 1 argument, here it has 2", model=f"{MODEL}1 P(x, y)\n", needs="data"
+    ),
+}  # fmt: skip
+
+
+class Door(NamedTuple):
+    """A way in: a function of the paths and the query, and what it wants."""
+
+    call: Callable[[str, str, str], Any]
+    wants: tuple[str, ...] = ("probabilities", "query", "data")
+
+
+def ground(model: str, data: str, query: str) -> object:
+    problem = lapis.build_problem(lapis.read(model), lapis.Database.read(data), [query])
+    return lapis.ground(problem)
+
+
+FUNCTIONS = {
+    "infer": Door(lapis.infer),
+    "map": Door(lapis.map),
+    "score": Door(lapis.score),
+    "learn": Door(lapis.learn),
+    "ground": Door(ground),
+    "cross_validate": Door(lambda m, d, q: lapis.cross_validate(m, [d, d], q, jobs=1)),
+    "count": Door(lambda m, d, q: lapis.count(m, d), ("data",)),
+    "check": Door(lambda m, d, q: check(m, d), ("data",)),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name: str, refusal: str, run: Run) -> None:
+    door, case = FUNCTIONS[name], REFUSALS[refusal]
+    model, data = run.write("m.mln", case.model), run.write("d.db", case.data)
+    if case.needs not in door.wants:
+        door.call(model, data, case.query)
+        return
+    with pytest.raises(lapis.LapisError) as caught:
+        door.call(model, data, case.query)
+    assert str(caught.value).split("\n")[0] == case.message
+
+
+COMMANDS = {
+    "infer": Door(lambda m, d, q: ("infer", m, d, "-q", q)),
+    "map": Door(lambda m, d, q: ("map", m, d, "-q", q)),
+    "ground": Door(lambda m, d, q: ("ground", m, d, "-q", q)),
+    "score": Door(lambda m, d, q: ("score", m, d, "-q", q)),
+    "learn": Door(lambda m, d, q: ("learn", m, d, "-q", q)),
+    "evaluate": Door(lambda m, d, q: ("evaluate", m, d, d, "-q", q, "--jobs", "1")),
+    "count": Door(lambda m, d, q: ("count", m, d), ("data",)),
+    "explain": Door(lambda m, d, q: ("count", m, d, "--explain"), ("data",)),
+    "check": Door(lambda m, d, q: ("check", m, d), ("data",)),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands(name: str, refusal: str, run: Run) -> None:
+    door, case = COMMANDS[name], REFUSALS[refusal]
+    words = door.call(run.write("m.mln", case.model), run.write("d.db", case.data), case.query)
+    code, out, err = run(*words)
+    if case.needs not in door.wants:
+        assert code == 0
+        return
+    assert (code, out) == (1, "")
+    assert err.split("\n")[0].removeprefix("error: ") == case.message
+
+
+@pytest.mark.parametrize("query", ["Q(A)", "P(x) ^ Q(x)"])
+@pytest.mark.parametrize("name", ["score", "learn", "cross_validate"])
+def test_what_is_about_whole_predicates_takes_no_atoms(name: str, query: str, run: Run) -> None:
+    model, data = run.write("m.mln", MODEL), run.write("d.db", DATA)
+    with pytest.raises(lapis.LapisError) as caught:
+        FUNCTIONS[name].call(model, data, query)
+    expected = f"this is about whole predicates, not atoms or formulas: {query}"
+    assert caught.value.message == expected
+
+
+@pytest.mark.parametrize("query", ["Q(A)", "P(x) ^ Q(x)", "Q(x)"])
+def test_networks_are_written_for_every_query(query: str, run: Run) -> None:
+    model, data = run.write("m.mln", MODEL), run.write("d.db", DATA)
+    found = run.json("ground", model, data, "-q", query)
+    answer = lapis.infer(model, data, query)
+    assert found["atoms"] >= len(answer)
