@@ -39,17 +39,21 @@ SYMBOLS = {
 KEYWORDS = {"v": "OR", "_": "UNDERSCORE"}
 QUANTIFIERS = {"exist": "EXISTS", "exists": "EXISTS", "forall": "FORALL"}
 
+STRING = r'"(?:[^"\\\n]|\\.)*"'
+NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![^\W\d_])|\.\d+(?:[eE][+-]?\d+)?"
+NAME = r"[^\W\d]\w*'*|\d+\w*'*"
+
 TOKEN = re.compile(
-    r"""
+    rf"""
       (?P<SPACE>[^\S\n]+)
     | (?P<COMMENT>//[^\n]*|/\*.*?\*/)
     | (?P<OPEN>/\*)
     | (?P<NEWLINE>\n)
     | (?P<INCLUDE>\#include\b)
     | (?P<HASH>\#[^\n]*)
-    | (?P<STRING>"(?:[^"\\\n]|\\.)*")
-    | (?P<NUMBER>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![^\W\d_])|\.\d+(?:[eE][+-]?\d+)?)
-    | (?P<NAME>[^\W\d]\w*'*|\d+\w*'*)
+    | (?P<STRING>{STRING})
+    | (?P<NUMBER>{NUMBER})
+    | (?P<NAME>{NAME})
     | (?P<SYMBOL>"""
     + "|".join(re.escape(symbol) for symbol in sorted(SYMBOLS, key=len, reverse=True))
     + r""")
@@ -64,10 +68,12 @@ CONTINUING = {"AND", "OR", "IMPLIES", "IFF", "COMMA", "EQ", "NE", "LT", "GT", "L
 DANGLING = CONTINUING | {"NOT", "BAR"}
 
 
-def tokenize(source: Source, *, hash_comments: bool = False) -> Iterator[Token | LapisError]:
+def tokenize(
+    source: Source, *, hash_comments: bool = False, start: int = 0, end: int | None = None
+) -> Iterator[Token | LapisError]:
     """The tokens of a text, newlines included; mistakes are yielded in place."""
     text = source.text
-    for match in TOKEN.finditer(text):
+    for match in TOKEN.finditer(text, start, len(text) if end is None else end):
         kind, piece = match.lastgroup or "OTHER", match.group()
         start, end = match.span()
         if kind == "SPACE" or (kind == "HASH" and hash_comments):

@@ -15,9 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 from typing import Literal as Choice
 
 from lapis.errors import Span
+
+if TYPE_CHECKING:
+    from lapis.language.plain_lines import PlainLine
 
 ComparisonOperator = Choice["=", "!=", "<", ">", "<=", ">="]
 
@@ -177,6 +181,7 @@ class WeightedFormula:
     fixed: bool = False  # written @fixed: learning leaves the weight alone
     utility: float | None = None  # written weight:utility (decision problems)
     span: Span | None = field(default=None, compare=False, repr=False)
+    line: PlainLine | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,10 @@ from pathlib import Path
 
 from lapis.errors import LapisError, Note, Span, Warning, did_you_mean, raise_all
 from lapis.language.includes import IncludeReader
+from lapis.language.lexer import tokenize
 from lapis.language.model import Model, Predicate, Rule
-from lapis.language.parser import parse_statements, read_text
+from lapis.language.parser import parse_statements, parse_weighted, read_text, readable
+from lapis.language.plain_lines import PlainLine
 from lapis.language.printer import print_formula
 from lapis.language.resolution.sugar import (
     all_variables,
@@ -123,6 +125,8 @@ class Resolver:
     warnings: list[Warning] = field(default_factory=list)
     constants: list[tuple[str, Slot, Span | None]] = field(default_factory=list)
     num_formulas: int = 0
+    # variables and types of atoms on plain lines, by the atoms' identity
+    written: dict[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
     def fail(self, message: str, code: str, span: Span | None, **more: object) -> None:
         self.errors.append(LapisError(message, code=code, span=span, **more))  # type: ignore[arg-type]
@@ -186,6 +190,11 @@ class Resolver:
 
     def prepare(self, statement: WeightedFormula) -> list[Callable[[], Rule]]:
         """Check a formula and unify its types; the rules follow once all types are known."""
+        if statement.line is not None:
+            rule = self.plain_rule(statement, statement.line)
+            if rule is not None:
+                return [lambda: rule]
+            statement = parse_again(statement)
         before = len(self.errors)
         original = self.drop_unused(self.spell_predicates(statement.formula))
         expanded = expand_stars(original, self.errors)
@@ -204,6 +213,44 @@ class Resolver:
             text = print_formula(formula if len(expanded) > 1 else original)
             finished.append(self.finisher(statement, formula, scope, text))
         return finished if len(self.errors) == before else []
+
+    def plain_rule(self, statement: WeightedFormula, line: PlainLine) -> Rule | None:
+        """The rule of a plain line; None if something is wrong, or no declaration tells."""
+        types: dict[str, str] = {}
+        for number, written in enumerate(line.atoms):
+            known = self.written.get(id(written))
+            if known is None:
+                known = self.check_written(statement, line, number)
+                if known is None:
+                    return None
+            for name, type_name in known:
+                if types.setdefault(name, type_name) != type_name:
+                    return None
+        return Rule(
+            statement.formula, tuple(types.items()), (), statement.weight, statement.hard,
+            line.text, (), False, None, statement.span,
+        )  # fmt: skip
+
+    def check_written(
+        self, statement: WeightedFormula, line: PlainLine, number: int
+    ) -> tuple[tuple[str, str], ...] | None:
+        """The variables of an atom met for the first time, with their types."""
+        written = line.atoms[number]
+        predicate = self.predicates.get(written.atom.predicate)
+        terms = written.atom.terms
+        if predicate is None or predicate.arity != len(terms):
+            return None
+        found: list[tuple[str, str]] = []
+        for position, term in enumerate(terms):
+            if isinstance(term, Variable):
+                found.append((term.name, predicate.types[position]))
+                continue
+            assert isinstance(term, Constant)
+            assert statement.span is not None
+            span = line.term_span(statement.span, number, position)
+            self.constants.append((term.name, argument(predicate.name, position), span))
+        self.written[id(written)] = tuple(found)
+        return self.written[id(written)]
 
     def spell_predicates(self, formula: Formula) -> Formula:
         """Resolve predicates whose spelling differs from the declared one in case only."""
@@ -426,6 +473,14 @@ class Resolver:
                 )
             known.setdefault(constant)
         return predicates
+
+
+def parse_again(statement: WeightedFormula) -> WeightedFormula:
+    """A formula read by its form, with the places of all its parts."""
+    assert statement.span is not None
+    source, start, end = statement.span.source, statement.span.start, statement.span.end
+    tokens = readable(list(tokenize(source, start=start, end=end)))
+    return parse_weighted(tokens, source, statement.span)
 
 
 def argument(predicate: str, position: int) -> Slot:
