@@ -150,7 +150,9 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
         total_or_none([part.log_partition for part in parts]),
         join_atoms([part.asked for part in parts]),
         np.concatenate([part.probability for part in parts]),
-        None if exact else np.concatenate([part.errors for part in parts]),
+        None
+        if all(part.stderr is None for part in parts)  # exact, or without errors, as by bp
+        else np.concatenate([part.errors for part in parts]),
         add_counts(task, [part.expected_counts for part in parts]),
         np.concatenate(method_ids),
         diagnostics,
