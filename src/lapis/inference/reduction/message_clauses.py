@@ -12,6 +12,10 @@ from the longest products to the shortest, with a₁…a_k the atoms of a produc
     J < 0:   J·Πa = J + |J|·[¬a₁ ∨ … ∨ ¬a_k]
     J > 0:   J·Πa = −J + J·[¬a₁ ∨ … ∨ ¬a_{k−1} ∨ a_k] + J·Π_{i<k} a_i
 
+Of a pair either atom may be a_k, and the other one gets the unit clause: so that all unit clauses
+stay small, as the terms of a pair that wants to be equal are −J/2, −J/2 and J. With a fixed order fifty people who all want to be equal had unit clauses of ±20 that only the
+pairs cancel. MC-SAT keeps those in every slice, and its chains never moved.
+
 Entries of −∞ become hard clauses, each widened to the largest cube of −∞ entries around it; what
 f says there does not matter any more, and J is taken as zero. One clause per state, the textbook
 way, gave three clauses a pair instead of one.
@@ -66,11 +70,12 @@ def message_clauses(
         constant += float(strength[falls].sum() - strength[~falls].sum())
         last = np.arange(length) == length - 1
         add(-rows[falls], -strength[falls])
-        add(np.where(last, rows, -rows)[~falls], strength[~falls])
-        shorter, extra = rows[~falls, :-1], strength[~falls]
+        rows, strength = rows[~falls], strength[~falls]
         if length == 2:
-            unit += np.bincount(shorter[:, 0] - 1, weights=extra, minlength=len(unit))
-        else:
+            _balance_pairs(rows, strength, unit)
+        add(np.where(last, rows, -rows), strength)
+        if length > 2:
+            shorter, extra = rows[:, :-1], strength
             known, values = rows_of.get(length - 1, (shorter[:0], extra[:0]))
             rows_of[length - 1] = (
                 np.concatenate((known, shorter)),
@@ -102,6 +107,23 @@ def merge_products(rows: np.ndarray, strength: np.ndarray) -> tuple[np.ndarray, 
     np.maximum.at(largest, merged.merged, np.abs(strength))
     left = np.abs(merged.coefficient) > ROUNDING * largest
     return merged.literal.reshape(-1, length)[left], merged.coefficient[left]
+
+
+@njit(cache=True)
+def _balance_pairs(pairs, strength, unit):  # type: ignore[no-untyped-def]
+    """Put that atom of each pair first whose unit clauses weigh less; it gets the pair's.
+
+    Both get one half beforehand, so that what is balanced is the end and not the way there.
+    """
+    for row in range(len(pairs)):
+        for place in range(2):
+            unit[pairs[row, place] - 1] += strength[row] / 2
+    for row in range(len(pairs)):
+        one, other = pairs[row, 0], pairs[row, 1]
+        if unit[other - 1] < unit[one - 1]:
+            pairs[row, 0], pairs[row, 1] = other, one
+        unit[pairs[row, 0] - 1] += strength[row] / 2
+        unit[pairs[row, 1] - 1] -= strength[row] / 2
 
 
 @njit(cache=True)
