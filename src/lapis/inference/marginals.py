@@ -208,7 +208,8 @@ def by_best_sampler(network: Network, options: Options) -> Marginals:
     stopped = first.exact or first.diagnostics["converged"] or first.diagnostics["interrupted"]
     if stopped:
         return first
-    if first.diagnostics["rhat"] <= MAX_RHAT:
+    agreed = first.diagnostics["warmup_error"] <= options.precision
+    if agreed and first.diagnostics["rhat"] <= MAX_RHAT:
         return by_sampling(network, first.method, options)
     second = by_sampling(network, "tempering", replace(options, time_limit=half))
     return min(first, second, key=worst_error)
@@ -229,12 +230,9 @@ def best_sampler(network: Network) -> str:
 def by_sampling(network: Network, method: str, options: Options) -> Marginals:
     from lapis.inference.reduction.recovery import sample_reduced
 
-    def choose(core: Network) -> Any:
-        return find_method("infer", method).load()()
-
     found = sample_reduced(
         network,
-        choose,
+        find_method("infer", method).make(),
         precision=options.precision,
         max_samples=options.max_samples,
         num_chains=options.num_chains,
@@ -248,8 +246,9 @@ def by_sampling(network: Network, method: str, options: Options) -> Marginals:
         notes |= {
             "samples": found.core.num_samples,
             "chains": found.core.num_chains,
-            "rhat": found.core.worst_rhat,
-            "ess": float(found.core.ess.min(initial=np.inf)),
+            "rhat": found.rhat,
+            "ess": found.ess,
+            "warmup_error": found.core.worst_missed,
             "converged": found.core.converged,
             "interrupted": found.core.interrupted,
             "ergodic": found.core.ergodic,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from lapis.network.parts import Subnetwork
 from lapis.optimisation.objective import Objective
 
 if TYPE_CHECKING:
-    from lapis.inference.moments.persistent_chain import Chain
+    from lapis.inference.moments.persistent_chain import PersistentChain
 
 NUM_COMPLETIONS = 10
 CHAIN_SAMPLES = 20  # from one completion of a chain to the next
@@ -98,7 +98,7 @@ class HiddenWorlds:
     network: Network
     plan: ExactPlan  # of the components that can be solved
     rest: Subnetwork  # of the others
-    chain: Chain | None  # on the rest
+    chain: PersistentChain[Any, Any] | None  # on the rest
 
     def draw(self, weights: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
         """bool[size, num_atoms], worlds under weights float64[num_weights]."""
@@ -107,7 +107,7 @@ class HiddenWorlds:
         if self.chain is not None:
             for world in worlds:
                 self.chain.draw(weights, CHAIN_SAMPLES, 1)
-                world[self.rest.atom] = self.chain.state.world.value
+                world[self.rest.atom] = self.chain.world()
         return worlds
 
 
@@ -119,11 +119,12 @@ def hidden_worlds(example: Example, max_memory: int | None, seed: int) -> Hidden
     rest = plan.rest()
     chain = None
     if rest.network.num_atoms:
-        from lapis.inference.moments.persistent_chain import start_chain
+        from lapis.inference.moments.persistent_chain import PersistentChain
         from lapis.inference.random_numbers import random_states
 
         method = suited_sampler(rest.network)
-        chain = start_chain(method, rest.network, None, 0, random_states(seed, 1)[0])
+        stream = random_states(seed, 1)[0]
+        chain = PersistentChain(find_method("infer", method).make(), rest.network, None, 0, stream)
     return HiddenWorlds(network, plan, rest, chain)
 
 

@@ -11,11 +11,12 @@ a handful of samples the pieces are the samples, and what correlation they have 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from lapis.inference.moments.covariance import SampleCovariance, sum_fields
-from lapis.inference.moments.persistent_chain import Chain, on_all_cores
+from lapis.inference.moments.persistent_chain import PersistentChain, on_all_cores
 from lapis.inference.moments.statistics import Statistics
 from lapis.inference.reduction.recovery import batch_mean
 from lapis.network.network import Network
@@ -30,7 +31,7 @@ class Sampled:
     statistics: Statistics
     network: Network
     atom: np.ndarray  # int64[network.num_atoms], the ground atom each one is
-    chains: tuple[Chain, ...]
+    chains: tuple[PersistentChain[Any, Any], ...]
     num_samples: int  # a chain and evaluation
     name: str
 
@@ -41,7 +42,7 @@ class Sampled:
     @property
     def ergodic(self) -> bool | None:
         """Whether the chains reach every world; None where that is not known."""
-        return True if all(chain.plan.ergodic for chain in self.chains) else None
+        return True if all(chain.ergodic for chain in self.chains) else None
 
     def moments(self, natural: np.ndarray) -> SampledMoments:
         num_batches = min(self.num_samples, MAX_BATCHES)

@@ -1,72 +1,33 @@
 """Chains on the core of a reduced network, with all atoms' answers recovered.
 
-A sampler runs on the core that exact partial elimination leaves (`reduce`). Its worlds are kept
+A sampler runs on the core that exact partial elimination leaves (`eliminate`). Its worlds are kept
 as bits, and what was eliminated is answered from them in closed form: each world of the core
-contributes P(atom | its neighbours in the core), not a draw. Standard errors of recovered atoms
-come from batches: every chain is cut into `BATCHES` pieces, each gives an estimate, and their
-spread over all chains is the error.
+contributes P(atom | its neighbours in the core), not a draw. Every chain is cut into `BATCHES`
+pieces, each piece gives an estimate, and these go through the same diagnostics as what a sampler
+tallies itself: batches within chains, means between chains, and where warm-up was.
+
+The variance of a single sample, which R-hat compares the chains by, is not known for a recovered
+atom, only bounded: m(1 − m) for a probability of mean m. So its R-hat is a lower bound, and where
+the batches show that chains disagree the standard error is that of whole chains all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.reduction.eliminate import Reduction, reduce
-from lapis.inference.sampling.chains import Sampler, SampleResult, run_chains
-from lapis.inference.sampling.diagnostics import num_tallied
-from lapis.inference.sampling.kernels.tally import Tally
+from lapis.inference.reduction.eliminate import Recovered, Reduction, reduce
+from lapis.inference.sampling.chains import Derived, SampleResult, count_ranges, run_chains
+from lapis.inference.sampling.diagnostics import WarmUp, doubt_islands, summarize
+from lapis.inference.sampling.kernels.tally import Tally, Worlds, new_tally, unpack_worlds
+from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.network.network import Network
 from lapis.progress import Report, Wish
 
-BATCHES = 8  # pieces a chain
+BATCHES = 16  # pieces a chain
 MAX_KEPT_BYTES = 1 << 29  # of worlds kept as bits, in all chains
-
-
-@dataclass
-class Recording:
-    """A sampler that keeps the worlds it visits, packed into bits."""
-
-    sampler: Sampler
-    kept: dict[int, list[np.ndarray]] = field(default_factory=dict)  # by chain
-    chain_of: dict[int, int] = field(default_factory=dict)  # by the identity of its generator
-
-    @property
-    def name(self) -> str:
-        return self.sampler.name
-
-    def prepare(self, network: Network) -> Any:
-        return self.sampler.prepare(network)
-
-    def init(self, plan: Any, chain: int, rng: np.ndarray) -> Any:
-        state = self.sampler.init(plan, chain, rng)
-        self.chain_of[id(state.rng)] = chain
-        self.kept[chain] = []
-        return state
-
-    def step(self, plan: Any, state: Any, atoms: Tally, counts: Tally, num_samples: int) -> Any:
-        kept = self.kept[self.chain_of[id(state.rng)]]
-        if num_tallied(atoms) == 0:
-            kept.clear()  # warm-up is over: the tallies were reset
-        info = None
-        for _ in range(num_samples):
-            step = self.sampler.step(plan, state, atoms, counts, 1)
-            info = step if info is None else type(info)(*map(sum, zip(info, step, strict=True)))
-            kept.append(np.packbits(state.world.value.astype(bool)))
-        return info
-
-    def counts(self, state: Any) -> np.ndarray:
-        return self.sampler.counts(state)
-
-    def worlds(self, num_atoms: int) -> list[np.ndarray]:
-        """bool[num_samples, num_atoms] for each chain."""
-        return [
-            np.unpackbits(np.array(self.kept[chain]), axis=1, count=num_atoms).astype(bool)
-            for chain in sorted(self.kept)
-        ]
 
 
 class Sampled(NamedTuple):
@@ -76,6 +37,8 @@ class Sampled(NamedTuple):
     stderr: np.ndarray  # float64[num_base_atoms]
     expected_count: np.ndarray  # float64[num_weights]
     expected_stderr: np.ndarray  # float64[num_weights]
+    rhat: float  # the worst
+    ess: float  # the smallest
     exact: bool  # nothing was left to sample
     core: SampleResult | None
     num_core_atoms: int
@@ -84,7 +47,7 @@ class Sampled(NamedTuple):
 
 def sample_reduced(
     network: Network,
-    choose: Callable[[Network], Sampler],
+    sampler: Sampler[PlanType, StateType],
     *,
     precision: float,
     max_samples: int,
@@ -97,50 +60,115 @@ def sample_reduced(
     """Reduce, sample the core, recover the rest."""
     reduction = reduce(network)
     core = reduction.core
+    base = network.num_base_atoms
     if core.num_atoms == 0:
         found = reduction.recover(np.zeros((1, 0), bool))
-        marginal = found.marginal[: network.num_base_atoms]
-        certain, sure = np.zeros(len(marginal)), np.zeros(len(found.expected_count))
-        return Sampled(marginal, certain, found.expected_count, sure, True, None, 0)
+        certain, sure = np.zeros(base), np.zeros(len(found.expected_count))
+        marginal = found.marginal[:base]
+        return Sampled(
+            marginal, certain, found.expected_count, sure, 1.0, np.inf, True, None, 0
+        )  # fmt: skip
     limit = max(64, min(max_samples, MAX_KEPT_BYTES * 8 // max(1, core.num_atoms)))
-    recording = Recording(choose(core))
     result = run_chains(
         core,
-        recording,
+        sampler,
         precision=precision,
         max_samples=limit,
         num_chains=num_chains,
         time_limit=time_limit,
         seed=seed,
+        derive=lambda worlds, before, ergodic: recover(reduction, worlds, before, ergodic),
         progress=progress,
         should_stop=should_stop,
     )
-    return recover_all(reduction, recording, result)
-
-
-def recover_all(reduction: Reduction, recording: Recording, result: SampleResult) -> Sampled:
-    network, core = reduction.network, reduction.core
-    batches = [
-        batch
-        for chain in recording.worlds(core.num_atoms)
-        for batch in np.array_split(chain, min(BATCHES, len(chain)))
-    ]
-    found = [reduction.recover(batch) for batch in batches]
-    size = np.array([len(batch) for batch in batches], np.float64)
-    share = size / size.sum()
-    marginal, stderr = batch_mean(
-        np.array([part.marginal[: network.num_base_atoms] for part in found]), share
-    )
-    expected, expected_stderr = batch_mean(np.array([part.expected_count for part in found]), share)
+    assert result.derived is not None
+    atoms, counts = result.derived
     # Atoms of the core are averaged inside the sampler, with less variance.
     own = reduction.core_atom[: core.num_base_atoms]
-    base = own < network.num_base_atoms
-    marginal[own[base]] = result.marginal[base]
-    stderr[own[base]] = result.stderr[base]
+    inside = own < base
+    marginal, stderr = np.zeros(base), np.zeros(base)
+    gone = eliminated(reduction)
+    marginal[gone], stderr[gone] = atoms.mean, atoms.stderr
+    marginal[own[inside]], stderr[own[inside]] = result.marginal[inside], result.stderr[inside]
     traced = reduction.core_atom[result.trace.atoms]
     return Sampled(
-        marginal, stderr, expected, expected_stderr, False, result, core.num_base_atoms, traced
+        marginal, stderr, counts.mean, counts.stderr,
+        max(result.worst_rhat, atoms.worst_rhat),
+        min(float(s.min(initial=np.inf)) for s in (result.ess, atoms.ess)),
+        False, result, core.num_base_atoms, traced,
+    )  # fmt: skip
+
+
+def eliminated(reduction: Reduction) -> np.ndarray:
+    """int64[...], the base atoms outside the core."""
+    return np.flatnonzero(reduction.is_eliminated[: reduction.network.num_base_atoms])
+
+
+def recover(
+    reduction: Reduction,
+    worlds: Sequence[Worlds],
+    before: Sequence[Sequence[Worlds]],
+    ergodic: bool | None,
+) -> Derived:
+    """The eliminated atoms and all counts from the worlds of each chain, and of its warm-up."""
+    network = reduction.network
+    gone = eliminated(reduction)
+    marginals: list[Tally] = []
+    counts: list[Tally] = []
+    samples = int(worlds[0].size[0])
+    length = max(1, samples // BATCHES)
+    bounds = [*range(0, samples, length), samples]
+    for chain in worlds:
+        pieces = [
+            reduction.recover(unpack_worlds(chain, begin, end))
+            for begin, end in zip(bounds, bounds[1:], strict=False)
+        ]
+        size = np.diff(bounds)
+        marginal = np.array([piece.marginal[gone] for piece in pieces]) * size[:, None]
+        marginals.append(piece_tally(marginal, marginal.sum(axis=0), length, samples))
+        count = np.array([piece.expected_count for piece in pieces]) * size[:, None]
+        # Their variance within pieces does not matter: R-hat of counts decides nothing.
+        counts.append(piece_tally(count, (count**2 / size[:, None]).sum(axis=0), length, samples))
+    warm = [recover_warm_up(reduction, pieces) for pieces in before]
+    warmed = sum(int(piece.size[0]) for piece in before[0])
+    span, jump = count_ranges(network, depends_on_core(reduction))
+    atoms = summarize(
+        marginals,
+        warm_up=WarmUp(np.array([part.marginal[gone] * warmed for part in warm]), warmed),
     )
+    expected = summarize(
+        counts,
+        warm_up=WarmUp(np.array([part.expected_count * warmed for part in warm]), warmed),
+        span=span,
+        jump=jump,
+    )
+    return Derived(doubt_islands(atoms, network.component[gone], len(worlds), ergodic), expected)
+
+
+def depends_on_core(reduction: Reduction) -> np.ndarray:
+    """bool[num_clauses], the clauses of components that are not eliminated whole."""
+    network = reduction.network
+    sampled = np.zeros(int(network.component.max(initial=-1)) + 1, bool)
+    sampled[network.component[reduction.core_atom]] = True
+    first_atom = np.abs(network.literal[network.clause_start[:-1]]) - 1
+    found: np.ndarray = sampled[network.component[first_atom]]
+    return found
+
+
+def recover_warm_up(reduction: Reduction, pieces: Sequence[Worlds]) -> Recovered:
+    """What one chain's warm-up says by itself."""
+    if not pieces:
+        nothing = np.zeros(reduction.network.num_atoms)
+        return Recovered(nothing, np.zeros(len(reduction.network.weights)))
+    return reduction.recover(np.concatenate([unpack_worlds(piece) for piece in pieces]))
+
+
+def piece_tally(total: np.ndarray, square: np.ndarray, length: int, samples: int) -> Tally:
+    """A tally of sums over pieces, float64[num_pieces, num_values], of `length` samples each."""
+    full = samples // length
+    empty = new_tally(np.zeros(total.shape[1]), np.empty(0, np.int64))
+    cursor = np.array([full, length, samples - full * length], np.int64)
+    return empty._replace(batch_sum=total, square_sum=square, cursor=cursor)
 
 
 def batch_mean(estimates: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

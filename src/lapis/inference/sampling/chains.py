@@ -1,10 +1,12 @@
 """Several chains of any sampler, on all cores, until the answer is precise enough.
 
-A sampler is an object with `prepare`, `init` and `step` (`Sampler` below; `gibbs`, `mcsat` and
-`tempering` read the same way). The driver starts the chains far apart, lets them warm up until
-they agree (split R-hat at most 1.2) or half of the samples allowed are spent, forgets what they
-did until then, and samples until every standard error is at most `precision` and every R-hat at
-most `max_rhat`, or a limit is reached. It looks at fixed numbers of samples, and a chain draws
+The driver starts the chains of a `Sampler` far apart, lets them warm up until they agree (split
+R-hat at most 1.2) or half of the samples allowed are spent, and samples until every standard error
+is at most `precision` and every R-hat at most `max_rhat`, or a limit is reached. Warm-up is left
+out of the averages but not forgotten: where a chain was then and none has been since may be a mode
+that is missed, and the standard errors allow for it (`diagnostics`). What is derived from the
+worlds of the chains, such as the marginals of eliminated atoms, is judged in the same way and has
+the same say. The driver looks at fixed numbers of samples, and a chain draws
 from its own random stream: the same seed gives the same answer on any number of cores, unless
 the time limit or the user ends the run.
 """
@@ -13,10 +15,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Generic, NamedTuple
 
 import numpy as np
 
@@ -25,13 +27,16 @@ from lapis.inference.sampling.diagnostics import (
     MAX_RHAT,
     Summary,
     Trace,
+    WarmUp,
     collect_trace,
+    doubt_islands,
     num_tallied,
     summarize,
 )
-from lapis.inference.sampling.kernels.tally import Tally, new_tally
+from lapis.inference.sampling.kernels.tally import Tallies, Worlds, make_room, new_tallies
+from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.network.network import Network
-from lapis.progress import Progress, Report
+from lapis.progress import Progress, Report, Wish
 
 WARM_RHAT = 1.2
 FIRST_CHECK = 64  # samples a chain
@@ -40,23 +45,15 @@ ROUND_SECONDS = 0.2  # how long chains run between looks at the clock
 NUM_TRACED = 8
 
 
-class Sampler(Protocol):
-    """A Markov chain over the worlds of a network. Arrays of a state are changed in place."""
+class Derived(NamedTuple):
+    """What follows from the worlds of the chains about other values."""
 
-    @property
-    def name(self) -> str: ...
+    atoms: Summary
+    counts: Summary
 
-    def prepare(self, network: Network) -> Any:
-        """What all chains share; has the field `ergodic`: True, or None where not known."""
 
-    def init(self, plan: Any, chain: int, rng: np.ndarray) -> Any:
-        """The state chain number `chain` starts in."""
-
-    def step(self, plan: Any, state: Any, atoms: Tally, counts: Tally, num_samples: int) -> Any:
-        """Draw samples and tally E[atom | …] and the true groundings; returns an Info tuple."""
-
-    def counts(self, state: Any) -> np.ndarray:
-        """float64[num_weights], true groundings in the current world, evidence left out."""
+# From the worlds of each chain, and those of its warm-up in pieces; and `ergodic`.
+Derive = Callable[[Sequence[Worlds], Sequence[Sequence[Worlds]], bool | None], Derived]
 
 
 @dataclass(frozen=True)
@@ -74,11 +71,13 @@ class SampleResult:
     num_samples: int  # in all chains, after warm-up
     num_warmup: int
     seconds: float
-    converged: bool  # precision and R-hat reached
+    converged: bool  # precision and R-hat reached, by what is derived too
     interrupted: bool
     ergodic: bool | None  # None: not known
     events: Mapping[str, float]  # sums over the chains of what `step` reports
+    worst_missed: float  # the largest part of a standard error that warm-up accounts for
     trace: Trace = field(repr=False)
+    derived: Derived | None = field(repr=False)
 
     @property
     def worst_rhat(self) -> float:
@@ -91,7 +90,7 @@ class SampleResult:
 
 def run_chains(
     network: Network,
-    sampler: Sampler,
+    sampler: Sampler[PlanType, StateType],
     *,
     num_chains: int = 4,
     precision: float = 0.01,
@@ -99,8 +98,9 @@ def run_chains(
     max_samples: int = 400_000,
     time_limit: float | None = None,
     seed: int = 0,
+    derive: Derive | None = None,
     progress: Report | None = None,
-    should_stop: Callable[[], bool] | None = None,
+    should_stop: Wish | None = None,
     num_threads: int | None = None,
 ) -> SampleResult:
     """Marginals and expected counts by sampling; `max_samples` is for all chains together.
@@ -108,7 +108,7 @@ def run_chains(
     Raises LapisError if no world satisfies the hard clauses, or none is found. Ctrl-C (or
     `should_stop`) ends the run early with what there is, marked `interrupted`.
     """
-    run = Run(sampler, network, num_chains, max_rhat, progress, should_stop)
+    run = Run(sampler, network, num_chains, max_rhat, derive, progress, should_stop)
     run.deadline = None if time_limit is None else run.began + time_limit
     run.max_samples = max(1, -(-max_samples // num_chains))
     with ThreadPoolExecutor(num_threads or available_cores()) as pool:
@@ -119,7 +119,7 @@ def run_chains(
             run.sample(precision)
         except KeyboardInterrupt:
             run.interrupted = True
-            if num_tallied(run.atoms[0]) == 0:
+            if run.num_samples == 0:
                 raise
     return run.result(precision)
 
@@ -128,7 +128,22 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Run:
+def count_ranges(
+    network: Network, chosen: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """float64[num_weights] each: how far counts can differ, and by how much with one clause.
+
+    `chosen`, bool[num_clauses], leaves out clauses that are known exactly.
+    """
+    soft = network.weight_id >= 0 if chosen is None else chosen & (network.weight_id >= 0)
+    weight_id, size = network.weight_id[soft], np.abs(network.coefficient[soft])
+    span = np.bincount(weight_id, weights=size, minlength=len(network.weights))
+    jump = np.zeros(len(span))
+    np.maximum.at(jump, weight_id, size)
+    return span, jump
+
+
+class Run(Generic[PlanType, StateType]):
     """The chains of one run and their tallies."""
 
     pool: ThreadPoolExecutor
@@ -137,15 +152,17 @@ class Run:
 
     def __init__(
         self,
-        sampler: Sampler,
+        sampler: Sampler[PlanType, StateType],
         network: Network,
         num_chains: int,
         max_rhat: float,
+        derive: Derive | None,
         progress: Report | None,
-        should_stop: Callable[[], bool] | None,
+        should_stop: Wish | None,
     ) -> None:
         self.sampler, self.network, self.num_chains = sampler, network, num_chains
         self.max_rhat, self.progress, self.should_stop = max_rhat, progress, should_stop
+        self.derive = derive
         self.began = time.monotonic()
         self.interrupted = False
         self.warmed = 0
@@ -154,28 +171,53 @@ class Run:
         self.events: dict[str, float] = {}
         self.summary: Summary | None = None
 
+    @property
+    def num_samples(self) -> int:
+        """Of each chain."""
+        return num_tallied(self.tallies[0].atoms)
+
     def start(self, seed: int) -> None:
         self.plan = self.sampler.prepare(self.network)
         streams = random_states(seed, self.num_chains)
         start = [
-            self.pool.submit(self.sampler.init, self.plan, chain, streams[chain].copy())
+            self.pool.submit(self.start_chain, chain, streams[chain].copy())
             for chain in range(self.num_chains)
         ]
         self.states = [future.result() for future in start]
         self.origin = self.sampler.counts(self.states[0]).copy()
+        self.before_atoms = np.zeros((self.num_chains, self.network.num_base_atoms))
+        self.before_counts = np.zeros((self.num_chains, len(self.origin)))
+        self.before_worlds: list[list[Worlds]] = [[] for _ in self.states]
         self.reset(np.empty(0, np.int64))
 
+    def start_chain(self, chain: int, rng: np.ndarray) -> StateType:
+        world = self.sampler.start(self.plan, chain, rng)
+        return self.sampler.init(self.plan, world, rng)
+
     def reset(self, traced: np.ndarray) -> None:
-        """Forget all samples so far."""
-        nothing = np.empty(0, np.int64)
-        zeros = np.zeros(self.network.num_base_atoms)
-        self.atoms = [new_tally(zeros, traced) for _ in self.states]
-        self.counts = [new_tally(self.origin, nothing) for _ in self.states]
+        """Begin to average anew."""
+        kept = self.network.num_atoms if self.derive else 0
+        num_atoms = self.network.num_base_atoms
+        self.tallies = [new_tallies(num_atoms, self.origin, traced, kept) for _ in self.states]
         self.events = {}
+
+    def remember(self) -> None:
+        """Keep what the chains did as a piece of warm-up."""
+        for chain, tallies in enumerate(self.tallies):
+            self.before_atoms[chain] += tallies.atoms.batch_sum.sum(axis=0)
+            self.before_counts[chain] += tallies.counts.batch_sum.sum(axis=0)
+            if self.derive is not None:
+                self.before_worlds[chain].append(tallies.worlds)
+        self.warmed += self.num_samples
 
     def advance(self, target: int) -> bool:
         """Sample until each chain has `target` samples; false if told to stop before."""
-        while (done := num_tallied(self.atoms[0])) < target:
+        if self.derive is not None:
+            self.tallies = [
+                tallies._replace(worlds=make_room(tallies.worlds, target))
+                for tallies in self.tallies
+            ]
+        while (done := self.num_samples) < target:
             if self.is_over():
                 return False
             size = min(self.round_size, target - done)
@@ -192,8 +234,8 @@ class Run:
     def run_round(self, size: int) -> None:
         """One piece of every chain. On Ctrl-C the pieces under way are finished first."""
         futures = [
-            self.pool.submit(self.sampler.step, self.plan, state, atoms, counts, size)
-            for state, atoms, counts in zip(self.states, self.atoms, self.counts, strict=True)
+            self.pool.submit(self.sampler.step, self.plan, state, tallies, size)
+            for state, tallies in zip(self.states, self.tallies, strict=True)
         ]
         try:
             infos = [future.result() for future in futures]
@@ -209,12 +251,27 @@ class Run:
             self.interrupted = True
         # At least two batches a chain, so that there is an error to report.
         late = self.deadline is not None and time.monotonic() > self.deadline
-        return (self.interrupted or late) and num_tallied(self.atoms[0]) >= 2
+        return (self.interrupted or late) and self.num_samples >= 2
 
     def check(self) -> Summary:
-        self.summary = summarize(self.atoms, self.max_rhat)
+        self.summary = self.summarize_atoms()
         self.report()
         return self.summary
+
+    def summarize_atoms(self) -> Summary:
+        found = summarize(
+            [tallies.atoms for tallies in self.tallies],
+            self.max_rhat,
+            warm_up=WarmUp(self.before_atoms, self.warmed),
+        )
+        component = self.network.component[: self.network.num_base_atoms]
+        return doubt_islands(found, component, self.num_chains, self.plan.ergodic)
+
+    def derive_others(self) -> Derived | None:
+        if self.derive is None:
+            return None
+        worlds = [tallies.worlds for tallies in self.tallies]
+        return self.derive(worlds, self.before_worlds, self.plan.ergodic)
 
     def report(self) -> None:
         if self.progress is None:
@@ -224,7 +281,7 @@ class Run:
         self.progress(
             Progress(
                 self.phase,
-                num_tallied(self.atoms[0]) * self.num_chains,
+                self.num_samples * self.num_chains,
                 self.max_samples * self.num_chains,
                 time.monotonic() - self.began,
                 figures,
@@ -238,11 +295,10 @@ class Run:
             window = min(window, max(1, self.max_samples // 2))
             if not self.advance(window):
                 return
-            self.warmed += window
             summary = self.check()
-            late = self.deadline is not None and time.monotonic() > self.deadline
-            if late:
+            if self.deadline is not None and time.monotonic() > self.deadline:
                 return
+            self.remember()
             self.reset(summary.slowest(NUM_TRACED))
             if summary.worst_rhat <= WARM_RHAT:
                 return
@@ -255,34 +311,42 @@ class Run:
         # Chains that took long to meet may take as long to part again.
         target = min(max(FIRST_CHECK, 2 * self.warmed), self.max_samples)
         while self.advance(target):
-            summary = self.check()
-            if self.is_precise(summary, precision) or target == self.max_samples:
+            if target == self.max_samples or self.is_precise(self.check(), precision):
                 return
             target = min(int(CHECK_GROWTH * target), self.max_samples)
 
-    def is_precise(self, summary: Summary, precision: float) -> bool:
-        return summary.worst_stderr <= precision and summary.worst_rhat <= self.max_rhat
+    def is_precise(self, atoms: Summary, precision: float) -> bool:
+        """Whether all atoms are known well enough, those derived last since that takes longer."""
+        if not atoms.is_precise(precision, self.max_rhat):
+            return False
+        derived = self.derive_others()
+        return derived is None or derived.atoms.is_precise(precision, self.max_rhat)
 
     def result(self, precision: float) -> SampleResult:
-        atoms = summarize(self.atoms, self.max_rhat)
-        soft = self.network.weight_id >= 0
-        weight_id = self.network.weight_id[soft]
-        size = np.abs(self.network.coefficient[soft])
-        span = np.bincount(weight_id, weights=size, minlength=len(self.network.weights))
-        jump = np.zeros(len(span))
-        np.maximum.at(jump, weight_id, size)
-        counts = summarize(self.counts, self.max_rhat, span=span, jump=jump)
+        atoms = self.summarize_atoms()
+        span, jump = count_ranges(self.network)
+        counts = summarize(
+            [tallies.counts for tallies in self.tallies],
+            self.max_rhat,
+            warm_up=WarmUp(self.before_counts, self.warmed),
+            span=span,
+            jump=jump,
+        )
+        derived = self.derive_others()
+        judged = [atoms] if derived is None else [atoms, derived.atoms]
         return SampleResult(
             self.sampler.name,
             atoms.mean, atoms.stderr, atoms.rhat, atoms.ess,
             self.network.constant_count + counts.mean, counts.stderr,
             self.num_chains,
-            self.num_chains * num_tallied(self.atoms[0]),
+            self.num_chains * self.num_samples,
             self.num_chains * self.warmed,
             time.monotonic() - self.began,
-            self.is_precise(atoms, precision) and not self.interrupted,
+            all(s.is_precise(precision, self.max_rhat) for s in judged) and not self.interrupted,
             self.interrupted,
             self.plan.ergodic,
             dict(self.events),
-            collect_trace(self.atoms),
+            max(s.worst_missed for s in judged),
+            collect_trace([tallies.atoms for tallies in self.tallies]),
+            derived,
         )  # fmt: skip

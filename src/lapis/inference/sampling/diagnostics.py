@@ -3,8 +3,9 @@
 For M chains of N samples each, in batches:
 
 - standard error: batch means, s_b / sqrt(M · B), with s_b² the variance of the B batch means
-  within each chain (Flegal and Jones 2010). Where the chains disagree (R-hat above the limit)
-  only whole chains are independent, and s(chain means) / sqrt(M) is taken if it is larger.
+  within each chain (Flegal and Jones 2010). Where the chains disagree (R-hat above the limit, or
+  their means further apart than their batches explain) only whole chains are independent, and
+  s(chain means) / sqrt(M) is taken if it is larger.
 - split R-hat (Gelman et al., BDA3, 11.4; plain, not rank-normalised: values are probabilities,
   heavy tails do not occur): sqrt((W (L − 1)/L + B) / W) over the 2M half chains of length L.
 - effective sample size: the variance of a sample over the squared standard error.
@@ -13,6 +14,24 @@ What is rare may have been seen too seldom for the batches to know its variance,
 batch not yet full: one event more or less, jump / (M · N), is added in quadrature. A value that
 never changed has R-hat 1 and a standard error of its range / (M · N). Without this, expected
 counts were off by more than 4 standard errors eight times as often as they should be.
+
+Where a chain was in warm-up and none has been since is such an event too, and may be a large one:
+chains that start apart, fall into the larger mode one after the other and never leave it again
+agree perfectly. A chain that needed D samples to leave a mode leaves it at a rate of about 1 / D;
+by balance, were its probability p, the M · N samples since would have seen about p · M · N / D
+visits. None was seen, so p is of the order D / (M · N), whatever R-hat says. So
+`VISITS` visits more or less, each the sum of one chain's deviations from the mean in warm-up, are
+added in quadrature:
+
+    max over chains | Σ_{warm-up} (x − mean) | · VISITS / (M · N)
+
+If the mode is visited again the batches see more than that. If it is not, sampling goes on until
+the visits that may be missing no longer matter, or the answer says that it has not converged.
+
+Chains that never meet (R-hat infinite: an atom that no chain moves and that differs between them)
+sit on islands, and so does a component in which nothing ever moved, unless the sampler is known to
+reach all worlds. Each chain is then one draw of an island, whatever it does there, and no atom of
+the component has an error below sqrt(p (1 − p) / M), with p drawn to 1/2 by one chain more.
 """
 
 from __future__ import annotations
@@ -27,6 +46,8 @@ from lapis.inference.sampling.kernels.tally import Tally
 
 NOISE = 1e-12  # variances below this are rounding
 MAX_RHAT = 1.05
+APART = 6.0  # F of chain means over batch means beyond which chains disagree: 0.1 % by chance
+VISITS = 2.0  # to a place left in warm-up that may be missing since
 
 
 class Summary(NamedTuple):
@@ -36,6 +57,15 @@ class Summary(NamedTuple):
     stderr: np.ndarray  # float64[num_values], inf with fewer than two batches
     rhat: np.ndarray  # float64[num_values]
     ess: np.ndarray  # float64[num_values]
+    missed: np.ndarray  # float64[num_values], the part of stderr for places left in warm-up
+    still: np.ndarray  # bool[num_values], never changed in any chain
+
+    @property
+    def worst_missed(self) -> float:
+        return float(self.missed.max(initial=0.0))
+
+    def is_precise(self, precision: float, max_rhat: float) -> bool:
+        return self.worst_stderr <= precision and self.worst_rhat <= max_rhat
 
     @property
     def worst_rhat(self) -> float:
@@ -52,6 +82,13 @@ class Summary(NamedTuple):
         else:
             candidates = np.arange(len(self.ess))
         return candidates[np.argsort(self.ess[candidates], kind="stable")][:number]
+
+
+class WarmUp(NamedTuple):
+    """What the chains did before they were believed."""
+
+    total: np.ndarray  # float64[num_chains, num_values], sums of value − origin
+    length: int  # samples a chain
 
 
 class Trace(NamedTuple):
@@ -72,6 +109,7 @@ def summarize(
     tallies: Sequence[Tally],
     max_rhat: float = MAX_RHAT,
     *,
+    warm_up: WarmUp | None = None,
     span: np.ndarray | None = None,
     jump: np.ndarray | None = None,
 ) -> Summary:
@@ -81,7 +119,7 @@ def summarize(
     both are 1 for probabilities.
     """
     num_values = tallies[0].batch_sum.shape[1]
-    found = Summary(*np.zeros((4, num_values)))
+    found = Summary(*np.zeros((5, num_values)), np.zeros(num_values, bool))
     chains = np.zeros((3, len(tallies), num_values))  # mean, first half, second half
     batch_variance = np.zeros(num_values)
     square = np.zeros(num_values)
@@ -91,13 +129,37 @@ def summarize(
             tally.batch_sum, tally.square_sum, full, length, full * length + partial,
             chains[:, chain], batch_variance, square,
         )  # fmt: skip
+    samples = num_tallied(tallies[0])
+    if warm_up is not None and samples > 0:
+        away = np.abs(warm_up.total - warm_up.length * chains[0].mean(axis=0)).max(axis=0)
+        found.missed[:] = VISITS * away / (len(tallies) * samples)
     _summarize_chains(
-        chains, batch_variance, square, tallies[0].origin, full, length, num_tallied(tallies[0]),
-        max_rhat, np.ones(num_values) if span is None else span,
-        np.ones(num_values) if jump is None else jump,
-        found.mean, found.stderr, found.rhat, found.ess,
+        chains, batch_variance, square, tallies[0].origin, full, length, samples, max_rhat,
+        np.ones(num_values) if span is None else span,
+        np.ones(num_values) if jump is None else jump, *found,
     )  # fmt: skip
     return found
+
+
+def doubt_islands(
+    found: Summary, component: np.ndarray, num_chains: int, ergodic: bool | None
+) -> Summary:
+    """Raise the errors of probabilities in components whose chains never meet.
+
+    `component`, int[num_values], tells which values can have to do with each other. A component
+    in which nothing moved gets R-hat infinite unless the chains are known to reach all of it.
+    """
+    size = int(component.max(initial=-1)) + 1
+    stuck = np.zeros(size, bool)
+    stuck[component[found.rhat == np.inf]] = True
+    if ergodic is None:
+        dead = np.bincount(component, minlength=size) > 1
+        dead[component[~found.still]] = False
+        stuck |= dead
+        found = found._replace(rhat=np.where(dead[component], np.inf, found.rhat))
+    drawn = (num_chains * found.mean + 0.5) / (num_chains + 1)
+    floor = np.where(stuck[component], np.sqrt(drawn * (1 - drawn) / num_chains), 0.0)
+    return found._replace(stderr=np.maximum(found.stderr, floor))
 
 
 def collect_trace(tallies: Sequence[Tally]) -> Trace:
@@ -138,7 +200,7 @@ def _summarize_chain(batch_sum, square_sum, full, length, samples, chain, batch_
 @njit(cache=True)
 def _summarize_chains(
     chains, batch_variance, square, origin, full, length, samples, max_rhat, span, jump,
-    mean, stderr, rhat, ess,
+    mean, stderr, rhat, ess, missed, still,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     num_chains = chains.shape[1]
     half_length = max((full // 2) * length, 1)
@@ -161,12 +223,15 @@ def _summarize_chains(
         if full < 2:
             rhat[value], stderr[value], ess[value] = np.inf, np.inf, 1.0
         elif pooled <= noise:
+            still[value] = True
             rhat[value], ess[value] = 1.0, float(num_chains * samples)
-            stderr[value] = span[value] / (num_chains * samples)
+            stderr[value] = max(span[value] / (num_chains * samples), missed[value])
         else:
             rhat[value] = np.sqrt(pooled / within) if within > noise else np.inf
-            if rhat[value] > max_rhat and num_chains > 1:
-                error = max(error, np.sqrt(between / num_chains))
-            error = np.hypot(error, jump[value] / (num_chains * samples))
+            apart = np.sqrt(between / num_chains)
+            if rhat[value] > max_rhat or apart * apart > APART * error * error:
+                error = max(error, apart)
+            event = max(jump[value] / (num_chains * samples), missed[value])
+            error = np.hypot(error, event)
             stderr[value] = error
             ess[value] = min(pooled / max(error * error, 1e-300), 1.0 * num_chains * samples)

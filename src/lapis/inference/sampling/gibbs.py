@@ -18,10 +18,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.sampling.gibbs_units import Units, build_units
-from lapis.inference.sampling.kernels.clause_graph import ClauseGraph, World, build_graph, world_of
+from lapis.inference.sampling.gibbs_units import Units, build_units, clause_strength
+from lapis.inference.sampling.kernels.clause_graph import (
+    ClauseGraph,
+    World,
+    build_graph,
+    clause_weights,
+    world_of,
+)
 from lapis.inference.sampling.kernels.gibbs import run_gibbs
-from lapis.inference.sampling.kernels.tally import Tally
+from lapis.inference.sampling.kernels.tally import Tallies
 from lapis.inference.sampling.starting_worlds import overdispersed_start
 from lapis.network.network import Network
 
@@ -65,29 +71,51 @@ class Gibbs:
         units, ergodic = build_units(network, graph)
         return Plan(network, graph, cnf, units, ergodic)
 
-    def init(self, plan: Plan, chain: int, rng: np.ndarray) -> State:
-        start = overdispersed_start(plan.network, plan.cnf, plan.units, chain, rng)
-        return state_at(plan, start.value, rng)
+    def start(self, plan: Plan, chain: int, rng: np.ndarray) -> np.ndarray:
+        return overdispersed_start(plan.network, plan.cnf, plan.units, chain, rng)
 
-    def step(self, plan: Plan, state: State, atoms: Tally, counts: Tally, num_samples: int) -> Info:
+    def init(self, plan: Plan, world: np.ndarray, rng: np.ndarray) -> State:
+        units = plan.units
+        return State(
+            world_of(plan.graph, len(plan.network.weights), world),
+            np.arange(len(units.single), dtype=np.int32),
+            np.zeros(plan.network.num_base_atoms),
+            np.zeros(units.max_states),
+            np.zeros(int(np.diff(units.unit_start).max(initial=1)), np.int64),
+            rng,
+        )
+
+    def reweigh(self, plan: Plan, state: State, weights: np.ndarray) -> tuple[Plan, State]:
+        after = reweigh_plan(plan, weights)
+        if after.units is plan.units:
+            return after, state
+        return after, self.init(after, self.world(state), state.rng)
+
+    def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
         updates, changes = run_gibbs(
             plan.graph, plan.units, state.world, state.order, state.estimate, state.rng,
-            state.score, state.digit, atoms, counts, num_samples,
+            state.score, state.digit, tallies, num_samples,
         )  # fmt: skip
         return Info(updates, changes)
 
     def counts(self, state: State) -> np.ndarray:
         return state.world.count
 
+    def world(self, state: State) -> np.ndarray:
+        return state.world.value.astype(bool)
 
-def state_at(plan: Plan, value: np.ndarray, rng: np.ndarray) -> State:
-    """The chain at a given world."""
-    units = plan.units
-    return State(
-        world_of(plan.graph, len(plan.network.weights), value),
-        np.arange(len(units.single), dtype=np.int32),
-        np.zeros(plan.network.num_base_atoms),
-        np.zeros(units.max_states),
-        np.zeros(int(np.diff(units.unit_start).max(initial=1)), np.int64),
-        rng,
-    )
+
+def reweigh_plan(plan: Plan, weights: np.ndarray) -> Plan:
+    """The plan under other weights.
+
+    Of the units only those of strong clauses depend on the weights; they are built again when
+    other clauses than before are strong, and are the same object otherwise.
+    """
+    network, graph = plan.network.with_weights(weights), plan.graph
+    weight = clause_weights(weights, graph.weight_id, graph.coefficient)
+    reweighed = graph._replace(weight=weight)
+    after = plan._replace(network=network, graph=reweighed)
+    if np.array_equal(clause_strength(graph), clause_strength(reweighed)):
+        return after
+    units, ergodic = build_units(network, reweighed)
+    return after._replace(units=units, ergodic=ergodic)

@@ -89,6 +89,14 @@ def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | Non
     return units, True if pure or not crosses.any() else None
 
 
+def clause_strength(graph: ClauseGraph) -> np.ndarray:
+    """int8[num_clauses], the classes of strength that `build_units` tells apart; 0 for units."""
+    size = np.where(np.isinf(graph.weight), 0.0, np.abs(graph.weight))
+    strength = (size >= STRONG_WEIGHT).astype(np.int8) + (size >= NEARLY_HARD)
+    strength[np.diff(graph.clause_start) == 1] = 0
+    return strength
+
+
 def group_blocks(network: Network, num_atoms: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(variable_of_atom, start, atom): the first atoms grouped by block, in order."""
     leader = np.arange(num_atoms)

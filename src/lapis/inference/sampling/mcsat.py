@@ -38,8 +38,19 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.random_numbers import draw
-from lapis.inference.sampling.gibbs_units import Units, build_units, clause_literals
-from lapis.inference.sampling.kernels.clause_graph import ClauseGraph, World, build_graph, world_of
+from lapis.inference.sampling.gibbs_units import (
+    Units,
+    build_units,
+    clause_literals,
+    clause_strength,
+)
+from lapis.inference.sampling.kernels.clause_graph import (
+    ClauseGraph,
+    World,
+    build_graph,
+    clause_weights,
+    world_of,
+)
 from lapis.inference.sampling.kernels.mcsat import (
     NUM_EVENTS,
     Moves,
@@ -49,7 +60,7 @@ from lapis.inference.sampling.kernels.mcsat import (
 )
 from lapis.inference.sampling.kernels.slice import Slice, constrain, new_slice
 from lapis.inference.sampling.kernels.solutions import Search, new_search
-from lapis.inference.sampling.kernels.tally import Tally
+from lapis.inference.sampling.kernels.tally import Tallies
 from lapis.inference.sampling.samplesat import satisfy
 from lapis.inference.sampling.starting_worlds import overdispersed_start
 from lapis.network.network import Network
@@ -61,6 +72,7 @@ class Plan(NamedTuple):
     network: Network
     graph: ClauseGraph
     units: Units
+    keep: np.ndarray  # float64[num_clauses], 1 − exp(−|weight|)
     frozen: np.ndarray  # bool[num_base_atoms], atoms of hard clauses that reach across units
     ergodic: bool | None
 
@@ -104,21 +116,43 @@ class MCSAT:
     def prepare(self, network: Network) -> Plan:
         graph = build_graph(network, keep_definitional=True)
         units, ergodic = build_units(network, graph)
-        return Plan(network, graph, units, frozen_atoms(graph, units, ergodic), ergodic)
+        frozen = frozen_atoms(graph, units, ergodic)
+        return Plan(network, graph, units, keep_probability(graph), frozen, ergodic)
 
-    def init(self, plan: Plan, chain: int, rng: np.ndarray) -> State:
-        start = overdispersed_start(plan.network, plan.graph, plan.units, chain, rng)
-        return state_at(plan, start.value, rng)
+    def start(self, plan: Plan, chain: int, rng: np.ndarray) -> np.ndarray:
+        return overdispersed_start(plan.network, plan.graph, plan.units, chain, rng)
 
-    def step(self, plan: Plan, state: State, atoms: Tally, counts: Tally, num_samples: int) -> Info:
+    def init(self, plan: Plan, world: np.ndarray, rng: np.ndarray) -> State:
+        return State(
+            world_of(plan.graph, len(plan.network.weights), world),
+            new_slice(plan.graph, plan.units),
+            new_search(plan.graph),
+            new_scratch(plan.graph, plan.units, plan.frozen),
+            np.zeros(plan.network.num_base_atoms),
+            rng,
+        )
+
+    def reweigh(self, plan: Plan, state: State, weights: np.ndarray) -> tuple[Plan, State]:
+        network, graph = plan.network.with_weights(weights), plan.graph
+        weight = clause_weights(weights, graph.weight_id, graph.coefficient)
+        reweighed = graph._replace(weight=weight)
+        keep = keep_probability(reweighed)
+        if np.array_equal(clause_strength(graph), clause_strength(reweighed)):
+            return plan._replace(network=network, graph=reweighed, keep=keep), state
+        units, ergodic = build_units(network, reweighed)
+        frozen = frozen_atoms(reweighed, units, ergodic)
+        after = Plan(network, reweighed, units, keep, frozen, ergodic)
+        return after, self.init(after, self.world(state), state.rng)
+
+    def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
         moves = Moves(self.node_budget, self.sweeps)
         events = np.zeros(NUM_EVENTS, np.int64)
         restarts, failed = 0, 0
         at_once = 1 if self.restart_probability > 0 else num_samples
         for _ in range(0, num_samples, at_once):
             run_mcsat(
-                plan.graph, plan.units, state.world, state.part, state.search, state.scratch,
-                moves, state.estimate, events, state.rng, atoms, counts, at_once,
+                plan.graph, plan.units, plan.keep, state.world, state.part, state.search,
+                state.scratch, moves, state.estimate, events, state.rng, tallies, at_once,
             )  # fmt: skip
             if self.restart_probability > 0 and draw(state.rng) < self.restart_probability:
                 restarts += 1
@@ -128,17 +162,14 @@ class MCSAT:
     def counts(self, state: State) -> np.ndarray:
         return state.world.count
 
+    def world(self, state: State) -> np.ndarray:
+        return state.world.value.astype(bool)
 
-def state_at(plan: Plan, value: np.ndarray, rng: np.ndarray) -> State:
-    """The chain at a given world that satisfies the hard clauses."""
-    return State(
-        world_of(plan.graph, len(plan.network.weights), value),
-        new_slice(plan.graph, plan.units),
-        new_search(plan.graph),
-        new_scratch(plan.graph, plan.units, plan.frozen),
-        np.zeros(plan.network.num_base_atoms),
-        rng,
-    )
+
+def keep_probability(graph: ClauseGraph) -> np.ndarray:
+    """float64[num_clauses], with which a slice keeps a clause that is as its weight wants it."""
+    keep: np.ndarray = -np.expm1(-np.abs(graph.weight))
+    return keep
 
 
 def frozen_atoms(graph: ClauseGraph, units: Units, ergodic: bool | None) -> np.ndarray:
@@ -152,7 +183,7 @@ def frozen_atoms(graph: ClauseGraph, units: Units, ergodic: bool | None) -> np.n
 
 def restart(plan: Plan, state: State, max_flips: int) -> bool:
     """Draw a slice and replace the world by a solution found by SampleSAT; false if none was."""
-    constrain(plan.graph, plan.units, state.world, state.part, state.rng)
+    constrain(plan.graph, plan.units, plan.keep, state.world, state.part, state.rng)
     constrained = np.zeros(plan.network.num_atoms, bool)
     length = np.diff(plan.graph.clause_start)
     active = np.repeat(state.part.active, length)

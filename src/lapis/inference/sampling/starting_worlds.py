@@ -8,8 +8,6 @@ there is none, or the search is too large and the user is told so.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from lapis.errors import LapisError
@@ -27,21 +25,17 @@ MIN_FLIPS = 20_000
 NODE_BUDGET = 2_000_000
 
 
-class Start(NamedTuple):
-    value: np.ndarray  # bool[num_atoms], a feasible world
-
-
 def overdispersed_start(
     network: Network, graph: ClauseGraph, units: Units, chain: int, rng: np.ndarray
-) -> Start:
-    """A feasible world for the chain of this number; `graph` has its definitional clauses.
+) -> np.ndarray:
+    """bool[num_atoms], a feasible world for a chain; `graph` has its definitional clauses.
 
     Raises LapisError (`unsatisfiable`, or `no-initial-state` where that is not known).
     """
     generator = np.random.default_rng(rng)
     hard = hard_constraints(graph, units)
     if not hard.active.any():
-        return Start(random_world(network, units, chain, generator).astype(bool))
+        return random_world(network, units, chain, generator).astype(bool)
     atoms = np.arange(network.num_atoms, dtype=np.int32)
     sizes = (len(graph.weight),)
     violated, position = np.zeros(sizes, np.int32), np.zeros(sizes, np.int32)
@@ -53,10 +47,10 @@ def overdispersed_start(
         count = count_violated(graph, *state)
         count = walk(graph, units, *state, count, flips, 0.0, rng)
         if count == 0:
-            return Start(value.astype(bool))
+            return value.astype(bool)
     world = world_of(graph, len(network.weights), value)
     search_exhaustively(network, graph, units, hard, world, rng)
-    return Start(world.value.astype(bool))
+    return world.value.astype(bool)
 
 
 def random_world(

@@ -22,12 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.sampling.gibbs import Gibbs, Plan, state_at
+from lapis.inference.sampling.gibbs import Gibbs, Plan, reweigh_plan
 from lapis.inference.sampling.gibbs import State as GibbsState
 from lapis.inference.sampling.kernels.clause_graph import World
-from lapis.inference.sampling.kernels.tally import Tally, new_tally
+from lapis.inference.sampling.kernels.tally import Tallies, new_tallies
 from lapis.inference.sampling.kernels.tempering import Ladder, Replicas, run_tempering
-from lapis.inference.sampling.starting_worlds import overdispersed_start
 from lapis.network.network import Network
 
 FIRST_LEVELS = 8
@@ -42,11 +41,6 @@ class State(NamedTuple):
     gibbs: GibbsState  # estimate and working arrays
     aside: np.ndarray  # float64[num_base_atoms], estimates at the other levels
     rng: np.ndarray  # uint64[4]
-
-    @property
-    def world(self) -> World:
-        """The world at β = 1."""
-        return self.replica(0)
 
     def replica(self, level: int) -> World:
         row = int(self.ladder.holder[level])
@@ -72,13 +66,16 @@ class Tempering:
     def prepare(self, network: Network) -> Plan:
         return Gibbs().prepare(network)
 
-    def init(self, plan: Plan, chain: int, rng: np.ndarray) -> State:
-        start = overdispersed_start(plan.network, plan.cnf, plan.units, chain, rng)
+    def start(self, plan: Plan, chain: int, rng: np.ndarray) -> np.ndarray:
+        return Gibbs().start(plan, chain, rng)
+
+    def init(self, plan: Plan, world: np.ndarray, rng: np.ndarray) -> State:
         beta = np.linspace(1.0, 0.0, FIRST_LEVELS)
-        state = new_state(plan, beta, [start.value] * len(beta), rng)
+        state = new_state(plan, beta, [world] * len(beta), rng)
         sweeps = sweeps_per_round(plan.network, self.tuning_rounds)
         for number in sweeps:
-            self.step(plan, state, *scratch_tallies(plan.network), number)
+            # What tuning sees is thrown away.
+            self.step(plan, state, new_tallies(0, np.empty(0)), number)
             rejection = 1 - state.ladder.accepted / np.maximum(state.ladder.tried, 1)
             last = number == sweeps[-1]
             levels = self.num_levels(rejection) if last else len(state.ladder.beta)
@@ -91,24 +88,33 @@ class Tempering:
         """2Λ + 1, within bounds."""
         return int(np.clip(np.ceil(2 * rejection.sum()) + 1, 3, self.max_levels))
 
-    def step(self, plan: Plan, state: State, atoms: Tally, counts: Tally, num_samples: int) -> Info:
+    def reweigh(self, plan: Plan, state: State, weights: np.ndarray) -> tuple[Plan, State]:
+        after = reweigh_plan(plan, weights)
+        if after.units is plan.units:
+            return after, state
+        worlds = [state.replica(level).value for level in range(len(state.ladder.beta))]
+        return after, new_state(after, state.ladder.beta, worlds, state.rng)
+
+    def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
         gibbs, ladder = state.gibbs, state.ladder
         before = ladder.tried.sum()
         updates, swaps = run_tempering(
             plan.graph, plan.units, state.replicas, ladder, plan.network.weights, gibbs.order,
-            gibbs.estimate, state.aside, state.rng, gibbs.score, gibbs.digit, atoms, counts,
-            num_samples,
+            gibbs.estimate, state.aside, state.rng, gibbs.score, gibbs.digit, tallies, num_samples,
         )  # fmt: skip
         tried = int(ladder.tried.sum() - before)
         return Info(updates, swaps, tried, num_samples * len(ladder.beta), num_samples)
 
     def counts(self, state: State) -> np.ndarray:
-        return state.world.count
+        return state.replica(0).count
+
+    def world(self, state: State) -> np.ndarray:
+        return state.replica(0).value.astype(bool)
 
 
 def new_state(plan: Plan, beta: np.ndarray, values: list[np.ndarray], rng: np.ndarray) -> State:
     """Replicas at the given levels, each at its world."""
-    each = [state_at(plan, value, rng) for value in values]
+    each = [Gibbs().init(plan, value, rng) for value in values]
     levels = len(beta)
     ladder = Ladder(
         beta, np.arange(levels), np.zeros(levels - 1), np.zeros(levels - 1), np.zeros(1, np.int64)
@@ -139,12 +145,3 @@ def spread_levels(beta: np.ndarray, rejection: np.ndarray, levels: int) -> np.nd
 def nearest(old: np.ndarray, new: np.ndarray) -> list[int]:
     """The old level closest to each new one."""
     return [int(np.argmin(np.abs(old - value))) for value in new]
-
-
-def scratch_tallies(network: Network) -> tuple[Tally, Tally]:
-    """Tallies of the tuning rounds, thrown away."""
-    nothing = np.empty(0, np.int64)
-    return (
-        new_tally(np.zeros(network.num_base_atoms), nothing),
-        new_tally(np.zeros(len(network.weights)), nothing),
-    )

@@ -260,12 +260,13 @@ def find_sources(
         first = first_world(network, start, seed)
         sources.append(MostLikelySearched(statistics, network, atom, first, seed))
     else:
-        from lapis.inference.moments.persistent_chain import start_chain
+        from lapis.inference.moments.persistent_chain import PersistentChain
         from lapis.inference.moments.sampled import Sampled
 
         method = suited_sampler(network) if kind == "auto" else kind
+        sampler = find_method("infer", method).make()
         chains = tuple(
-            start_chain(method, network, start, number, stream.copy())
+            PersistentChain(sampler, network, start, number, stream.copy())
             for number, stream in enumerate(streams)
         )
         sources.append(Sampled(statistics, network, atom, chains, limits.num_samples, method))

@@ -14,7 +14,7 @@ import numpy as np
 from lapis.inference.compiled import entry, inner
 from lapis.inference.random_numbers import uniform
 from lapis.inference.sampling.kernels.clause_graph import clear_change, flip
-from lapis.inference.sampling.kernels.tally import record
+from lapis.inference.sampling.kernels.tally import record_sample
 
 
 @inner
@@ -188,8 +188,8 @@ def move_unit(graph, units, weight, world, begin, end, rank, digit):  # type: ig
 
 
 @entry
-def run_gibbs(graph, units, world, order, estimate, rng, score, digit, atoms, counts, num_samples):  # type: ignore[no-untyped-def]
-    """Sweeps, each tallied: estimates in `atoms`, true groundings in `counts`."""
+def run_gibbs(graph, units, world, order, estimate, rng, score, digit, tallies, num_samples):  # type: ignore[no-untyped-def]
+    """Sweeps, each of them tallied."""
     updates, changes = 0, 0
     for _ in range(num_samples):
         more, moved = sweep(
@@ -197,6 +197,5 @@ def run_gibbs(graph, units, world, order, estimate, rng, score, digit, atoms, co
         )
         updates += more
         changes += moved
-        record(atoms, estimate)
-        record(counts, world.count)
+        record_sample(tallies, estimate, world.count, world.value)
     return updates, changes

@@ -22,7 +22,7 @@ from lapis.inference.sampling.kernels.clause_graph import ClauseGraph, clear_cha
 from lapis.inference.sampling.kernels.gibbs import move_variable, read_variable, sweep
 from lapis.inference.sampling.kernels.slice import draw_slice, forget, propagate, reach
 from lapis.inference.sampling.kernels.solutions import draw_solution
-from lapis.inference.sampling.kernels.tally import record
+from lapis.inference.sampling.kernels.tally import record_sample
 
 MAX_SEARCHED = 1024  # atoms of a component whose solutions are listed, if it has few enough
 REGION_ATOMS = 24
@@ -163,12 +163,12 @@ def _excursion(graph, units, world, part, scratch, size, rng):  # type: ignore[n
 
 @entry
 def run_mcsat(
-    graph, units, world, part, search, scratch, moves, estimate, events, rng, atoms, counts,
+    graph, units, keep, world, part, search, scratch, moves, estimate, events, rng, tallies,
     num_samples,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Samples, each tallied: estimates in `atoms`, true groundings in `counts`."""
+    """Samples, each of them tallied."""
     for _ in range(num_samples):
-        events[KEPT] += draw_slice(graph, world, part, rng)
+        events[KEPT] += draw_slice(graph, keep, world, part, rng)
         propagate(graph, units, world, part)
         large = 0
         for atom in range(len(graph.atom_start) - 1):
@@ -212,5 +212,4 @@ def run_mcsat(
         for atom in range(len(estimate)):
             if not scratch.frozen[atom]:
                 estimate[atom] = scratch.conditional[atom]
-        record(atoms, estimate)
-        record(counts, world.count)
+        record_sample(tallies, estimate, world.count, world.value)

@@ -26,7 +26,6 @@ RIGID_WEIGHT = 3.0  # clauses from here on are nearly hard
 class Slice(NamedTuple):
     """The constraints of one sample; kernels change the arrays in place."""
 
-    keep: np.ndarray  # float64[num_clauses], 1 − exp(−|weight|)
     weight: np.ndarray  # float64[num_clauses], +inf: stays true, −inf: stays false, 0: free
     active: np.ndarray  # bool[num_clauses], kept and not yet satisfied by fixed atoms
     open_literals: np.ndarray  # int32[num_clauses], literals of atoms not fixed
@@ -41,7 +40,6 @@ class Slice(NamedTuple):
 def new_slice(graph: ClauseGraph, units: Units) -> Slice:
     num_atoms, num_clauses = len(graph.atom_start) - 1, len(graph.weight)
     return Slice(
-        -np.expm1(-np.abs(graph.weight)),
         np.zeros(num_clauses),
         np.zeros(num_clauses, bool),
         np.zeros(num_clauses, np.int32),
@@ -55,15 +53,15 @@ def new_slice(graph: ClauseGraph, units: Units) -> Slice:
 
 
 @entry
-def constrain(graph, units, world, part, rng):  # type: ignore[no-untyped-def]
+def constrain(graph, units, keep, world, part, rng):  # type: ignore[no-untyped-def]
     """Draw a slice and propagate its unit clauses."""
-    kept = draw_slice(graph, world, part, rng)
+    kept = draw_slice(graph, keep, world, part, rng)
     return kept, propagate(graph, units, world, part)
 
 
 @inner
-def draw_slice(graph, world, part, rng):  # type: ignore[no-untyped-def]
-    """Choose the clauses to keep; returns how many soft ones were."""
+def draw_slice(graph, keep, world, part, rng):  # type: ignore[no-untyped-def]
+    """Keep each clause with probability keep[clause]; returns how many soft ones were."""
     kept = 0
     for clause in range(len(graph.weight)):
         part.weight[clause] = 0.0
@@ -77,7 +75,7 @@ def draw_slice(graph, world, part, rng):  # type: ignore[no-untyped-def]
         if np.isinf(weight):
             part.weight[clause] = np.inf
             part.active[clause] = True
-        elif uniform(rng) < part.keep[clause]:
+        elif uniform(rng) < keep[clause]:
             part.weight[clause] = np.inf if is_true else -np.inf
             part.active[clause] = is_true
             kept += 1

@@ -3,7 +3,8 @@
 A chain's values are summed over batches of equal length; when all batches are full, neighbours
 are added together and the length doubles. So a chain of any length leaves between B/2 and B
 batch means (B is even), from which come the mean, the standard error (batch means) and the two
-halves that split R-hat compares. Beside them a few chosen values are kept as a thinned trace.
+halves that split R-hat compares. Beside them a few chosen values are kept as a thinned trace, and
+the worlds themselves as bits where something is to be derived from them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,52 @@ class Tally(NamedTuple):
     traced: np.ndarray  # int64[num_traced], the values whose trace is kept
     trace: np.ndarray  # float32[TRACE_LENGTH, num_traced]
     trace_cursor: np.ndarray  # int64[3]: kept, stride, samples since the last one kept
+
+
+class Worlds(NamedTuple):
+    """The worlds a chain was in: sample s is bit s mod 64 of row s div 64."""
+
+    bits: np.ndarray  # uint64[num_rows, num_atoms]; no rows: nothing is kept
+    size: np.ndarray  # int64[1], samples kept
+
+
+class Tallies(NamedTuple):
+    """All that a step records."""
+
+    atoms: Tally  # E[atom | …], of base atoms
+    counts: Tally  # true groundings of each weight
+    worlds: Worlds
+
+
+def new_tallies(
+    num_atoms: int, origin: np.ndarray, traced: np.ndarray | None = None, kept_atoms: int = 0
+) -> Tallies:
+    """Empty tallies of base atoms and of counts around `origin`; room for worlds is made later."""
+    nothing = np.empty(0, np.int64)
+    return Tallies(
+        new_tally(np.zeros(num_atoms), nothing if traced is None else traced),
+        new_tally(origin, nothing),
+        Worlds(np.zeros((0, kept_atoms), np.uint64), np.zeros(1, np.int64)),
+    )
+
+
+def make_room(worlds: Worlds, num_samples: int) -> Worlds:
+    """The same worlds with room for `num_samples` in all."""
+    missing = -(-num_samples // 64) - len(worlds.bits)
+    if missing <= 0:
+        return worlds
+    more = np.zeros((missing, worlds.bits.shape[1]), np.uint64)
+    return Worlds(np.concatenate((worlds.bits, more)), worlds.size)
+
+
+def unpack_worlds(worlds: Worlds, begin: int = 0, end: int | None = None) -> np.ndarray:
+    """bool[num_samples, num_atoms], the samples from `begin` to `end`."""
+    end = int(worlds.size[0]) if end is None else end
+    rows = np.ascontiguousarray(worlds.bits[begin // 64 : -(-end // 64)].T)
+    words = rows.astype("<u8", copy=False).view(np.uint8)
+    first = begin // 64 * 64
+    bits = np.unpackbits(words, axis=1, bitorder="little")[:, begin - first : end - first]
+    return bits.T.astype(bool)
 
 
 def new_tally(origin: np.ndarray, traced: np.ndarray) -> Tally:
@@ -66,6 +113,20 @@ def record(tally, values):  # type: ignore[no-untyped-def]
         if cursor[0] == len(tally.batch_sum):
             _halve_batches(tally)
     _trace(tally, values)
+
+
+@inner
+def record_sample(tallies, estimate, count, value):  # type: ignore[no-untyped-def]
+    """Add one sample to all tallies."""
+    record(tallies.atoms, estimate)
+    record(tallies.counts, count)
+    bits, size = tallies.worlds.bits, tallies.worlds.size
+    if len(bits) == 0:
+        return
+    row, bit = size[0] // 64, np.uint64(size[0] % 64)
+    for atom in range(bits.shape[1]):
+        bits[row, atom] |= np.uint64(value[atom]) << bit
+    size[0] += 1
 
 
 @inner

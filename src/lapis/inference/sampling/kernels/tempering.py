@@ -16,7 +16,7 @@ from lapis.inference.compiled import entry, inner
 from lapis.inference.random_numbers import uniform
 from lapis.inference.sampling.kernels.clause_graph import World
 from lapis.inference.sampling.kernels.gibbs import sweep
-from lapis.inference.sampling.kernels.tally import record
+from lapis.inference.sampling.kernels.tally import record_sample
 
 
 class Replicas(NamedTuple):
@@ -59,8 +59,8 @@ def _swap_neighbours(ladder, replicas, weights, rng):  # type: ignore[no-untyped
 
 @entry
 def run_tempering(
-    graph, units, replicas, ladder, weights, order, estimate, aside, rng, score, digit, atoms,
-    counts, num_samples,
+    graph, units, replicas, ladder, weights, order, estimate, aside, rng, score, digit, tallies,
+    num_samples,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     """Rounds of a sweep at every level and one of swaps; level 0 is tallied."""
     updates, swaps = 0, 0
@@ -77,7 +77,7 @@ def run_tempering(
                 digit,
             )  # fmt: skip
             updates += more
-        record(atoms, estimate)
-        record(counts, replicas.count[ladder.holder[0]])
+        row = ladder.holder[0]
+        record_sample(tallies, estimate, replicas.count[row], replicas.value[row])
         swaps += _swap_neighbours(ladder, replicas, weights, rng)
     return updates, swaps
