@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,16 +21,16 @@ from lapis.grounding import ground
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.propagation.belief_propagation import propagate_beliefs
 from lapis.inference.random_numbers import random_states
-from lapis.inference.sampling.chains import Sampler, run_chains
+from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.gibbs import Gibbs
-from lapis.inference.sampling.kernels.tally import new_tally
+from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.inference.sampling.mcsat import MCSAT
+from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tempering import Tempering
 from lapis.network.network import Network
 from lapis.problem.problem import build_problem
 
 RULES = "1.5 Smokes(x) => Cancer(x)\n1.1 Friends(x,y) ^ Smokes(x) => Smokes(y)\n"
-NO_TRACE = np.empty(0, np.int64)
 
 
 def friends_open(people: int) -> Network:
@@ -73,12 +74,12 @@ def kernel_speed(people: int) -> None:
     network = friends_open(people)
     sampler = Gibbs()
     plan = sampler.prepare(network)
-    state = sampler.init(plan, 2, random_states(0, 1)[0].copy())
-    atoms = new_tally(np.zeros(network.num_base_atoms), NO_TRACE)
-    counts = new_tally(np.zeros(len(network.weights)), NO_TRACE)
-    sampler.step(plan, state, atoms, counts, 2)
+    rng = random_states(0, 1)[0].copy()
+    state = sampler.init(plan, sampler.start(plan, 2, rng), rng)
+    tallies = new_tallies(network.num_base_atoms, np.zeros(len(network.weights)))
+    sampler.step(plan, state, tallies, 2)
     began = time.perf_counter()
-    info = sampler.step(plan, state, atoms, counts, 10)
+    info = sampler.step(plan, state, tallies, 10)
     seconds = time.perf_counter() - began
     print(
         f"  {network.num_atoms:,} atoms, {network.num_clauses:,} clauses: "
@@ -116,7 +117,7 @@ def time_to_error(people: int, seeds: int) -> None:
         )
 
 
-def print_error(network: Network, sampler: Sampler, reference: np.ndarray) -> None:
+def print_error(network: Network, sampler: Sampler[Any, Any], reference: np.ndarray) -> None:
     for samples in (1_000, 2_000, 4_000, 8_000, 16_000):
         result = run_chains(network, sampler, precision=0, max_samples=samples)
         error = np.abs(result.marginal - reference)

@@ -9,7 +9,10 @@ import lapis
 from golden_models import GoldenModel, golden_models
 from lapis.grounding import ground
 from lapis.inference.exact.enumerate import enumerate_worlds
+from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import SampleResult
+from lapis.inference.sampling.kernels.tally import Tallies, new_tallies
+from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.network.network import Network
 from lapis.problem.problem import build_problem
 
@@ -107,6 +110,15 @@ def random_networks(number: int) -> list[Network]:
             continue
         found.append(network)
     return found
+
+
+def start_chain(
+    sampler: Sampler[PlanType, StateType], network: Network, chain: int, seed: int
+) -> tuple[PlanType, StateType, Tallies]:
+    """A chain at its own start, and tallies for its steps."""
+    plan, rng = sampler.prepare(network), random_states(seed, 1)[0].copy()
+    state = sampler.init(plan, sampler.start(plan, chain, rng), rng)
+    return plan, state, new_tallies(network.num_base_atoms, np.zeros(len(network.weights)))
 
 
 def check_against_exact(network: Network, result: SampleResult) -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lapis.inference.sampling.diagnostics import collect_trace, num_tallied, summarize
+from lapis.inference.sampling.diagnostics import (
+    VISITS,
+    WarmUp,
+    collect_trace,
+    doubt_islands,
+    num_tallied,
+    summarize,
+)
 from lapis.inference.sampling.kernels.tally import (
     NUM_BATCHES,
     TRACE_LENGTH,
@@ -46,8 +53,13 @@ def test_moments_are_those_of_the_chains() -> None:
     np.testing.assert_allclose(
         found.rhat, np.sqrt((within * 1023 / 1024 + between) / within), rtol=1e-9
     )
-    batches = chains.reshape(4, 16, 128, 3).mean(axis=2)
+    # The chains are further apart than their batches explain: each is one draw.
+    apart = np.sqrt(chains.mean(axis=1).var(axis=0, ddof=1) / 4)
+    np.testing.assert_allclose(found.stderr, np.hypot(apart, 1 / (4 * 2048)), rtol=1e-9)
+    together = chains - chains.mean(axis=1, keepdims=True)
+    batches = together.reshape(4, 16, 128, 3).mean(axis=2)
     error = np.hypot(np.sqrt(batches.var(axis=1, ddof=1).mean(axis=0) / 64), 1 / (4 * 2048))
+    found = summarize([tally_of(chain) for chain in together])
     np.testing.assert_allclose(found.stderr, error, rtol=1e-9)
 
 
@@ -150,3 +162,33 @@ def test_slowest_values_and_their_traces() -> None:
     assert trace.values.shape == (2, 6000 // 4, 3)
     assert trace.values.shape[1] < TRACE_LENGTH
     np.testing.assert_allclose(trace.values[1], chains[1][3::4][:, slowest], rtol=1e-6)
+
+
+def test_a_place_left_in_warm_up_is_an_error_until_it_no_longer_matters() -> None:
+    """All chains sit at 0.99 now; one was at 0.01 for 1000 samples, and none came back."""
+    rng = np.random.default_rng(3)
+    total = np.full((4, 1), 990.0)
+    total[2] = 10.0
+    for samples in (2_000, 32_000):
+        chains = [tally_of(0.99 + 1e-3 * rng.normal(size=(samples, 1))) for _ in range(4)]
+        found = summarize(chains, warm_up=WarmUp(total, 1000))
+        assert found.rhat[0] <= 1.01
+        missing = VISITS * 980 / (4 * samples)
+        assert found.missed[0] == pytest.approx(missing, rel=0.01)
+        assert found.stderr[0] == pytest.approx(missing, rel=0.01)
+        assert summarize(chains).stderr[0] < 2e-4
+
+
+def test_chains_on_islands_are_as_many_draws() -> None:
+    """Atom 0 differs between chains that never move it; atom 1 is the same in all of them."""
+    worlds = np.array([[0.0, 1.0, 0.3], [1.0, 1.0, 0.3], [1.0, 1.0, 0.3], [0.0, 1.0, 0.3]])
+    found = summarize([tally_of(np.tile(world, (500, 1))) for world in worlds])
+    assert found.still.tolist() == [False, True, True]
+    doubted = doubt_islands(found, np.array([0, 0, 1]), 4, True)
+    assert doubted.rhat.tolist() == [np.inf, 1.0, 1.0]
+    assert doubted.stderr[1] == pytest.approx(np.sqrt(0.9 * 0.1 / 4))
+    assert doubted.stderr[2] == found.stderr[2]  # another component, and alone in it
+    # A component of several atoms that never moved at all is believed only if it is known to.
+    still = found._replace(rhat=np.ones(3))
+    assert doubt_islands(still, np.array([0, 1, 1]), 4, True).rhat.tolist() == [1, 1, 1]
+    assert doubt_islands(still, np.array([0, 1, 1]), 4, None).rhat.tolist() == [1, np.inf, np.inf]

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from exact_networks import make_network, possible_worlds
-from sampled_networks import colouring, equivalence, random_networks
+from sampled_networks import colouring, equivalence, random_networks, start_chain
 
 from lapis.inference.exact.enumerate import enumerate_worlds
-from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import run_chains
-from lapis.inference.sampling.kernels.tally import new_tally
 from lapis.inference.sampling.mcsat import MCSAT, restart
 
 
@@ -23,16 +21,12 @@ def test_hard_constraints_are_sampled_uniformly(budget: int) -> None:
         worlds, _ = possible_worlds(network)
         place = {world.tobytes(): number for number, world in enumerate(worlds)}
         sampler = MCSAT(node_budget=budget)
-        plan = sampler.prepare(network)
-        state = sampler.init(plan, 0, random_states(3, 1)[0].copy())
-        nothing = np.empty(0, np.int64)
-        tallies = [new_tally(np.zeros(network.num_base_atoms), nothing)]
-        tallies.append(new_tally(np.zeros(len(network.weights)), nothing))
+        plan, state, tallies = start_chain(sampler, network, 0, 3)
         seen = np.zeros(len(worlds))
         draws = 400 * len(worlds)
         for _ in range(draws):
-            sampler.step(plan, state, tallies[0], tallies[1], 3)  # nearly independent
-            seen[place[state.world.value.astype(bool).tobytes()]] += 1
+            sampler.step(plan, state, tallies, 3)  # nearly independent
+            seen[place[sampler.world(state).tobytes()]] += 1
         statistic = float(((seen - 400) ** 2 / 400).sum())
         assert chi2.sf(statistic, len(worlds) - 1) > 1e-3
 
@@ -53,16 +47,12 @@ def test_restarts_stay_in_the_slice() -> None:
     """SampleSAT moves to another solution of the same constraints; failures keep the state."""
     for network in [*random_networks(15), colouring(5, 3), equivalence(5, 0.5)]:
         sampler = MCSAT()
-        plan = sampler.prepare(network)
-        state = sampler.init(plan, 2, random_states(1, 1)[0].copy())
-        nothing = np.empty(0, np.int64)
-        atoms = new_tally(np.zeros(network.num_base_atoms), nothing)
-        counts = new_tally(np.zeros(len(network.weights)), nothing)
+        plan, state, tallies = start_chain(sampler, network, 2, 1)
         for _ in range(10):
-            sampler.step(plan, state, atoms, counts, 1)
+            sampler.step(plan, state, tallies, 1)
             restart(plan, state, 10_000)
             slice_weight = state.part.weight
-            value = state.world.value.astype(bool)
+            value = sampler.world(state)
             truth = network.is_satisfied(value)
             assert network.is_feasible(value)
             assert truth[slice_weight == np.inf].all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from exact_networks import make_network
@@ -14,6 +16,7 @@ from sampled_networks import (
     golden_network,
     implications,
     random_networks,
+    start_chain,
     witnesses,
 )
 
@@ -21,15 +24,17 @@ import lapis
 from golden_models import GoldenModel
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.random_numbers import random_states
-from lapis.inference.sampling.chains import Progress, Sampler, SampleResult, run_chains
+from lapis.inference.sampling.chains import SampleResult, run_chains
+from lapis.inference.sampling.diagnostics import summarize
 from lapis.inference.sampling.gibbs import Gibbs
-from lapis.inference.sampling.kernels.clause_graph import World, world_of
-from lapis.inference.sampling.kernels.tally import new_tally
+from lapis.inference.sampling.kernels.tally import make_room, new_tallies, unpack_worlds
 from lapis.inference.sampling.mcsat import MCSAT
+from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tempering import Tempering
 from lapis.network.network import Network
+from lapis.progress import Progress
 
-SAMPLERS: list[Sampler] = [
+SAMPLERS: list[Sampler[Any, Any]] = [
     Gibbs(),
     MCSAT(),
     # No component is listed in full: every move of large components has to be right.
@@ -39,34 +44,34 @@ SAMPLERS: list[Sampler] = [
 each_sampler = pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
 
 
-def sample(network: Network, sampler: Sampler, seed: int = 1) -> SampleResult:
+def sample(network: Network, sampler: Sampler[Any, Any], seed: int = 1) -> SampleResult:
     return run_chains(network, sampler, precision=0.002, max_samples=160_000, seed=seed)
 
 
 @each_sampler
 @pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.name)
-def test_golden_model(golden: GoldenModel, sampler: Sampler) -> None:
+def test_golden_model(golden: GoldenModel, sampler: Sampler[Any, Any]) -> None:
     network = golden_network(golden)
     check_against_exact(network, sample(network, sampler))
 
 
 @each_sampler
 @pytest.mark.parametrize("name", HARD_TO_SAMPLE)
-def test_hard_to_sample(name: str, sampler: Sampler) -> None:
+def test_hard_to_sample(name: str, sampler: Sampler[Any, Any]) -> None:
     result = sample(HARD_TO_SAMPLE[name], sampler)
     check_against_exact(HARD_TO_SAMPLE[name], result)
     assert result.worst_rhat <= 1.05
 
 
 @each_sampler
-def test_random_networks(sampler: Sampler) -> None:
+def test_random_networks(sampler: Sampler[Any, Any]) -> None:
     for network in random_networks(40):
         check_against_exact(network, sample(network, sampler))
 
 
 @pytest.mark.slow
 @each_sampler
-def test_random_networks_at_length(sampler: Sampler) -> None:
+def test_random_networks_at_length(sampler: Sampler[Any, Any]) -> None:
     """A 4σ event is due once in 16,000 figures of atoms and of counts; many more are a fault."""
     figures, beyond = 0, 0
     for seed, network in enumerate(random_networks(400)):
@@ -82,28 +87,58 @@ def test_random_networks_at_length(sampler: Sampler) -> None:
 
 
 @each_sampler
-def test_counters_stay_true(sampler: Sampler) -> None:
-    """After many steps every world is feasible and every counter what a recount gives."""
+def test_counters_stay_true(sampler: Sampler[Any, Any]) -> None:
+    """After many steps every world is feasible and its counts are what counting anew gives."""
     for network in [*random_networks(20), *HARD_TO_SAMPLE.values()]:
-        plan = sampler.prepare(network)
-        state = sampler.init(plan, 0, random_states(0, 1)[0].copy())
-        nothing = np.empty(0, np.int64)
-        atoms = new_tally(np.zeros(network.num_base_atoms), nothing)
-        counts = new_tally(np.zeros(len(network.weights)), nothing)
-        sampler.step(plan, state, atoms, counts, 50)
-        world: World = state.world
-        assert network.is_feasible(world.value.astype(bool))
-        again = world_of(plan.graph, len(network.weights), world.value)
-        assert (again.true_literals == world.true_literals).all()
-        assert (again.definition_true == world.definition_true).all()
-        assert again.count.tolist() == pytest.approx(world.count.tolist())
-        assert network.counts(world.value.astype(bool)) - network.constant_count == pytest.approx(
-            world.count
-        )
+        plan, state, tallies = start_chain(sampler, network, 0, 0)
+        for _ in range(5):
+            sampler.step(plan, state, tallies, 10)
+            world = sampler.world(state)
+            assert network.is_feasible(world)
+            counted = network.counts(world) - network.constant_count
+            assert counted == pytest.approx(sampler.counts(state))
 
 
 @each_sampler
-def test_same_seed_same_answer_on_any_number_of_cores(sampler: Sampler) -> None:
+def test_starts_at_the_world_given_and_follows_the_weights(sampler: Sampler[Any, Any]) -> None:
+    """Other weights move atoms together that were apart, and the chain goes on from its world."""
+    network = implications(6, 1.0)
+    plan = sampler.prepare(network)
+    given = np.array([True, True, False, False, True, False])
+    state = sampler.init(plan, given, random_states(4, 1)[0].copy())
+    if sampler.name != "tempering":  # tunes its ladder first
+        assert sampler.world(state).tolist() == given.tolist()
+    for strength in (0.2, 9.0, 1.0):
+        weights = np.array([strength, 0.4])
+        before = sampler.world(state)
+        plan, state = sampler.reweigh(plan, state, weights)
+        assert sampler.world(state).tolist() == before.tolist()
+        tallies = new_tallies(network.num_base_atoms, np.zeros(2))
+        sampler.step(plan, state, new_tallies(network.num_base_atoms, np.zeros(2)), 200)
+        sampler.step(plan, state, tallies, 20_000)
+        exact = enumerate_worlds(network.with_weights(weights)).marginal
+        found = summarize([tallies.atoms])
+        assert (np.abs(found.mean - exact) <= 4 * found.stderr).all()
+
+
+@each_sampler
+def test_the_worlds_kept_are_those_counted(sampler: Sampler[Any, Any]) -> None:
+    network = equivalence(4, 0.3)
+    plan, state, _ = start_chain(sampler, network, 2, 7)
+    tallies = new_tallies(network.num_base_atoms, np.zeros(2), kept_atoms=network.num_atoms)
+    for size in (70, 131):
+        tallies = tallies._replace(worlds=make_room(tallies.worlds, size))
+        sampler.step(plan, state, tallies, size - int(tallies.worlds.size[0]))
+    worlds = unpack_worlds(tallies.worlds)
+    assert worlds.shape == (131, network.num_atoms)
+    assert all(map(network.is_feasible, worlds))
+    counted = np.mean([network.counts(world) for world in worlds], axis=0)
+    assert summarize([tallies.counts]).mean == pytest.approx(counted)
+    assert (unpack_worlds(tallies.worlds, 60, 129) == worlds[60:129]).all()
+
+
+@each_sampler
+def test_same_seed_same_answer_on_any_number_of_cores(sampler: Sampler[Any, Any]) -> None:
     network = witnesses(4)
     results = [
         run_chains(network, sampler, precision=0.01, seed=seed, num_threads=threads)
@@ -116,7 +151,7 @@ def test_same_seed_same_answer_on_any_number_of_cores(sampler: Sampler) -> None:
 
 
 @each_sampler
-def test_stops_at_the_precision_asked_for(sampler: Sampler) -> None:
+def test_stops_at_the_precision_asked_for(sampler: Sampler[Any, Any]) -> None:
     network = agreement(5, 0.3, 0.1)
     rough = run_chains(network, sampler, precision=0.02)
     fine = run_chains(network, sampler, precision=0.004)
@@ -128,7 +163,7 @@ def test_stops_at_the_precision_asked_for(sampler: Sampler) -> None:
 
 
 @each_sampler
-def test_standard_errors_are_neither_too_small_nor_too_large(sampler: Sampler) -> None:
+def test_standard_errors_are_neither_too_small_nor_too_large(sampler: Sampler[Any, Any]) -> None:
     """Over many seeds the errors divided by their standard errors have a size of about 1."""
     network = implications(7, 1.2)
     exact = enumerate_worlds(network).marginal
@@ -141,7 +176,7 @@ def test_standard_errors_are_neither_too_small_nor_too_large(sampler: Sampler) -
 
 
 @each_sampler
-def test_interrupted_by_the_user(sampler: Sampler) -> None:
+def test_interrupted_by_the_user(sampler: Sampler[Any, Any]) -> None:
     network = agreement(5, 0.3, 0.1)
 
     def interrupt(progress: Progress) -> None:
@@ -156,7 +191,7 @@ def test_interrupted_by_the_user(sampler: Sampler) -> None:
 
 
 @each_sampler
-def test_told_to_stop(sampler: Sampler) -> None:
+def test_told_to_stop(sampler: Sampler[Any, Any]) -> None:
     seen: list[Progress] = []
     result = run_chains(
         agreement(5, 0.3, 0.1),
@@ -172,7 +207,7 @@ def test_told_to_stop(sampler: Sampler) -> None:
 
 
 @each_sampler
-def test_time_limit(sampler: Sampler) -> None:
+def test_time_limit(sampler: Sampler[Any, Any]) -> None:
     result = run_chains(
         agreement(5, 0.3, 0.1), sampler, precision=0, max_samples=10**9, time_limit=0.0
     )
@@ -182,7 +217,7 @@ def test_time_limit(sampler: Sampler) -> None:
 
 
 @each_sampler
-def test_contradictions_are_proven(sampler: Sampler) -> None:
+def test_contradictions_are_proven(sampler: Sampler[Any, Any]) -> None:
     clauses = [([1, 2], -1, 1.0), ([1, -2], -1, 1.0), ([-1, 2], -1, 1.0), ([-1, -2], -1, 1.0)]
     with pytest.raises(lapis.LapisError) as caught:
         run_chains(make_network(2, clauses), sampler)
@@ -190,7 +225,7 @@ def test_contradictions_are_proven(sampler: Sampler) -> None:
 
 
 @each_sampler
-def test_no_start_found_is_said(sampler: Sampler) -> None:
+def test_no_start_found_is_said(sampler: Sampler[Any, Any]) -> None:
     """Ten pigeons in nine holes: 90 atoms are too many to search, and WalkSAT proves nothing."""
     holes = 9
     clauses: list[tuple[list[int], int, float]] = []

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from sampled_networks import agreement, check_against_exact
+from sampled_networks import agreement, check_against_exact, start_chain
 
-from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.tempering import Tempering, spread_levels
@@ -25,8 +24,7 @@ def test_crosses_between_modes_that_gibbs_does_not() -> None:
 def test_swaps_are_accepted_about_equally() -> None:
     network = agreement(14, 0.9, 0.05)
     sampler = Tempering()
-    plan = sampler.prepare(network)
-    state = sampler.init(plan, 0, random_states(0, 1)[0].copy())
+    _, state, _ = start_chain(sampler, network, 0, 0)
     assert state.ladder.beta[0] == 1.0
     assert state.ladder.beta[-1] == 0.0
     assert (np.diff(state.ladder.beta) < 0).all()

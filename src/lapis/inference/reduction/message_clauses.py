@@ -13,8 +13,9 @@ from the longest products to the shortest, with a₁…a_k the atoms of a produc
     J > 0:   J·Πa = −J + J·[¬a₁ ∨ … ∨ ¬a_{k−1} ∨ a_k] + J·Π_{i<k} a_i
 
 Of a pair either atom may be a_k, and the other one gets the unit clause: so that all unit clauses
-stay small, as the terms of a pair that wants to be equal are −J/2, −J/2 and J. With a fixed order fifty people who all want to be equal had unit clauses of ±20 that only the
-pairs cancel. MC-SAT keeps those in every slice, and its chains never moved.
+stay small, as the terms of a pair that wants to be equal are −J/2, −J/2 and J. With a fixed order
+fifty people who all want to be equal had unit clauses of ±20 that only the pairs cancel. MC-SAT
+keeps those in every slice, and its chains never moved.
 
 Entries of −∞ become hard clauses, each widened to the largest cube of −∞ entries around it; what
 f says there does not matter any more, and J is taken as zero. One clause per state, the textbook

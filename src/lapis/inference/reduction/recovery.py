@@ -14,6 +14,7 @@ the batches show that chains disagree the standard error is that of whole chains
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -120,8 +121,7 @@ def recover(
     bounds = [*range(0, samples, length), samples]
     for chain in worlds:
         pieces = [
-            reduction.recover(unpack_worlds(chain, begin, end))
-            for begin, end in zip(bounds, bounds[1:], strict=False)
+            reduction.recover(unpack_worlds(chain, begin, end)) for begin, end in pairwise(bounds)
         ]
         size = np.diff(bounds)
         marginal = np.array([piece.marginal[gone] for piece in pieces]) * size[:, None]

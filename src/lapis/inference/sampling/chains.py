@@ -33,7 +33,7 @@ from lapis.inference.sampling.diagnostics import (
     num_tallied,
     summarize,
 )
-from lapis.inference.sampling.kernels.tally import Tallies, Worlds, make_room, new_tallies
+from lapis.inference.sampling.kernels.tally import Worlds, make_room, new_tallies
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.network.network import Network
 from lapis.progress import Progress, Report, Wish

@@ -119,7 +119,8 @@ def summarize(
     both are 1 for probabilities.
     """
     num_values = tallies[0].batch_sum.shape[1]
-    found = Summary(*np.zeros((5, num_values)), np.zeros(num_values, bool))
+    mean, stderr, rhat, ess, missed = np.zeros((5, num_values))
+    found = Summary(mean, stderr, rhat, ess, missed, np.zeros(num_values, bool))
     chains = np.zeros((3, len(tallies), num_values))  # mean, first half, second half
     batch_variance = np.zeros(num_values)
     square = np.zeros(num_values)
@@ -132,7 +133,7 @@ def summarize(
     samples = num_tallied(tallies[0])
     if warm_up is not None and samples > 0:
         away = np.abs(warm_up.total - warm_up.length * chains[0].mean(axis=0)).max(axis=0)
-        found.missed[:] = VISITS * away / (len(tallies) * samples)
+        missed[:] = VISITS * away / (len(tallies) * samples)
     _summarize_chains(
         chains, batch_variance, square, tallies[0].origin, full, length, samples, max_rhat,
         np.ones(num_values) if span is None else span,

@@ -1,0 +1,165 @@
+"""No sampler may call an answer converged that is far off by its own standard errors.
+
+The networks have several modes, which chains from different starts fall into, leave or stay in.
+With exact answers beside them, what is counted is how often an answer says `converged` and is
+more than 5 standard errors off in some atom. R-hat alone cannot prevent it: chains that have all
+fallen into the largest mode agree.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from exact_networks import make_network
+from sampled_networks import agreement
+
+import lapis
+from lapis.inference.exact.enumerate import enumerate_worlds
+from lapis.inference.marginals import Options, infer_network
+from lapis.inference.sampling.chains import run_chains
+from lapis.inference.sampling.gibbs import Gibbs
+from lapis.inference.sampling.mcsat import MCSAT
+from lapis.inference.sampling.sampler import Sampler
+from lapis.inference.sampling.tempering import Tempering
+from lapis.network.network import Network
+
+SAMPLERS: list[Sampler[Any, Any]] = [Gibbs(), MCSAT(), Tempering()]
+
+
+def coupled_pairs(size: int, strength: float, rng: np.random.Generator) -> Network:
+    """Every pair wants to be equal or different, at random: a landscape of many modes."""
+    clauses: list[tuple[list[int], int, float]] = []
+    weights: list[float] = []
+    for one in range(1, size + 1):
+        clauses.append(([one], len(weights), 1.0))
+        weights.append(0.6 * strength * rng.normal())
+        for other in range(one + 1, size + 1):
+            clauses += [([-one, other], len(weights), 1.0), ([one, -other], len(weights), 1.0)]
+            weights.append(strength * rng.normal())
+    return make_network(size, clauses, weights)
+
+
+def many_modes(seed: int) -> Network:
+    """Two unequal modes for even seeds, many for odd ones."""
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(8, 13))
+    if seed % 2 == 0:
+        return agreement(size, rng.uniform(0.25, 0.9) * 8 / size, rng.uniform(0.02, 0.6))
+    return coupled_pairs(min(size, 11), rng.uniform(0.6, 2.2), rng)
+
+
+def count_overclaims(sampler: Sampler[Any, Any], seeds: range) -> tuple[int, int]:
+    """How many answers converged, and how many of these are more than 5 standard errors off."""
+    converged, overclaimed = 0, 0
+    for seed in seeds:
+        network = many_modes(seed)
+        exact = enumerate_worlds(network).marginal
+        found = run_chains(network, sampler, precision=0.01, max_samples=40_000, seed=seed)
+        converged += found.converged
+        off = bool((np.abs(found.marginal - exact) > 5 * found.stderr).any())
+        overclaimed += found.converged and off
+    return converged, overclaimed
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
+def test_what_converged_is_right(sampler: Sampler[Any, Any]) -> None:
+    converged, overclaimed = count_overclaims(sampler, range(16))
+    assert converged >= 4  # saying no to everything is no way out
+    assert overclaimed == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
+def test_what_converged_is_right_at_length(sampler: Sampler[Any, Any]) -> None:
+    """One in a hundred may be off, where a mode was left sooner than it is on average."""
+    converged, overclaimed = count_overclaims(sampler, range(16, 416))
+    assert converged >= 100
+    assert overclaimed <= converged / 100
+
+
+def crowd(size: int, coupling: float, bias: float) -> tuple[lapis.Model, lapis.Database, float]:
+    """People who are all friends, and the probability that one of them smokes, by closed form.
+
+    The number k of smokers has weight C(n, k) exp(w (n² − k (n − k)) + u k).
+    """
+    k = np.arange(size + 1)
+    binomial = np.concatenate(([0.0], np.cumsum(np.log((size - k[:-1]) / (k[:-1] + 1)))))
+    score = binomial - coupling * k * (size - k) + bias * k
+    weight = np.exp(score - score.max())
+    smokes = float((weight * k).sum() / weight.sum() / size)
+    model = lapis.parse(
+        "Friends(person, person)\nSmokes(person)\nCancer(person)\n"
+        f"{coupling!r} Friends(x, y) ^ Smokes(x) => Smokes(y)\n{bias!r} Smokes(x)\n"
+        "2 Smokes(x) <=> Cancer(x)"
+    )
+    pairs = " ".join(f"Friends(P{i},P{j})" for i in range(size) for j in range(size))
+    return model, lapis.Database.parse(pairs), smokes
+
+
+@pytest.mark.parametrize("method", ["gibbs", "mcsat", "tempering", "auto"])
+@pytest.mark.parametrize(("coupling", "bias"), [(0.25, 0.05), (0.3, 0.13), (0.6, 0.05)])
+def test_eliminated_atoms_are_judged_like_the_others(
+    method: str, coupling: float, bias: float
+) -> None:
+    """Cancer hangs from Smokes, is summed out and comes back with errors over chains."""
+    model, data, smokes = crowd(16, coupling, bias)
+    exact = {"Smokes": smokes, "Cancer": smokes * TRUE + (1 - smokes) * (1 - TRUE)}
+    for seed in range(3):
+        answer = lapis.infer(
+            model, data, ["Smokes", "Cancer"], method=method, random_state=seed,
+            max_samples=12_000, max_memory=1 << 17,
+        )  # fmt: skip
+        truth = np.array([exact[atom.split("(")[0]] for atom in answer.atoms])
+        error = np.abs(answer.probability - truth)
+        assert (error <= 5 * answer.errors).all()
+        assert (answer.errors >= 1 / answer.diagnostics["samples"]).all()
+        worst = float(answer.errors.max())
+        assert not answer.diagnostics["converged"] or worst <= 0.01
+
+
+TRUE = 1 / (1 + np.exp(-2.0))  # P(Cancer | Smokes), and of both false
+
+
+def parities(size: int, rules: int, seed: int) -> lapis.Model:
+    """Hard parity rules over triples: no single atom can move, islands of one world each."""
+    rng = np.random.default_rng(seed)
+    world = rng.random(size) < 0.5
+    lines = ["P(thing)"]
+    for _ in range(rules):
+        a, b, c = rng.choice(size, 3, replace=False).tolist()
+        odd = bool(world[a] ^ world[b] ^ world[c])
+        rule = f"(P(T{a}) <=> P(T{b})) <=> P(T{c})"
+        lines.append(f"{rule}." if odd else f"!({rule}).")
+    lines += [f"{weight:.3f} P(T{atom})" for atom, weight in enumerate(rng.normal(size=size))]
+    return lapis.parse("\n".join(lines))
+
+
+@pytest.mark.parametrize("method", ["gibbs", "mcsat", "tempering"])
+@pytest.mark.parametrize("seed", range(3))
+def test_frozen_chains_say_so(method: str, seed: int) -> None:
+    model = parities(45, 33, seed)
+    exact = lapis.infer(model, query="P", method="exact").probability
+    answer = lapis.infer(model, query="P", method=method, max_samples=4_000, random_state=seed)
+    error = np.abs(answer.probability - exact)
+    if error.max() > 0.1:
+        assert not answer.diagnostics["converged"]
+    # An atom off by a tenth may not carry an error of a hundredth.
+    assert (answer.errors[error > 0.1] > 0.01).all()
+
+
+def test_a_pilot_that_lost_a_mode_does_not_win_auto() -> None:
+    """Chains of the pilot meet in one mode; the other holds an eighth of the probability."""
+    network = agreement(20, 0.3, 0.1)
+    k = np.arange(21)
+    binomial = np.concatenate(([0.0], np.cumsum(np.log((20 - k[:-1]) / (k[:-1] + 1)))))
+    score = binomial - 0.3 * k * (20 - k) + 0.1 * k
+    weight = np.exp(score - score.max())
+    exact = float((weight * k).sum() / weight.sum() / 20)
+    for seed in range(6):
+        options = Options(max_memory=1 << 16, seed=seed, max_samples=100_000)
+        found = infer_network(network, "auto", options)
+        assert found.stderr is not None
+        assert (np.abs(found.marginal - exact) <= 5 * found.stderr).all()
+        assert float(found.stderr.max()) <= 0.05
