@@ -10,10 +10,10 @@ import lapis
 from lapis.grounding import ground
 from lapis.inference.moments.persistent_chain import PersistentChain
 from lapis.inference.random_numbers import random_states
-from lapis.inference.sampling.registry import new_sampler
 from lapis.learning.objectives import conditional
 from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
 from lapis.learning.parameters import Parameters
+from lapis.methods import find_method
 
 NUM_SAMPLES = 4000
 MODELS = {
@@ -147,7 +147,9 @@ def test_a_chain_starts_at_the_world_given() -> None:
     network = ground(lapis.build_problem(model, query=["P"]))
     world = np.array([True, False, True])
     for method in ("mcsat", "gibbs"):
-        chain = PersistentChain(new_sampler(method), network, world, 0, random_states(0, 1)[0])
+        chain = PersistentChain(
+            find_method("infer", method).make(), network, world, 0, random_states(0, 1)[0]
+        )
         assert chain.world().tolist() == world.tolist()
         assert chain.sampler.counts(chain.state) == pytest.approx(
             network.counts(world) - network.constant_count

@@ -40,6 +40,7 @@ from lapis.inference.moments.sides import Side, SideMoments, total
 from lapis.inference.moments.statistics import Statistics, gather_statistics
 from lapis.learning.examples import HIDDEN, Example
 from lapis.learning.parameters import Parameters
+from lapis.methods import find_method
 from lapis.network.network import Network
 
 if TYPE_CHECKING:
