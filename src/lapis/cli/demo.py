@@ -35,7 +35,7 @@ def run_demo(as_json: bool) -> None:
     show(answer)
     out.rule("The most likely world")
     show(world)
-    out.rule("The weights, forgotten and learned back from 1,200 people drawn from the model")
+    out.rule("The weights, forgotten and learned back from 1,200 people")
     show(fit)
     out.print(
         plain("\nThe same with your own files: lapis infer MODEL DATA -q Smokes,Cancer", "dim")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from lapis.progress import Progress, Report
 
-TEXT_WIDTH = 48  # of what the user wrote: a formula, a file
+TEXT_WIDTH = 32  # of what the user wrote: a formula, a file
 
 
 @contextmanager

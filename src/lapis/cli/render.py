@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from lapis.checks import Report
 
+MIN_WIDTH = 8  # columns of a text, however little room there is
 PIPE_WIDTH = 120  # columns where there is no terminal
 
 
@@ -52,7 +53,8 @@ def show(result: Result) -> None:
         out.print(draw_table(view))
         if view.rest:
             out.print(plain(f"{view.rest} (all of them with --json)"))
-    out.print(plain(result.summary(), "dim"))
+    if result.caption():
+        out.print(plain(result.caption(), "dim"))
     show_notes(result.remarks())
 
 
@@ -77,12 +79,12 @@ def draw_table(view: View) -> Table:
     from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     for heading in view.headings:
         if heading in view.numbers:
             table.add_column(heading, justify="right", no_wrap=True)
         else:
-            table.add_column(heading, overflow="fold")
+            table.add_column(heading, overflow="fold", min_width=MIN_WIDTH)
     if view.bars is not None:
         table.add_column("", no_wrap=True)
     first_total = len(view.rows) - view.num_totals
@@ -99,7 +101,8 @@ def show_report(report: Report) -> None:
     """What `lapis check` says: each formula in words and as clauses, then what is doubtful."""
     out = console()
     for formula in report.formulas:
-        out.print(plain(f"{formula.weight_text:>8}", "bold") + plain(f"  {formula.formula}"))
+        weight = plain(f"{formula.weight_text:>8}  ").append(plain(formula.formula, "bold"))
+        out.print(weight)
         groundings = f"{formula.groundings:,} grounding{'' if formula.groundings == 1 else 's'}"
         clauses = f"{groundings}; as clauses: {'; '.join(formula.clauses)}"
         for line in (formula.words, clauses):

@@ -170,15 +170,16 @@ class CrossValidation(Result):
             )
             for fold in self.folds
         ]
-        spreads = (format_spread(self.spread(name)) for name in MEASURE_HEADINGS)
+        spreads = [self.spread(name) for name in MEASURE_HEADINGS]
         pooled = self.pooled
         pools = (format_measure(getattr(pooled, name)) for name in MEASURE_HEADINGS)
         totals = [
-            ("", "mean ± sd", "", "", *spreads, ""),
+            ("", "mean", "", "", *(format_measure(found.mean) for found in spreads), ""),
+            ("", "sd", "", "", *(format_measure(found.sd) for found in spreads), ""),
             ("", "pooled", f"{pooled.num_atoms:,}", f"{pooled.num_true:,}", *pools, ""),
         ]
         headings = ("fold", "tested on", "atoms", "true", *measures, "seconds")
-        found = [new_view(headings, rows, numbers=headings[2:], totals=totals)]
+        found = [new_view(headings, rows, numbers=("fold", *headings[2:]), totals=totals)]
         if len(self.query) > 1:
             named = [(name, *self.predicate_spreads(name)) for name in self.query]
             headings = ("predicate (mean ± sd)", *measures)
@@ -193,9 +194,14 @@ class CrossValidation(Result):
         ]
 
     def summary(self) -> str:
-        """The measures, and how the weights were learned and the predictions made."""
         cll, area = self.spread("cll"), self.spread("auc_pr")
         state = "" if not self.interrupted else f", stopped after {len(self.folds)}"
+        return (
+            f"{self.num_folds} folds{state}: CLL {format_spread(cll)}, AUC-PR {format_spread(area)}"
+        )
+
+    def caption(self) -> str:
+        """How the weights were learned and the predictions made."""
         ways = dict.fromkeys(
             f"{fold.account['objective']}, {fold.account['optimizer']}, "
             f"prior {fold.account['prior']}"
@@ -205,11 +211,7 @@ class CrossValidation(Result):
         methods = dict.fromkeys(str(fold.score.method) for fold in self.folds)
         learned = f"learned by {'; '.join(ways)}; " if ways else ""
         certainty = "exact" if self.exact else "approximate"
-        return (
-            f"{self.num_folds} folds{state}: CLL {format_spread(cll)}, "
-            f"AUC-PR {format_spread(area)}; {learned}predictions {certainty} "
-            f"(by {', '.join(methods)})"
-        )
+        return f"{learned}predictions {certainty} (by {', '.join(methods)})"
 
     def remarks(self) -> list[str]:
         found = []
@@ -272,7 +274,7 @@ def cross_validate(
     asks for the exact log-likelihood of all test facts too, which is seldom affordable. `jobs`
     processes run side by side, by default one for each core; the result does not depend on it.
     """
-    options = dict(learn_options or {})
+    options = {name: v for name, v in (learn_options or {}).items() if v is not None}
     check_names(options)
     check_options("evaluate", {**locals(), **options})
     inputs = open_inputs(model, databases, strict=strict)

@@ -83,6 +83,21 @@ MEASURE_HEADINGS = {
 }
 
 
+FIGURES = {
+    "log_likelihood": "log-likelihood",
+    "pseudo_log_likelihood": "pseudo-log-likelihood",
+    "weighted_pseudo_log_likelihood": "weighted pseudo-log-likelihood",
+    "cll": "CLL",
+    "auc_pr": "AUC-PR",
+    "auc_pr_trapezoid": "AUC-PR by trapezoids",
+    "brier": "Brier score",
+    "conditional_log_likelihood": "log-likelihood of the query",
+    "num_atoms": "query atoms",
+    "num_true": "of them true",
+    "max_stderr": "largest standard error",
+}
+
+
 @dataclass(frozen=True, repr=False)
 class Score(Result):
     """How well a model explains data, as a whole and for each predicate."""
@@ -122,11 +137,10 @@ class Score(Result):
 
     def views(self) -> list[View]:
         """The measures of the whole, then those of each predicate."""
-        apart = ("method", "exact", "predicates", "notes", "interrupted")
-        whole = {name: v for name, v in self.document().items() if name not in apart}
+        whole = {text: getattr(self, name) for name, text in FIGURES.items()}
         found = Figures(whole).views()
         if self.predicates:
-            numbers = ("atoms", "true", *MEASURE_HEADINGS.values(), "pseudo-log-likelihood")
+            numbers = ("atoms", "true", *MEASURE_HEADINGS.values(), "pseudo-LL")
             rows = [
                 (
                     part.predicate,
@@ -144,11 +158,12 @@ class Score(Result):
     def summary(self) -> str:
         if self.method is None:
             return f"pseudo-log-likelihood {format_number(self.pseudo_log_likelihood)}"
+        measures = f"CLL {format_measure(self.cll)}, AUC-PR {format_measure(self.auc_pr)}"
+        return f"{measures}; {self.caption()}"
+
+    def caption(self) -> str:
         certainty = "exact" if self.exact else "approximate"
-        return (
-            f"CLL {format_measure(self.cll)}, AUC-PR {format_measure(self.auc_pr)}; "
-            f"predictions {certainty} (by {self.method})"
-        )
+        return "" if self.method is None else f"predictions {certainty} (by {self.method})"
 
     def remarks(self) -> list[str]:
         return list(self.notes)

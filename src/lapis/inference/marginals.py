@@ -17,7 +17,7 @@ from lapis.inference.log_odds import sampled_log_odds
 from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
-from lapis.progress import Report, Stop
+from lapis.progress import Progress, Report, Stop
 
 TINY_ATOMS, TINY_COMPONENT = 200, 12
 TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
@@ -87,6 +87,8 @@ def infer_problem(
     from lapis.grounding.bottom_up import ground
 
     network = ground(problem, max_memory=options.max_memory, progress=options.progress)
+    if options.progress is not None:
+        options.progress(Progress("inferring", 0, text=f"{network.num_base_atoms:,} atoms"))
     return network, infer_network(network, method, options)
 
 

@@ -158,7 +158,7 @@ class Fit(Result):
             ],
             "warnings": list(self.warnings),
             "seconds": dict(self.seconds),
-            "curve": [point._asdict() for point in self.curve],
+            "curve": (point._asdict() for point in self.curve),
             **self.details,
         }
 
@@ -173,12 +173,10 @@ class Fit(Result):
         value = "" if self.value is None else f"; value {self.value:.6g}"
         how = "exact" if self.exact else "sampled or estimated"
         state = "converged" if self.converged else "not converged"
-        phases = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in self.seconds.items())
-        phases = f" ({phases})" if len(self.seconds) > 1 else ""
         steps = "" if self.reason.endswith("iterations") else f", {self.iterations} iterations"
         return (
             f"{self.objective} ({how}), {self.optimizer}, prior {self.prior}: {state}, "
-            f"{self.reason}{steps}, {sum(self.seconds.values()):.2f} s{phases}{value}"
+            f"{self.reason}{steps}, {sum(self.seconds.values()):.2f} s{value}"
         )
 
     def remarks(self) -> list[str]:

@@ -96,7 +96,7 @@ class Answer(AtomResult):
         order = np.argsort(-self.probability, kind="stable")[:MAX_ROWS]
         shown = self.probability[order].tolist()
         spread = [""] * len(order)
-        if self.stderr is not None:
+        if self.stderr is not None and not self.exact:
             spread = [f" ± {error:.4f}" for error in self.stderr[order].tolist()]
         texts = [f"{p:.4f}{error}" for p, error in zip(shown, spread, strict=True)]
         named = self.named_rows(order)

@@ -44,6 +44,10 @@ class Result:
         """The contract of the command's --json; long lists may be iterators."""
         raise NotImplementedError
 
+    def caption(self) -> str:
+        """The line below its tables."""
+        return self.summary()
+
     def remarks(self) -> list[str]:
         """What a reader should know before believing it."""
         return []
@@ -69,11 +73,11 @@ class Result:
         return f"<{type(self).__name__}: {escape(self.summary(), 'terminal')}>"
 
     def __str__(self) -> str:
-        lines = [*map(as_text, self.views()), self.summary(), *self.remarks()]
-        return "\n".join(escape(line, "terminal") for line in lines)
+        lines = [*map(as_text, self.views()), self.caption(), *self.remarks()]
+        return "\n".join(escape(line, "terminal") for line in lines if line)
 
     def _repr_html_(self) -> str:
-        notes = [self.summary(), *self.remarks()]
+        notes = [note for note in (self.caption(), *self.remarks()) if note]
         return "".join(
             [*map(as_html, self.views()), *(f"<p>{escape(note, 'html')}</p>" for note in notes)]
         )
@@ -121,6 +125,9 @@ class Figures(Result):
     def summary(self) -> str:
         shown = (f"{format_number(v)} {name.replace('_', ' ')}" for name, v in self.values.items())
         return ", ".join(shown)
+
+    def caption(self) -> str:
+        return ""  # the table says it all
 
     def document(self) -> dict[str, Any]:
         return dict(self.values)
