@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lapis.language.model import Predicate
-from lapis.language.syntax import ComparisonOperator, Constant, Variable
+from lapis.language.syntax import ComparisonOperator, Constant, Term, Variable
 
 SimpleTerm = Variable | Constant  # a Variable here always has plus=False
 TypedVariable = tuple[str, str]  # (name, type)
@@ -95,3 +95,8 @@ class NormalForm:
     @property
     def derived(self) -> Mapping[str, Definition]:
         return {definition.predicate.name: definition for definition in self.definitions}
+
+
+def simple(term: Term) -> SimpleTerm:
+    assert isinstance(term, Variable | Constant)
+    return Variable(term.name) if isinstance(term, Variable) else Constant(term.name)

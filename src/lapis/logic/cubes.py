@@ -4,27 +4,64 @@ A quantifier-free formula F over leaves a₁…a_m (atoms, comparisons, quantifi
 one leaf at a time, F = (a ∧ F|a) ∨ (¬a ∧ F|¬a); every path that ends in `value` is a cube, and
 two paths differ in the sign of a leaf, so the cubes are disjoint. A leaf that decides one side
 at once is split first: that keeps a clause one cube and a conjunction of k literals k cubes.
+
+Equal remainders are split once, so the formula becomes a decision diagram first. On it the number
+of cubes is a sum over paths, known before any is listed: a parity of m leaves has a diagram of 2m
+nodes and 2^(m−1) cubes.
 """
 
 from __future__ import annotations
 
+from lapis.errors import TooLarge
 from lapis.language.syntax import Formula, Truth, children, with_children
 from lapis.logic.passes import is_leaf, simplify
 
 SignedLeaf = tuple[Formula, bool]
+SignedCube = tuple[SignedLeaf, ...]
+Diagram = dict[Formula, tuple[Formula, Formula, Formula]]  # remainder: (leaf, if true, if false)
+
+MAX_CUBES = 4096
+MAX_SPLITS = 4096
 
 
-def disjoint_cubes(formula: Formula, value: bool) -> tuple[tuple[SignedLeaf, ...], ...]:
-    """Disjoint cubes whose union is where the formula has the truth value given."""
+def disjoint_cubes(formula: Formula, value: bool) -> tuple[SignedCube, ...]:
+    """Disjoint cubes whose union is where the formula has the truth value given.
+
+    Raises TooLarge, with the number of cubes, if there are more than MAX_CUBES.
+    """
     formula = simplify(formula)
-    if isinstance(formula, Truth):
-        return ((),) if formula.value == value else ()
-    leaf, sides = best_split(formula)
-    return tuple(
-        ((leaf, sign), *rest)
-        for sign in (True, False)
-        for rest in disjoint_cubes(sides[sign], value)
+    diagram: Diagram = {}
+    split_all(formula, diagram)
+    number: dict[Formula, int] = {Truth(value): 1, Truth(not value): 0}
+    for rest, (_, high, low) in diagram.items():
+        number[rest] = number[high] + number[low]
+    if number[formula] > MAX_CUBES:
+        raise too_many(f"{number[formula]:,}")
+    cubes: dict[Formula, list[SignedCube]] = {Truth(value): [()], Truth(not value): []}
+    for rest, (leaf, high, low) in diagram.items():
+        cubes[rest] = [((leaf, True), *cube) for cube in cubes[high]]
+        cubes[rest] += [((leaf, False), *cube) for cube in cubes[low]]
+    return tuple(cubes[formula])
+
+
+def too_many(number: str) -> TooLarge:
+    return TooLarge(
+        f"{number} clauses; at most {MAX_CUBES:,} are possible",
+        code="too-many-clauses",
+        hint="introduce a predicate for a part of it, defined by a hard equivalence",
     )
+
+
+def split_all(formula: Formula, diagram: Diagram) -> None:
+    """Add what remains of the formula, leaf by leaf, to the diagram, and then the formula."""
+    if isinstance(formula, Truth) or formula in diagram:
+        return
+    if len(diagram) >= MAX_SPLITS:
+        raise too_many(f"more than {MAX_SPLITS:,}")
+    leaf, sides = best_split(formula)
+    split_all(sides[True], diagram)
+    split_all(sides[False], diagram)
+    diagram[formula] = leaf, sides[True], sides[False]
 
 
 def best_split(formula: Formula) -> tuple[Formula, dict[bool, Formula]]:

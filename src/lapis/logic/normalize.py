@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lapis.errors import LapisError
+from lapis.errors import TooLarge
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.syntax import (
     Atom,
     Comparison,
-    Constant,
     Exists,
     Formula,
     Offset,
     Or,
-    Term,
     Truth,
     Variable,
     free_variables,
@@ -28,13 +26,12 @@ from lapis.logic.clauses import (
     Feature,
     Literal,
     NormalForm,
-    SimpleTerm,
     TypedVariable,
+    simple,
 )
 from lapis.logic.cubes import SignedLeaf, disjoint_cubes
+from lapis.logic.forms import FormTable
 from lapis.logic.passes import rewrite, split_hard
-
-MAX_CUBES = 4096
 
 
 def normalize(model: Model) -> NormalForm:
@@ -56,17 +53,37 @@ class Normalizer:
     taken: set[str]  # names of predicates
     definitions: list[Definition] = field(default_factory=list)
     known: dict[tuple[Formula, tuple[TypedVariable, ...]], Predicate] = field(default_factory=dict)
+    forms: FormTable = field(default_factory=FormTable)
 
     def features(self, index: int, rule: Rule) -> Iterator[Feature]:
         """One feature; of a hard rule one for each part, over that part's own variables."""
-        types = dict(rule.variables + rule.bound)
-        formula = rewrite(rule.formula)
-        for names, part in split_hard(formula) if rule.hard else (((), formula),):
-            cubes = limited(disjoint_cubes(part, False), rule)
-            clauses = tuple(self.clause(cube, types) for cube in cubes)
-            variables = rule.variables + tuple((name, types[name]) for name in names)
+        try:
+            parts = self.parts(rule)
+        except TooLarge as error:
+            raise TooLarge(
+                f"the formula {rule.text!r} becomes {error.message}",
+                code=error.code,
+                span=rule.span,
+                hint=error.hint,
+            ) from None
+        for variables, clauses in parts:
             constant = 0 if rule.hard else 1 - len(clauses)
             yield Feature(index, variables, rule.plus, clauses, constant, rule.hard)
+
+    def parts(self, rule: Rule) -> list[tuple[tuple[TypedVariable, ...], tuple[Clause, ...]]]:
+        """The variables and clauses of each part of a rule."""
+        found = self.forms.clauses(rule.formula, rule.hard)
+        if found is not None:
+            return [(rule.variables, clauses) for clauses in found]
+        types = dict(rule.variables + rule.bound)
+        formula = rewrite(rule.formula)
+        return [
+            (
+                rule.variables + tuple((name, types[name]) for name in names),
+                tuple(self.clause(cube, types) for cube in disjoint_cubes(part, False)),
+            )
+            for names, part in (split_hard(formula) if rule.hard else (((), formula),))
+        ]
 
     def clause(self, cube: tuple[SignedLeaf, ...], types: dict[str, str]) -> Clause:
         """The negation of a cube."""
@@ -108,24 +125,6 @@ class Normalizer:
             number += 1
         self.taken.add(name)
         return name
-
-
-def limited(
-    cubes: tuple[tuple[SignedLeaf, ...], ...], rule: Rule
-) -> tuple[tuple[SignedLeaf, ...], ...]:
-    if len(cubes) > MAX_CUBES:
-        raise LapisError(
-            f"this formula becomes {len(cubes):,} clauses; at most {MAX_CUBES:,} are possible",
-            code="too-many-clauses",
-            span=rule.span,
-            hint="introduce a predicate for a part of it",
-        )
-    return cubes
-
-
-def simple(term: Term) -> SimpleTerm:
-    assert isinstance(term, Variable | Constant)
-    return Variable(term.name) if isinstance(term, Variable) else Constant(term.name)
 
 
 def condition(comparison: Comparison, sign: bool) -> Condition:
