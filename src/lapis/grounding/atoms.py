@@ -19,10 +19,10 @@ from functools import cached_property
 import numpy as np
 
 from lapis.data.database import Domain, empty_tuples
+from lapis.data.keys import fits, pack, unpack
 from lapis.errors import TooLarge
 from lapis.network.network import AtomTable
 from lapis.problem.problem import Evidence
-from lapis.relational.packing import fits, pack, unpack
 
 LARGEST_TABLE = 2**26  # codes; above this atoms are looked up by binary search
 LARGEST_ATOM = 2**31 - 2  # literals are int32, atom + 1

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.data.keys import unpack
 from lapis.grounding.atoms import PredicateAtoms
 from lapis.grounding.known_relations import GroundedWorld
 from lapis.grounding.rows import (
@@ -40,7 +41,6 @@ from lapis.logic.clauses import Definition
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.merge import EMPTY, merge_rows
 from lapis.relational.join_plan import Source
-from lapis.relational.packing import unpack
 
 MOST_REPEATED = 64  # literals that standing in place may add over an auxiliary atom
 

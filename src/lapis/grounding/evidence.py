@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lapis.data.database import Domain
+from lapis.data.keys import fits, pack, unpack
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Predicate
 from lapis.problem.problem import Evidence, Problem
-from lapis.relational.packing import fits, pack, unpack
 
 
 def close_blocks(problem: Problem) -> Mapping[str, Evidence]:

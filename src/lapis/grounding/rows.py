@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.data.keys import fits, pack
 from lapis.errors import TooLarge
 from lapis.grounding.known_relations import GroundedWorld
 from lapis.grounding.templates import GroundLiteral, Query
 from lapis.relational.join_plan import Bindings, Column
-from lapis.relational.packing import fits, pack
 
 
 class Reference(NamedTuple):

@@ -191,7 +191,7 @@ class Network:
         found = np.full(len(rows), -1, np.int64)
         if predicate not in self.atoms.predicates or len(rows) == 0:
             return found
-        from lapis.relational.packing import pack
+        from lapis.data.keys import pack
 
         group = self.atoms.predicates.index(predicate)
         known = self.atoms.tuples[group]

@@ -60,6 +60,20 @@ def sum_products(
     return key[found], narrow(total[found])
 
 
+def match_runs(key: np.ndarray, others: np.ndarray, space: int) -> tuple[np.ndarray, Runs]:
+    """(order, runs): others[order[start[i]:stop[i]]] are those equal to key[i].
+
+    Keys lie in 0 … space − 1. Small spaces are sorted by counting, which searches for nothing.
+    """
+    if space <= 4 * (len(key) + len(others)) + 1024:
+        order, offset = choose_kernels(len(others)).sort_by_counting(others, space)
+        return order, Runs(offset[key], offset[key + 1])
+    order = np.argsort(others, kind="stable")
+    ranked = others[order]
+    start, stop = (np.searchsorted(ranked, key, side) for side in ("left", "right"))
+    return order, Runs(start, stop)
+
+
 def fits(runs: Runs, left: np.ndarray, right: np.ndarray) -> bool:
     """Whether every sum of products over matching pairs surely fits into 64 bits."""
     if left.dtype == object or right.dtype == object:

@@ -6,18 +6,19 @@ A relation is the factor that is 1 on its true tuples. All counting is done with
     join(f, g, keep)   Σ over the variables not in keep of f·g
     project(f, keep)   Σ over the variables not in keep of f
 
-and with filters on rows. Rows are matched through packed keys (`row_keys`), and sums of products
-are taken without listing the products, exactly at any size (`runs`, `join`).
+and with filters on rows. Rows are matched through packed keys (`data.keys`), and sums of products
+are taken without listing the products, exactly at any size (`exact_sums`, `join`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from lapis.data.keys import fits as fits_keys
+from lapis.data.keys import pack, share_keys, unpack
 from lapis.errors import TooLarge
 from lapis.relational.exact_sums import (
     SAFE,
@@ -25,13 +26,13 @@ from lapis.relational.exact_sums import (
     Side,
     fits,
     magnitude,
+    match_runs,
     multiply_exactly,
     narrow,
     sum_exactly,
     sum_products,
 )
 from lapis.relational.join_small import choose_kernels
-from lapis.relational.row_keys import match_runs, pack_columns, shared_keys, unpack_columns
 
 MAX_PAIRS = 200_000_000  # listed rows of one join, about 6 GB
 
@@ -132,13 +133,13 @@ def join_runs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) ->
         int((left if name in left.variables else right).column(name).max(initial=0)) + 1
         for name in keep
     ]
-    if math.prod(radix) >= 2**63:
+    if not fits_keys(radix):
         extra = tuple(name for name in right.variables if name not in left.variables)
         pairs = _list_pairs(left, right, runs, left.variables + extra)
         return _group_by_sorting(pairs, keep)
     sides = _sides(left, right, keep, radix)
     key, value = sum_products(runs, *sides, radix)
-    return Factor(keep, unpack_columns(key, radix), value)
+    return Factor(keep, unpack(key, radix), value)
 
 
 def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
@@ -153,10 +154,10 @@ def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
         for name in target.variables
         for holder in [left if name in left.variables else right]
     ]
-    if math.prod(radix) >= 2**63 or not fits(runs, left.value, right.value):
+    if not fits_keys(radix) or not fits(runs, left.value, right.value):
         return multiply(join(left, right, target.variables), target)
     sides = _sides(left, right, target.variables, radix)
-    wanted = pack_columns(list(target.rows.T), radix, len(target))
+    wanted = pack(list(target.rows.T), radix, len(target))
     kernels = choose_kernels(runs.num_pairs + len(target))
     sums = kernels.accumulate_onto(*runs, *sides[0], *sides[1], wanted)
     found = Factor(target.variables, target.rows, multiply_exactly(sums, target.value))
@@ -209,9 +210,9 @@ def _align(left: Factor, right: Factor) -> tuple[Factor, Runs]:
     if not shared:
         start = np.zeros(len(left), np.int64)
         return right, Runs(start, np.full(len(left), len(right), np.int64))
-    key, others, space = shared_keys(left.columns(shared), right.columns(shared))
-    order, start, stop = match_runs(key, others, space)
-    return right.take(order), Runs(start, stop)
+    keys = share_keys(left.columns(shared).T, right.columns(shared).T)
+    order, runs = match_runs(keys.parts[0], keys.parts[1], keys.space)
+    return right.take(order), runs
 
 
 def _sides(
@@ -221,8 +222,8 @@ def _sides(
     from_left = [left.column(name) if name in left.variables else None for name in keep]
     from_right = [None if name in left.variables else right.column(name) for name in keep]
     return (
-        Side(pack_columns(from_left, radix, len(left)), left.value),
-        Side(pack_columns(from_right, radix, len(right)), right.value),
+        Side(pack(from_left, radix, len(left)), left.value),
+        Side(pack(from_right, radix, len(right)), right.value),
     )
 
 
@@ -268,6 +269,8 @@ def _group_by_sorting(factor: Factor, keep: tuple[str, ...]) -> Factor:
 
 def _matches(factor: Factor, other: Factor) -> np.ndarray:
     shared = [name for name in factor.variables if name in other.variables]
-    key, known, _ = shared_keys(factor.columns(shared), other.columns(shared))
+    if not shared:
+        return np.full(len(factor), bool(len(other)))
+    key, known = share_keys(factor.columns(shared).T, other.columns(shared).T).parts
     found: np.ndarray = np.isin(key, known)
     return found

@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.counting.differences.sparse_vectors import number_rows, widen
+from lapis.counting.differences.sparse_vectors import widen
+from lapis.data.keys import number_rows
 from lapis.errors import TooLarge
 from lapis.relational.factor import Factor, join, narrow
 

@@ -23,10 +23,10 @@ from lapis.counting.differences.difference_terms import Term, WeightKey
 from lapis.counting.differences.sparse_vectors import (
     SparseVectors,
     add_entries,
-    number_rows,
     number_vectors,
     stack_vectors,
 )
+from lapis.data.keys import number_rows, pack
 from lapis.relational.elimination import sum_product
 from lapis.relational.factor import Factor, scalar
 
@@ -189,8 +189,5 @@ def _multiply(
 
 
 def _pack(factor: Factor, variables: tuple[str, ...], shape: tuple[int, ...]) -> np.ndarray:
-    """int64[num_rows], the mixed-radix value of the variables' constants, the last fastest."""
-    index = np.zeros(len(factor), np.int64)
-    for name, size in zip(variables, shape, strict=True):
-        index = index * size + factor.column(name)
-    return index
+    """int64[num_rows], the key of the variables' constants."""
+    return pack([factor.column(name) for name in variables], shape, len(factor))

@@ -36,11 +36,11 @@ from lapis.counting.differences.listed_differences import (
 from lapis.counting.differences.sparse_vectors import (
     SparseVectors,
     add_entries,
-    number_rows,
     number_vectors,
     split_column,
     stack_vectors,
 )
+from lapis.data.keys import number_rows
 from lapis.data.tuples import contains
 from lapis.errors import TooLarge
 from lapis.language.model import Predicate

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.data.keys import number_rows
 from lapis.relational.factor import narrow
 
 _SHORT = 3  # entries up to which vectors are told apart by sorting
@@ -108,33 +109,6 @@ def number_vectors(vectors: SparseVectors, *keys: np.ndarray) -> tuple[np.ndarra
     return first, number
 
 
-def number_rows(columns: Sequence[np.ndarray], num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers equal rows alike, in lexicographic order.
-
-    The row is read column by column as a mixed-radix number; where that outgrows int64, what was
-    read so far is replaced by its rank. Returns the first row with each number, and the numbers.
-    """
-    key = np.zeros(num_rows, np.int64)
-    if num_rows == 0:
-        return key, key
-    space = 1
-    for column in columns:
-        low = int(column.min())
-        radix = int(column.max()) - low + 1
-        if radix >= 2**31:
-            column = np.unique(column, return_inverse=True)[1]
-            low, radix = 0, int(column.max()) + 1
-        if space * radix >= 2**63:
-            key = np.unique(key, return_inverse=True)[1]
-            space = int(key.max()) + 1
-        key = key * radix + (column - low)
-        space *= radix
-    if space <= 4 * num_rows + 1024:
-        return _number_small_keys(key, space)
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
-    return first, inverse
-
-
 def _number_wide_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Numbers equal rows alike by their bytes: for many columns, hashing beats sorting by each."""
     table = np.ascontiguousarray(table, np.int64)
@@ -147,15 +121,6 @@ def _number_wide_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if len(first) < len(numbers):
             first.append(row)
     return np.array(first, np.int64), inverse
-
-
-def _number_small_keys(key: np.ndarray, space: int) -> tuple[np.ndarray, np.ndarray]:
-    """As np.unique, by a table instead of a sort."""
-    first = np.full(space, len(key), np.int64)
-    first[key[::-1]] = np.arange(len(key) - 1, -1, -1)  # the last assignment, so the first row
-    present = first < len(key)
-    rank = np.cumsum(present) - 1
-    return first[present], rank[key]
 
 
 def split_column(vectors: SparseVectors, column: int) -> tuple[SparseVectors, np.ndarray]:

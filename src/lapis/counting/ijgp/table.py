@@ -23,12 +23,13 @@ from functools import cached_property
 
 import numpy as np
 
+from lapis.data.keys import fits
+from lapis.data.keys import pack as pack_keys
 from lapis.errors import TooLarge
 
 Scope = tuple[int, ...]  # variables of a constraint network, in increasing order
 
 ROW_LIMIT = 1 << 25  # rows of the largest table, half a GB
-_CODE_LIMIT = 1 << 62
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,18 +114,14 @@ def full(scope: Scope, shape: Sequence[int], values: np.ndarray) -> Table:
 
 
 def pack(columns: Sequence[np.ndarray], shape: Sequence[int], num_rows: int) -> np.ndarray:
-    """int64[num_rows], the mixed-radix code of each row."""
+    """int64[num_rows], the mixed-radix code of each row; ranks may not stand in for codes."""
     check_codes(shape)
-    code = np.zeros(num_rows, np.int64)
-    for column, size in zip(columns, shape, strict=True):
-        code *= size
-        code += column
-    return code
+    return pack_keys(columns, shape, num_rows)
 
 
 def check_codes(shape: Sequence[int]) -> None:
     """Raise `TooLarge` where an assignment does not fit into a code."""
-    if math.prod(shape) >= _CODE_LIMIT:
+    if not fits(shape):
         raise TooLarge(
             f"{len(shape)} variables have {float(math.prod(shape)):.1e} assignments, "
             "too many to number",

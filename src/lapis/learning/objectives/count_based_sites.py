@@ -12,11 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
+from lapis.data.keys import unpack
 from lapis.grounding.atoms import PredicateAtoms, number_atoms
 from lapis.grounding.evidence import BlockShape, block_shape, close_blocks
 from lapis.language.model import Predicate
 from lapis.problem.problem import Problem
-from lapis.relational.packing import unpack
 
 
 @dataclass(frozen=True)

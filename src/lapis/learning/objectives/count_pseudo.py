@@ -26,6 +26,7 @@ from lapis.counting.differences.class_likelihood import (
     to_matrix,
 )
 from lapis.counting.differences.sparse_vectors import SparseVectors, number_vectors, stack_vectors
+from lapis.data.keys import unpack
 from lapis.data.tuples import contains
 from lapis.errors import LapisError, TooLarge, raise_all
 from lapis.grounding.evidence import block_shape, close_blocks
@@ -46,7 +47,6 @@ from lapis.learning.objectives.pseudo import (
 from lapis.learning.parameters import Parameters
 from lapis.learning.undecided_counts import undecided_counts
 from lapis.problem.problem import unknown_query
-from lapis.relational.packing import unpack
 
 MAX_LISTED = 2_000_000  # atoms of a predicate in one world
 DECIMALS = 6

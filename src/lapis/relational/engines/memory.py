@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lapis.data.keys import pack
 from lapis.errors import TooLarge
 from lapis.relational.join_plan import (
     OPERATORS,
@@ -26,7 +27,6 @@ from lapis.relational.join_plan import (
     empty_bindings,
     run_by_components,
 )
-from lapis.relational.packing import pack
 from lapis.relational.relation_store import RelationStore, estimate_rows
 
 

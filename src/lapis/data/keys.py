@@ -1,0 +1,116 @@
+"""Rows of integers packed into one int64 each: the mixed-radix key of a tuple.
+
+    key(c₁ … c_k) = (…(c₁·d₂ + c₂)·d₃ + …)·d_k + c_k
+
+Sorting keys sorts rows lexicographically, 10 to 20 times faster than np.lexsort or
+np.unique(axis=0), and rows without columns need no special case: they all have key 0. Where the
+product of the radices passes 2⁶², the columns read so far are replaced by their ranks among the
+rows at hand, which keeps the order and needs only log₂(rows) bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+LARGEST_KEY = 2**62
+
+
+def fits(sizes: Sequence[int]) -> bool:
+    """Whether the keys of all tuples over these domains are below 2⁶²."""
+    return math.prod(sizes) <= LARGEST_KEY
+
+
+def pack(columns: Sequence[np.ndarray | None], sizes: Sequence[int], num_rows: int) -> np.ndarray:
+    """int64[num_rows], equal for equal rows and in their lexicographic order.
+
+    A missing column (None) adds nothing: the keys of two sets of columns that miss complementary
+    ones add up to the whole key, as long as the sizes fit.
+    """
+    key = np.zeros(num_rows, np.int64)
+    span = 1
+    for column, size in zip(columns, sizes, strict=True):
+        if span * size > LARGEST_KEY:
+            values, key = np.unique(key, return_inverse=True)
+            span = len(values)
+        if span > 1:
+            key *= size
+        if column is not None:
+            key += column
+        span *= size
+    return key
+
+
+def unpack(key: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """int32[num_keys, len(sizes)], the inverse of `pack` where no ranks were needed."""
+    rows = np.empty((len(key), len(sizes)), np.int32)
+    for position in range(len(sizes) - 1, 0, -1):
+        key, rows[:, position] = np.divmod(key, sizes[position])
+    if len(sizes):
+        rows[:, 0] = key
+    return rows
+
+
+class SharedKeys(NamedTuple):
+    """Keys of several lists of rows, comparable among all of them."""
+
+    parts: list[np.ndarray]  # int64[num_rows] each, in 0 … space − 1
+    space: int
+    low: tuple[int, ...]  # the smallest value of each column, taken off before packing
+    sizes: tuple[int, ...]  # the number of values from it to the largest
+    ranked: bool  # ranks stand in, so that the keys cannot be unpacked
+
+
+def share_keys(*parts: Iterable[np.ndarray]) -> SharedKeys:
+    """Keys of rows given by their columns, equal and ordered as the rows of all parts are."""
+    lists = [list(part) for part in parts]
+    keys = [np.zeros(len(part[0]) if part else 0, np.int64) for part in lists]
+    space, ranked = 1, False
+    lows: list[int] = []
+    sizes: list[int] = []
+    for columns in zip(*lists, strict=True):
+        filled = [column for column in columns if len(column)]
+        low = min((int(column.min()) for column in filled), default=0)
+        size = max((int(column.max()) for column in filled), default=0) - low + 1
+        if size > 2**32:
+            columns = tuple(_ranks(columns)[0])
+            low, size, ranked = 0, 1 + max(int(c.max(initial=0)) for c in columns), True
+        if space * size > LARGEST_KEY:
+            keys, space = _ranks(keys)
+            ranked = True
+        for key, column in zip(keys, columns, strict=True):
+            if space > 1:
+                key *= size
+            key += column
+            if low:
+                key -= low
+        space *= size
+        lows.append(low)
+        sizes.append(size)
+    return SharedKeys(keys, space, tuple(lows), tuple(sizes), ranked)
+
+
+def number_rows(columns: Sequence[np.ndarray], num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first row with each number, and the numbers: equal rows alike, in their order."""
+    if num_rows == 0 or not columns:
+        return np.zeros(min(1, num_rows), np.int64), np.zeros(num_rows, np.int64)
+    shared = share_keys(columns)
+    (key,) = shared.parts
+    if shared.space > 4 * num_rows + 1024:
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        return first, inverse
+    # A table instead of a sort; assigned backwards, so that the first row stays.
+    first = np.full(shared.space, num_rows, np.int64)
+    first[key[::-1]] = np.arange(num_rows - 1, -1, -1)
+    present = first < num_rows
+    rank = np.cumsum(present) - 1
+    return first[present], rank[key]
+
+
+def _ranks(parts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], int]:
+    values, inverse = np.unique(np.concatenate(parts), return_inverse=True)
+    cuts = np.cumsum([len(part) for part in parts])[:-1]
+    return [part.astype(np.int64) for part in np.split(inverse, cuts)], max(1, len(values))
