@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapis.relational.elimination import sum_product
 from lapis.relational.factor import (
     Factor,
     anti_join,
@@ -20,9 +18,7 @@ from lapis.relational.factor import (
     project,
     scalar,
     select,
-    semi_join,
     sort_rows,
-    sum_out,
 )
 
 NAMES = ("a", "b", "c", "d")
@@ -85,25 +81,12 @@ def test_join_is_the_sum_of_products(data: st.DataObject) -> None:
     assert listed(joined) == summed([left, right], keep)
 
 
-@given(st.data())
-def test_sum_product_is_the_sum_over_all_assignments(data: st.DataObject) -> None:
-    parts = data.draw(st.lists(factors(), min_size=1, max_size=4))
-    names = sorted({name for part in parts for name in part.variables})
-    chosen = st.lists(st.sampled_from(names), unique=True) if names else st.just([])
-    keep = tuple(data.draw(chosen))
-    result = sum_product(parts, keep, SIZES)
-    assert result.variables == keep
-    assert listed(result) == summed(parts, keep)
-    assert list(listed(result)) == sorted(listed(result))
-    assert len(listed(result)) == len(result)
-
-
 @given(factors(), factors())
 def test_products_and_sums_agree_with_their_definitions(left: Factor, right: Factor) -> None:
     product = multiply(left, right)
     assert listed(product) == summed([left, right], product.variables)
     assert listed(project(left, ())) == summed([left], ())
-    rest = sum_out(left, left.variables[:1])
+    rest = project(left, left.variables[1:])
     assert rest.variables == left.variables[1:]
     assert listed(rest) == summed([left], rest.variables)
     assert left.total() == sum(listed(left).values())
@@ -120,11 +103,10 @@ def test_join_onto_keeps_the_sums_that_the_target_asks_for(data: st.DataObject) 
 
 
 @given(factors(), factors())
-def test_semi_and_anti_join_split_the_rows(left: Factor, right: Factor) -> None:
+def test_an_anti_join_keeps_the_rows_without_a_match(left: Factor, right: Factor) -> None:
     shared = [name for name in left.variables if name in right.variables]
     met = {tuple(row) for row in right.columns(shared).tolist()}
     expected = [tuple(row) in met for row in left.columns(shared).tolist()]
-    np.testing.assert_array_equal(semi_join(left, right).rows, left.rows[np.array(expected, bool)])
     np.testing.assert_array_equal(anti_join(left, right).rows, left.rows[~np.array(expected, bool)])
 
 
@@ -189,8 +171,3 @@ def test_large_sparse_results_leave_the_dense_table() -> None:
             expected[end] = expected.get(end, 0) + 1
     found = joined.take(joined.column("x") == start)
     assert dict(zip(found.column("z").tolist(), found.value.tolist(), strict=True)) == expected
-
-
-def test_keeping_a_variable_that_no_factor_has_is_an_error() -> None:
-    with pytest.raises(ValueError, match="z"):
-        sum_product([indicator(("x",), np.zeros((1, 1), np.int32))], ("z",), {"x": 1, "z": 1})

@@ -1,7 +1,6 @@
 """clause × world → number of true groundings, in total or per ground atom.
 
-Totals read in this order: `totals` (every rule of a model) → `plan` (`settle`, `expansion`,
-`elimination`: a conjunction becomes signed terms of `algebra`) → `execute` or `sql` → `factor`
-(`runs`, `row_keys`, `range_join`, and the kernels in `join`). `extensions` is the world that all
-of them look at, `derived` adds quantified subformulas to it, `path` counts sign patterns.
+Totals read in this order: `totals` (every rule of a model) → `relational.compile` (a conjunction
+becomes signed terms of `relational.algebra`) → an engine. `derived` adds quantified subformulas to
+the world, `path` counts sign patterns, `differences` what each ground atom changes; `ijgp` guesses.
 """

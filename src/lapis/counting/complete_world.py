@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lapis.counting.witnesses import count_witnesses
+from lapis.counting.derived import count_witnesses, derive
 from lapis.data.tuples import sorted_unique
 from lapis.errors import LapisError
 from lapis.logic.clauses import Definition
@@ -57,12 +57,15 @@ def exact_level(predicate: str, witnesses: int) -> str:
 def add_derived(
     world: Interpretation, definitions: tuple[Definition, ...], levels: int = 0
 ) -> Interpretation:
-    """Adds the true tuples of the derived predicates, in dependency order.
+    """Adds the extensions of the derived predicates, in dependency order.
 
     With `levels` = k also the relations `exact_level(D, m)` for m = 1…k.
     """
     for definition in definitions:
         name, types = definition.predicate.name, definition.predicate.types
+        if not levels:
+            world = world.with_relation(name, derive(definition, world))
+            continue
         counts = count_witnesses(definition, world)
         world = world.with_relation(name, Extension(types, counts.rows))
         for level in range(1, levels + 1):

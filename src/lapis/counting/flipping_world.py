@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.counting.complete_world import add_derived, base_world
+from lapis.counting.complete_world import base_world
+from lapis.counting.derived import count_witnesses
 from lapis.counting.differences.atom_differences import chosen_features, needed_definitions
-from lapis.counting.differences.difference_terms import WeightKey
 from lapis.counting.differences.differences import (
     Difference,
     Target,
@@ -29,11 +29,11 @@ from lapis.counting.differences.differences import (
 )
 from lapis.counting.indexed_relation import IndexedRelation, Row
 from lapis.counting.nested_loops import Compiler, Counter, Emit, Source, Values, read_sources
-from lapis.counting.weight_keys import count_violations, count_weights, number_weights
-from lapis.counting.witnesses import count_witnesses
+from lapis.counting.weight_keys import WeightKey, count_violations, count_weights, number_weights
 from lapis.problem.problem import Problem
-from lapis.relational.conjunctions import Scope, simplify
-from lapis.relational.factor import narrow
+from lapis.relational.conjunction import Scope
+from lapis.relational.exact_sums import narrow
+from lapis.relational.interpretation import Extension
 
 
 class Change(NamedTuple):
@@ -85,21 +85,22 @@ class World:
         self._definitions = needed_definitions(problem, self._features)
         self._domains = problem.domains
         self._keys = number_weights(problem)
-        interpretation = add_derived(base_world(problem, world), self._definitions)
-        relations = interpretation.relations
-        self._types = {name: relation.types for name, relation in relations.items()}
+        interpretation = base_world(problem, world)
         self._predicates = dict(problem.model.predicates)
-        self._predicates |= {found.predicate.name: found.predicate for found in self._definitions}
-        self._relations = {
-            name: IndexedRelation(len(relation.types), map(tuple, relation.tuples.tolist()))
-            for name, relation in relations.items()
-        }
         self._witnesses: dict[str, dict[Row, int]] = {}
         for definition in self._definitions:
+            predicate = definition.predicate
             counts = count_witnesses(definition, interpretation)
+            extension = Extension(predicate.types, counts.rows)
+            interpretation = interpretation.with_relation(predicate.name, extension)
             rows = map(tuple, counts.rows.tolist())
-            name = definition.predicate.name
-            self._witnesses[name] = dict(zip(rows, counts.value.tolist(), strict=True))
+            self._predicates[predicate.name] = predicate
+            self._witnesses[predicate.name] = dict(zip(rows, counts.value.tolist(), strict=True))
+        self._relations = {
+            name: IndexedRelation(len(relation.types), map(tuple, relation.tuples.tolist()))
+            for name, relation in interpretation.relations.items()
+        }
+        self._types = {name: predicate.types for name, predicate in self._predicates.items()}
         self._effects: dict[tuple[str, bool], list[_Effect]] = {}
         self._counts = count_weights(self._features, self._keys, interpretation)
         violations = {
@@ -237,12 +238,13 @@ class World:
     ) -> Iterator[_Effect]:
         types = {**target.types, **difference.variables}  # the atom fills the first slots
         kept = (*target.positions, *outputs)
-        scope = Scope(types, kept, self._domains, known=frozenset(target.positions))
-        compiler = Compiler(scope, self._relations, self._types)
+        scope = Scope(types, kept, self._domains)
+        known = frozenset(target.positions)
+        compiler = Compiler(scope, known, self._relations, self._types)
         weight = owner.offset if isinstance(owner, WeightKey) and not outputs else None
         for conjunction in difference.when_true if truth else difference.when_false:
-            for simple in simplify(conjunction, scope):
-                yield _Effect(compiler.compile(simple, outputs), len(types), owner, weight)
+            for counter in compiler.compile(conjunction, outputs):
+                yield _Effect(counter, len(types), owner, weight)
 
 
 def _collector(outputs: Sequence[Source], found: dict[Row, int]) -> Emit:

@@ -1,7 +1,7 @@
 """Count the groundings around one atom: nested loops over indexes, compiled once per rule.
 
-The flipped atom gives values to the positions of a simplified conjunction
-(`lapis.relational.conjunctions`). What is left is counted by the recursion
+The flipped atom gives values to the positions of a conjunction (`lapis.relational.conjunction`).
+What is left is counted by the recursion
 
     count(atoms) = Π over parts that share no unknown variable of
                    Σ over the matches of one atom of the part of count(the rest)
@@ -22,15 +22,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.counting.differences.difference_terms import check_passes
 from lapis.counting.indexed_relation import Entry, Index, IndexedRelation, Pick, picker
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import SimpleTerm
-from lapis.relational.conjunctions import Atom, Check, Conjunction, Scope, atom_variables
+from lapis.relational.algebra import Test
+from lapis.relational.comparison import passes
+from lapis.relational.conjunction import Atom, Conjunction, Negative, Scope, expand
 from lapis.relational.factor import indicator
 
 Values = list[int]  # the constant of each variable, by slot
-Test = Callable[[Values], bool]
+Guard = Callable[[Values], bool]
 Count = Callable[[Values], int]
 Emit = Callable[[Values, int], None]
 Run = Callable[[Values, Emit], None]
@@ -57,12 +58,12 @@ class _Task(NamedTuple):
 
     true: tuple[Atom, ...]
     false: tuple[Atom, ...]
-    checks: tuple[Check, ...]
+    tests: tuple[Test, ...]
 
     @property
     def variables(self) -> frozenset[str]:
-        atoms = (atom_variables(atom) for atom in (*self.true, *self.false))
-        return frozenset().union(*atoms, *(check.variables for check in self.checks))
+        atoms = (atom.variables for atom in (*self.true, *self.false))
+        return frozenset().union(*atoms, *(test.variables for test in self.tests))
 
     def without(self, atom: Atom) -> _Task:
         return self._replace(true=tuple(other for other in self.true if other != atom))
@@ -72,15 +73,29 @@ class _Task(NamedTuple):
 class Compiler:
     """Turns conjunctions into closures over live relations."""
 
-    scope: Scope  # its `known` variables have values
+    scope: Scope
+    known: frozenset[str]  # variables that have values
     relations: Mapping[str, IndexedRelation]
     types: Mapping[str, tuple[str, ...]]  # of each predicate's arguments
 
-    def compile(self, conjunction: Conjunction, outputs: Sequence[str]) -> Counter:
-        """Counts the groundings around an atom, for each assignment of the outputs."""
-        task = _Task(conjunction.true, conjunction.false, conjunction.checks)
+    def compile(self, conjunction: Conjunction, outputs: Sequence[str]) -> list[Counter]:
+        """Counters whose sum is the groundings around an atom, for each assignment of outputs."""
+        simple = expand(conjunction, self.scope, self._stands_alone)
+        return [self._compile(each, outputs) for each in simple]
+
+    def _stands_alone(self, conjunction: Conjunction, negative: Negative) -> bool:
+        """Whether a false atom or x ≠ y is a filter on no true atom's matches."""
+        if isinstance(negative, Test):
+            types = {self.scope.types[name] for name in negative.variables}
+            if negative.numeric or len(types) > 1:
+                return False
+        unknown = frozenset(negative.variables) - self.known
+        return bool(unknown) and not any(unknown <= atom.variables for atom in conjunction.true)
+
+    def _compile(self, conjunction: Conjunction, outputs: Sequence[str]) -> Counter:
+        task = _Task(conjunction.true, conjunction.false, conjunction.tests)
         bound = dict(conjunction.bindings)
-        known = self.scope.known or frozenset()
+        known = self.known
         multiplier = conjunction.coefficient
         used = {*task.variables, *bound, *known, *outputs}
         for name, kind in self.scope.types.items():
@@ -107,7 +122,7 @@ class Compiler:
         )
 
     @staticmethod
-    def _guarded(run: Run, guard: Test, multiplier: int) -> Run:
+    def _guarded(run: Run, guard: Guard, multiplier: int) -> Run:
         def start(values: Values, emit: Emit) -> None:
             if guard(values):
                 run(values, lambda found, count: emit(found, multiplier * count))
@@ -123,19 +138,19 @@ class Compiler:
         wanted = [name for name in free if name not in known]
         if not wanted:
             return _emit_count(self._count(task, known))
-        atoms = [atom for atom in task.true if atom_variables(atom) & set(wanted)]
+        atoms = [atom for atom in task.true if atom.variables & set(wanted)]
         if atoms:
             # Outputs that no known variable leads to are reached through atoms that one does.
             (part,) = (each for each in _independent(task, known) if atoms[0] in each.true)
-            nearest = max(atoms, key=lambda atom: len(atom_variables(atom) & known))
-            is_near = bool(atom_variables(nearest) & known)
+            nearest = max(atoms, key=lambda atom: len(atom.variables & known))
+            is_near = bool(nearest.variables & known)
             chosen = max(
                 [nearest] if is_near else [nearest, *part.true],
-                key=lambda atom: len(atom_variables(atom) & known),
+                key=lambda atom: len(atom.variables & known),
             )
             task = task.without(chosen)
             matches = self._matches(chosen, known)
-            known |= atom_variables(chosen)
+            known |= chosen.variables
         else:
             matches = self._constants(wanted[0])
             known |= {wanted[0]}
@@ -174,11 +189,9 @@ class Compiler:
         if not task.true:  # only comparisons are left
             name = min(task.variables - known)
             return _sum(self._constants(name), self._count(task, known | {name}))
-        chosen = max(
-            task.true, key=lambda atom: (len(atom_variables(atom) & known), -len(atom.terms))
-        )
+        chosen = max(task.true, key=lambda atom: (len(atom.variables & known), -len(atom.terms)))
         rest = task.without(chosen)
-        fresh = atom_variables(chosen) - known
+        fresh = chosen.variables - known
         index, key, slots = self._access(chosen, known)
         if not fresh & rest.variables and len(fresh) == len(slots):
             return lambda values: len(index.get(key(values), ()))
@@ -189,7 +202,7 @@ class Compiler:
     def _is_one_set(self, task: _Task, known: frozenset[str]) -> bool:
         """Whether one variable is left, and every atom is a set of its values."""
         return (
-            not task.checks
+            not task.tests
             and len(task.variables - known) == 1
             and all(len(self._access(atom, known)[2]) == 1 for atom in (*task.true, *task.false))
         )
@@ -209,42 +222,43 @@ class Compiler:
 
         return count
 
-    def _tests(self, task: _Task, known: frozenset[str]) -> tuple[Test, _Task]:
+    def _tests(self, task: _Task, known: frozenset[str]) -> tuple[Guard, _Task]:
         """What the known variables decide, as one test, and the rest of the task."""
         tests = [
             self._membership(atom, expected)
             for atoms, expected in ((task.true, True), (task.false, False))
             for atom in atoms
-            if atom_variables(atom) <= known
+            if atom.variables <= known
         ]
-        tests += [self._passes(check) for check in task.checks if check.variables <= known]
+        tests += [self._passes(test) for test in task.tests if known.issuperset(test.variables)]
         rest = _Task(
-            tuple(atom for atom in task.true if not atom_variables(atom) <= known),
-            tuple(atom for atom in task.false if not atom_variables(atom) <= known),
-            tuple(check for check in task.checks if not check.variables <= known),
+            tuple(atom for atom in task.true if not atom.variables <= known),
+            tuple(atom for atom in task.false if not atom.variables <= known),
+            tuple(test for test in task.tests if not known.issuperset(test.variables)),
         )
         return _all(tests), rest
 
-    def _membership(self, atom: Atom, expected: bool) -> Test:
-        everything = self.relations[atom.predicate].index(())
+    def _membership(self, atom: Atom, expected: bool) -> Guard:
+        everything = self.relations[atom.relation].index(())
         fetch = _fetch(self._sources(atom))
         if expected:
             return lambda values: fetch(values) in everything.get((), _NOTHING)
         return lambda values: fetch(values) not in everything.get((), _NOTHING)
 
-    def _passes(self, check: Check) -> Test:
-        names = tuple(sorted(check.variables))
+    def _passes(self, test: Test) -> Guard:
+        names = test.variables
         slots = [self.slot(name) for name in names]
+        domains = {name: self.scope.domains[self.scope.types[name]] for name in names}
         seen: dict[tuple[int, ...], bool] = {}
 
-        def test(values: Values) -> bool:
+        def guard(values: Values) -> bool:
             key = tuple(values[slot] for slot in slots)
             if key not in seen:
                 row = indicator(names, np.array([key], np.int32).reshape(1, len(key)))
-                seen[key] = bool(check_passes(check, row, self.scope)[0])
+                seen[key] = bool(passes(test, row, domains)[0])
             return seen[key]
 
-        return test
+        return guard
 
     def _constants(self, name: str) -> Callable[[Values], Iterator[None]]:
         """Binds a variable to each constant of its type in turn."""
@@ -288,10 +302,10 @@ class Compiler:
         sources = self._sources(atom)
         key = _fetch([sources[place] for place in given])
         slots = [slot for place, (_, slot) in enumerate(sources) if place not in given]
-        return self.relations[atom.predicate].index(given), key, slots
+        return self.relations[atom.relation].index(given), key, slots
 
     def _sources(self, atom: Atom) -> list[Source]:
-        kinds = self.types[atom.predicate]
+        kinds = self.types[atom.relation]
         return [self._source(term, kind) for term, kind in zip(atom.terms, kinds, strict=True)]
 
     def _source(self, term: SimpleTerm, kind: str) -> Source:
@@ -301,7 +315,7 @@ class Compiler:
         return False, self.scope.domains[kind].index.get(term.name, -1)
 
     @staticmethod
-    def _same(slot: int, source: Source) -> Test:
+    def _same(slot: int, source: Source) -> Guard:
         is_slot, number = source
         if is_slot:
             return lambda values: values[slot] == values[number]
@@ -323,7 +337,7 @@ def _fetch(sources: Sequence[Source]) -> Pick:
     return lambda values: read_sources(sources, values)
 
 
-def _all(tests: Sequence[Test]) -> Test:
+def _all(tests: Sequence[Guard]) -> Guard:
     """Whether every test is passed."""
     if not tests:
         return lambda values: True
@@ -360,7 +374,7 @@ def _independent(task: _Task, known: frozenset[str]) -> list[_Task]:
     singles = [
         *(_Task((atom,), (), ()) for atom in task.true),
         *(_Task((), (atom,), ()) for atom in task.false),
-        *(_Task((), (), (check,)) for check in task.checks),
+        *(_Task((), (), (test,)) for test in task.tests),
     ]
     for single in singles:
         names = single.variables - known
@@ -371,7 +385,7 @@ def _independent(task: _Task, known: frozenset[str]) -> list[_Task]:
                 single = _Task(
                     other.true + single.true,
                     other.false + single.false,
-                    other.checks + single.checks,
+                    other.tests + single.tests,
                 )
             else:
                 apart.append((other_names, other))

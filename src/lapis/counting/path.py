@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lapis.logic.clauses import Literal, TypedVariable
-from lapis.relational.algebra import Tuples
-from lapis.relational.count_plan import shared_expressions
+from lapis.relational.algebra import Expression, Tuples
+from lapis.relational.compile import list_atom
+from lapis.relational.conjunction import Atom
 from lapis.relational.elimination import Contraction, contract
-from lapis.relational.execute import Evaluation
-from lapis.relational.expansion import Term
+from lapis.relational.engines.memory import Evaluation
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.settled_conjunction import list_tuples
+from lapis.relational.plan import shared_expressions
 
 
 def path_counts(
@@ -32,9 +32,13 @@ def path_counts(
 
     In pattern p, literal i holds exactly if bit i of p is set.
     """
-    listed = [list_tuples(literal, world) for literal in literals]
-    flipped = sum(1 << bit for bit, (_, holds) in enumerate(listed) if not holds)
-    counts = _count_subsets([tuples for tuples, _ in listed], variables, world)
+    flipped = sum(
+        1 << bit
+        for bit, literal in enumerate(literals)
+        if literal.positive == world.relations[literal.predicate].complemented
+    )
+    atoms = [list_atom(Atom(literal.predicate, literal.terms), world) for literal in literals]
+    counts = _count_subsets(atoms, variables, world)
     for bit in range(len(literals)):
         for pattern in range(len(counts)):
             if not pattern >> bit & 1:
@@ -51,11 +55,8 @@ def _count_subsets(
         component: _plan_component(component, atoms, world)
         for component in {part for parts in components for part in parts}
     }
-    evaluation = Evaluation(world, shared_expressions(list(plans.values())))
-    joined = {}
-    for component, term in plans.items():
-        assert term.expression is not None
-        joined[component] = evaluation.run(term.expression).total()
+    evaluation = Evaluation(world, {}, shared_expressions(list(plans.values())))
+    joined = {component: evaluation.run(plan).total() for component, plan in plans.items()}
     sizes = {name: world.size(type_name) for name, type_name in variables}
     counts = []
     for subset, parts in enumerate(components):
@@ -69,14 +70,13 @@ def _count_subsets(
     return counts
 
 
-def _plan_component(component: int, atoms: Sequence[Tuples], world: Interpretation) -> Term:
+def _plan_component(component: int, atoms: Sequence[Tuples], world: Interpretation) -> Expression:
     leaves = [
-        Contraction(atom, world.relations[atom.predicate].shape(atom.terms), 0.0)
+        Contraction(atom, world.relations[atom.relation].shape(atom.terms), 0.0)
         for bit, atom in enumerate(atoms)
         if component >> bit & 1
     ]
-    planned = contract(leaves, (), ())
-    return Term(1, planned.expression, (), 1, planned.shape.rows, planned.cost)
+    return contract(leaves, (), ()).expression
 
 
 def _components(subset: int, atoms: Sequence[Tuples]) -> list[int]:

@@ -17,9 +17,10 @@ from lapis.counting.derived import extend
 from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.logic.clauses import Feature, NormalForm
-from lapis.relational.count_plan import CountPlan, explain, plan_violations
-from lapis.relational.execute import count_table
+from lapis.relational.compile import plan_violations
+from lapis.relational.engines.memory import count_table
 from lapis.relational.interpretation import Interpretation, interpret
+from lapis.relational.plan import Plan, explain
 
 
 class FeatureCount(NamedTuple):
@@ -83,7 +84,7 @@ def count_feature(feature: Feature, world: Interpretation) -> FeatureCount:
     return FeatureCount((always - violations.reshape(-1)).tolist(), groundings)
 
 
-def plan_feature(feature: Feature, world: Interpretation) -> list[CountPlan]:
+def plan_feature(feature: Feature, world: Interpretation) -> list[Plan]:
     """One plan for each clause: the groundings that violate it, for each weight."""
     keep = weight_variables(feature)
     return [plan_violations(clause, feature.variables, world, keep) for clause in feature.clauses]

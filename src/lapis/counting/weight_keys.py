@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lapis.counting.differences.difference_terms import WeightKey
 from lapis.counting.totals import count_feature
 from lapis.logic.clauses import Feature
 from lapis.problem.problem import Problem
 from lapis.relational.interpretation import Interpretation
+
+
+class WeightKey(NamedTuple):
+    """Weight ids: offset + the mixed-radix value of the plus variables, the last fastest."""
+
+    offset: int
+    plus: tuple[str, ...]
+    shape: tuple[int, ...]
+
+    def weight_id(self, constants: Sequence[int]) -> int:
+        """The weight at these constants of the plus variables."""
+        number = 0
+        for constant, size in zip(constants, self.shape, strict=True):
+            number = number * size + constant
+        return self.offset + number
 
 
 class WeightKeys(NamedTuple):

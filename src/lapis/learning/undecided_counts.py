@@ -17,8 +17,8 @@ from lapis.counting.rule_counts import world_of
 from lapis.counting.totals import count_feature
 from lapis.logic.clauses import Clause, Feature
 from lapis.problem.problem import Problem
-from lapis.relational.count_plan import plan_violations
-from lapis.relational.execute import count_table
+from lapis.relational.compile import plan_violations
+from lapis.relational.engines.memory import count_table
 from lapis.relational.interpretation import Interpretation
 
 MAX_DECIDED_CLAUSES = 6  # of a rule, up to which groundings that evidence decides are found

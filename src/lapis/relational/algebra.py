@@ -1,12 +1,12 @@
-"""What a count plan is made of: expressions over sparse factors.
+"""What a plan is made of: expressions over sparse factors.
 
-    expression = Tuples | Universe | Matches | Given
+    expression = Tuples | Universe | Matches
                | Join | RangeJoin | Project | Without | Restrict
 
 Expressions are immutable and compare by content, so a subexpression that several terms of a plan
-share is computed once. They say what to compute; `execute` runs them in memory, `sql` compiles
-them. Every expression denotes a factor: a function from assignments of its `variables` to
-integers, zero but for a sparse set of rows.
+share is computed once. They say what to compute; engines say how. Every expression denotes a
+factor: a function from assignments of its `variables` to integers, zero but for a sparse set of
+rows.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from lapis.language.syntax import Constant, Variable
-from lapis.logic.clauses import Condition, SimpleTerm
+from lapis.language.syntax import Variable
+from lapis.logic.clauses import Condition
 
 
 @dataclass(frozen=True)
 class Tuples:
-    """1 on the listed tuples of a predicate that match the terms: variables or constants' codes.
+    """1 on the listed tuples of a relation that match the terms: variables or constants' codes.
 
     What is listed are the true tuples, or the false ones if the extension is complemented.
     """
 
-    predicate: str
+    relation: str
     terms: tuple[str | int, ...]
 
     @cached_property
@@ -41,7 +41,6 @@ class Test:
     """
 
     condition: Condition
-    types: tuple[str | None, str | None]  # of the left and right term, None for a constant
     expected: bool = True
 
     @cached_property
@@ -66,6 +65,19 @@ class Test:
             return None
         return (self.condition.operator == "=") == self.expected
 
+    @property
+    def opposite(self) -> Test:
+        """The test that passes exactly where this one does not."""
+        return make_test(self.condition, not self.expected)
+
+
+def make_test(condition: Condition, expected: bool) -> Test:
+    """A failing x = y is a holding x != y, so that equal tests are written alike."""
+    test = Test(condition, expected)
+    if expected or test.numeric:
+        return test
+    return Test(condition._replace(operator="!=" if condition.operator == "=" else "="))
+
 
 @dataclass(frozen=True)
 class Universe:
@@ -88,14 +100,6 @@ class Matches:
     @property
     def variables(self) -> tuple[str, ...]:
         return self.test.variables
-
-
-@dataclass(frozen=True)
-class Given:
-    """A factor handed to the executor from outside, by number."""
-
-    number: int
-    variables: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -165,8 +169,7 @@ class Restrict:
         return self.part.variables
 
 
-Leaf = Tuples | Universe | Matches | Given
-Expression = Leaf | Join | RangeJoin | Project | Without | Restrict
+Expression = Tuples | Universe | Matches | Join | RangeJoin | Project | Without | Restrict
 Filter = Tuples | Test  # as a filter, Tuples must not match
 
 
@@ -181,25 +184,3 @@ def parts(expression: Expression) -> tuple[Expression, ...]:
             return (part, excluded)
         case _:
             return ()
-
-
-def substitute_tuples(tuples: Tuples, replacement: dict[str, str | int]) -> Tuples:
-    """The same atom with variables replaced by variables or constants' codes."""
-    return Tuples(
-        tuples.predicate,
-        tuple(replacement.get(t, t) if isinstance(t, str) else t for t in tuples.terms),
-    )
-
-
-def substitute_test(test: Test, name: str, term: SimpleTerm) -> Test:
-    """The same test with a variable replaced; a constant has no type."""
-
-    def side(old: SimpleTerm, kind: str | None) -> tuple[SimpleTerm, str | None]:
-        if old == Variable(name):
-            return term, (None if isinstance(term, Constant) else kind)
-        return old, kind
-
-    left, left_type = side(test.condition.left, test.types[0])
-    right, right_type = side(test.condition.right, test.types[1])
-    condition = test.condition._replace(left=left, right=right)
-    return Test(condition, (left_type, right_type), test.expected)

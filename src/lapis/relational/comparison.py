@@ -11,7 +11,9 @@ from lapis.data.database import Domain
 from lapis.language.syntax import Constant
 from lapis.logic.clauses import SimpleTerm
 from lapis.relational.algebra import Matches, Test
+from lapis.relational.exact_sums import Runs
 from lapis.relational.factor import Factor, indicator
+from lapis.relational.join_small import list_pairs
 
 _COMPARE: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "=": operator.eq,
@@ -22,71 +24,90 @@ _COMPARE: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     ">=": operator.ge,
 }
 
+Domains = Mapping[str, Domain]  # of the variables
 
-def passes(test: Test, factor: Factor, domains: Mapping[str, Domain]) -> np.ndarray:
+
+def passes(test: Test, factor: Factor, domains: Domains) -> np.ndarray:
     """bool[num_rows], whether each row of the factor passes the test."""
-    condition = test.condition
-    sides = (condition.left, test.types[0]), (condition.right, test.types[1])
+    sides = test.condition.left, test.condition.right
+    read = _number if test.numeric else _names(test, domains)
+    left, right = (_column(term, read, factor, domains) for term in sides)
+    return np.broadcast_to(_compare(test, left, right), len(factor))
+
+
+def compare_constants(test: Test) -> bool:
+    """Whether a test without variables is passed."""
+    left, right = test.condition.left.name, test.condition.right.name
+    if not test.numeric:
+        return (left == right) == bool(test.equates)
+    return bool(_compare(test, _constant_number(left), _constant_number(right))[0])
+
+
+def list_matches(matches: Matches, domains: Domains) -> Factor:
+    """The pairs of constants that an equality between two variables accepts."""
+    test = matches.test
+    left, right = (domains[name] for name in matches.variables)
     if test.numeric:
-        left, right = (_numbers(term, kind, factor, domains) for term, kind in sides)
+        runs, order = equal_runs(left.numeric, right.numeric + test.condition.offset)
+        row, place = list_pairs(*runs)
+        rows = np.stack([row, order[place]], axis=1)
+    elif left is right:
+        rows = np.repeat(np.arange(len(left))[:, None], 2, axis=1)
+    else:
+        shared = [(code, right.index.get(name, -1)) for code, name in enumerate(left.constants)]
+        rows = np.array([pair for pair in shared if pair[1] >= 0]).reshape(-1, 2)
+    return indicator(matches.variables, rows.astype(np.int32))
+
+
+def equal_runs(left: np.ndarray, right: np.ndarray) -> tuple[Runs, np.ndarray]:
+    """For each left number the run of equal ones among right[order]; no number equals none."""
+    order = np.argsort(right)
+    start, stop = (np.searchsorted(right[order], left, side) for side in ("left", "right"))
+    # NaN sorts last and equals NaN in a search.
+    return Runs(start, np.where(np.isnan(left), start, stop)), order
+
+
+def _compare(test: Test, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    condition = test.condition
+    if test.numeric:
         known = ~(np.isnan(left) | np.isnan(right))
         holds = known & _COMPARE[condition.operator](left, right + condition.offset)
     else:
-        left, right = (_codes(term, kind, factor, domains, test) for term, kind in sides)
         holds = _COMPARE[condition.operator](left, right)
-    return np.broadcast_to(holds == test.expected, len(factor))
+    outcome: np.ndarray = holds == test.expected
+    return outcome
 
 
-def list_matches(matches: Matches, domains: Mapping[str, Domain]) -> Factor:
-    """The pairs of constants that an equality between two variables accepts."""
-    test = matches.test
-    left, right = (domains[kind] for kind in test.types if kind is not None)
-    if test.numeric:
-        values = right.numeric + test.condition.offset
-        order = np.argsort(values)
-        start = np.searchsorted(values[order], left.numeric, "left")
-        stop = np.searchsorted(values[order], left.numeric, "right")
-        # NaN sorts last and equals NaN in a search, but is no number.
-        stop = np.where(np.isnan(left.numeric), start, stop)
-        rows = np.array(
-            [(i, order[j]) for i in range(len(left)) for j in range(start[i], stop[i])], np.int32
-        ).reshape(-1, 2)
-    else:
-        shared = [(code, right.index.get(name, -1)) for code, name in enumerate(left.constants)]
-        rows = np.array([pair for pair in shared if pair[1] >= 0], np.int32).reshape(-1, 2)
-    return indicator(matches.variables, rows)
-
-
-def _numbers(
-    term: SimpleTerm, kind: str | None, factor: Factor, domains: Mapping[str, Domain]
+def _column(
+    term: SimpleTerm,
+    read: Callable[[Domain], np.ndarray],
+    factor: Factor,
+    domains: Domains,
 ) -> np.ndarray:
+    """What is compared of a term: one value for each row, or one for all."""
     if isinstance(term, Constant):
-        return Domain("", (term.name,)).numeric
-    assert kind is not None
-    numbers: np.ndarray = domains[kind].numeric[factor.column(term.name)]
+        return read(Domain("", (term.name,)))
+    values: np.ndarray = read(domains[term.name])[factor.column(term.name)]
+    return values
+
+
+def _number(domain: Domain) -> np.ndarray:
+    """float64[size], NaN for what is no number."""
+    numbers: np.ndarray = domain.numeric
     return numbers
 
 
-def _codes(
-    term: SimpleTerm,
-    kind: str | None,
-    factor: Factor,
-    domains: Mapping[str, Domain],
-    test: Test,
-) -> np.ndarray:
-    """Codes in the domain of the test's first variable; -1 and -2 for names it does not hold."""
-    base = next((name for name in test.types if name is not None), None)
-    if isinstance(term, Constant):
-        if base is None:
-            both = (test.condition.left, test.condition.right)
-            return np.array([0 if both[0] == both[1] or term == both[0] else 1])
-        return np.array([domains[base].index.get(term.name, -1)])
-    assert kind is not None
-    assert base is not None
-    column = factor.column(term.name)
-    if kind == base:
-        return column
-    index = domains[base].index
-    translated = np.array([index.get(name, -2) for name in domains[kind].constants], np.int64)
-    codes: np.ndarray = translated[column]
-    return codes
+def _constant_number(name: str) -> np.ndarray:
+    return _number(Domain("", (name,)))
+
+
+def _names(test: Test, domains: Domains) -> Callable[[Domain], np.ndarray]:
+    """Numbers for constants' names: those of the first variable's domain."""
+    base = domains[test.variables[0]]
+
+    def read(domain: Domain) -> np.ndarray:
+        if domain is base:
+            return np.arange(len(domain))
+        return np.array([base.index.get(name, -1) for name in domain.constants], np.int64)
+
+    return read

@@ -8,23 +8,20 @@ variables summed out first, since both only shrink. A filter (a comparison, or t
 be absent) is applied as soon as one factor holds all its variables; an order comparison between
 two otherwise unconnected factors joins them by ranges.
 
-The order only ever uses estimates, so a
-plan can be made, printed and priced before anything is run.
+The order only ever uses estimates (`cost`), so a plan can be made, printed and priced before
+anything is run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
 
-import numpy as np
-
 from lapis.relational.algebra import (
     Expression,
     Filter,
-    Given,
     Join,
     Project,
     RangeJoin,
@@ -32,8 +29,7 @@ from lapis.relational.algebra import (
     Test,
     Without,
 )
-from lapis.relational.cost import OVERHEAD, Shape, count_distinct, joined, summed
-from lapis.relational.factor import Factor, scalar, sort_rows
+from lapis.relational.cost import OVERHEAD, Shape, joined, summed
 
 
 class Contraction(NamedTuple):
@@ -46,61 +42,6 @@ class Contraction(NamedTuple):
     @property
     def variables(self) -> tuple[str, ...]:
         return self.expression.variables
-
-
-def sum_product(
-    factors: Sequence[Factor], keep: tuple[str, ...], sizes: Mapping[str, int]
-) -> Factor:
-    """Σ over all variables not in `keep` of Π factors.
-
-    The sum runs over assignments of the variables that occur in some factor; `keep` must be
-    among them. `sizes` are the domain sizes by variable. The result has the variables `keep` in
-    that order, rows sorted lexicographically, no zeros.
-    """
-    from lapis.relational.execute import evaluate
-
-    missing = set(keep).difference(*(factor.variables for factor in factors))
-    if missing:
-        raise ValueError(f"no factor has the variables {', '.join(sorted(missing))} to keep")
-    if not factors:
-        return scalar(1)
-    reduced = drop_dangling(factors, sizes)
-    leaves = [
-        Contraction(Given(number, factor.variables), measure(factor), 0.0)
-        for number, factor in enumerate(reduced)
-    ]
-    plan = contract(leaves, (), keep)
-    return sort_rows(evaluate(plan.expression, given=reduced))
-
-
-def drop_dangling(factors: Sequence[Factor], sizes: Mapping[str, int]) -> list[Factor]:
-    """Semi-join reduction by single variables: drop rows with a value another factor lacks."""
-    reduced = list(factors)
-    holders: dict[str, list[int]] = {}
-    for number, factor in enumerate(reduced):
-        for name in factor.variables:
-            holders.setdefault(name, []).append(number)
-    changed = True
-    while changed:
-        changed = False
-        for name, numbers in holders.items():
-            if len(numbers) < 2:
-                continue
-            present = np.zeros((len(numbers), sizes[name]), bool)
-            for row, number in enumerate(numbers):
-                present[row, reduced[number].column(name)] = True
-            alive: np.ndarray = np.logical_and.reduce(present)
-            for row, number in enumerate(numbers):
-                if (present[row] & ~alive).any():
-                    reduced[number] = reduced[number].take(alive[reduced[number].column(name)])
-                    changed = True
-    return reduced
-
-
-def measure(factor: Factor) -> Shape:
-    """The true shape of a factor."""
-    distinct = {name: float(count_distinct(factor.column(name))) for name in factor.variables}
-    return Shape(float(len(factor)), distinct)
 
 
 def contract(

@@ -36,25 +36,6 @@ from lapis.relational.join_small import choose_kernels
 
 MAX_PAIRS = 200_000_000  # listed rows of one join, about 6 GB
 
-__all__ = [
-    "MAX_PAIRS",
-    "Factor",
-    "add_rows",
-    "anti_join",
-    "indicator",
-    "join",
-    "join_onto",
-    "join_runs",
-    "multiply",
-    "narrow",
-    "project",
-    "scalar",
-    "select",
-    "semi_join",
-    "sort_rows",
-    "sum_out",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factor:
@@ -83,6 +64,17 @@ class Factor:
         """The rows that `index`, a mask or positions, selects."""
         return Factor(self.variables, self.rows[index], self.value[index])
 
+    def reorder(self, variables: tuple[str, ...]) -> Factor:
+        """The same factor with its variables in another order."""
+        return Factor(variables, self.columns(variables), self.value)
+
+    def scale(self, number: int) -> Factor:
+        """number · factor."""
+        if number == 1:
+            return self
+        times = narrow(np.array([number], dtype=object))
+        return Factor(self.variables, self.rows, multiply_exactly(self.value, times))
+
     def rename(self, variables: tuple[str, ...]) -> Factor:
         return Factor(variables, self.rows, self.value)
 
@@ -101,21 +93,21 @@ def scalar(value: int) -> Factor:
     return Factor((), np.empty((1, 0), np.int32), narrow(np.array([value], dtype=object)))
 
 
+def empty_factor(variables: tuple[str, ...]) -> Factor:
+    """0 everywhere."""
+    return Factor(variables, np.empty((0, len(variables)), np.int32), np.empty(0, np.int64))
+
+
 def multiply(left: Factor, right: Factor) -> Factor:
     """The product, over the variables of both."""
     extra = tuple(name for name in right.variables if name not in left.variables)
     return join(left, right, left.variables + extra)
 
 
-def sum_out(factor: Factor, variables: Sequence[str]) -> Factor:
-    """Σ over `variables` of the factor."""
-    return project(factor, tuple(name for name in factor.variables if name not in variables))
-
-
 def project(factor: Factor, keep: tuple[str, ...]) -> Factor:
     """Σ over the variables not in `keep`; the result's variables are `keep`, in that order."""
     if len(keep) == len(factor.variables):
-        return Factor(keep, factor.columns(keep), factor.value)
+        return factor.reorder(keep)
     return join(factor, scalar(1), keep)
 
 
@@ -164,11 +156,6 @@ def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
     return found.take(sums != 0)
 
 
-def semi_join(factor: Factor, other: Factor) -> Factor:
-    """The rows of `factor` that agree with some row of `other` on the variables they share."""
-    return factor.take(_matches(factor, other))
-
-
 def anti_join(factor: Factor, other: Factor) -> Factor:
     """The rows of `factor` that agree with no row of `other` on the variables they share."""
     return factor.take(~_matches(factor, other))
@@ -191,14 +178,17 @@ def select(variables: tuple[str | int, ...], rows: np.ndarray) -> Factor:
 
 def sort_rows(factor: Factor) -> Factor:
     """The same factor with rows in lexicographic order and without zeros."""
-    factor = factor.take(factor.value != 0)
-    if not factor.variables:
+    if not (factor.value != 0).all():
+        factor = factor.take(factor.value != 0)
+    if len(factor) < 2:
         return factor
-    return factor.take(np.lexsort(factor.rows.T[::-1]))
+    (key,) = share_keys(factor.rows.T).parts
+    return factor if (key[1:] > key[:-1]).all() else factor.take(np.argsort(key))
 
 
 def add_rows(variables: tuple[str, ...], parts: Sequence[Factor]) -> Factor:
     """Σ of factors over the same variables."""
+    parts = [empty_factor(variables), *parts]
     rows = np.concatenate([part.columns(variables) for part in parts])
     value = np.concatenate([part.value for part in parts])
     return _group_by_sorting(Factor(variables, rows, value), variables)
@@ -237,9 +227,13 @@ def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) 
             code="count-too-large",
             hint="count approximately, or write the formula with fewer unconnected variables",
         )
-    left_index = np.empty(num_pairs, np.int64)
-    right_index = np.empty(num_pairs, np.int64)
-    choose_kernels(num_pairs).expand_pairs(*runs, left_index, right_index)
+    if num_pairs == len(left) * len(right):  # every row meets every other
+        left_index = np.repeat(np.arange(len(left)), len(right))
+        right_index = np.tile(np.arange(len(right)), len(left))
+    else:
+        left_index = np.empty(num_pairs, np.int64)
+        right_index = np.empty(num_pairs, np.int64)
+        choose_kernels(num_pairs).expand_pairs(*runs, left_index, right_index)
     rows = np.empty((num_pairs, len(keep)), np.int32)
     for position, name in enumerate(keep):
         if name in left.variables:
@@ -253,7 +247,7 @@ def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) 
 def _group_by_sorting(factor: Factor, keep: tuple[str, ...]) -> Factor:
     """`project` without packed keys, for keys beyond 63 bits."""
     rows = factor.columns(keep)
-    order = np.lexsort(rows.T[::-1]) if keep else np.arange(len(rows))
+    order = np.argsort(share_keys(rows.T).parts[0]) if keep else np.arange(len(rows))
     rows = rows[order]
     if len(rows) == 0:
         return Factor(keep, rows, factor.value[:0])

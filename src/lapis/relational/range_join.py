@@ -24,14 +24,13 @@ def join_range(
     right: Factor,
     test: Test,
     keep: tuple[str, ...],
-    domains: Mapping[str, Domain],
+    domains: Mapping[str, Domain],  # of the variables
 ) -> Factor:
     """Σ over the variables not in `keep` of left·right·[test]; the test's left side is in left."""
     condition = test.condition
-    assert test.types[0] is not None
-    assert test.types[1] is not None
-    number = domains[test.types[0]].numeric[left.column(condition.left.name)]
-    other = domains[test.types[1]].numeric[right.column(condition.right.name)] + condition.offset
+    one, two = condition.left.name, condition.right.name
+    number = domains[one].numeric[left.column(one)]
+    other = domains[two].numeric[right.column(two)] + condition.offset
     operator: str = condition.operator
     if set(keep).isdisjoint(left.variables):
         left, number, right, other = right, other, left, number

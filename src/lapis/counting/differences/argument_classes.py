@@ -23,7 +23,8 @@ import numpy as np
 from lapis.counting.differences.sparse_vectors import widen
 from lapis.data.keys import number_rows
 from lapis.errors import TooLarge
-from lapis.relational.factor import Factor, join, narrow
+from lapis.relational.exact_sums import narrow
+from lapis.relational.factor import Factor, join
 
 MAX_SIGNATURES = 20_000_000
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from lapis.counting.complete_world import add_derived, base_world
 from lapis.counting.differences.atom_vectors import AtomVectors, build_atom_vectors
-from lapis.counting.differences.difference_terms import Term, evaluate_terms
+from lapis.counting.differences.difference_terms import Term, evaluate_difference
 from lapis.counting.differences.differences import Target, clause_difference, is_direct, num_levels
 from lapis.counting.differences.sparse_vectors import SparseVectors, add_entries
 from lapis.counting.weight_keys import WeightKeys, number_weights, violated_rules
@@ -123,17 +122,10 @@ def evaluate_differences(
     for feature in features:
         for clause in feature.clauses:
             difference = clause_difference(clause, feature.variables, target)
-            evaluate = partial(
-                evaluate_terms,
-                variables=difference.variables,
-                positions=target.positions,
-                key=keys.of_rule[feature.rule],
-                interpretation=interpretation,
-                determined=difference.determined,
-                known={},
-            )
-            when_false += evaluate(difference.when_false)
-            when_true += evaluate(difference.when_true)
+            key = keys.of_rule[feature.rule]
+            terms = evaluate_difference(difference, target, key, interpretation)
+            when_false += terms[0]
+            when_true += terms[1]
     vectors = build_atom_vectors(when_false, when_true, target.positions)
     return AtomDifferences(
         target,

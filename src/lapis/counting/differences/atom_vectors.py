@@ -19,16 +19,16 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.counting.differences.argument_classes import Function, look_up
-from lapis.counting.differences.difference_terms import Term, WeightKey
+from lapis.counting.differences.difference_terms import Term
 from lapis.counting.differences.sparse_vectors import (
     SparseVectors,
     add_entries,
     number_vectors,
     stack_vectors,
 )
+from lapis.counting.weight_keys import WeightKey
 from lapis.data.keys import number_rows, pack
-from lapis.relational.elimination import sum_product
-from lapis.relational.factor import Factor, scalar
+from lapis.relational.factor import Factor, multiply, sort_rows
 
 _EMPTY = SparseVectors(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -176,16 +176,15 @@ def _multiply(
     num_rows = len(chosen[0]) if chosen else 1
     sizes = {"@row": num_rows, **dict(zip(key.plus, key.shape, strict=True))}
     rows = np.arange(num_rows, dtype=np.int32)[:, None]
-    factors = [Factor(("@row",), rows, np.ones(num_rows, np.int64)), scalar(coefficient)]
+    product = Factor(("@row",), rows, np.ones(num_rows, np.int64)).scale(coefficient)
     for part, column in zip(parts, chosen, strict=True):
         picked = part.vectors.take(column)
         shape = [sizes[name] for name in part.plus]
         digits = np.unravel_index(picked.column, shape) if shape else ()
         columns = [picked.row, *digits]
-        factors.append(
-            Factor(("@row", *part.plus), np.stack(columns, axis=1).astype(np.int32), picked.value)
-        )
-    return sum_product(factors, ("@row", *key.plus), sizes)
+        values = np.stack(columns, axis=1).astype(np.int32)
+        product = multiply(product, Factor(("@row", *part.plus), values, picked.value))
+    return sort_rows(product.reorder(("@row", *key.plus)))
 
 
 def _pack(factor: Factor, variables: tuple[str, ...], shape: tuple[int, ...]) -> np.ndarray:

@@ -45,7 +45,8 @@ from lapis.data.tuples import contains
 from lapis.errors import TooLarge
 from lapis.language.model import Predicate
 from lapis.problem.problem import Problem
-from lapis.relational.factor import Factor, join, narrow
+from lapis.relational.exact_sums import narrow
+from lapis.relational.factor import Factor, join
 
 MAX_BLOCKS = 20_000_000
 MAX_LISTED = 5_000_000  # candidates gone through one by one

@@ -35,7 +35,7 @@ from lapis.counting.differences.sparse_vectors import (
 )
 from lapis.errors import LapisError, TooLarge
 from lapis.problem.problem import Problem
-from lapis.relational.factor import narrow
+from lapis.relational.exact_sums import narrow
 
 MAX_LISTED = 5_000_000  # atoms gone through one by one
 

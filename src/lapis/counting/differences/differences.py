@@ -13,7 +13,7 @@ unify with the same or with the opposite sign. Only the world at hand occurs; p 
 signs alone (U of size one does not depend on p, which is why most clauses need one sum for both).
 
 A literal of a derived predicate D changes when the witnesses of D(x) appear or vanish
-(`lapis.counting.witnesses`). Flipping g changes the witness count W(x) by e = Σ_U ± z_U, where z_U
+(`lapis.counting.derived`). Flipping g changes the witness count W(x) by e = Σ_U ± z_U, where z_U
 is the indicator that the cube's literals U are g and its others hold. Since W + e ≥ 0 always,
 
     D(g = 1) − D(g = 0) = (1 − 2p) · (1[W = 0] 1[e ≥ 1] − Σ_{m ≥ 1} 1[W = m] 1[e = −m]),
@@ -42,7 +42,7 @@ from lapis.data.database import Domain
 from lapis.language.model import Predicate
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Clause, Cube, Definition, Literal, SimpleTerm, TypedVariable
-from lapis.relational.conjunctions import (
+from lapis.relational.conjunction import (
     Atom,
     Conjunction,
     Scope,
@@ -317,7 +317,7 @@ def _has_determined_witnesses(definition: Definition, target: Target) -> bool:
             determined = {
                 name
                 for name, term in unified.bindings
-                if not isinstance(term, Variable) or term.name in scope.kept
+                if not isinstance(term, Variable) or term.name in scope.keep
             }
             if any(name not in determined for name, _ in definition.bound):
                 return False

@@ -17,7 +17,7 @@ from lapis.counting.differences.sparse_vectors import SparseVectors, add_entries
 from lapis.counting.flipping_world import World
 from lapis.counting.weight_keys import WeightKeys, number_weights
 from lapis.problem.problem import Problem
-from lapis.relational.factor import narrow
+from lapis.relational.exact_sums import narrow
 from lapis.relational.interpretation import Interpretation
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.data.keys import number_rows
-from lapis.relational.factor import narrow
+from lapis.relational.exact_sums import narrow
 
 _SHORT = 3  # entries up to which vectors are told apart by sorting
 _SAFE = 2.0**62  # sums estimated below this cannot overflow int64

@@ -2,7 +2,7 @@
 
 from lapis.relational.engines.duckdb import DuckDBEngine
 from lapis.relational.engines.engine import AutoEngine, Engine
-from lapis.relational.engines.memory import MemoryEngine
+from lapis.relational.engines.join_tables import MemoryEngine
 from lapis.relational.join_plan import Bindings, Comparison, JoinPlan, Source
 
 __all__ = [

@@ -13,7 +13,7 @@ import numpy as np
 
 from lapis.errors import TooLarge
 from lapis.relational.engines.duckdb import DuckDBEngine
-from lapis.relational.engines.memory import MemoryEngine
+from lapis.relational.engines.join_tables import MemoryEngine
 from lapis.relational.join_plan import Bindings, JoinPlan, run_by_components
 from lapis.relational.relation_store import RelationStore, estimate_join, estimate_rows, total_rows
 

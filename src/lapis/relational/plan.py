@@ -1,10 +1,9 @@
-"""A count plan: what to compute to count the groundings of a conjunction in a world.
+"""A plan: what to compute to count or list the groundings of conjunctions in a world.
 
-    n(k) = #{groundings with keep = k in which every literal and condition is true}
-         = Σ_terms coefficient · multiplier · expression(k)
+    n(k) = Σ_terms coefficient · multiplier · Π_parts expression(k)
 
-Terms come from `expansion`, join orders from `elimination`. A plan is a value: it can be printed
-(`explain`), priced, and run by any executor. The expressions of its terms share subexpressions.
+over the assignments k of the kept variables. A plan is a value: it can be printed (`explain`),
+priced, and run by any engine. The expressions of its terms share subexpressions.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from lapis.language.syntax import Constant
-from lapis.logic.clauses import Clause, Condition, Cube, Literal, SimpleTerm, TypedVariable
+from lapis.data.database import Domain
+from lapis.logic.clauses import TypedVariable
 from lapis.relational.algebra import (
     Expression,
-    Given,
     Join,
     Matches,
     Project,
@@ -29,12 +28,22 @@ from lapis.relational.algebra import (
     Without,
     parts,
 )
-from lapis.relational.expansion import Term, choose_terms
-from lapis.relational.interpretation import Interpretation
 
 
 @dataclass(frozen=True)
-class CountPlan:
+class Term:
+    """coefficient · Π|domain of free variables| · Π of the factors that the parts denote."""
+
+    coefficient: int
+    parts: tuple[Expression, ...]  # none stands for 1
+    free: tuple[TypedVariable, ...]  # summed out, in no part
+    multiplier: int  # Π of the free variables' domain sizes
+    rows: float  # estimated, of the result
+    cost: float  # estimated, rows touched
+
+
+@dataclass(frozen=True)
+class Plan:
     variables: tuple[TypedVariable, ...]  # what the groundings range over
     keep: tuple[str, ...]  # counts are wanted for each assignment of these
     shape: tuple[int, ...]  # the sizes of their domains
@@ -46,43 +55,23 @@ class CountPlan:
         """Estimated rows touched."""
         return sum(term.cost for term in self.terms)
 
+    @property
+    def rows(self) -> float:
+        """Estimated rows of the terms."""
+        return sum(term.rows for term in self.terms)
 
-def plan_cube(
-    cube: Cube,
-    variables: tuple[TypedVariable, ...],
-    extensions: Interpretation,
-    keep: tuple[str, ...] = (),
-) -> CountPlan:
-    """Count the groundings in which the cube is true."""
-    types = dict(variables)
-    tests = [make_test(condition, types, True) for condition in cube.conditions]
-    return _plan(cube.literals, tests, variables, extensions, keep)
+    @cached_property
+    def shared(self) -> frozenset[Expression]:
+        """The expressions that occur more than once, worth remembering while the plan runs."""
+        return shared_expressions([part for term in self.terms for part in term.parts])
 
-
-def plan_violations(
-    clause: Clause,
-    variables: tuple[TypedVariable, ...],
-    extensions: Interpretation,
-    keep: tuple[str, ...] = (),
-) -> CountPlan:
-    """Count the groundings in which the clause is false: all its literals and conditions are."""
-    literals = [literal.negate() for literal in clause.literals]
-    types = dict(variables)
-    tests = [make_test(condition, types, False) for condition in clause.conditions]
-    return _plan(literals, tests, variables, extensions, keep)
+    def domains(self, by_type: Mapping[str, Domain]) -> Mapping[str, Domain]:
+        """The domain of each variable."""
+        return {name: by_type[type_name] for name, type_name in self.variables}
 
 
-def make_test(condition: Condition, types: Mapping[str, str], expected: bool) -> Test:
-    """The condition over variables of the given types, required to come out as `expected`."""
-
-    def kind(term: SimpleTerm) -> str | None:
-        return None if isinstance(term, Constant) else types[term.name]
-
-    return Test(condition, (kind(condition.left), kind(condition.right)), expected)
-
-
-def shared_expressions(terms: Sequence[Term]) -> frozenset[Expression]:
-    """The expressions that occur more than once, worth remembering while a plan runs."""
+def shared_expressions(expressions: Sequence[Expression]) -> frozenset[Expression]:
+    """Those that occur more than once in or below the given ones."""
     uses: Counter[Expression] = Counter()
 
     def visit(expression: Expression) -> None:
@@ -91,13 +80,12 @@ def shared_expressions(terms: Sequence[Term]) -> frozenset[Expression]:
             for part in parts(expression):
                 visit(part)
 
-    for term in terms:
-        if term.expression is not None:
-            visit(term.expression)
+    for expression in expressions:
+        visit(expression)
     return frozenset(expression for expression, count in uses.items() if count > 1)
 
 
-def explain(plan: CountPlan) -> str:
+def explain(plan: Plan) -> str:
     """The plan as indented text: one block for each term, joins from the outside in."""
     ranges = ", ".join(f"{name}:{type_name}" for name, type_name in plan.variables)
     lines = [
@@ -105,30 +93,13 @@ def explain(plan: CountPlan) -> str:
         f"  {plan.groundings:,} groundings, {len(plan.terms)} terms, "
         f"about {plan.cost:,.0f} rows touched",
     ]
-    shared = shared_expressions(plan.terms)
     numbers: dict[Expression, int] = {}
     for term in plan.terms:
         sizes = "".join(f" · |{type_name}|" for _, type_name in term.free)
         lines.append(f"  {term.coefficient:+d}{sizes}  (about {term.rows:,.0f} rows)")
-        if term.expression is not None:
-            lines += ["    " + line for line in _describe(term.expression, shared, numbers)]
+        for part in term.parts:
+            lines += ["    " + line for line in _describe(part, plan.shared, numbers)]
     return "\n".join(lines)
-
-
-def _plan(
-    literals: Sequence[Literal],
-    tests: Sequence[Test],
-    variables: tuple[TypedVariable, ...],
-    extensions: Interpretation,
-    keep: tuple[str, ...],
-) -> CountPlan:
-    groundings = 1
-    for _, type_name in variables:
-        groundings *= extensions.size(type_name)
-    types = dict(variables)
-    shape = tuple(extensions.size(types[name]) for name in keep)
-    terms = choose_terms(literals, tests, variables, keep, extensions) if groundings else ()
-    return CountPlan(variables, keep, shape, groundings, terms)
 
 
 def _describe(
@@ -149,14 +120,12 @@ def _describe(
 
 def _headline(expression: Expression) -> str:
     match expression:
-        case Tuples(predicate, terms):
-            return f"{predicate}({', '.join(map(str, terms))})"
+        case Tuples(relation, terms):
+            return f"{relation}({', '.join(map(str, terms))})"
         case Universe(variable, type_name):
             return f"all {variable} of {type_name}"
         case Matches(test):
             return f"pairs with {_show_test(test)}"
-        case Given(number, variables):
-            return f"factor {number} ({', '.join(variables)})"
         case Join(left, right, keep):
             dropped = [name for name in (*left.variables, *right.variables) if name not in keep]
             summed = f", sum out {', '.join(dict.fromkeys(dropped))}" if dropped else ""
