@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 import lapis
 import oracle
@@ -185,6 +187,25 @@ def test_hidden_predicates_are_summed_out() -> None:
     assert "no pseudo-log-likelihood: this needs complete data, but 'Smokes' is hidden" in (
         found.notes
     )
+
+
+@given(cases(), st.data())
+def test_the_likelihood_is_that_of_all_facts_stated(case: Case, data: st.DataObject) -> None:
+    """Of hidden predicates too: log Z with the facts less log Z with nothing known."""
+    model, database = lapis.parse(case.model), lapis.Database.parse(case.data)
+    hidden = data.draw(st.lists(st.sampled_from(sorted(model.predicates)), unique=True))
+    domains = oracle.constants_of(model, case.facts)
+    # All constants stay, whatever is known of them.
+    bare = replace(model, types=domains)
+    try:
+        known = oracle.infer(model, case.facts, hidden)
+        nothing = oracle.infer(bare, Facts(), model.predicates)
+    except NoWorld:
+        with pytest.raises(lapis.LapisError):
+            score_worlds(model, [database], hidden=hidden, pseudo=False)
+        return
+    found = score_worlds(model, [database], hidden=hidden, pseudo=False)
+    assert found.log_likelihood == close(known.log_partition - nothing.log_partition)
 
 
 def test_worlds_are_pooled() -> None:

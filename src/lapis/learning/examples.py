@@ -6,7 +6,8 @@
               candidate pairs as facts and negated facts, everything else known to be different
     hidden    atoms the data marks unknown (?) and all atoms of hidden predicates
 
-Without query predicates everything is asked: learning is generative.
+Without query predicates everything is asked: learning is generative. Facts that the data states
+of a hidden predicate are then explained like all others; with a query they are given.
 """
 
 from __future__ import annotations
@@ -75,17 +76,23 @@ def build_examples(
     names = (*query, *hidden)
     raise_all([unknown_query(name, model) for name in names if name not in model.predicates])
     asked = tuple(dict.fromkeys(query)) or tuple(n for n in model.predicates if n not in hidden)
-    return [build_example(model, database, asked, hidden, listed) for database in databases]
+    explained = () if query else hidden
+    return [
+        build_example(model, database, asked, hidden, explained, listed) for database in databases
+    ]
 
 
 def build_example(
-    model: Model, database: Database, asked: tuple[str, ...], hidden: Sequence[str], listed: bool
+    model: Model,
+    database: Database,
+    asked: tuple[str, ...],
+    hidden: Sequence[str],
+    explained: Sequence[str],
+    listed: bool,
 ) -> Example:
     complete = build_problem(model, database, (), opened=hidden)
-    if listed:
-        free = build_problem(model, hide(database, asked, listed=True), (), opened=hidden)
-    else:
-        free = build_problem(model, hide(database, asked, listed=False), asked, opened=hidden)
+    unsaid = hide(hide(database, explained, listed=False), asked, listed=listed)
+    free = build_problem(model, unsaid, () if listed else asked, opened=hidden)
     return Example(complete, replace(free, query=asked), asked)
 
 
