@@ -1,0 +1,181 @@
+"""Results about atoms: columns that join back, names that are looked up, worlds kept apart."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lapis
+from lapis.data.database import Domain
+from lapis.language.names import format_atom
+from lapis.results.answer import Answer
+from lapis.results.atom_result import number_alike
+from lapis.results.atoms import AtomGroup, Atoms, join_atoms, predicate_group
+
+MODEL = lapis.parse("""
+Friends(person, person)
+Smokes(person)
+Rain
+1 Friends(x, y) => Smokes(x)
+0.2 Rain
+""")
+
+
+def answer_of(groups: Sequence[AtomGroup]) -> Answer:
+    atoms = Atoms(tuple(groups))
+    values = np.linspace(0.01, 0.99, len(atoms))
+    return Answer("exact", True, 0.0, atoms, values, None, np.empty(0))
+
+
+def pairs(constants: Sequence[str], world: str = "") -> AtomGroup:
+    """All atoms P(x, y) over some constants."""
+    domain = Domain("t", tuple(constants))
+    size = len(constants)
+    codes = np.array([(i, j) for i in range(size) for j in range(size)], np.int32)
+    return predicate_group("P", codes.reshape(-1, 2), (domain, domain), ("t", "t"), world=world)
+
+
+names = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=4, unique=True)
+
+
+@given(names)
+def test_every_name_finds_its_atom(constants: list[str]) -> None:
+    answer = answer_of([pairs(constants)])
+    for index, name in enumerate(answer.atoms):
+        assert answer[name] == answer.probability[index]
+        assert answer[f" {name} "] == answer.probability[index]
+    assert list(answer.marginals.values()) == answer.probability.tolist()
+
+
+@given(names, names)
+def test_worlds_never_overwrite_each_other(first: list[str], second: list[str]) -> None:
+    answer = answer_of([pairs(first, "a.db"), pairs(second, "b.db")])
+    assert len(answer.marginals) == len(answer) == len(first) ** 2 + len(second) ** 2
+    for index, (world, name) in enumerate(zip(answer.world, answer.atoms, strict=True)):
+        assert answer[world, name] == answer.probability[index]
+        assert answer.marginals[world, name] == answer.probability[index]
+    shared = set(first) & set(second)
+    for constant in shared:
+        with pytest.raises(lapis.LapisError, match=r"2 worlds: a\.db, b\.db"):
+            answer[format_atom("P", [constant, constant])]
+
+
+def test_lookups_however_they_are_written() -> None:
+    answer = answer_of([pairs(["Ann", "bob", "Bob, the second"])])
+    assert answer["P(Ann, bob)"] == answer['P( "Ann","bob" )'] == answer.probability[1]
+    assert answer['P(bob, "Bob, the second")'] == answer.probability[5]
+
+
+def test_ambiguous_and_missing_names_are_told() -> None:
+    worlds = [lapis.Database.parse("Friends(A,B)", name=name) for name in ("one", "two")]
+    answer = lapis.infer(MODEL, worlds, "Smokes")
+    with pytest.raises(lapis.LapisError) as ambiguous:
+        answer["Smokes(A)"]
+    assert str(ambiguous.value) == (
+        "'Smokes(A)' is in 2 worlds: one, two\n    say which: answer[\"one\", 'Smokes(A)']"
+    )
+    with pytest.raises(lapis.LapisError) as missing:
+        answer["one", "Rain"]
+    assert str(missing.value) == (
+        "'Rain' is not among the atoms asked in 'one'\n    asked were atoms of: Smokes"
+    )
+    with pytest.raises(lapis.LapisError) as nowhere:
+        answer["ones", "Smokes(A)"]
+    assert str(nowhere.value) == "there is no world 'ones'\n    did you mean 'one'?"
+    world = lapis.map(MODEL, worlds, "Smokes")
+    assert world["two", "Smokes(A)"] is True
+    assert len(world.atoms) == len(world) == 4
+
+
+def test_frames_join_back_to_the_users_tables() -> None:
+    import pandas
+
+    people = pandas.DataFrame({"name": ["Ann", "Bob", "Cid"], "age": [30, 40, 50]})
+    links = pandas.DataFrame({"who": ["Ann", "Bob"], "whom": ["Bob", "Cid"], "since": [1999, 2005]})
+    data = lapis.Database.from_frames({"Friends": links[["who", "whom"]]})
+    answer = lapis.infer(MODEL, data, ["Smokes", "Friends"])
+    joined = people.merge(answer.table("Smokes").to_pandas(), left_on="name", right_on="person")
+    assert joined["age"].tolist() == [30, 40, 50]
+    assert joined["probability"].tolist() == [answer[f"Smokes({p})"] for p in joined["name"]]
+    world = lapis.map(MODEL, data, ["Smokes"], opened=["Friends"])
+    assert list(world.frames()) == ["Smokes"]
+    assert list(answer.frames()) == ["Smokes", "Friends"]
+    assert list(answer.table("Friends").columns()) == [
+        "person1", "person2", "probability", "stderr",
+    ]  # fmt: skip
+
+
+def test_one_frame_for_predicates_of_every_arity() -> None:
+    data = lapis.Database.parse("Friends(A,B)")
+    answer = lapis.infer(MODEL, data, ["Rain", "Smokes", "Friends(B,A)", "Smokes(x) ^ Rain"])
+    frame = answer.to_polars()
+    assert frame.columns == ["atom", "predicate", "arg1", "arg2", "probability", "stderr"]
+    assert frame.rows()[0][:4] == ("Rain", "Rain", None, None)
+    assert frame.rows()[3][:4] == ("Friends(B,A)", "Friends", "B", "A")
+    formulas = frame.filter(frame["predicate"] == "Smokes(x) ^ Rain")
+    assert formulas["arg1"].to_list() == ["A", "B"]
+    assert answer.table("Smokes(x) ^ Rain").to_polars().columns == ["x", "probability", "stderr"]
+    assert answer["Smokes(A) ^ Rain"] == formulas["probability"][0]
+
+
+def test_columns_are_named_apart() -> None:
+    assert number_alike(("t", "t", "t"), set()) == ["t1", "t2", "t3"]
+    assert number_alike(("t", "t", "t1"), set()) == ["t1", "t2", "t1_"]
+    assert number_alike(("probability",), {"probability"}) == ["probability1"]
+
+
+def test_names_are_spelled_when_somebody_looks() -> None:
+    spelled: list[Sequence[str]] = []
+
+    def spell(constants: Sequence[str]) -> str:
+        spelled.append(constants)
+        return f"P({constants[0]})"
+
+    size = 100_000
+    domain = Domain("t", tuple(f"C{i}" for i in range(size)))
+    codes = np.arange(size, dtype=np.int32).reshape(size, 1)
+    answer = answer_of([AtomGroup("P", codes, (domain,), ("t",), spell)])
+    assert "… and 99,940 more" in str(answer)
+    assert len(spelled) == 60
+    assert answer["P(C7)"] == answer.probability[7]
+    rows = answer.document()["atoms"]
+    assert next(rows)["atom"] == "P(C0)"
+    assert len(spelled) <= 62
+    assert answer.table("P").to_arrow().num_rows == size
+    assert len(spelled) <= 62
+
+
+def test_atoms_are_taken_in_any_order_and_selected() -> None:
+    atoms = join_atoms(
+        [Atoms((pairs("AB", "one"),)), Atoms((pairs("C", "two"), pairs("DE", "two")))]
+    )
+    everything = list(atoms)
+    order = np.random.default_rng(0).permutation(len(atoms))
+    assert atoms.take(order) == [everything[i] for i in order]
+    chosen = order % 2 == 0
+    assert list(atoms.select(chosen)) == [
+        n for n, keep in zip(everything, chosen, strict=True) if keep
+    ]
+
+
+def test_answers_can_be_sent_to_other_processes() -> None:
+    answer = lapis.infer(
+        MODEL, lapis.Database.parse("Friends(A,B)"), ["Smokes", "Smokes(x) v Rain"]
+    )
+    again = pickle.loads(pickle.dumps(answer))
+    assert again.atoms == answer.atoms
+    assert again["Smokes(A) v Rain"] == answer["Smokes(A) v Rain"]
+
+
+def test_an_empty_answer_is_an_answer() -> None:
+    data = lapis.Database.parse("Smokes(A)")
+    answer = lapis.infer(MODEL, data, "Friends(A,A)")
+    assert len(answer) == 1
+    nothing = answer_of([])
+    assert nothing.to_pandas().empty
+    assert "nothing asked for is unknown" in str(nothing)
