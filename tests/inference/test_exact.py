@@ -14,6 +14,7 @@ from lapis.errors import LapisError, TooLarge
 from lapis.grounding import ground
 from lapis.inference.exact.by_components import exact, exact_map, plan_exact, sample_exact
 from lapis.inference.exact.enumerate import enumerate_worlds
+from lapis.inference.moments.covariance import count_worlds
 from lapis.network.network import Network
 from lapis.problem.problem import build_problem
 from oracle import NoWorld
@@ -282,3 +283,12 @@ def test_samples_of_equal_components_differ() -> None:
     assert all(len(np.unique(world, axis=0)) > 1 for world in pairs)
     with pytest.raises(ValueError, match="merge_copies"):
         plan_exact(network).sample(1, np.random.default_rng(0))
+
+
+def test_counts_of_many_worlds_are_those_of_each() -> None:
+    rng = np.random.default_rng(1)
+    for seed in range(5):
+        network = random_network(np.random.default_rng(seed))
+        worlds = rng.random((7, network.num_atoms)) < 0.5
+        each = np.array([network.counts(world) for world in worlds])
+        assert count_worlds(network, worlds) == pytest.approx(each)

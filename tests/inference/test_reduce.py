@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_networks import WEIGHTS, chance_of, make_network, possible_worlds, random_network
+from exact_networks import WEIGHTS, make_network, possible_worlds, random_network
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -125,20 +125,6 @@ def test_recovered_from_exact_joint_distributions(
     np.testing.assert_allclose(found.expected_count, expected.expected_count, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_completed_samples_have_the_right_distribution(seed: int) -> None:
-    """Exact samples of the core, completed, are samples of the network."""
-    rng = np.random.default_rng(seed)
-    network = random_network(rng, num_base=8, num_clauses=11, hard=0.1)
-    network = network.with_weights(np.clip(network.weights, -1.0, 1.0))
-    reduction = reduce(network, max_scope=int(rng.integers(1, 3)))
-    worlds, probability = possible_worlds(network)
-    chosen = worlds[rng.choice(len(worlds), 5_000, p=probability)]
-    samples = np.array([reduction.sample(w[reduction.core_atom], rng) for w in chosen])
-    np.testing.assert_array_equal(samples[:, reduction.core_atom], chosen[:, reduction.core_atom])
-    assert chance_of(samples, worlds, probability) > 1e-5
-
-
 @given(cases())
 @settings(max_examples=80)
 def test_models(case: Case) -> None:
@@ -241,7 +227,5 @@ def test_semirings_are_not_confused() -> None:
     network = make_network(3, [([1, 2, 3], 0, 1.0)])
     with pytest.raises(ValueError, match="by sums"):
         reduce(network, semiring="max").recover(np.empty((1, 0), bool))
-    with pytest.raises(ValueError, match="by sums"):
-        reduce(network, semiring="max").sample(np.empty(0, bool), np.random.default_rng(0))
     with pytest.raises(ValueError, match="by maximum"):
         reduce(network).complete_map(np.empty(0, bool))

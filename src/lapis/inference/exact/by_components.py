@@ -160,7 +160,7 @@ class ExactPlan:
             potentials = self._collect(forest, weights, maximise=True)
             state = np.zeros(len(forest.cubes.size), np.int32)
             maximise_states(forest.tree, forest.cubes.size, potentials, state)
-            set_atoms(forest, state, world)
+            set_atoms(forest, state[None], world[None])
         best: np.ndarray = world[self.duplicates.first_atom] & self.affordable
         return best
 
@@ -177,10 +177,9 @@ class ExactPlan:
         worlds[:, alone.atom] = rng.random((num_samples, len(alone.atom))) < alone.probability
         for forest in self.forests:
             potentials = self._collect(forest, self.network.weights, maximise=False)
-            state = np.zeros(len(forest.cubes.size), np.int32)
-            for world in worlds:
-                sample_states(forest.tree, forest.cubes.size, potentials, state, rng)
-                set_atoms(forest, state, world)
+            states = np.zeros((num_samples, len(forest.cubes.size)), np.int32)
+            sample_states(forest.tree, forest.cubes.size, potentials, states, rng)
+            set_atoms(forest, states, worlds)
         return worlds
 
     def _solved_clauses(self) -> np.ndarray:
@@ -269,11 +268,13 @@ def sample_exact(
     return plan.sample(num_samples, rng)
 
 
-def set_atoms(forest: Forest, state: np.ndarray, world: np.ndarray) -> None:
-    """Set the atoms that are true in the states, int32[num_variables]; others stay."""
+def set_atoms(forest: Forest, states: np.ndarray, worlds: np.ndarray) -> None:
+    """Set the atoms that are true in states, int32[num_worlds, num_variables]; others stay."""
     variables = forest.variables
-    true = variables.state_atom[variables.state_start[:-1] + state[: len(variables.size)]]
-    world[true[forest.is_solved[: len(true)] & (true >= 0)]] = True
+    num_variables = len(variables.size)
+    true = variables.state_atom[variables.state_start[:-1] + states[:, :num_variables]]
+    world, variable = np.nonzero(forest.is_solved[:num_variables] & (true >= 0))
+    worlds[world, true[world, variable]] = True
 
 
 def describe_large(count: float) -> str:

@@ -37,6 +37,7 @@ from lapis.network.cubes import Cubes
 
 ROOT = -1  # no neighbours left: the message is a number
 CORE = -2  # only neighbours that are never eliminated
+MAX_UNIFORMS = 1 << 20  # random numbers held at a time
 UNDERFLOW = 1e-290  # beliefs below this have lost digits
 
 
@@ -152,16 +153,19 @@ def maximise_states(
     tree: Tree, size: np.ndarray, potentials: Potentials, state: np.ndarray
 ) -> None:
     """Set the eliminated variables in `state`, int32[num_variables], to a best choice."""
-    pick_states(tree, size, potentials.table, potentials.message, np.empty(0), state)
+    pick_states(tree, size, potentials.table, potentials.message, np.empty((0, 0)), state[None])
 
 
 def sample_states(
     tree: Tree,
     size: np.ndarray,
     potentials: Potentials,
-    state: np.ndarray,
+    states: np.ndarray,
     rng: np.random.Generator,
 ) -> None:
-    """Draw the eliminated variables given the others in `state`, int32[num_variables]."""
-    uniform = rng.random(len(tree.order))
-    pick_states(tree, size, potentials.table, potentials.message, uniform, state)
+    """Draw the eliminated variables in all rows of `states`, int32[num_worlds, num_variables]."""
+    at_once = max(1, MAX_UNIFORMS // max(1, len(tree.order)))
+    for first in range(0, len(states), at_once):
+        rows = states[first : first + at_once]
+        uniform = rng.random((len(rows), len(tree.order)))
+        pick_states(tree, size, potentials.table, potentials.message, uniform, rows)

@@ -203,30 +203,35 @@ def bring_down_logs(tree, size, table, message, state_start, state):  # type: ig
 
 
 @njit(cache=True)
-def pick_states(tree, size, table, message, uniform, state):  # type: ignore[no-untyped-def]
-    """Set each variable given the later ones: at random if `uniform` has numbers, else the best."""
-    for i in range(len(tree.order) - 1, -1, -1):
-        v = tree.order[i]
-        row = 0
-        for at in range(tree.scope_start[i], tree.scope_start[i + 1]):
-            u = tree.scope_variable[at]
-            row = row * size[u] + state[u]
-        first = tree.table_start[i] + row * size[v]
-        chosen = 0
-        for s in range(1, size[v]):
-            if table[first + s] > table[first + chosen]:
-                chosen = s
-        if len(uniform):
-            # From the likeliest state on, so that rounding never ends in an impossible one.
-            left = uniform[i]
-            s = chosen
-            for _ in range(size[v]):
-                left -= np.exp(table[first + s] - message[tree.message_start[i] + row])
-                if left < 0.0:
+def pick_states(tree, size, table, message, uniform, states):  # type: ignore[no-untyped-def]
+    """Set each variable given the later ones, row by row of states[num_worlds, num_variables].
+
+    At random by the numbers in uniform[num_worlds, num_cliques], or the best if there are none.
+    """
+    for world in range(len(states)):
+        state = states[world]
+        for i in range(len(tree.order) - 1, -1, -1):
+            v = tree.order[i]
+            row = 0
+            for at in range(tree.scope_start[i], tree.scope_start[i + 1]):
+                u = tree.scope_variable[at]
+                row = row * size[u] + state[u]
+            first = tree.table_start[i] + row * size[v]
+            chosen = 0
+            for s in range(1, size[v]):
+                if table[first + s] > table[first + chosen]:
                     chosen = s
-                    break
-                s = (s + 1) % size[v]
-        state[v] = chosen
+            if len(uniform):
+                # From the likeliest state on, so that rounding never ends in an impossible one.
+                left = uniform[world, i]
+                s = chosen
+                for _ in range(size[v]):
+                    left -= np.exp(table[first + s] - message[tree.message_start[i] + row])
+                    if left < 0.0:
+                        chosen = s
+                        break
+                    s = (s + 1) % size[v]
+            state[v] = chosen
 
 
 @njit(cache=True)

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numba import njit
 
 from lapis.inference.moments.statistics import Statistics
+from lapis.network.network import Network
 
 SHRINKAGE = 5.0  # ν, how many draws the independent atoms count for
 ROWS_AT_ONCE = 64  # of samples turned into counts of parameters
@@ -65,3 +67,25 @@ def sum_fields(statistics: Statistics, atom: np.ndarray, values: np.ndarray) -> 
     field = statistics.field[atom]
     counted = field >= 0
     return np.bincount(field[counted], values[counted], statistics.num_statistics)
+
+
+def count_worlds(network: Network, worlds: np.ndarray) -> np.ndarray:
+    """float64[num_worlds, num_weights], the true groundings in each world, bool[…, num_atoms]."""
+    counts = np.tile(network.constant_count, (len(worlds), 1))
+    _count_worlds(
+        network.clause_start, network.literal, network.weight_id, network.coefficient, worlds,
+        counts,
+    )  # fmt: skip
+    return counts
+
+
+@njit(cache=True)
+def _count_worlds(clause_start, literal, weight_id, coefficient, worlds, counts):  # type: ignore[no-untyped-def]
+    for world in range(len(worlds)):
+        for clause in range(len(weight_id)):
+            if weight_id[clause] < 0:
+                continue
+            for at in range(clause_start[clause], clause_start[clause + 1]):
+                if worlds[world, abs(literal[at]) - 1] == (literal[at] > 0):
+                    counts[world, weight_id[clause]] += coefficient[clause]
+                    break

@@ -27,7 +27,7 @@ from functools import cached_property
 import numpy as np
 
 from lapis.inference.exact.by_components import ExactPlan, ExactResult, plan_exact
-from lapis.inference.moments.covariance import SampleCovariance, sum_fields
+from lapis.inference.moments.covariance import SampleCovariance, count_worlds, sum_fields
 from lapis.inference.moments.statistics import Statistics
 from lapis.network.parts import keep_part
 
@@ -115,7 +115,7 @@ class ExactMoments:
         weighed = replace(plan, network=plan.network.with_weights(self.natural))
         size = FEW_SAMPLES if self.source.rough else NUM_SAMPLES
         worlds = weighed.sample(size, np.random.default_rng(0))
-        drawn = np.array([weighed.network.counts(world) for world in worlds])
+        drawn = count_worlds(weighed.network, worlds)
         probability = worlds.mean(axis=0)
         is_base = atom < len(self.solved.marginal)
         probability[is_base] = self.solved.marginal[atom[is_base]]

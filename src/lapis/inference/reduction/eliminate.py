@@ -8,9 +8,9 @@ so the core is a `Network` like any other, with
     log Z(core) = log Z(network)         (the best score instead of log Z by maximum)
 
 and samplers and optimisers run on it unchanged. Afterwards the eliminated atoms come back in
-closed form: a sample is completed by drawing each atom given its scope; marginals and expected
-counts are averages over samples of conditional ones (Rao–Blackwell), so they have less variance
-than if the atoms had been sampled: E[1[a]] = E[P(a | scope)].
+closed form: marginals and expected counts are averages over samples of conditional ones
+(Rao–Blackwell), so they have less variance than if the atoms had been sampled:
+E[1[a]] = E[P(a | scope)].
 
 With three neighbours at most, an elimination in a network of pairwise clauses takes away three
 clauses and brings at most four; from four neighbours on it brings more than it takes. A million
@@ -38,7 +38,6 @@ from lapis.inference.exact.junction_tree import (
     collect,
     distribute,
     maximise_states,
-    sample_states,
 )
 from lapis.inference.reduction.message_clauses import message_clauses
 from lapis.inference.reduction.sample_bits import (
@@ -134,14 +133,6 @@ class Reduction:
         clause = np.concatenate((self.kept_clause, self.cubes.clause[entered]))
         false = np.concatenate((core_false, beliefs.cube[entered]))
         return Recovered(np.clip(marginal, 0.0, 1.0), self._expected_count(clause, false))
-
-    def sample(self, core_world: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """bool[num_atoms], the eliminated atoms drawn given a world of the core."""
-        if self.semiring != "sum":
-            raise ValueError("samples need a reduction by sums")
-        state = self._core_states(core_world)
-        sample_states(self.tree, self.cubes.size, self.potentials, state, rng)
-        return self._world(state)
 
     def complete_map(self, core_world: np.ndarray) -> np.ndarray:
         """bool[num_atoms], the eliminated atoms at their best given a world of the core."""
