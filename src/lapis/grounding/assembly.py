@@ -51,10 +51,11 @@ def total_counts(problem: Problem) -> np.ndarray:
     clauses come with a constant 1 − J, the groundings of its formula."""
     table = problem.weight_table
     total = np.zeros(len(table.value))
+    offset = table.offset.tolist()
     for feature in problem.normal_form.features:
-        first, last = table.offset[feature.rule : feature.rule + 2]
+        first, last = offset[feature.rule], offset[feature.rule + 1]
         if last > first:
-            groundings = problem.num_groundings(feature.variables) // int(last - first)
+            groundings = problem.num_groundings(feature.variables) // (last - first)
             total[first:last] += (feature.constant + len(feature.clauses)) * groundings
     return total
 

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.errors import LapisError
 from lapis.grounding.assembly import (
     HARD,
     FlatRows,
@@ -38,6 +37,7 @@ from lapis.grounding.definitions import (
     resolve_references,
 )
 from lapis.grounding.evidence import close_blocks
+from lapis.grounding.ground_clauses import contradicted, ground_rows, split_ground
 from lapis.grounding.known_relations import GroundedWorld
 from lapis.grounding.limits import QueryBudget, check_atoms, memory_limit
 from lapis.grounding.rows import Rows, fetch_rows, variable_codes
@@ -82,7 +82,10 @@ def ground(
         if found is not None:
             return found
     with GroundingSession(problem, engine, max_memory, limits) as session:
-        rows = session.ground_clauses(session.clauses(), progress)
+        ground_features, features = split_ground(problem)
+        alone = ground_rows(ground_features, problem, session.base)
+        joined = session.ground_clauses(session.clauses(features), progress)
+        rows = concatenate_rows([alone, joined])
         total = total_counts(problem)
         constant = total - weigh(rows, len(total), np.ones(len(rows.multiplicity), bool))
         network = session.assemble(rows, constant, session.distinct)
@@ -146,10 +149,10 @@ class GroundingSession:
         if self._owns_engine:
             self.engine.close()
 
-    def clauses(self) -> list[PlannedClause]:
+    def clauses(self, features: Sequence[Feature]) -> list[PlannedClause]:
         return [
             PlannedClause(feature, clause_template(clause, feature.variables, feature.plus))
-            for feature in self.problem.normal_form.features
+            for feature in features
             for clause in feature.clauses
         ]
 
@@ -248,12 +251,7 @@ class GroundingSession:
             return
         row = int(np.flatnonzero(alive)[np.flatnonzero(left == 0)[0]])
         rule = self.problem.model.rules[block.feature.rule]
-        raise LapisError(
-            f"the data contradict the hard rule '{rule.text}'{self._describe(block, row)}",
-            code="hard-contradiction",
-            span=rule.span,
-            hint="give the rule a weight instead of a final period, or correct the data",
-        )
+        raise contradicted(rule, self._describe(block, row))
 
     def _describe(self, block: FeatureRows, row: int) -> str:
         """A grounding that became this row: its outputs, and the first values of the rest."""

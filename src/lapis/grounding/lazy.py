@@ -77,7 +77,7 @@ class LazyGrounding:
         known = self.session.world.atoms
         plain: list[PlannedClause] = []
         derived: list[PlannedClause] = []
-        for clause in self.session.clauses():
+        for clause in self.session.clauses(problem.normal_form.features):
             decided = all(literal.predicate in known for literal in clause.template.literals)
             (plain if decided else derived).append(clause)
         self._plain = plain

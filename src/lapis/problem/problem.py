@@ -7,6 +7,7 @@ is closed: its atoms are false except the facts given, and except those marked ?
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -71,17 +72,17 @@ class Problem:
 
     @cached_property
     def weight_table(self) -> WeightTable:
-        shapes = tuple(map(self.plus_shape, self.model.rules))
-        sizes = [
-            0 if rule.hard else int(np.prod(shape, dtype=np.int64))
-            for rule, shape in zip(self.model.rules, shapes, strict=True)
-        ]
+        rules = self.model.rules
+        shapes = tuple(self.plus_shape(rule) if rule.plus else () for rule in rules)
+        sizes = [0 if r.hard else math.prod(s) for r, s in zip(rules, shapes, strict=True)]
         offset = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]).astype(np.int64)
-        values = [
-            weights_of_rule(rule, [self.domains[dict(rule.variables)[name]] for name in rule.plus])
-            for rule in self.model.rules
-        ]
-        return WeightTable(offset, shapes, np.concatenate([np.empty(0), *values]))
+        soft = [0.0 if rule.weight is None else rule.weight for rule in rules if not rule.hard]
+        value = np.repeat(soft, [s for r, s in zip(rules, sizes, strict=True) if not r.hard])
+        for number, rule in enumerate(rules):
+            if rule.instance_weights is not None:
+                domains = [self.domains[dict(rule.variables)[name]] for name in rule.plus]
+                value[offset[number] : offset[number + 1]] = weights_of_rule(rule, domains)
+        return WeightTable(offset, shapes, value)
 
     def plus_shape(self, rule: Rule) -> tuple[int, ...]:
         types = dict(rule.variables)
@@ -265,8 +266,10 @@ def numeric_conditions(
 
     for feature in normal_form.features:
         for clause in feature.clauses:
-            found.append((feature.rule, clause.conditions, dict(feature.variables)))
-            visit_literals(feature.rule, [literal.predicate for literal in clause.literals])
+            if clause.conditions:
+                found.append((feature.rule, clause.conditions, dict(feature.variables)))
+            if derived:
+                visit_literals(feature.rule, [literal.predicate for literal in clause.literals])
     return found
 
 

@@ -190,11 +190,11 @@ def build_worlds(
 
 def written_weights(gathered: Gathered, problem: Problem) -> np.ndarray:
     """int64[num_weights_written], the ids of the user's weights, rule by rule."""
-    offset = problem.weight_table.offset
-    found: list[np.ndarray] = [np.empty(0, np.int64)]
+    offset = problem.weight_table.offset.tolist()
+    found: list[int] = []
     for place, constants in gathered.places:
         if constants is None:
-            found.append(np.arange(offset[place], offset[place + 1]))
+            found.extend(range(offset[place], offset[place + 1]))
             continue
         whole = gathered.model.rules[place]
         types = dict(whole.variables)
@@ -202,8 +202,8 @@ def written_weights(gathered: Gathered, problem: Problem) -> np.ndarray:
         for name, constant in zip(whole.plus, constants, strict=True):
             domain = problem.domains[types[name]]
             number = number * len(domain) + domain.index[constant]
-        found.append(np.array([offset[place] + number]))
-    return np.concatenate(found)
+        found.append(offset[place] + number)
+    return np.array(found, np.int64)
 
 
 def has_unknown(problem: Problem) -> bool:

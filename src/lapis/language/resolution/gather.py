@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lapis.language.model import InstanceWeights, Model, Rule
 from lapis.language.printer import print_formula
@@ -18,12 +18,12 @@ from lapis.language.resolution.sugar import without_plus
 from lapis.language.syntax import (
     Atom,
     Constant,
+    Exists,
+    ForAll,
     Formula,
-    Term,
     Variable,
     children,
     free_variables,
-    map_terms,
     with_children,
 )
 
@@ -31,10 +31,13 @@ MIN_GATHERED = 8
 MAX_EMPTY = 64  # weights in the table for each formula gathered
 
 
+Form = Any  # nested tuples: predicates, terms and connectives
+
+
 class Skeleton(NamedTuple):
     """A formula with the constants in its atoms left out."""
 
-    formula: Formula
+    form: Form
     variables: tuple[tuple[str, str], ...]
     bound: tuple[tuple[str, str], ...]
 
@@ -62,12 +65,14 @@ def gather_instances(model: Model, sizes: Mapping[str, int] | None = None) -> Ga
     ('Has(p, +c1) => Course(p)', (('W1',), ('W2',)), (0.1, 0.2))
     """
     groups: dict[Skeleton, list[tuple[int, tuple[str, ...]]]] = {}
+    known: dict[int, tuple[Form, tuple[str, ...]]] = {}
     for number, rule in enumerate(model.rules):
         if can_be_gathered(rule):
-            formula, constants = take_constants(rule.formula)
-            groups.setdefault(Skeleton(formula, rule.variables, rule.bound), []).append(
-                (number, constants)
-            )
+            constants: list[str] = []
+            form = take_constants(rule.formula, constants, known)
+            if constants:
+                skeleton = Skeleton(form, rule.variables, rule.bound)
+                groups.setdefault(skeleton, []).append((number, tuple(constants)))
     gathered: dict[int, Rule] = {}  # by the number of the first member
     first: dict[int, tuple[int, tuple[str, ...]]] = {}  # of each member, and its constants
     for skeleton, members in groups.items():
@@ -90,22 +95,31 @@ def gather_instances(model: Model, sizes: Mapping[str, int] | None = None) -> Ga
 
 
 def can_be_gathered(rule: Rule) -> bool:
-    """Soft, weighted, without weights for constants already, and printed as it is meant."""
-    plain = rule.weight is not None and not rule.hard and rule.utility is None and not rule.plus
-    return plain and not rule.fixed and print_formula(rule.formula) == rule.text
+    """Soft, weighted and without weights for constants already."""
+    plain = rule.weight is not None and not rule.hard and rule.utility is None
+    return plain and not rule.plus and not rule.fixed
 
 
-def take_constants(formula: Formula) -> tuple[Formula, tuple[str, ...]]:
-    """The formula with each constant of an atom replaced by a mark, and the constants."""
-    taken: list[str] = []
+def take_constants(
+    formula: Formula, constants: list[str], known: dict[int, tuple[Form, tuple[str, ...]]]
+) -> Form:
+    """The formula without the constants of its atoms, which are added to those given.
 
-    def mark(term: Term) -> Term:
-        if isinstance(term, Constant):
-            taken.append(term.name)
-            return Constant("\0")
-        return term
-
-    return change_atoms(formula, lambda atom: map_terms(atom, mark)), tuple(taken)
+    `known` remembers atoms by identity: rules read from alike lines share theirs.
+    """
+    if isinstance(formula, Atom):
+        found = known.get(id(formula))
+        if found is None:
+            names = [term.name for term in formula.terms if isinstance(term, Constant)]
+            others = tuple(None if isinstance(term, Constant) else term for term in formula.terms)
+            found = known[id(formula)] = (formula.predicate, others), tuple(names)
+        constants.extend(found[1])
+        return found[0]
+    inner = children(formula)
+    if not inner:
+        return formula
+    own = formula.variables if isinstance(formula, Exists | ForAll) else ()
+    return type(formula), own, tuple([take_constants(part, constants, known) for part in inner])
 
 
 def change_atoms(formula: Formula, change: Callable[[Atom], Formula]) -> Formula:
@@ -121,6 +135,9 @@ def gather(
     sizes: Mapping[str, int],
 ) -> tuple[Rule, list[tuple[str, ...]]] | None:
     """One rule for all members, and each one's constants; None where it would be mostly empty."""
+    first = model.rules[members[0][0]]
+    if print_formula(first.formula) != first.text:  # sugar, of which the constants are part
+        return None
     columns = list(zip(*(constants for _, constants in members), strict=True))
     varying = [place for place, column in enumerate(columns) if len(set(column)) > 1]
     if not varying:
@@ -143,7 +160,7 @@ def gather(
                     terms[position] = Constant(columns[place][0])
         return replace(atom, terms=tuple(terms))
 
-    marked = change_atoms(skeleton.formula, put)
+    marked = change_atoms(first.formula, put)
     table_size = 1
     for name in names:
         own = len(model.types[type_of[name]])
@@ -155,11 +172,10 @@ def gather(
     free = free_variables(formula)
     keys: list[tuple[str, ...]] = []
     for number, constants in members:
-        key = in_order(tuple(constants[place] for place in varying), names, free)
+        key = tuple([constants[place] for place in varying])  # as the plus variables occur
         keys.append(key)
         weight[key] = weight.get(key, 0.0) + (model.rules[number].weight or 0.0)
     types = dict(skeleton.variables) | type_of
-    first = model.rules[members[0][0]]
     whole = replace(
         first,
         formula=formula,
@@ -180,9 +196,3 @@ def fresh_names(number: int, taken: set[str]) -> list[str]:
         if f"c{candidate}" not in taken:
             names.append(f"c{candidate}")
     return names
-
-
-def in_order(key: tuple[str, ...], names: list[str], free: tuple[str, ...]) -> tuple[str, ...]:
-    """The constants in the order in which the plus variables occur."""
-    by_name = dict(zip(names, key, strict=True))
-    return tuple(by_name[name] for name in free if name in by_name)
