@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 from typing import Literal as Choice
 
@@ -209,17 +210,24 @@ class Program:
     statements: tuple[Statement, ...]
 
 
+# A table rather than a match: every pass walks through it, rule by rule.
+_CHILDREN: dict[type, Callable[..., tuple[Formula, ...]]] = {
+    And: attrgetter("parts"),
+    Or: attrgetter("parts"),
+    Implies: attrgetter("premise", "conclusion"),
+    Iff: attrgetter("left", "right"),
+    Not: lambda formula: (formula.body,),
+    Exists: lambda formula: (formula.body,),
+    ForAll: lambda formula: (formula.body,),
+    Atom: lambda _: (),
+    Comparison: lambda _: (),
+    Truth: lambda _: (),
+}
+
+
 def children(formula: Formula) -> tuple[Formula, ...]:
     """The direct subformulas."""
-    match formula:
-        case And(parts) | Or(parts):
-            return parts
-        case Implies(left, right) | Iff(left, right):
-            return (left, right)
-        case Not(body) | Exists(_, body) | ForAll(_, body):
-            return (body,)
-        case _:
-            return ()
+    return _CHILDREN[type(formula)](formula)
 
 
 def with_children(formula: Formula, parts: tuple[Formula, ...]) -> Formula:

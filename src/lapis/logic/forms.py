@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from lapis.language.syntax import And, Atom, ForAll, Formula, Or, Truth, children
+from lapis.language.syntax import And, Atom, Formula, Iff, Implies, Not, Or, children
 from lapis.logic.clauses import Clause, Literal, simple
 from lapis.logic.cubes import disjoint_cubes
-from lapis.logic.passes import is_leaf, rewrite, split_hard
+from lapis.logic.passes import rewrite, split_hard
 
 Form = Any  # number of an atom, or (connective, form, …)
 ClauseForm = tuple[tuple[int, bool], ...]  # (number of an atom, sign)
+
+
+CONNECTIVES = {And, Or, Not, Implies, Iff}
 
 
 class FormTable:
@@ -49,7 +52,7 @@ class FormTable:
             if number is None:
                 number = self._add(formula)
             return own.setdefault(number, len(own))
-        if is_leaf(formula) or isinstance(formula, ForAll | Truth):
+        if type(formula) not in CONNECTIVES:
             return None
         forms = [self._form(part, own) for part in children(formula)]
         return None if None in forms else (type(formula), *forms)
