@@ -105,6 +105,42 @@ def test_an_automatic_rate_is_halved_when_the_value_falls() -> None:
     assert all(later >= earlier for earlier, later in itertools.pairwise(values))
 
 
+class Coins(Quadratic):
+    """n coins that are nearly always 0: a curvature of n/4 at weight 0, of 1 at the maximum."""
+
+    def evaluate(self, weights: np.ndarray) -> PlainPoint:
+        number = self.curvature[0, 0]
+        p = 1 / (1 + np.exp(-weights))
+        stderr = np.sqrt(number * p * (1 - p) / 5)
+        curvature = np.diag(number * p * (1 - p))
+        if self.gradient_only:
+            return PlainPoint(weights, None, 1 - number * p, stderr, curvature)
+        value = float(weights[0] - number * np.logaddexp(0, weights[0]))
+        return PlainPoint(weights, value, 1 - number * p, None, curvature)
+
+
+@pytest.mark.parametrize("sampled", [False, True], ids=["exact", "sampled"])
+@pytest.mark.parametrize("number", [1e3, 1e6])
+def test_an_automatic_rate_grows_as_the_curvature_falls(number: float, sampled: bool) -> None:
+    """At the rate of the start, the way to −log n takes about n/4 steps."""
+    objective = Coins(np.array([[number]]), np.zeros(1), sampled, is_fixed=not sampled)
+    state = (optimizer := GradientAscent("cd")).init(
+        terrain := Terrain(objective), terrain.evaluate(np.zeros(1))
+    )
+    for _ in range(60):
+        state = optimizer.step(terrain, state)
+    assert state.weights[0] == pytest.approx(-np.log(number), abs=0.5)
+
+
+def test_a_given_rate_does_not_grow() -> None:
+    terrain = Terrain(Coins(np.array([[1e3]]), np.zeros(1)))
+    optimizer = GradientAscent("cd", rate=1e-4)
+    state = optimizer.init(terrain, terrain.evaluate(np.zeros(1)))
+    for _ in range(5):
+        state = optimizer.step(terrain, state)
+    assert state.rate == 1e-4
+
+
 def test_sampled_overshooting_is_judged_beyond_the_noise() -> None:
     def point(weight: float, gradient: float, stderr: float) -> PlainPoint:
         return PlainPoint(
