@@ -188,6 +188,8 @@ def draw_calibration(series: Mapping[str, Predictions], axes: Axes, num_bins: in
     counts.bar(edge[:-1], total, width=1 / num_bins, align="edge", color="#e6eaef", lw=0)
     if total.any():
         counts.set_yscale("log")
+        counts.yaxis.set_major_formatter("{x:,.0f}")
+        counts.yaxis.set_minor_formatter("")
         counts.set_ylim(0.8, float(total.max()) * 3)
     counts.set_ylabel("atoms", color="#6b7280")
     counts.tick_params(axis="y", colors="#6b7280", which="both", length=2)

@@ -176,7 +176,8 @@ class Score(Result):
             raise LapisError(
                 "nothing was predicted", code="no-query", hint="name the predicates to predict"
             )
-        series = {part.predicate: self.predictions.of(part.predicate) for part in self.predicates}
+        names = [part.predicate for part in self.predicates] if len(self.predicates) > 1 else []
+        series = {name: self.predictions.of(name) for name in names}
         return plot_quality(series, self.predictions, path)
 
     def of(self, predicate: str) -> PredicateScore:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOUR = "#4c72b0"
-MAX_LABEL = 60  # characters
+MAX_LABEL = 40  # characters
+TITLE_WIDTH = 64
 
 
 def new_axes(axes: Axes | None, size: tuple[float, float]) -> Axes:
@@ -50,11 +53,16 @@ def plot_bars(
     limit: float | None = 1.0,
 ) -> Axes:
     """Horizontal bars, the first on top; equal names keep bars of their own."""
-    found = new_axes(axes, (6.4, 1.0 + 0.28 * len(names)))
+    found = new_axes(axes, (6.4, 1.2 + 0.28 * len(names)))
     places = np.arange(len(names))[::-1]
     found.barh(places, values, xerr=errors, color=COLOUR)
     found.set_yticks(places, [label(name) for name in names])
-    found.set(xlabel=xlabel, title=label(title))
+    found.set(xlabel=xlabel)
+    text = "\n".join(map(partial(escape, medium="plot"), wrap(title, TITLE_WIDTH)))
+    if axes is None:  # over the labels too, which may take half of the width
+        found.figure.suptitle(text, fontsize="medium")
+    else:
+        found.set_title(text, fontsize="medium")
     if limit is not None:
         found.set_xlim(0, limit)
     return finish(found)
