@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import lapis
+from lapis.cli.progress import describe
 from lapis.progress import Progress, Stop
 
 MODEL = lapis.parse("""
@@ -143,3 +144,20 @@ def test_a_deadline_is_no_wish() -> None:
     late = Stop(deadline=0.0)
     assert late.is_over()
     assert not late()
+
+
+def test_counting_tells_each_formula() -> None:
+    told: list[Progress] = []
+    lapis.count(MODEL, WORLDS, progress=told.append)
+    assert [(event.phase, event.done, event.total) for event in told] == [
+        ("counting", number, 6) for number in range(1, 7)
+    ]
+    assert [event.text for event in told] == 2 * [rule.text for rule in MODEL.rules]
+
+
+def test_a_line_of_progress_fits_a_terminal_and_is_no_markup() -> None:
+    event = Progress("grounding", 3, 12, 1.5, {"gap": 0.25}, text="[/b] c1cc[nH]c1\n" + 50 * "x")
+    line = describe(event)
+    assert line.startswith("grounding 3/12, gap 0.25: [/b] c1cc[nH]c1 xxx")
+    assert line.endswith("…")
+    assert len(line) < 60

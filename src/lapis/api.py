@@ -139,6 +139,7 @@ def count(
     ibound: int = 2,
     measure_error: bool = False,
     strict: bool = False,
+    progress: Report | None = None,
 ) -> Counts:
     """True groundings of each formula in the data, all predicates closed.
 
@@ -163,6 +164,7 @@ def count(
         counts=counts,
         ibound=ibound,
         measure_error=measure_error,
+        progress=progress,
     )
 
 

@@ -40,6 +40,7 @@ def check(model: Path, worlds: Worlds, strict: bool, as_json: bool) -> None:
 def count(model: Path, worlds: Worlds, explain: bool, as_json: bool, **options: Any) -> None:
     """Count the true groundings of each formula in the data."""
     from lapis.api import count as count_rules
+    from lapis.cli.progress import progress_bar
     from lapis.cli.render import present
 
     if explain:
@@ -50,7 +51,8 @@ def count(model: Path, worlds: Worlds, explain: bool, as_json: bool, **options: 
         announce(inputs.warnings)
         typer.echo(explain_counts(inputs.model, inputs.databases))
         return
-    counts = count_rules(model, worlds or None, **options)
+    with progress_bar("counting") as progress:
+        counts = count_rules(model, worlds or None, progress=progress, **options)
     present(counts, as_json)
 
 

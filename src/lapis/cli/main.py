@@ -59,6 +59,7 @@ for command in commands.ALL:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; user mistakes end in a message and an exit code, never in a traceback."""
+    from lapis.cli.render import show_notes
     from lapis.errors import LapisError, LapisWarning
 
     def show(
@@ -70,7 +71,7 @@ def main(arguments: list[str] | None = None) -> None:
         line: str | None = None,
     ) -> None:
         if isinstance(message, LapisWarning):
-            typer.echo(str(message.warning), err=True)
+            show_notes([str(message.warning)])
         else:
             show_others(message, category, filename, lineno, file, line)
 
@@ -80,7 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
             show_others, warnings.showwarning = warnings.showwarning, show
             app(arguments)
     except LapisError as error:
-        typer.echo(f"error: {error}" if error.span is None else str(error), err=True)
+        show_notes([f"error: {error}" if error.span is None else str(error)])
         sys.exit(error.exit_code)
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lapis.cli.progress import progress_bar
 from lapis.cli.sizes import parse_size
 from lapis.data.database import Database
 from lapis.errors import LapisError
@@ -25,6 +26,7 @@ from lapis.methods import (
     methods_of,
 )
 from lapis.options import COMMANDS, Kind, Option
+from lapis.progress import Progress
 
 MODEL = Annotated[Path, typer.Argument(metavar="MODEL", help="A Markov logic file (.mln).")]
 DATA = Annotated[
@@ -152,4 +154,12 @@ def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database]:
     """The databases named on the command line."""
     if not paths:
         return []
-    return [Database.read(*paths)] if merge else [Database.read(path) for path in paths]
+    if merge:
+        return [Database.read(*paths)]
+    worlds: list[Database] = []
+    with progress_bar("reading") as progress:
+        for path in paths:
+            if progress is not None:
+                progress(Progress("reading", len(worlds), len(paths), text=str(path)))
+            worlds.append(Database.read(path))
+    return worlds

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lapis.progress import Progress, Report
+from lapis.results.escaping import escape
 
 TEXT_WIDTH = 32  # of what the user wrote: a formula, a file
 
@@ -37,6 +38,6 @@ def progress_bar(title: str) -> Iterator[Report | None]:
 
 def describe(event: Progress) -> str:
     """The event in a line: phase, how far, figures, and what is being done."""
-    text = " ".join(event.text.split())
+    text = escape(" ".join(event.text.split()), "terminal")
     shown = text if len(text) <= TEXT_WIDTH else f"{text[: TEXT_WIDTH - 1]}…"
     return f"{event}: {shown}" if shown else str(event)

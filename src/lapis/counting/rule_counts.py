@@ -5,6 +5,7 @@ A hard rule is counted as one formula here, not as the clauses that must each ho
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from lapis.data.database import Database
 from lapis.language.model import Model
 from lapis.methods import find_method
 from lapis.problem.problem import Problem, build_problem
+from lapis.progress import Progress, Report
 from lapis.results.counts import Counts, RuleCount
 
 CountKind = Literal["exact", "ijgp"]
@@ -26,6 +28,7 @@ def count_rules(
     counts: CountKind = "exact",
     ibound: int = 2,
     measure_error: bool = False,
+    progress: Report | None = None,
 ) -> Counts:
     """Counts of every weight's formula, added over the worlds.
 
@@ -37,9 +40,15 @@ def count_rules(
     read = {name: given[name] for name in method.options}
     softened = soften(model)
     totals: dict[tuple[int, str], RuleCount] = {}
-    for world in worlds:
+    began = time.monotonic()
+    for number, world in enumerate(worlds):
         problem = complete_problem(softened, world)
         for rule, row in method.load()(problem, **read):
+            if progress is not None:
+                done = number * len(model.rules) + rule + 1
+                total = len(worlds) * len(model.rules)
+                seconds = time.monotonic() - began
+                progress(Progress("counting", done, total, seconds, text=row.formula))
             before = totals.get((rule, row.formula))
             totals[rule, row.formula] = row if before is None else add(before, row)
     return Counts(tuple(totals.values()))

@@ -274,7 +274,7 @@ def cross_validate(
     asks for the exact log-likelihood of all test facts too, which is seldom affordable. `jobs`
     processes run side by side, by default one for each core; the result does not depend on it.
     """
-    options = {name: v for name, v in (learn_options or {}).items() if v is not None}
+    options = dict(learn_options or {})
     check_names(options)
     check_options("evaluate", {**locals(), **options})
     inputs = open_inputs(model, databases, strict=strict)
