@@ -39,9 +39,9 @@ import lapis
 from lapis.counting.differences.atom_differences import open_differences
 from lapis.counting.differences.sparse_vectors import split_column
 from lapis.data.tuples import contains
+from lapis.inference.sampling.counted_world import ExactWorld
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.count_based import COVARIANCE_SWEEPS, count_objective
-from lapis.learning.objectives.count_based_chain import ExactChain
 from lapis.learning.objectives.count_based_sites import Sites, asked_sites
 from lapis.learning.objectives.count_bound import likelihood_bound, measure_errors
 from lapis.learning.objectives.count_pseudo import count_pseudo_objective
@@ -340,7 +340,7 @@ def estimate_cll(test: Example, weights: np.ndarray, warm_steps: int) -> float:
     """Σ over query atoms of log P(value in the data | evidence), divided by their number."""
     rng = np.random.default_rng(0)
     sites = asked_sites(test.free)
-    chain = ExactChain(start_from_evidence(test, sites, weights))
+    chain = ExactWorld(start_from_evidence(test, sites, weights))
     chosen = [choose_atoms(test, each, rng) for each in sites]
     local = weights.tolist()
     sizes = np.array([len(each) for each in sites])
@@ -404,7 +404,7 @@ def start_from_evidence(
 
 
 def visit_random(
-    chain: ExactChain,
+    chain: ExactWorld,
     sites: Sequence[Sites],
     sizes: np.ndarray,
     weights: list[float],
@@ -419,7 +419,7 @@ def visit_random(
 
 
 def visit(
-    chain: ExactChain, name: str, row: np.ndarray, weights: list[float], rng: np.random.Generator
+    chain: ExactWorld, name: str, row: np.ndarray, weights: list[float], rng: np.random.Generator
 ) -> float:
     """Resamples an atom; its conditional probability of being true."""
     (difference,) = chain.differences(name, row[None, :])

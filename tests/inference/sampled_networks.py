@@ -14,7 +14,7 @@ from lapis.inference.sampling.chains import SampleResult
 from lapis.inference.sampling.kernels.tally import Tallies, new_tallies
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.network.network import Network
-from lapis.problem.problem import build_problem
+from lapis.problem.problem import Problem, build_problem
 
 GOLDEN = [
     golden
@@ -23,9 +23,13 @@ GOLDEN = [
 ]
 
 
-def golden_network(golden: GoldenModel) -> Network:
+def golden_problem(golden: GoldenModel) -> Problem:
     model, data = lapis.parse(golden.text), lapis.Database.parse(golden.data)
-    return ground(build_problem(model, data, list(golden.query)))
+    return build_problem(model, data, list(golden.query))
+
+
+def golden_network(golden: GoldenModel) -> Network:
+    return ground(golden_problem(golden))
 
 
 def equivalence(size: int, weight: float) -> Network:

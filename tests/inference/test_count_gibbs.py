@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sampled_networks import GOLDEN, golden_problem
 
 import lapis
+from golden_models import GoldenModel
 from lapis.errors import LapisError
+from lapis.grounding import ground
+from lapis.inference.exact.enumerate import enumerate_worlds
+from lapis.inference.random_numbers import random_states
+from lapis.inference.sampling.chains import run_chains
+from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
+from lapis.inference.sampling.diagnostics import summarize
+from lapis.inference.sampling.kernels.tally import new_tallies
 
 SMOKERS = """
 Friends(person, person)
@@ -74,3 +83,40 @@ def test_the_same_seed_gives_the_same_answer() -> None:
         lapis.infer(model, data, ["Smokes"], method="count-gibbs", random_state=5) for _ in "ab"
     )
     np.testing.assert_array_equal(first.probability, again.probability)
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.name)
+def test_golden_models_through_the_protocol_of_samplers(golden: GoldenModel) -> None:
+    """The same chains and diagnostics as on ground networks; hard rules may cut its worlds."""
+    problem = golden_problem(golden)
+    sampler, network = CountGibbs(problem), ground(problem)
+    atoms = unknown_atoms(problem)
+    assert atoms.atom_names(np.arange(len(atoms.atoms))) == network.atom_names(
+        np.arange(network.num_base_atoms)
+    )
+    if sampler.prepare(atoms).ergodic:
+        result = run_chains(atoms, sampler, precision=0.01, max_samples=8_000, seed=2)
+        exact = enumerate_worlds(network)
+        assert (np.abs(result.marginal - exact.marginal) <= 4 * result.stderr + 1e-9).all()
+        counted = np.abs(result.expected_count - exact.expected_count)
+        assert (counted <= 4 * result.expected_count_stderr + 1e-9).all()
+
+
+def test_starts_at_a_world_follows_the_weights_and_knows_where_it_is() -> None:
+    model = "t = {A, B}\nc = {X, Y}\nP(t)\nQ(t, c!)\n1 P(x) ^ Q(x, X)\n0.5 P(x)"
+    problem = lapis.build_problem(lapis.parse(model), None, ["P", "Q"])
+    sampler, atoms, network = CountGibbs(problem), unknown_atoms(problem), ground(problem)
+    plan = sampler.prepare(atoms)
+    given = np.array([True, False, True, False, False, True])
+    state = sampler.init(plan, given, random_states(1, 1)[0])
+    assert sampler.world(state).tolist() == given.tolist()
+    for weights in ([-1.0, 0.3], [2.0, -1.0]):
+        plan, state = sampler.reweigh(plan, state, np.array(weights))
+        tallies = new_tallies(6, np.zeros(2))
+        sampler.step(plan, state, tallies, 3_000)
+        world = sampler.world(state)
+        assert network.is_feasible(world)
+        assert sampler.counts(state) == pytest.approx(network.counts(world))
+        exact = enumerate_worlds(network.with_weights(np.array(weights))).marginal
+        found = summarize([tallies.atoms])
+        assert (np.abs(found.mean - exact) <= 5 * found.stderr).all()

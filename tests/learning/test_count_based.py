@@ -14,9 +14,9 @@ from lapis.counting.flipping_world import World
 from lapis.errors import LapisError
 from lapis.grounding.atoms import number_atoms
 from lapis.grounding.evidence import close_blocks
+from lapis.inference.sampling.counted_world import EstimatedWorld, ExactWorld
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.count_based import CountObjective, count_objective
-from lapis.learning.objectives.count_based_chain import EstimatedChain, ExactChain
 from lapis.learning.objectives.count_based_sites import asked_sites
 from lapis.learning.objectives.count_based_walk import walk
 from lapis.learning.parameters import Parameters, share_parameters
@@ -202,7 +202,11 @@ def test_estimates_that_are_exact_walk_the_same_way(name: str, returns: bool, gr
     examples, parameters = build(model, facts, query)
     example = examples[0]
     weights = parameters.of_world(0, parameters.initial)
-    chains = (ExactChain(example.complete), EstimatedChain(example.complete, 8, patience=1))
+    true = {name: known.true for name, known in example.complete.evidence.items()}
+    chains = (
+        ExactWorld(example.complete, true),
+        EstimatedWorld(example.complete, true, ibound=8, patience=1),
+    )
     exact, estimated = (
         walk(
             chain,
@@ -237,8 +241,8 @@ def test_counts_are_estimated_only_where_they_must_be() -> None:
         count_objective(examples, parameters, counts="ijgp", ibound=ibound, num_samples=40)
         for ibound in (1, 4)
     )
-    assert isinstance(rough.worlds[0].chain, EstimatedChain)
-    assert isinstance(exact.worlds[0].chain, ExactChain)
+    assert isinstance(rough.worlds[0].chain, EstimatedWorld)
+    assert isinstance(exact.worlds[0].chain, ExactWorld)
     assert exact.name == "contrastive divergence by ijgp(4) counts, which are exact"
     assert rough.name == "contrastive divergence by ijgp(1) counts"
     assert np.isfinite(rough.evaluate(parameters.initial).gradient).all()

@@ -9,7 +9,7 @@ method answered it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.progress import Progress, Report, Stop
+
+if TYPE_CHECKING:
+    from lapis.inference.sampling.chains import SampleResult
 
 TINY_ATOMS, TINY_COMPONENT = 200, 12
 TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
@@ -93,35 +96,48 @@ def infer_problem(
 
 
 def by_counts(problem: Problem, options: Options) -> tuple[Network, Marginals]:
-    from lapis.inference.sampling.count_gibbs import atoms_only, sample_by_counts
+    from lapis.inference.sampling.chains import run_chains
+    from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
 
-    atoms = atoms_only(problem)
-    found = sample_by_counts(
-        problem,
+    atoms = unknown_atoms(problem)
+    found = run_chains(
         atoms,
-        ibound=options.ibound,
+        CountGibbs(problem, options.ibound),
         precision=options.precision,
-        max_sweeps=options.max_samples,
+        max_samples=options.max_samples,
         num_chains=options.num_chains,
         time_limit=options.time_limit,
         seed=options.seed,
         progress=options.progress,
         should_stop=options.stop,
     )
-    notes = {
-        "samples": found.num_sweeps,
-        "chains": options.num_chains,
-        "rhat": found.rhat,
-        "converged": found.converged,
-        "interrupted": found.interrupted,
-        "counts": "exact" if options.ibound is None else f"ijgp({options.ibound})",
+    notes = describe_chains(found) | {
+        "counts": "exact" if options.ibound is None else f"ijgp({options.ibound})"
     }
     sampled = np.ones(atoms.num_base_atoms, bool)
+    trace = ChainTrace(found.trace.atoms, found.trace.values, found.trace.stride)
     return atoms, Marginals(
         "count-gibbs", False, None, found.marginal,
-        sampled_log_odds(found.marginal, found.num_sweeps), found.stderr, found.expected_count,
-        sampled, notes,
+        sampled_log_odds(found.marginal, found.num_samples), found.stderr, found.expected_count,
+        sampled, notes, trace,
     )  # fmt: skip
+
+
+def describe_chains(found: SampleResult) -> dict[str, Any]:
+    """How far sampled answers can be trusted, for `diagnostics`."""
+    return {
+        "samples": found.num_samples,
+        "chains": found.num_chains,
+        "rhat": found.worst_rhat,
+        "ess": found.worst_ess,
+        "warmup_error": found.worst_missed,
+        "converged": found.converged,
+        "interrupted": found.interrupted,
+        "ergodic": found.ergodic,
+        "seconds": found.seconds,
+        "events": dict(found.events),
+        "expected_counts_stderr": found.expected_count_stderr.tolist(),
+    }
 
 
 def is_tiny(network: Network) -> bool:
@@ -245,19 +261,8 @@ def by_sampling(network: Network, method: str, options: Options) -> Marginals:
     )
     notes: dict[str, Any] = {"core_atoms": found.num_core_atoms}
     if found.core is not None:
-        notes |= {
-            "samples": found.core.num_samples,
-            "chains": found.core.num_chains,
-            "rhat": found.rhat,
-            "ess": found.ess,
-            "warmup_error": found.core.worst_missed,
-            "converged": found.core.converged,
-            "interrupted": found.core.interrupted,
-            "ergodic": found.core.ergodic,
-            "seconds": found.core.seconds,
-            "events": dict(found.core.events),
-            "expected_counts_stderr": found.expected_stderr.tolist(),
-        }
+        notes |= describe_chains(found.core)
+        notes["expected_counts_stderr"] = found.expected_stderr.tolist()
     trace = None
     if found.core is not None and found.traced is not None:
         trace = ChainTrace(found.traced, found.core.trace.values, found.core.trace.stride)

@@ -38,8 +38,6 @@ class Sampled(NamedTuple):
     stderr: np.ndarray  # float64[num_base_atoms]
     expected_count: np.ndarray  # float64[num_weights]
     expected_stderr: np.ndarray  # float64[num_weights]
-    rhat: float  # the worst
-    ess: float  # the smallest
     exact: bool  # nothing was left to sample
     core: SampleResult | None
     num_core_atoms: int
@@ -67,7 +65,7 @@ def sample_reduced(
         certain, sure = np.zeros(base), np.zeros(len(found.expected_count))
         marginal = found.marginal[:base]
         return Sampled(
-            marginal, certain, found.expected_count, sure, 1.0, np.inf, True, None, 0
+            marginal, certain, found.expected_count, sure, True, None, 0
         )  # fmt: skip
     limit = max(64, min(max_samples, MAX_KEPT_BYTES * 8 // max(1, core.num_atoms)))
     result = run_chains(
@@ -94,8 +92,6 @@ def sample_reduced(
     traced = reduction.core_atom[result.trace.atoms]
     return Sampled(
         marginal, stderr, counts.mean, counts.stderr,
-        max(result.worst_rhat, atoms.worst_rhat),
-        min(float(s.min(initial=np.inf)) for s in (result.ess, atoms.ess)),
         False, result, core.num_base_atoms, traced,
     )  # fmt: skip
 

@@ -81,7 +81,13 @@ class SampleResult:
 
     @property
     def worst_rhat(self) -> float:
-        return float(self.rhat.max(initial=1.0))
+        derived = 1.0 if self.derived is None else self.derived.atoms.worst_rhat
+        return max(derived, float(self.rhat.max(initial=1.0)))
+
+    @property
+    def worst_ess(self) -> float:
+        derived = np.inf if self.derived is None else self.derived.atoms.ess.min(initial=np.inf)
+        return float(min(derived, self.ess.min(initial=np.inf)))
 
     @property
     def worst_stderr(self) -> float:
@@ -133,8 +139,11 @@ def count_ranges(
 ) -> tuple[np.ndarray, np.ndarray]:
     """float64[num_weights] each: how far counts can differ, and by how much with one clause.
 
-    `chosen`, bool[num_clauses], leaves out clauses that are known exactly.
+    `chosen`, bool[num_clauses], leaves out clauses that are known exactly. Without clauses the
+    counts come from elsewhere, and one grounding is the least that they change by.
     """
+    if network.num_clauses == 0:
+        return np.ones(len(network.weights)), np.ones(len(network.weights))
     soft = network.weight_id >= 0 if chosen is None else chosen & (network.weight_id >= 0)
     weight_id, size = network.weight_id[soft], np.abs(network.coefficient[soft])
     span = np.bincount(weight_id, weights=size, minlength=len(network.weights))

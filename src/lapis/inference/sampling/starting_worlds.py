@@ -35,14 +35,14 @@ def overdispersed_start(
     generator = np.random.default_rng(rng)
     hard = hard_constraints(graph, units)
     if not hard.active.any():
-        return random_world(network, units, chain, generator).astype(bool)
+        return random_world(network, chain, generator).astype(bool)
     atoms = np.arange(network.num_atoms, dtype=np.int32)
     sizes = (len(graph.weight),)
     violated, position = np.zeros(sizes, np.int32), np.zeros(sizes, np.int32)
     true = np.zeros(sizes, np.int32)
     flips = max(MIN_FLIPS, FLIPS_AN_ATOM * network.num_atoms)
     for attempt in range(TRIES):
-        value = random_world(network, units, chain if attempt == 0 else 2, generator)
+        value = random_world(network, chain if attempt == 0 else 2, generator)
         state = (hard, atoms, len(atoms), violated, position, value, true)
         count = count_violated(graph, *state)
         count = walk(graph, units, *state, count, flips, 0.0, rng)
@@ -53,9 +53,7 @@ def overdispersed_start(
     return world.value.astype(bool)
 
 
-def random_world(
-    network: Network, units: Units, chain: int, generator: np.random.Generator
-) -> np.ndarray:
+def random_world(network: Network, chain: int, generator: np.random.Generator) -> np.ndarray:
     """uint8[num_atoms]: all false, all true, or random; blocks hold one or no atom at random."""
     share = (0.0, 1.0)[chain] if chain < 2 else 0.5
     base = generator.random(network.num_base_atoms) < share

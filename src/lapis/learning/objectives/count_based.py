@@ -44,8 +44,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError
+from lapis.inference.sampling.counted_world import (
+    CountedWorld,
+    EstimatedWorld,
+    ExactWorld,
+    count_world,
+)
 from lapis.learning.examples import Example
-from lapis.learning.objectives.count_based_chain import Chain, EstimatedChain, start_chain
 from lapis.learning.objectives.count_based_sites import Sites, asked_sites
 from lapis.learning.objectives.count_based_walk import Visits, walk
 from lapis.learning.parameters import Parameters
@@ -97,7 +102,7 @@ class CountPoint:
 class Walker:
     """One example's chain."""
 
-    chain: Chain
+    chain: CountedWorld
     sites: tuple[Sites, ...]
     counts: np.ndarray  # float64[num_weights], in the data
     rng: np.random.Generator
@@ -256,11 +261,11 @@ def count_objective(
     streams = np.random.default_rng(seed).spawn(len(examples))
     worlds = []
     for example, own, size, rng in zip(examples, sites, sizes.tolist(), streams, strict=True):
-        chain = start_chain(example, ibound if counts == "ijgp" else None, own)
+        chain = data_world(example, ibound if counts == "ijgp" else None, own)
         steps = int(np.ceil(num_samples * size / max(1.0, sizes.sum())))
         worlds.append(Walker(chain, own, chain.counts(), rng, steps))
     method = "contrastive divergence" if expectation == "gibbs" else "voted perceptron"
-    estimated = any(isinstance(world.chain, EstimatedChain) for world in worlds)
+    estimated = any(isinstance(world.chain, EstimatedWorld) for world in worlds)
     how = "exact counts" if counts == "exact" else f"ijgp({ibound}) counts"
     if counts == "ijgp" and not estimated:
         how += ", which are exact"
@@ -273,3 +278,26 @@ def count_objective(
         persistent,
         ESTIMATED_RECORDS if estimated else EXACT_RECORDS,
     )
+
+
+def data_world(example: Example, ibound: int | None, sites: Sequence[Sites]) -> CountedWorld:
+    """The world of the data, in which a chain starts; `ibound` asks for estimated differences."""
+    if example.has_hidden:
+        raise LapisError(
+            "learning by counts needs complete data, but some atoms are unknown",
+            code="incomplete-data",
+            hint="learn with the conditional or the likelihood objective, which sum over them",
+        )
+    problem = example.complete
+    true = {name: known.true for name, known in problem.evidence.items()}
+    moved = [each.predicate.name for each in sites]
+    world = count_world(problem, true, ibound, moved, sum(map(len, sites)))
+    if isinstance(world, ExactWorld) and world.world.violated_rules:
+        broken = problem.model.rules[world.world.violated_rules[0]]
+        raise LapisError(
+            f"the data break the hard rule {broken.text!r}: no weights make them possible",
+            code="data-breaks-hard-rule",
+            span=broken.span,
+            hint="correct the data, or give the rule a weight",
+        )
+    return world

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import exp
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lapis.learning.objectives.count_based_chain import BATCH, Chain, Difference
+from lapis.inference.sampling.counted_world import (
+    BATCH,
+    BlockChoice,
+    CountedWorld,
+    Difference,
+    empty_block,
+    truth_probability,
+)
 from lapis.learning.objectives.count_based_sites import Sites
 
 if TYPE_CHECKING:
@@ -18,7 +24,6 @@ if TYPE_CHECKING:
 Flip = tuple[str, Sequence[int]]  # an atom that has changed its value
 
 ROUNDS = 4  # of all predicates, at least, where there are steps enough
-LARGEST_SCORE = 700.0  # exp beyond this overflows
 
 
 class Visits(NamedTuple):
@@ -58,7 +63,7 @@ class _Tally:
 
 
 def walk(
-    chain: Chain,
+    chain: CountedWorld,
     sites: Sequence[Sites],
     weights: np.ndarray,
     num_steps: int,
@@ -92,7 +97,7 @@ def walk(
 
 
 def _steps(
-    chain: Chain,
+    chain: CountedWorld,
     sites: Sequence[Sites],
     weights: np.ndarray,
     num_steps: int,
@@ -139,13 +144,8 @@ def _visit_atom(
     visit: int,
 ) -> bool:
     """Notes the atom, and says whether it flips."""
-    score = 0.0
-    for column, value in zip(difference.weight_id, difference.value, strict=True):
-        score += weights[column] * value
-    if difference.hard:  # a value that breaks more hard groundings is never taken
-        probability = float(difference.hard > 0)
-    else:
-        probability = 1.0 / (1.0 + exp(min(LARGEST_SCORE, -score)))
+    score = difference.score(weights)
+    probability = truth_probability(difference, score)
     spread = probability * (1.0 - probability)
     if greedy:
         better = difference.hard or score
@@ -160,7 +160,7 @@ def _visit_atom(
 
 
 def _visit_block(
-    chain: Chain,
+    chain: CountedWorld,
     sites: Sites,
     site: int,
     weights: list[float],
@@ -173,47 +173,28 @@ def _visit_block(
     name = sites.predicate.name
     rows = sites.block(site)
     listed = rows.tolist()
-    before = [at for at, row in enumerate(listed) if chain.is_true(name, row)]
-    for at in before:
-        chain.flip(name, listed[at])
-    values = list(chain.differences(name, rows))
-    if not sites.predicate.exactly_one:
-        values.append(Difference((), (), 0, False))  # no value
-        before = before or [len(rows)]
-    score = np.array(
-        [sum(weights[c] * v for c, v in zip(x.weight_id, x.value, strict=True)) for x in values],
-        np.float64,
-    )
-    hard = np.array([value.hard for value in values])
-    score[hard < hard.max()] = -np.inf
-    probability = np.exp(score - score.max())
-    probability /= probability.sum()
+    choice = empty_block(chain, name, rows, sites.predicate.exactly_one, weights)
     if greedy:
-        best = np.flatnonzero(score == score.max())
+        best = np.flatnonzero(choice.score == choice.score.max())
         taken = int(best[int(uniform * len(best))])
     else:
-        taken = min(int(np.searchsorted(probability.cumsum(), uniform)), len(values) - 1)
-    _note_block(values, probability, before, taken if greedy else None, tally, visit)
-    flipped = [(name, listed[at]) for at in before if at < len(rows)]
+        drawn = int(np.searchsorted(choice.probability.cumsum(), uniform))
+        taken = min(drawn, len(choice.values) - 1)
+    _note_block(choice, taken if greedy else None, tally, visit)
+    flipped = [(name, listed[at]) for at in choice.before if at < len(rows)]
     if taken < len(rows):
         chain.flip(name, listed[taken])
         flipped.append((name, listed[taken]))
     return flipped
 
 
-def _note_block(
-    values: Sequence[Difference],
-    probability: np.ndarray,
-    before: Sequence[int],
-    taken: int | None,
-    tally: _Tally,
-    visit: int,
-) -> None:
+def _note_block(choice: BlockChoice, taken: int | None, tally: _Tally, visit: int) -> None:
     """The rows D(v) − E[D] with P(v), which make up the covariance within the block.
 
     Σ_v P(v) (D(v) − E[D]) = 0, so that the pull is the row of the value before alone, or less
     the row of the value taken where it counts as certain.
     """
+    values, _, probability, before = choice
     columns = sorted({column for value in values for column in value.weight_id})
     place = {column: number for number, column in enumerate(columns)}
     table = np.zeros((len(values), len(columns)))

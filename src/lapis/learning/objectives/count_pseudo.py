@@ -1,7 +1,7 @@
 """Pseudo-log-likelihood with the differences of atoms estimated by IJGP(i).
 
 The pseudo-likelihood sees an atom through d = n(g = 1) − n(g = 0) alone. The approximate-counting
-paper runs IJGP once for each atom and value; here `count_based_estimates` gives the differences
+paper runs IJGP once for each atom and value; here `counting.ijgp.differences` gives the differences
 of all atoms of a predicate from one propagation for each clause and literal. The estimates stay
 the same from one evaluation to the next, so that they are made once, put into classes, and
 climbed like the exact ones (`lapis.learning.objectives.pseudo`): a fixed and concave function.
@@ -26,16 +26,16 @@ from lapis.counting.differences.class_likelihood import (
     to_matrix,
 )
 from lapis.counting.differences.sparse_vectors import SparseVectors, number_vectors, stack_vectors
+from lapis.counting.ijgp.differences import (
+    DifferenceEstimator,
+    depends_on_quantifiers,
+    propagates_exactly,
+)
 from lapis.data.keys import unpack
 from lapis.data.tuples import contains
 from lapis.errors import LapisError, TooLarge, raise_all
 from lapis.grounding.evidence import block_shape, close_blocks
 from lapis.learning.examples import Example
-from lapis.learning.objectives.count_based_estimates import (
-    DifferenceEstimator,
-    depends_on_quantifiers,
-    propagates_exactly,
-)
 from lapis.learning.objectives.pseudo import (
     SAMPLE_SIZE,
     AtomSet,

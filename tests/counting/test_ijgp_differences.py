@@ -12,16 +12,16 @@ from lapis.counting.differences.listed_differences import list_atoms, listed_dif
 from lapis.counting.flipping_world import World
 from lapis.counting.ijgp import ijgp_delta
 from lapis.counting.ijgp.counter import CubeCounter, Settings
-from lapis.counting.totals import complete_world
-from lapis.data.tuples import contains
-from lapis.errors import LapisError, TooLarge
-from lapis.learning.objectives.count_based_estimates import (
+from lapis.counting.ijgp.differences import (
     DifferenceEstimator,
     TermEstimate,
     depends_on_quantifiers,
     difference_terms,
     look_up,
 )
+from lapis.counting.totals import complete_world
+from lapis.data.tuples import contains
+from lapis.errors import LapisError, TooLarge
 from lapis.problem.problem import Problem
 from strategies import Case, cases
 

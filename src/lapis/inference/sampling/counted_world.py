@@ -2,10 +2,10 @@
 
     d(g) = n(g = 1) − n(g = 0)      for each weight, all other atoms as they are
 
-is all that a step needs: the log-odds of the atom are w · d. `ExactChain` takes d from the
-incremental `World`, `EstimatedChain` from the propagations of `count_based_estimates`. Both offer
-the differences of a batch of atoms as an iterator. The exact one looks at the world when it is
-asked for the next atom, so that flips made in between are seen. The estimated one answers the
+is all that a step needs: the log-odds of the atom are w · d. `ExactWorld` takes d from the
+incremental `World` of counting, `EstimatedWorld` from the propagations of `ijgp.differences`. Both
+offer the differences of a batch of atoms as an iterator. The exact one looks at the world when it
+is asked for the next atom, so that flips made in between are seen. The estimated one answers the
 whole batch from one propagation a clause, which is some hundred times faster than one for each
 atom, and propagates again once the world has changed in `patience` atoms. That is one in
 small worlds, which makes it as strict as the exact one; in large ones it is a small share of the
@@ -18,19 +18,18 @@ with an error of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import exp
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from lapis.errors import LapisError
-from lapis.learning.examples import Example
-from lapis.learning.objectives.count_based_sites import Sites
 from lapis.problem.problem import Problem
 
 BATCH = 64  # atoms of one predicate that are visited one after the other
 STALE_SHARE = 0.002  # of the atoms may have flipped since differences were estimated
 MOST_STALE = 64
+LARGEST_SCORE = 700.0  # exp beyond this overflows
 
 
 class Difference(NamedTuple):
@@ -41,8 +40,15 @@ class Difference(NamedTuple):
     hard: int  # hard groundings that hold with g true, less those with g false
     truth: bool
 
+    def score(self, weights: Sequence[float]) -> float:
+        """w · d, the log-odds of the atom where hard rules do not decide."""
+        score = 0.0
+        for column, value in zip(self.weight_id, self.value, strict=True):
+            score += weights[column] * value
+        return score
 
-class Chain(Protocol):
+
+class CountedWorld(Protocol):
     def differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
         """Of atoms int32[n, arity], one after the other."""
 
@@ -54,15 +60,13 @@ class Chain(Protocol):
         """float64[num_weights], of the world as it is."""
 
 
-class ExactChain:
+class ExactWorld:
     """Differences and counts by exact counting."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, true: Mapping[str, np.ndarray] | None = None) -> None:
         from lapis.counting.flipping_world import World
 
-        self.world = World(problem)
-        if self.world.violated_rules:
-            refuse_broken(problem, self.world.violated_rules[0])
+        self.world = World(problem) if true is None else World(problem, world=dict(true))
 
     def differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
         delta, is_true = self.world.delta, self.world.is_true
@@ -84,18 +88,20 @@ class ExactChain:
         return self.world.counts.astype(np.float64)
 
 
-class EstimatedChain:
+class EstimatedWorld:
     """Differences and counts by IJGP(i)."""
 
-    def __init__(self, problem: Problem, ibound: int, patience: int) -> None:
-        from lapis.learning.objectives.count_based_estimates import DifferenceEstimator
+    def __init__(
+        self, problem: Problem, true: Mapping[str, np.ndarray], ibound: int, patience: int
+    ) -> None:
+        from lapis.counting.ijgp.differences import DifferenceEstimator
 
         self.problem, self.ibound, self.patience = problem, ibound, patience
         self.estimator = DifferenceEstimator(problem, ibound)
         self.num_flips = 0
         self._tuples: dict[str, np.ndarray] = {}
         self.true: dict[str, set[tuple[int, ...]]] = {
-            name: set(map(tuple, known.true.tolist())) for name, known in problem.evidence.items()
+            name: set(map(tuple, rows.tolist())) for name, rows in true.items()
         }
 
     def differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
@@ -139,34 +145,57 @@ class EstimatedChain:
         return self._tuples
 
 
-def start_chain(example: Example, ibound: int | None, sites: Sequence[Sites]) -> Chain:
-    """A chain that stands in the data; `ibound` asks for estimated differences.
+def count_world(
+    problem: Problem,
+    true: Mapping[str, np.ndarray],
+    ibound: int | None,
+    moved: Iterable[str],
+    num_sites: int,
+) -> CountedWorld:
+    """The world with these true tuples, of which the atoms of `moved` predicates will flip.
 
-    Where IJGP(ibound) would be exact anyway, they are counted.
+    `ibound` asks for estimated differences; where IJGP(ibound) would be exact, they are counted.
     """
-    if example.has_hidden:
-        raise LapisError(
-            "learning by counts needs complete data, but some atoms are unknown",
-            code="incomplete-data",
-            hint="learn with the conditional or the likelihood objective, which sum over them",
-        )
-    problem = example.complete
     if ibound is None:
-        return ExactChain(problem)
-    from lapis.learning.objectives.count_based_estimates import propagates_exactly
+        return ExactWorld(problem, true)
+    from lapis.counting.ijgp.differences import propagates_exactly
 
-    if all(propagates_exactly(problem, each.predicate.name, ibound) for each in sites):
-        return ExactChain(problem)
-    num_sites = sum(map(len, sites))
+    if all(propagates_exactly(problem, name, ibound) for name in moved):
+        return ExactWorld(problem, true)
     patience = max(1, min(MOST_STALE, int(STALE_SHARE * num_sites)))
-    return EstimatedChain(problem, ibound, patience)
+    return EstimatedWorld(problem, true, ibound, patience)
 
 
-def refuse_broken(problem: Problem, rule: int) -> None:
-    broken = problem.model.rules[rule]
-    raise LapisError(
-        f"the data break the hard rule {broken.text!r}: no weights make them possible",
-        code="data-breaks-hard-rule",
-        span=broken.span,
-        hint="correct the data, or give the rule a weight",
-    )
+def truth_probability(difference: Difference, score: float) -> float:
+    """P(g = 1 | rest); a value that breaks more hard groundings is never taken."""
+    if difference.hard:
+        return float(difference.hard > 0)
+    return 1.0 / (1.0 + exp(min(LARGEST_SCORE, -score)))
+
+
+class BlockChoice(NamedTuple):
+    """The values a block may take, the last of them none if it may be empty."""
+
+    values: list[Difference]  # what each adds to the block left empty
+    score: np.ndarray  # float64[num_values], −inf where hard rules forbid it
+    probability: np.ndarray  # float64[num_values], given the rest
+    before: list[int]  # the values it had
+
+
+def empty_block(
+    world: CountedWorld, predicate: str, rows: np.ndarray, exact: bool, weights: Sequence[float]
+) -> BlockChoice:
+    """Take a block's value away, atoms int32[num_atoms, arity], and weigh all it may have."""
+    listed = rows.tolist()
+    before = [at for at, row in enumerate(listed) if world.is_true(predicate, row)]
+    for at in before:
+        world.flip(predicate, listed[at])
+    values = list(world.differences(predicate, rows))
+    if not exact:
+        values.append(Difference((), (), 0, False))
+        before = before or [len(rows)]
+    score = np.array([value.score(weights) for value in values], np.float64)
+    hard = np.array([value.hard for value in values])
+    score[hard < hard.max()] = -np.inf
+    probability = np.exp(score - score.max())
+    return BlockChoice(values, score, probability / probability.sum(), before)
