@@ -14,6 +14,7 @@ import pytest
 import lapis
 from cli_run import Run
 from lapis.language.names import format_constant
+from lapis.results.plots import MAX_LABEL
 
 HOSTILE = [
     "c1cc[nH]c1",
@@ -124,6 +125,22 @@ def test_score_ground_and_evaluate_run(run: Run, name: str) -> None:
         assert "\x1b" not in out
 
 
+@pytest.mark.parametrize("stem", ["[bold]x[/]", "$1$ [/b]", "<i>&", "_a {0} %s", ":smile:", "漢字"])
+def test_data_files_may_be_called_anything(run: Run, stem: str) -> None:
+    write_inputs(run, "Plain")
+    files = [run.write(f"{number}{stem}.db".replace("/", "|"), "Active(A)\n") for number in "123"]
+    for command in ("infer", "map", "score"):
+        code, out, err = run(command, "h.mln", *files, "-q", "Toxic")
+        assert code == 0, err
+    assert all(name in run("infer", "h.mln", *files, "-q", "Toxic")[1] for name in files)
+    code, out, err = run(
+        "evaluate", "h.mln", *files, "-q", "Toxic", "--jobs", "1", "--objective", "pseudo",
+        "--plot", "folds.png",
+    )  # fmt: skip
+    assert code == 0, err
+    assert all(name in out for name in files)
+
+
 def test_errors_show_the_name(run: Run, name: str) -> None:
     write_inputs(run, name)
     atom = f"Toxik({format_constant(name)})"
@@ -156,5 +173,7 @@ def test_pictures_are_drawn(name: str, tmp_path: Path) -> None:
         drawn = [text.get_text() for text in axes.get_yticklabels()]
         if name.isascii():
             axes.figure.savefig(tmp_path / "bars.png")
-        assert drawn[0].strip().replace(r"\$", "$") == spelled_out(answer.atoms[0])
+        whole = answer.atoms[0]
+        short = whole if len(whole) <= MAX_LABEL else f"{whole[: MAX_LABEL - 1]}…"
+        assert drawn[0].strip().replace(r"\$", "$") == spelled_out(short)
         plt.close("all")

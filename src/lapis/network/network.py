@@ -19,7 +19,6 @@ import numpy as np
 
 from lapis.data.database import Domain
 from lapis.language.model import Predicate
-from lapis.language.names import format_atom
 
 
 @dataclass(frozen=True)
@@ -163,28 +162,9 @@ class Network:
 
     def atom_names(self, atoms: np.ndarray) -> list[str]:
         """The atoms as facts are written, `Friends(Anna,Bob)`; auxiliary ones by number."""
-        names = [""] * len(atoms)
-        groups = self.atoms.predicate_of(atoms)
-        for group in np.unique(groups):
-            predicate = self.atoms.predicates[group]
-            places = np.flatnonzero(groups == group)
-            rows = self.atoms.tuples[group][atoms[places] - self.atoms.offset[group]]
-            columns = [
-                self._constants(rows[:, position], predicate, position)
-                for position in range(rows.shape[1])
-            ]
-            terms = zip(*columns, strict=True) if columns else [()] * len(places)
-            signature = self.signatures.get(predicate)
-            function = signature is not None and signature.function
-            for place, constants in zip(places, terms, strict=True):
-                names[place] = format_atom(predicate, constants, function)
-        return names
+        from lapis.network.named_atoms import name_atoms
 
-    def _constants(self, codes: np.ndarray, predicate: str, position: int) -> list[str]:
-        if predicate not in self.signatures:  # an auxiliary atom that stands for a failing cube
-            return [str(code) for code in codes]
-        constants = self.domains[self.signatures[predicate].types[position]].constants
-        return [constants[code] for code in codes]
+        return list(name_atoms(self, atoms))
 
     def atom_index(self, predicate: str, rows: np.ndarray) -> np.ndarray:
         """int64[num_rows], the atom of each tuple of codes; −1 where it is not unknown."""
