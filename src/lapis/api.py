@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.errors import announce
 from lapis.evaluation.score import Score, score_worlds
 from lapis.methods import check_options
 from lapis.problem.query import query_predicates
@@ -157,7 +156,6 @@ def count(
     from lapis.counting.rule_counts import count_rules
 
     inputs = open_inputs(model, data, strict=strict, probabilities=False)
-    announce(inputs.warnings)
     return count_rules(
         inputs.model,
         inputs.databases,
@@ -197,7 +195,6 @@ def score(
     from lapis.inference.marginals import Options
 
     inputs = open_inputs(model, data, strict=strict)
-    announce(inputs.warnings)
     return score_worlds(
         inputs.model,
         inputs.databases,
@@ -268,7 +265,6 @@ def learn(
     from lapis.learning.options import Options
 
     inputs = open_inputs(model, data, strict=strict)
-    announce(inputs.warnings)
     options = Options(
         objective, optimizer, prior, prior_mean, expectation, counts, measure_error, ibound,
         num_samples, rate, margin, max_iterations, tolerance, time_limit, max_memory,

@@ -89,7 +89,7 @@ def number_of(things: Sequence[object], noun: str) -> str:
 
 def check(model: ModelLike, data: DataLike = None, *, strict: bool = False) -> Report:
     """Warnings and explanations; raises the errors that binding the data finds."""
-    inputs = open_inputs(model, data, strict=strict, probabilities=False)
+    inputs = open_inputs(model, data, strict=strict, probabilities=False, quiet=True)
     model, worlds = inputs.model, [] if data is None else inputs.databases
     problems = [build_problem(model, world) for world in inputs.databases]
     warnings = [*model.warnings, *inputs.warnings]

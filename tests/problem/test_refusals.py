@@ -116,6 +116,15 @@ def test_commands(name: str, refusal: str, run: Run) -> None:
     assert err.split("\n")[0].removeprefix("error: ") == case.message
 
 
+@pytest.mark.parametrize("name", ["score", "learn", "cross_validate"])
+def test_unknown_hidden_predicates_are_refused_before_anything_is_done(name: str) -> None:
+    data = lapis.Database.parse(DATA)
+    given = [data, data] if name == "cross_validate" else data
+    with pytest.raises(lapis.LapisError) as caught:
+        getattr(lapis, name)(lapis.parse(MODEL), given, ["Q"], hidden=["Zz"])
+    assert str(caught.value) == ("unknown predicate 'Zz' in the query\n    the model has: P, Q")
+
+
 @pytest.mark.parametrize("query", ["Q(A)", "P(x) ^ Q(x)"])
 @pytest.mark.parametrize("name", ["score", "learn", "cross_validate"])
 def test_what_is_about_whole_predicates_takes_no_atoms(name: str, query: str, run: Run) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from lapis.cli.options import takes
 from lapis.data.database import Database
-from lapis.errors import LapisError, announce
+from lapis.errors import LapisError
 
 Worlds = Sequence[Database]
 
@@ -48,7 +48,6 @@ def count(model: Path, worlds: Worlds, explain: bool, as_json: bool, **options: 
         from lapis.problem.task import open_inputs
 
         inputs = open_inputs(model, worlds or None, strict=options["strict"], probabilities=False)
-        announce(inputs.warnings)
         typer.echo(explain_counts(inputs.model, inputs.databases))
         return
     with progress_bar("counting") as progress:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lapis.errors import LapisError, announce, check_word
+from lapis.errors import LapisError, check_word
 from lapis.evaluation.fold_jobs import (
     Fold,
     FoldTask,
@@ -278,10 +278,10 @@ def cross_validate(
     check_names(options)
     check_options("evaluate", {**locals(), **options})
     inputs = open_inputs(model, databases, strict=strict)
-    announce(inputs.warnings)
     model = inputs.model
     names = tuple(query_predicates(query, model))
     check_query(names)
+    query_predicates(hidden, model)
     generative = generative or options.get("objective") == "likelihood"
     seed = random_state if isinstance(random_state, int) else int(random_state.integers(1 << 31))
     plan = make_folds(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.data.tuples import contains
+from lapis.grounding.evidence import close_blocks
 from lapis.language.ground_names import ground_name
 from lapis.language.printer import print_formula
 from lapis.language.resolution.instances import substitute
@@ -87,8 +88,6 @@ def single_atom(
     network: Network, world: World, query: Query
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Atom, codes and known value (−1 if unknown) of a ground atom, each a row."""
-    from lapis.grounding.evidence import close_blocks
-
     problem = world.problem
     predicate = problem.model.predicates[query.predicate]
     codes = [

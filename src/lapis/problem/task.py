@@ -76,11 +76,17 @@ class Task:
 
 
 def open_inputs(
-    model: ModelLike, data: DataLike = None, *, strict: bool = False, probabilities: bool = True
+    model: ModelLike,
+    data: DataLike = None,
+    *,
+    strict: bool = False,
+    probabilities: bool = True,
+    quiet: bool = False,
 ) -> Inputs:
     """Read what is not read yet. `probabilities`: refuse a model that defines none.
 
-    Several databases are several worlds; equal names get a number behind them.
+    Several databases are several worlds; equal names get a number behind them. What there is to
+    warn about is announced, unless `quiet`.
     """
     resolved = model if isinstance(model, Model) else read_model(model)
     if probabilities:
@@ -90,6 +96,8 @@ def open_inputs(
         worlds = [Database({}, {})]
     read = [world if isinstance(world, Database) else Database.read(world) for world in worlds]
     known, warnings = keep_known(read, resolved, strict=strict)
+    if not quiet:
+        announce(warnings)
     return Inputs(resolved, tuple(name_apart(known)), tuple(warnings))
 
 
@@ -123,7 +131,6 @@ def build_task(
     (['Smokes', '_query_2'], array([0]))
     """
     inputs = open_inputs(model, data, strict=strict)
-    announce(inputs.warnings)
     bound = [bind(database, inputs.model) for database in inputs.databases]
     domains = [database.domains for database in bound]
     queries = resolve_queries(inputs.model, domains, parse_queries(query))
