@@ -19,8 +19,8 @@ from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.count_based import CountObjective, count_objective
 from lapis.learning.objectives.count_based_sites import asked_sites
 from lapis.learning.objectives.count_based_walk import walk
+from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters, share_parameters
-from lapis.learning.undecided_counts import undecided_counts
 from strategies import Case, cases
 
 SMOKERS = """

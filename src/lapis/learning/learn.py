@@ -52,7 +52,7 @@ from lapis.learning.reliability import (
     measure_bound,
     still_growing,
 )
-from lapis.learning.units import add_units
+from lapis.learning.unit_formulas import add_units
 from lapis.optimisation.newton import MAX_WEIGHTS
 from lapis.progress import Report, Stop
 

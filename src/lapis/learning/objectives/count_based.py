@@ -53,8 +53,8 @@ from lapis.inference.sampling.counted_world import (
 from lapis.learning.examples import Example
 from lapis.learning.objectives.count_based_sites import Sites, asked_sites
 from lapis.learning.objectives.count_based_walk import Visits, walk
+from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters
-from lapis.learning.undecided_counts import undecided_counts
 
 Counts = Literal["exact", "ijgp"]
 Expectation = Literal["gibbs", "map"]

@@ -44,8 +44,8 @@ from lapis.learning.objectives.pseudo import (
     rename_columns,
     require_complete,
 )
+from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters
-from lapis.learning.undecided_counts import undecided_counts
 from lapis.problem.problem import unknown_query
 
 MAX_LISTED = 2_000_000  # atoms of a predicate in one world

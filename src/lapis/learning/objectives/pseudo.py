@@ -46,8 +46,8 @@ from lapis.counting.differences.sparse_vectors import SparseVectors, split_colum
 from lapis.data.tuples import contains
 from lapis.errors import LapisError, TooLarge, raise_all
 from lapis.learning.examples import Example
+from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters
-from lapis.learning.undecided_counts import undecided_counts
 from lapis.problem.problem import Problem, unknown_query
 
 SAMPLE_SIZE = 100_000  # atoms drawn where classes are too many
