@@ -234,9 +234,7 @@ EXPECTATION = (
     ),
 )  # fmt: skip
 
-RATE = Option(
-    "rate", "number", "learning rate; from the curvature at the start if absent", low=0, above=True
-)
+RATE = Option("rate", "number", "learning rate; found by itself if absent", low=0, above=True)
 DECAY = Option("decay", "number", "the rate at iteration t is divided by 1 + decay t", 0.0, low=0)
 FORGET = Option("forget", "number", "weighs iteration t by t^forget in the average", 0.0, low=0)
 DAMPING = Option(

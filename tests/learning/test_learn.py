@@ -162,6 +162,37 @@ def test_every_optimiser_climbs(optimizer: str) -> None:
         assert reached == pytest.approx(best.value, abs=0.1)
 
 
+@pytest.mark.parametrize("prior", ["gaussian:1", "l1:0.2"])
+@pytest.mark.parametrize("optimizer", ["vp", "vp-pw"])
+def test_a_perceptrons_weights_have_the_length_of_greatest_likelihood(
+    optimizer: str, prior: str
+) -> None:
+    model = lapis.parse(SMOKERS.replace("0.3 !", "!"))
+    fit = lapis.learn(model, data_of(FACTS), ["Smokes", "Cancer"], optimizer=optimizer, prior=prior)
+    assert fit.details["length"] == pytest.approx(np.abs(fit.weights).max())
+
+    def value(scale: float) -> float:
+        weights = scale * fit.weights
+        defined_value = defined("conditional", weighted(model, weights), FACTS)
+        taken = (weights**2).sum() / 2 if prior == "gaussian:1" else 0.2 * np.abs(weights).sum()
+        return defined_value - float(taken)
+
+    assert value(1.0) >= max(value(0.98), value(1.02), value(0.0))
+
+
+def test_a_given_rate_is_the_perceptrons_length() -> None:
+    model, data = lapis.parse(SMOKERS.replace("0.3 !", "!")), data_of(FACTS)
+    short, long = (
+        lapis.learn(
+            model, data, ["Smokes", "Cancer"], optimizer="vp", rate=rate, prior="none",
+            max_iterations=10,
+        )
+        for rate in (1e-3, 1e-1)
+    )  # fmt: skip
+    assert "length" not in long.details
+    assert long.weights == pytest.approx(100 * short.weights)
+
+
 def test_a_checkpoint_is_taken_up_again(tmp_path: Path) -> None:
     model, data = lapis.parse(SMOKERS), data_of(FACTS)
     path = tmp_path / "learning.npz"

@@ -87,17 +87,17 @@ def find_length(
     objective: Objective,
     direction: np.ndarray,
     *,
-    time_limit: float | None = None,
+    l1: np.ndarray | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> float:
-    """The c ≥ 0 at which f(c·d) is greatest, d float64[num_parameters] in units of its largest."""
+    """The c ≥ 0 at which f(c·d) − c Σ l1_i |d_i| is greatest, d float64[num_parameters]."""
     course = climb(
         Ray(objective, direction),
         make_optimizer("dn"),
         np.zeros(1),
+        l1=None if l1 is None else np.array([l1 @ np.abs(direction)]),
         lower=np.zeros(1),
         max_iterations=MAX_ITERATIONS,
-        time_limit=time_limit,
         should_stop=should_stop,
     )
     return float(course.weights[0])

@@ -1,0 +1,97 @@
+"""A course as a fit: value without the prior, standard errors, and what is doubtful."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lapis.learning.fit import Fit, Unbounded
+from lapis.learning.lesson import BY_WORLD, Lesson
+from lapis.learning.objectives.posterior import Posterior
+from lapis.learning.objectives.priors import Prior
+from lapis.learning.objectives.pseudo import PseudoObjective
+from lapis.learning.options import CUTTING_PLANE
+from lapis.learning.reliability import find_errors, measure_bound, still_growing
+
+if TYPE_CHECKING:
+    from lapis.learning.max_margin import Margin
+    from lapis.optimisation.logbook import Course
+
+
+def account_climb(
+    lesson: Lesson,
+    course: Course,
+    posterior: Posterior,
+    optimizer: str,
+    prior: Prior,
+    unbounded: Sequence[Unbounded],
+) -> Fit:
+    """The course's weights are the free ones, as the optimiser sees them."""
+    objective, options, notes = posterior.objective, lesson.options, lesson.notes
+    weights = posterior.all_weights(course.weights)
+    if not isinstance(objective, PseudoObjective):  # where it was known before
+        unbounded = still_growing(posterior, lesson.parameters, course, prior)
+    errors = None
+    # Standard errors are told by the curvature of a likelihood.
+    if lesson.objective != "weighted-pseudo" and lesson.expectation not in BY_WORLD:
+        with notes.phase("standard errors"):
+            errors, method = find_errors(posterior, lesson.parameters, course, unbounded)
+        notes.details["standard_errors"] = method
+    if options.counts == "ijgp" and options.measure_error:
+        with notes.phase("error of counts"):
+            bound = measure_bound(lesson.examples, lesson.parameters, options.ibound, weights)
+        notes.details["count_error"] = bound.largest_error
+        notes.details["bound"] = {"value": bound.value, "holds": bound.holds}
+        notes.warnings.append(bound.words)
+    if isinstance(objective, PseudoObjective):
+        notes.warnings.extend(objective.notes)
+    exact = objective.is_exact and options.counts == "exact"
+    log_prior = posterior.log_prior(course.weights)
+    return make_fit(lesson, course, weights, optimizer, prior, log_prior, exact, errors, unbounded)
+
+
+def account_margin(lesson: Lesson, found: Margin, prior: Prior) -> Fit:
+    """The value is the margin's share of the objective, not a likelihood."""
+    course, parameters = found.course, lesson.parameters
+    lesson.notes.details.update(gap=found.gap, proven=found.proven, cuts=found.num_cuts)
+    free, size = ~parameters.fixed, len(parameters)
+    away = course.weights - prior.means(size)
+    log_prior = -0.5 * float(prior.precision(size)[free] @ away[free] ** 2)
+    return make_fit(lesson, course, course.weights, CUTTING_PLANE, prior, log_prior, found.proven)
+
+
+def make_fit(
+    lesson: Lesson,
+    course: Course,
+    weights: np.ndarray,
+    optimizer: str,
+    prior: Prior,
+    log_prior: float,
+    exact: bool,
+    errors: np.ndarray | None = None,
+    unbounded: Sequence[Unbounded] = (),
+) -> Fit:
+    """Of weights and errors float64[num_parameters], and a course whose values have the prior."""
+    return Fit(
+        lesson.objective,
+        optimizer,
+        str(prior),
+        None if course.value is None else course.value - log_prior,
+        log_prior,
+        exact,
+        course.converged,
+        course.interrupted,
+        course.reason,
+        course.iterations,
+        course.gradient_norm,
+        lesson.parameters,
+        weights,
+        errors,
+        course.curve,
+        lesson.notes.seconds,
+        tuple(unbounded),
+        tuple(lesson.notes.warnings),
+        lesson.notes.details,
+    )

@@ -1,0 +1,134 @@
+"""What is to be learned, from what and how: what was said, and what is taken where nothing was.
+
+Without a query the pseudo-likelihood, by Newton's method or L-BFGS; with one the conditional
+likelihood, by L-BFGS where it can be had exactly and by preconditioned scaled conjugate gradients
+where it must be sampled; by Adam where most likely worlds stand in for expectations.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lapis.errors import LapisError
+from lapis.learning.examples import Example
+from lapis.learning.objectives.priors import Prior, parse_prior
+from lapis.learning.options import PRIOR_WIDTH, Options
+from lapis.learning.parameters import Parameters
+from lapis.optimisation.newton import MAX_WEIGHTS
+from lapis.progress import Report, Stop
+
+if TYPE_CHECKING:
+    from lapis.optimisation.objective import Objective
+
+IMPLIED = {"vp": "map", "vp-pw": "map", "lbfgs": "exact", "newton": "exact"}
+BY_WORLD = ("map", "count-map")  # expectations that are one most likely world
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What is said of a run beside its weights."""
+
+    seconds: dict[str, float] = field(default_factory=dict)  # wall time by phase
+    warnings: list[str] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One run of learning."""
+
+    examples: Sequence[Example]
+    parameters: Parameters
+    objective: str  # its name
+    options: Options
+    notes: Notes
+    progress: Report | None
+    stop: Stop | None
+
+    @property
+    def is_pseudo(self) -> bool:
+        return self.objective in ("pseudo", "weighted-pseudo")
+
+    @property
+    def has_hidden(self) -> bool:
+        return any(example.has_hidden for example in self.examples)
+
+    @property
+    def expectation(self) -> str:
+        """What the optimiser's name implies, unless it is said; "" for what needs none."""
+        if self.is_pseudo or self.objective == "max-margin":
+            return ""
+        options, kind = self.options, self.options.expectation
+        if kind == "auto":
+            kind = IMPLIED.get(options.optimizer or "", "auto")
+        if options.counts == "ijgp":
+            return "count-map" if kind in BY_WORLD else "count-gibbs"
+        return kind
+
+    @property
+    def fingerprint(self) -> str:
+        """Names what is learned, so that a checkpoint of something else is not resumed."""
+        import hashlib
+
+        words = [self.objective, *self.parameters.names()]
+        words += [example.complete.name for example in self.examples]
+        return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+
+
+def choose_objective(options: Options, query: Sequence[str]) -> str:
+    """The name of the objective; refuses a query where there can be none, and none where one is."""
+    name = options.objective or ("conditional" if query else "pseudo")
+    if name == "conditional" and not query:
+        raise LapisError(
+            "a conditional likelihood is that of some predicates given the others",
+            code="no-query",
+            hint="name the predicates to predict (-q P,Q), or use --objective likelihood",
+        )
+    if name == "likelihood" and query:
+        raise LapisError(
+            "the likelihood is that of all atoms, not of a query",
+            code="query",
+            hint="leave out the query, or use --objective conditional",
+        )
+    return name
+
+
+def choose_optimizer(lesson: Lesson, objective: Objective, prior: Prior) -> str:
+    if lesson.options.optimizer is not None:
+        return lesson.options.optimizer
+    if not objective.is_fixed:
+        return "adam" if lesson.expectation in BY_WORLD else "pscg"
+    few = int((~lesson.parameters.fixed).sum()) <= MAX_WEIGHTS
+    return "newton" if lesson.is_pseudo and few and prior.kind != "l1" else "lbfgs"
+
+
+def choose_prior(lesson: Lesson, objective: Objective | None) -> Prior:
+    """The prior asked for, or a Gaussian wide enough to matter only where data is scarce."""
+    prior = lesson.options.prior
+    if isinstance(prior, str):
+        prior = parse_prior(prior)
+    if prior is None:
+        width = PRIOR_WIDTH.get(lesson.objective, PRIOR_WIDTH["pseudo"])
+        if lesson.objective == "weighted-pseudo":
+            # The value is a mean over atoms: so must be the prior's share in it.
+            atoms = max(1, getattr(objective, "num_atoms", 1))
+            terms = max(1, len(getattr(objective, "terms", ())))
+            width *= float(f"{np.sqrt(atoms / terms):.2g}")
+        prior = Prior("gaussian", width)
+    if lesson.options.prior_mean == "initial":
+        prior = replace(prior, mean=lesson.parameters.initial)
+    return prior
