@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,15 +15,13 @@ from lapis.errors import LapisError
 from lapis.grounding import close_blocks, ground
 from lapis.grounding.templates import PlanLimits
 from lapis.problem.problem import Problem
-from lapis.relational.engines import AutoEngine, DuckDBEngine, Engine, MemoryEngine
+from lapis.relational.engines import AutoEngine, DuckDBEngine, MakeEngine, MemoryEngine
 
-WHOLE = PlanLimits(split_above=10**9, sieve_above=10**9)
-SPLIT = PlanLimits(split_above=0, sieve_above=10**9)
-SIEVED = PlanLimits(split_above=10**9, sieve_above=0)
-BOTH = PlanLimits(split_above=0, sieve_above=0)
+WHOLE = PlanLimits(split_above=10**9)
+SPLIT = PlanLimits(split_above=0)
 
 
-def check(problem: Problem, engine: Engine, limits: PlanLimits, seed: int) -> None:
+def check(problem: Problem, engine: MakeEngine, limits: PlanLimits, seed: int) -> None:
     rng = np.random.default_rng(seed)
     try:
         evidence = close_blocks(problem)
@@ -34,8 +31,6 @@ def check(problem: Problem, engine: Engine, limits: PlanLimits, seed: int) -> No
             raise
         check_no_world(problem, rng)
         return
-    finally:
-        engine.close()
     rows = [
         (weight_id, tuple(network.literal[start:end]))
         for weight_id, (start, end) in zip(
@@ -68,24 +63,22 @@ def check_no_world(problem: Problem, rng: np.random.Generator) -> None:
         assert not World(problem, true).is_feasible()
 
 
-@pytest.mark.parametrize(
-    "limits", [WHOLE, SPLIT, SIEVED, BOTH], ids=["whole", "split", "sieved", "both"]
-)
+@pytest.mark.parametrize("limits", [WHOLE, SPLIT], ids=["whole", "split"])
 @given(problem=problems(with_definitions=False), seed=st.integers(0, 1000))
 @settings(max_examples=100, deadline=None)
 def test_clauses(limits: PlanLimits, problem: Problem, seed: int) -> None:
-    check(problem, AutoEngine(), limits, seed)
+    check(problem, AutoEngine, limits, seed)
 
 
-@pytest.mark.parametrize("limits", [WHOLE, BOTH], ids=["whole", "both"])
+@pytest.mark.parametrize("limits", [WHOLE, SPLIT], ids=["whole", "split"])
 @given(problem=problems(), seed=st.integers(0, 1000))
 @settings(max_examples=150, deadline=None)
 def test_definitions(limits: PlanLimits, problem: Problem, seed: int) -> None:
-    check(problem, AutoEngine(), limits, seed)
+    check(problem, AutoEngine, limits, seed)
 
 
 @pytest.mark.parametrize("make", [MemoryEngine, DuckDBEngine], ids=["memory", "duckdb"])
 @given(problem=problems(), seed=st.integers(0, 1000))
 @settings(max_examples=30, deadline=None)
-def test_engines(make: Callable[[], Engine], problem: Problem, seed: int) -> None:
-    check(problem, make(), BOTH, seed)
+def test_engines(make: MakeEngine, problem: Problem, seed: int) -> None:
+    check(problem, make, SPLIT, seed)

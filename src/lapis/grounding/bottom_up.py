@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,14 +45,18 @@ from lapis.grounding.templates import (
     Query,
     Template,
     clause_template,
+    plan_rows,
     plan_template,
 )
 from lapis.language.names import format_constant
+from lapis.language.syntax import Variable
 from lapis.logic.clauses import Definition, Feature
 from lapis.network.network import Network
 from lapis.problem.problem import Problem, refuse_unsupported
 from lapis.progress import Progress, Report
-from lapis.relational.engines import AutoEngine, Engine, Source
+from lapis.relational.conjunction import Atom
+from lapis.relational.engines import AutoEngine, MakeEngine
+from lapis.relational.interpretation import Extension, Interpretation
 
 MOST_DESCRIBED = 1_000_000  # rows listed to name the grounding that contradicts a hard rule
 
@@ -61,7 +64,7 @@ MOST_DESCRIBED = 1_000_000  # rows listed to name the grounding that contradicts
 def ground(
     problem: Problem,
     *,
-    engine: Engine | None = None,
+    engine: MakeEngine | None = None,
     max_memory: int | None = None,
     progress: Report | None = None,
     cache_dir: str | Path | None = None,
@@ -122,7 +125,7 @@ class GroundingSession:
     def __init__(
         self,
         problem: Problem,
-        engine: Engine | None = None,
+        engine: MakeEngine | None = None,
         max_memory: int | None = None,
         limits: PlanLimits | None = None,
     ) -> None:
@@ -130,12 +133,13 @@ class GroundingSession:
         self.limits = limits if limits is not None else PlanLimits()
         memory = memory_limit(max_memory)
         check_atoms(problem, memory)
-        self.engine: Engine = AutoEngine(memory) if engine is None else engine
-        self._owns_engine = engine is None
-        self.budget = QueryBudget(self.engine, memory)
+        self.budget = QueryBudget(memory)
         self.base = number_atoms(close_blocks(problem), problem.domains)
         types = {name: predicate.types for name, predicate in signatures(problem).items()}
-        self.world = GroundedWorld(problem.domains, types, dict(self.base), self.engine)
+        relations: dict[str, Extension] = {}
+        interpretation = Interpretation(problem.domains, relations)
+        runs = AutoEngine(interpretation, memory) if engine is None else engine(interpretation)
+        self.world = GroundedWorld(problem.domains, types, dict(self.base), relations, runs)
         self.distinct = np.zeros(len(problem.weight_table.value), bool)
         self.auxiliaries = Auxiliaries(sum(atoms.num_unknown for atoms in self.base.values()))
         self.undecided = evaluate_known(
@@ -146,8 +150,7 @@ class GroundingSession:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._owns_engine:
-            self.engine.close()
+        self.world.engine.close()
 
     def clauses(self, features: Sequence[Feature]) -> list[PlannedClause]:
         return [
@@ -199,7 +202,9 @@ class GroundingSession:
                 feature, query, rows, np.full(len(rows.multiplicity), HARD, np.int32)
             )
         table = self.problem.weight_table
-        code = variable_codes(feature.plus, table.shape[feature.rule], query, rows.bindings)
+        types = dict(feature.variables)
+        plus = [(name, types[name]) for name in feature.plus]
+        code = variable_codes(plus, query, rows.answer, self.world)
         weight_id = (code + table.offset[feature.rule]).astype(np.int32)
         return FeatureRows(feature, query, rows, weight_id)
 
@@ -255,20 +260,26 @@ class GroundingSession:
 
     def _describe(self, block: FeatureRows, row: int) -> str:
         """A grounding that became this row: its outputs, and the first values of the rest."""
-        plan, bindings = block.query.whole, block.rows.bindings
-        codes = np.array([[bindings.columns[name][row] for name in plan.outputs]], np.int32)
-        here = Source(self.world.add_rows(codes), plan.outputs)
-        every = tuple(name for name, _ in plan.variables)
-        listed = replace(plan, joins=(*plan.joins, here), outputs=every)
-        if self.engine.estimate_rows(listed) > MOST_DESCRIBED:
-            listed = replace(listed, outputs=plan.outputs)
-        found = self.engine.fetch(listed).columns
+        query, answer = block.query, block.rows.answer
+        plan = query.plan
+        types = dict(plan.variables)
+        here = self.world.add_rows(answer.rows[row : row + 1], tuple(types[n] for n in plan.keep))
+        atom = Atom(here, tuple(map(Variable, plan.keep)))
+        one = query.conjunction._replace(true=(*query.conjunction.true, atom))
+        listed = plan_rows(one, plan.variables, tuple(types), self.world)
+        if listed.rows > MOST_DESCRIBED:
+            listed = plan_rows(one, plan.variables, plan.keep, self.world)
+        found = self.world.fetch(listed)
         terms = []
         for name, type_name in block.feature.variables:
-            column = found.get(block.query.representative[name])
-            if column is not None:
-                constant = self.problem.domains[type_name].constants[int(column[0])]
-                terms.append(f"{name} = {format_constant(constant)}")
+            term = query.stands_for[name]
+            constant = term.name
+            if isinstance(term, Variable):
+                if term.name not in found.variables:
+                    continue
+                code = int(found.column(term.name)[0])
+                constant = self.problem.domains[type_name].constants[code]
+            terms.append(f"{name} = {format_constant(constant)}")
         return " at " + ", ".join(terms) if terms else ""
 
 
@@ -279,7 +290,7 @@ def _tells_rows_apart(block: FeatureRows) -> bool:
         return False
     for position, literal in enumerate(literals):
         alone = sum(other.predicate == literal.predicate for other in literals) == 1
-        whole = set(block.query.whole.outputs) <= set(literal.columns)
+        whole = set(map(Variable, block.query.plan.keep)) <= set(literal.terms)
         if alone and whole and bool((block.rows.literal[:, position] != 0).all()):
             return True
     return False

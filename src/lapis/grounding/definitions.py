@@ -37,10 +37,11 @@ from lapis.grounding.rows import (
     variable_codes,
 )
 from lapis.grounding.templates import PlanLimits, Query, cube_template, plan_template
+from lapis.language.syntax import Variable
 from lapis.logic.clauses import Definition
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.merge import EMPTY, merge_rows
-from lapis.relational.join_plan import Source
+from lapis.relational.conjunction import Atom
 
 MOST_REPEATED = 64  # literals that standing in place may add over an auxiliary atom
 
@@ -108,8 +109,7 @@ def evaluate_known(
             for query in plan_template(template, world, limits):
                 guard(query, name)
                 rows = fetch_rows(query, world)
-                names = [variable for variable, _ in definition.variables]
-                true.append(variable_codes(names, sizes, query, rows.bindings))
+                true.append(variable_codes(definition.variables, query, rows.answer, world))
         tuples = unpack(np.unique(np.concatenate(true)), sizes)
         world.atoms[name] = PredicateAtoms(
             name, tuple(sizes), True, tuples, tuples[:0], np.empty(0, np.int64), 0
@@ -154,17 +154,19 @@ def _ground_cubes(
     if len(demanded) == 0:
         return []
     sizes = [len(world.domains[type_name]) for _, type_name in definition.variables]
-    names = tuple(name for name, _ in definition.variables)
     demand = None
     if len(demanded) < np.prod(np.array(sizes, dtype=float)):
-        demand = Source(world.add_rows(unpack(demanded, sizes)), names)
+        types = tuple(type_name for _, type_name in definition.variables)
+        relation = world.add_rows(unpack(demanded, sizes), types)
+        demand = Atom(relation, tuple(Variable(name) for name, _ in definition.variables))
     found = []
     for cube in definition.cubes:
         template = cube_template(cube, definition.variables, definition.bound, demand)
         for query in plan_template(template, world, limits):
             guard(query, definition.predicate.name)
             rows = fetch_rows(query, world)
-            found.append(CubeRows(rows, variable_codes(names, sizes, query, rows.bindings)))
+            codes = variable_codes(definition.variables, query, rows.answer, world)
+            found.append(CubeRows(rows, codes))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What is known of each predicate, as relations an engine can join."""
+"""What is known of each predicate, as relations that plans can name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ import numpy as np
 
 from lapis.data.database import Domain
 from lapis.grounding.atoms import PredicateAtoms
+from lapis.logic.clauses import SimpleTerm
+from lapis.relational.answers import list_rows
+from lapis.relational.conjunction import Atom
 from lapis.relational.engines.engine import Engine
+from lapis.relational.factor import Factor
+from lapis.relational.interpretation import Extension
+from lapis.relational.plan import Plan
 
 
 @dataclass(frozen=True)
 class GroundedWorld:
-    """The predicates' atoms, with their relations created in the engine when first asked for.
+    """The predicates' atoms; their relations are added to `relations` when first asked for.
 
     A predicate without an entry in `atoms` is derived and undecided: its atoms all count as
     unknown.
@@ -24,28 +30,31 @@ class GroundedWorld:
     domains: Mapping[str, Domain]
     types: Mapping[str, tuple[str, ...]]  # of each base and derived predicate's arguments
     atoms: dict[str, PredicateAtoms]
+    relations: dict[str, Extension]  # of the interpretation that the engine runs plans on
     engine: Engine
     _created: dict[tuple[str, str], str | None] = field(default_factory=dict)
     _number: itertools.count[int] = field(default_factory=itertools.count)
 
-    def relation(self, predicate: str, kind: str) -> str | None:
-        """The name of the relation of a predicate's true, false, unknown, possible (true or
+    def known_atom(self, predicate: str, kind: str, terms: tuple[SimpleTerm, ...]) -> Atom | None:
+        """An atom of the relation of a predicate's true, false, unknown, possible (true or
         unknown) or known (true or false) tuples; None if there are none."""
         key = (predicate, kind)
         if key not in self._created:
             rows = self._rows(self.atoms[predicate], kind)
-            self._created[key] = self.add_rows(rows) if len(rows) else None
-        return self._created[key]
+            types = self.types[predicate]
+            self._created[key] = self.add_rows(rows, types) if len(rows) else None
+        name = self._created[key]
+        return None if name is None else Atom(name, terms)
 
-    def add_rows(self, rows: np.ndarray) -> str:
+    def add_rows(self, rows: np.ndarray, types: tuple[str, ...]) -> str:
+        """The name of a new relation of these distinct rows."""
         name = f"relation {next(self._number)}"
-        self.engine.create_relation(name, rows)
+        self.relations[name] = Extension(types, rows)
         return name
 
-    def add_values(self, values: np.ndarray) -> str:
-        name = f"values {next(self._number)}"
-        self.engine.create_values(name, values)
-        return name
+    def fetch(self, plan: Plan) -> Factor:
+        """The rows of a plan and their counts, sorted by the kept variables."""
+        return list_rows(plan, self.engine.run(plan))
 
     def _rows(self, atoms: PredicateAtoms, kind: str) -> np.ndarray:
         match kind:

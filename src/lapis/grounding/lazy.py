@@ -31,25 +31,24 @@ from lapis.grounding.known_relations import GroundedWorld
 from lapis.grounding.templates import (
     ChooseFates,
     Fate,
-    GroundLiteral,
     PlanLimits,
     literal_fates,
     plan_template,
 )
-from lapis.logic.clauses import Feature
+from lapis.logic.clauses import Feature, Literal
 from lapis.network.csr import row_starts
 from lapis.network.merge import EMPTY, TAUTOLOGY, merge_rows
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
-from lapis.relational.engines import Engine
-from lapis.relational.join_plan import Source
+from lapis.relational.conjunction import Atom
+from lapis.relational.engines import MakeEngine
 
 
 def ground_violated(
     problem: Problem,
     world: np.ndarray,
     *,
-    engine: Engine | None = None,
+    engine: MakeEngine | None = None,
     max_memory: int | None = None,
 ) -> Network:
     """The network of the ground clauses that a world, bool[num_base_atoms], violates."""
@@ -67,7 +66,7 @@ class LazyGrounding:
         self,
         problem: Problem,
         *,
-        engine: Engine | None = None,
+        engine: MakeEngine | None = None,
         max_memory: int | None = None,
         limits: PlanLimits | None = None,
     ) -> None:
@@ -177,13 +176,13 @@ class CurrentWorld:
     world: np.ndarray  # bool[num_base_atoms]
     _created: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
-    def all_false(self, literals: Sequence[GroundLiteral]) -> list[list[Fate]]:
+    def all_false(self, literals: Sequence[Literal]) -> list[list[Fate]]:
         return [self._false(literal) for literal in literals]
 
     def first_true(self, position: int) -> ChooseFates:
         """The groundings whose first true literal is the one at `position`, by an unknown atom."""
 
-        def choose(literals: Sequence[GroundLiteral]) -> list[list[Fate]]:
+        def choose(literals: Sequence[Literal]) -> list[list[Fate]]:
             if position >= len(literals):  # some literals became equal
                 return [[]]
             later = literals[position + 1 :]
@@ -195,24 +194,25 @@ class CurrentWorld:
 
         return choose
 
-    def _false(self, literal: GroundLiteral) -> list[Fate]:
+    def _false(self, literal: Literal) -> list[Fate]:
         undecided = self.known.atoms[literal.predicate].num_unknown > 0
         holds = self._source(literal, "holds")
         if literal.positive:
             return [Fate(undecided, anti=holds)]
         return [] if holds is None else [Fate(undecided, join=holds)]
 
-    def _true(self, literal: GroundLiteral) -> list[Fate]:
+    def _true(self, literal: Literal) -> list[Fate]:
         unknown = self._source(literal, "unknown true" if literal.positive else "unknown false")
         return [] if unknown is None else [Fate(True, join=unknown)]
 
-    def _source(self, literal: GroundLiteral, kind: str) -> Source | None:
+    def _source(self, literal: Literal, kind: str) -> Atom | None:
         key = (literal.predicate, kind)
         if key not in self._created:
             rows = self._rows(self.known.atoms[literal.predicate], kind)
-            self._created[key] = self.known.add_rows(rows) if len(rows) else None
+            types = self.known.types[literal.predicate]
+            self._created[key] = self.known.add_rows(rows, types) if len(rows) else None
         name = self._created[key]
-        return None if name is None else Source(name, literal.columns)
+        return None if name is None else Atom(name, literal.terms)
 
     def _rows(self, atoms: PredicateAtoms, kind: str) -> np.ndarray:
         value = self.world[atoms.first : atoms.first + atoms.num_unknown]

@@ -13,7 +13,6 @@ import os
 from lapis.errors import Span, TooLarge
 from lapis.grounding.templates import Query
 from lapis.problem.problem import Problem
-from lapis.relational.engines.engine import Engine
 
 SHARE_OF_MACHINE = 0.7
 
@@ -51,8 +50,7 @@ def check_atoms(problem: Problem, max_memory: int) -> None:
 class QueryBudget:
     """Adds up what queries are estimated to need and refuses the one that passes the limit."""
 
-    def __init__(self, engine: Engine, max_memory: int) -> None:
-        self._engine = engine
+    def __init__(self, max_memory: int) -> None:
         self._max_memory = max_memory
         self._bytes = 0.0
 
@@ -62,8 +60,8 @@ class QueryBudget:
 
     def check(self, query: Query, text: str, span: Span | None = None) -> float:
         """Bytes of all admitted queries and this one."""
-        rows = sum(self._engine.estimate_rows(plan) for _, plan in query.terms)
-        width = len(query.literals) + len(query.terms[0][1].outputs)
+        rows = query.plan.rows
+        width = len(query.literals) + len(query.plan.keep)
         needed = self._bytes + rows * (64 + 16 * width)
         if needed > self._max_memory:
             raise TooLarge(

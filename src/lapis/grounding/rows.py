@@ -10,8 +10,10 @@ import numpy as np
 from lapis.data.keys import fits, pack
 from lapis.errors import TooLarge
 from lapis.grounding.known_relations import GroundedWorld
-from lapis.grounding.templates import GroundLiteral, Query
-from lapis.relational.join_plan import Bindings, Column
+from lapis.grounding.templates import Query
+from lapis.language.syntax import Variable
+from lapis.logic.clauses import SimpleTerm, TypedVariable
+from lapis.relational.factor import Factor
 
 
 class Reference(NamedTuple):
@@ -28,31 +30,36 @@ class Rows(NamedTuple):
     literal: np.ndarray  # int32[num_rows, num_base_literals], 0 where evidence dropped it
     references: tuple[Reference, ...]
     multiplicity: np.ndarray  # float64[num_rows], groundings that became this row
-    bindings: Bindings
+    answer: Factor  # the assignments of the query's kept variables that the rows come from
 
 
 def fetch_rows(query: Query, world: GroundedWorld) -> Rows:
     """Run a query and look its atoms up."""
-    bindings = _sum_terms(query, world)
+    answer = world.fetch(query.plan)
     base = [literal for literal in query.literals if literal.predicate in world.atoms]
-    matrix = np.empty((len(bindings), len(base)), np.int32)
+    matrix = np.empty((len(answer), len(base)), np.int32)
     for position, literal in enumerate(base):
-        signed = world.atoms[literal.predicate].literal(_codes(literal, bindings, world))
+        codes = _codes(literal.terms, world.types[literal.predicate], answer, world)
+        signed = world.atoms[literal.predicate].literal(codes)
         matrix[:, position] = signed if literal.positive else -signed
     references = tuple(
-        Reference(literal.predicate, literal.positive, _codes(literal, bindings, world))
+        Reference(
+            literal.predicate,
+            literal.positive,
+            _codes(literal.terms, world.types[literal.predicate], answer, world),
+        )
         for literal in query.literals
         if literal.predicate not in world.atoms
     )
-    return Rows(matrix, references, bindings.count, bindings)
+    return Rows(matrix, references, answer.value.astype(np.float64), answer)
 
 
 def variable_codes(
-    names: Sequence[str], sizes: Sequence[int], query: Query, bindings: Bindings
+    variables: Sequence[TypedVariable], query: Query, answer: Factor, world: GroundedWorld
 ) -> np.ndarray:
     """int64[num_rows], the packed values of some variables of the template."""
-    columns = [bindings.columns[query.representative[name]] for name in names]
-    return pack(columns, sizes, len(bindings))
+    terms = tuple(query.stands_for[name] for name, _ in variables)
+    return _codes(terms, [type_name for _, type_name in variables], answer, world)
 
 
 def expect_packable(predicate: str, sizes: Sequence[int]) -> None:
@@ -64,33 +71,18 @@ def expect_packable(predicate: str, sizes: Sequence[int]) -> None:
         )
 
 
-def _codes(literal: GroundLiteral, bindings: Bindings, world: GroundedWorld) -> np.ndarray:
-    sizes = [len(world.domains[name]) for name in world.types[literal.predicate]]
-    length = len(bindings)
-
-    def column(entry: Column) -> np.ndarray:
-        if isinstance(entry, str):
-            return bindings.columns[entry]
-        return np.full(length, entry, np.int32)
-
-    return pack([column(entry) for entry in literal.columns], sizes, length)
-
-
-def _sum_terms(query: Query, world: GroundedWorld) -> Bindings:
-    if len(query.terms) == 1 and query.terms[0][0] == 1:
-        return world.engine.fetch(query.terms[0][1])
-    outputs = query.terms[0][1].outputs
-    sizes = [query.terms[0][1].size[name] for name in outputs]
-    answers = [(sign, world.engine.fetch(plan)) for sign, plan in query.terms]
-    count = np.concatenate([sign * answer.count for sign, answer in answers])
-    columns = [np.concatenate([answer.columns[name] for _, answer in answers]) for name in outputs]
-    code = pack(columns, sizes, len(count))
-    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-    total = np.bincount(inverse, weights=count, minlength=len(first))
-    first, total = first[total > 0], total[total > 0]
-    return Bindings(
-        {name: column[first] for name, column in zip(outputs, columns, strict=True)}, total
-    )
+def _codes(
+    terms: Sequence[SimpleTerm], types: Sequence[str], answer: Factor, world: GroundedWorld
+) -> np.ndarray:
+    """int64[num_rows], the packed values of terms of these types."""
+    domains = [world.domains[type_name] for type_name in types]
+    columns = [
+        answer.column(term.name)
+        if isinstance(term, Variable)
+        else np.full(len(answer), domain.index[term.name], np.int32)
+        for term, domain in zip(terms, domains, strict=True)
+    ]
+    return pack(columns, list(map(len, domains)), len(answer))
 
 
 def reference_codes(rows: Sequence[Rows], predicate: str) -> Iterator[np.ndarray]:

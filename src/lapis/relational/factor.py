@@ -227,21 +227,29 @@ def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) 
             code="count-too-large",
             hint="count approximately, or write the formula with fewer unconnected variables",
         )
-    if num_pairs == len(left) * len(right):  # every row meets every other
-        left_index = np.repeat(np.arange(len(left)), len(right))
-        right_index = np.tile(np.arange(len(right)), len(left))
-    else:
+    is_product = num_pairs == len(left) * len(right)  # every row meets every other
+    if not is_product:
         left_index = np.empty(num_pairs, np.int64)
         right_index = np.empty(num_pairs, np.int64)
         choose_kernels(num_pairs).expand_pairs(*runs, left_index, right_index)
-    rows = np.empty((num_pairs, len(keep)), np.int32)
+
+    def from_left(column: np.ndarray) -> np.ndarray:
+        spread: np.ndarray = np.repeat(column, len(right)) if is_product else column[left_index]
+        return spread
+
+    def from_right(column: np.ndarray) -> np.ndarray:
+        spread: np.ndarray = np.tile(column, len(left)) if is_product else column[right_index]
+        return spread
+
+    rows = np.empty((num_pairs, len(keep)), np.int32, order="F")
     for position, name in enumerate(keep):
         if name in left.variables:
-            rows[:, position] = left.column(name)[left_index]
+            rows[:, position] = from_left(left.column(name))
         else:
-            rows[:, position] = right.column(name)[right_index]
-    value = multiply_exactly(left.value[left_index], right.value[right_index])
-    return Factor(keep, rows, value)
+            rows[:, position] = from_right(right.column(name))
+    if (left.value == 1).all() and (right.value == 1).all():
+        return indicator(keep, rows)
+    return Factor(keep, rows, multiply_exactly(from_left(left.value), from_right(right.value)))
 
 
 def _group_by_sorting(factor: Factor, keep: tuple[str, ...]) -> Factor:

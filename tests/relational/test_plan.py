@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
-from enumerated_worlds import (
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from counting.enumerated_worlds import (
     Enumeration,
     clauses_over,
     condition_holds,
@@ -16,33 +21,50 @@ from enumerated_worlds import (
     some_variables,
     worlds,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from lapis.data.database import Domain
 from lapis.errors import TooLarge
 from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Clause, Condition, Cube, Literal
 from lapis.relational.algebra import make_test
-from lapis.relational.compile import Compiler, Wanted, by_what_is_listed, plan_cube, plan_violations
-from lapis.relational.conjunction import Conjunction, literals_hold, unify
+from lapis.relational.answers import list_rows, tabulate, total
+from lapis.relational.compile import (
+    Compiler,
+    Wanted,
+    by_what_is_listed,
+    compile_plan,
+    plan_cube,
+    plan_violations,
+)
+from lapis.relational.conjunction import Conjunction, cube_holds, literals_hold, unify
 from lapis.relational.conjunction import multiply as conjoin
+from lapis.relational.engines import AutoEngine, DuckDBEngine, Engine, MakeEngine, MemoryEngine
+from lapis.relational.engines import engine as engine_choice
+from lapis.relational.engines.duckdb import fits
 from lapis.relational.engines.memory import count, count_table
 from lapis.relational.factor import indicator, multiply
 from lapis.relational.interpretation import Interpretation, interpret
 from lapis.relational.plan import Plan, explain
 
-Executor = Callable[[Plan, Interpretation], tuple[int, np.ndarray]]
+ENGINES: list[MakeEngine] = [MemoryEngine, DuckDBEngine]
 
 
-def run_in_memory(plan: Plan, world: Interpretation) -> tuple[int, np.ndarray]:
-    return count(plan, world), count_table(plan, world)
+@contextmanager
+def opened(make: MakeEngine, world: Interpretation) -> Iterator[Engine]:
+    engine = make(world)
+    yield engine
+    engine.close()
 
 
-@pytest.fixture(params=[run_in_memory])
-def executor(request: pytest.FixtureRequest) -> Executor:
-    chosen: Executor = request.param
+def answer(make: MakeEngine, plan: Plan, world: Interpretation) -> tuple[int, np.ndarray]:
+    with opened(make, world) as engine:
+        answers = engine.run(plan)
+    return total(plan, answers), tabulate(plan, answers)
+
+
+@pytest.fixture(params=ENGINES)
+def make(request: pytest.FixtureRequest) -> MakeEngine:
+    chosen: MakeEngine = request.param
     return chosen
 
 
@@ -53,14 +75,14 @@ sweep = settings(
 
 @sweep
 @given(data=st.data())
-def test_cubes_are_counted_as_by_enumeration(executor: Executor, data: st.DataObject) -> None:
+def test_cubes_are_counted_as_by_enumeration(make: MakeEngine, data: st.DataObject) -> None:
     world = data.draw(worlds())
     variables = data.draw(some_variables)
     cube = data.draw(cubes_over(world, variables))
     truth = Enumeration(world)
     expected = sum(truth.cube_holds(cube, grounding) for grounding in truth.groundings(variables))
     plan = plan_cube(cube, variables, world.extensions)
-    found, table = executor(plan, world.extensions)
+    found, table = answer(make, plan, world.extensions)
     assert found == expected
     assert int(table) == expected
 
@@ -68,7 +90,7 @@ def test_cubes_are_counted_as_by_enumeration(executor: Executor, data: st.DataOb
 @sweep
 @given(data=st.data())
 def test_violations_by_kept_variables_are_counted_as_by_enumeration(
-    executor: Executor, data: st.DataObject
+    make: MakeEngine, data: st.DataObject
 ) -> None:
     world = data.draw(worlds())
     variables = data.draw(some_variables.filter(bool))
@@ -83,9 +105,53 @@ def test_violations_by_kept_variables_are_counted_as_by_enumeration(
             index = tuple(world.domains[types[name]].index[grounding[name]] for name in keep)
             expected[index] += 1
     plan = plan_violations(clause, variables, world.extensions, keep)
-    found, table = executor(plan, world.extensions)
+    found, table = answer(make, plan, world.extensions)
     np.testing.assert_array_equal(table, expected)
     assert found == expected.sum()
+
+
+@sweep
+@given(data=st.data())
+def test_rows_are_listed_with_their_counts_as_by_enumeration(
+    make: MakeEngine, data: st.DataObject
+) -> None:
+    """Sums of signed conjunctions; kept variables may be equal, constant or unrestricted."""
+    world = data.draw(worlds())
+    variables = data.draw(some_variables)
+    names = [name for name, _ in variables]
+    keep = tuple(data.draw(st.lists(st.sampled_from(names), unique=True))) if names else ()
+    cubes = data.draw(st.lists(cubes_over(world, variables), min_size=1, max_size=2))
+    signs = data.draw(st.lists(st.sampled_from([1, -1, 3]), min_size=2, max_size=2))
+    types = dict(variables)
+    truth = Enumeration(world)
+    expected: Counter[tuple[int, ...]] = Counter()
+    for grounding in truth.groundings(variables):
+        for sign, cube in zip(signs, cubes, strict=False):
+            index = tuple(world.domains[types[name]].index[grounding[name]] for name in keep)
+            expected[index] += sign * truth.cube_holds(cube, grounding)
+    signed = [cube_holds(c)._replace(coefficient=s) for s, c in zip(signs, cubes, strict=False)]
+    plan = compile_plan(signed, variables, world.extensions, Wanted(keep, keep))
+    with opened(make, world.extensions) as engine:
+        rows = list_rows(plan, engine.run(plan))
+    assert rows.variables == keep
+    found = list(zip(map(tuple, rows.rows.tolist()), rows.value.tolist(), strict=True))
+    assert found == sorted((index, count) for index, count in expected.items() if count)
+
+
+@sweep
+@given(data=st.data())
+def test_parts_kept_apart_multiply_to_the_same_table(make: MakeEngine, data: st.DataObject) -> None:
+    world = data.draw(worlds())
+    variables = data.draw(some_variables.filter(bool))
+    cube = data.draw(cubes_over(world, variables))
+    names = [name for name, _ in variables]
+    keep = tuple(data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=3, unique=True)))
+    tables = []
+    for apart in (False, True):
+        wanted = Wanted(keep, apart=apart)
+        plan = compile_plan([cube_holds(cube)], variables, world.extensions, wanted)
+        tables.append(answer(make, plan, world.extensions)[1])
+    np.testing.assert_array_equal(*tables)
 
 
 @given(data=st.data())
@@ -168,6 +234,66 @@ def test_values_beyond_64_bits_inside_a_join_are_exact() -> None:
     table = count_table(plan_cube(cube, variables, world, ("x",)), world)
     assert table.tolist() == [size ** len(names)] * size
     assert count(plan_cube(cube, variables, world), world) == size ** (len(names) + 1)
+
+
+def test_a_plan_that_128_bits_may_not_hold_is_not_run_as_sql() -> None:
+    world = large_world(100_000, 10)
+    for number, power in ((5, 25), (10, 50)):  # beyond 64 bits, beyond 128
+        variables = tuple((f"x{i}", "t") for i in range(number))
+        plan = plan_cube(Cube((edge("x0", "x1", False),)), variables, world)
+        assert fits(plan) == (power < 38)
+        assert answer(DuckDBEngine, plan, world)[0] == (10**10 - 10) * 10 ** (power - 10)
+
+
+def test_duckdb_adds_beyond_64_bits_exactly() -> None:
+    size = 1000
+    every = np.stack(np.divmod(np.arange(size**2), size), axis=1).astype(np.int32)
+    domain = Domain("t", tuple(map(str, range(size))))
+    world = interpret({"F": Predicate("F", ("t", "t"))}, {"t": domain}, {"F": every})
+    names = "abcdefgh"
+    variables = (("x", "t"), *((name, "t") for name in names))
+    plan = plan_cube(Cube(tuple(edge("x", name) for name in names)), variables, world, ("x",))
+    table = answer(DuckDBEngine, plan, world)[1]
+    assert table.tolist() == [size ** len(names)] * size
+
+
+def test_large_plans_go_to_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = large_world(50, 40)
+    path = Cube((edge("x", "y"), edge("y", "z"), edge("x", "z", False)))
+    plan = plan_cube(path, tuple((name, "t") for name in "xyz"), world, tuple("xyz"))
+    ran: list[Plan] = []
+    original = DuckDBEngine.run
+    monkeypatch.setattr(DuckDBEngine, "run", lambda self, p: ran.append(p) or original(self, p))
+    found = []
+    for limit in (engine_choice.MEMORY_ROWS, 10):
+        monkeypatch.setattr(engine_choice, "MEMORY_ROWS", limit)
+        found.append(answer(AutoEngine, plan, world)[1])
+    assert ran == [plan]
+    np.testing.assert_array_equal(*found)
+    # What turns out too large to list in memory is handed over too.
+    monkeypatch.setattr(engine_choice, "MEMORY_ROWS", 10**9)
+    monkeypatch.setattr("lapis.relational.factor.MAX_PAIRS", 10)
+    np.testing.assert_array_equal(answer(AutoEngine, plan, world)[1], found[0])
+    assert ran == [plan, plan]
+
+
+def test_duckdb_keeps_to_the_memory_given() -> None:
+    """A skewed join of 36 million rows that the estimate takes for 24,000."""
+    people = 6000
+    rows = [[i, 0] for i in range(people)] + [[0, i] for i in range(1, people)]
+    domain = Domain("t", tuple(map(str, range(people))))
+    tuples = {"F": np.array(rows, np.int32)}
+    world = interpret({"F": Predicate("F", ("t", "t"))}, {"t": domain}, tuples)
+    cube = Cube((edge("x", "y"), edge("z", "y")))
+    variables = tuple((name, "t") for name in "xyz")
+    listing = plan_cube(cube, variables, world, ("x", "z"))
+    assert listing.rows < 10**5
+    with pytest.raises(TooLarge, match="does not fit"):
+        answer(lambda known: DuckDBEngine(known, 2**26), listing, world)
+    # The limit is set anew by the next engine on the connection.
+    counting = plan_cube(cube, variables, world)
+    found = answer(lambda known: DuckDBEngine(known, 2**31), counting, world)[0]
+    assert found == people**2 + people - 1
 
 
 def test_a_negated_atom_over_bound_variables_is_a_filter() -> None:
