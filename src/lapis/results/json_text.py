@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+ROW = json.JSONEncoder(allow_nan=False)
+
 
 def json_pieces(document: Mapping[str, Any]) -> Iterator[str]:
     """The text of a document; entries that are iterators are written row by row.
@@ -34,9 +36,16 @@ def json_pieces(document: Mapping[str, Any]) -> Iterator[str]:
 def row_pieces(rows: Iterable[Any]) -> Iterator[str]:
     before = "["
     for row in rows:
-        yield f"{before}\n  {json.dumps(finite(row), allow_nan=False)}"
+        yield f"{before}\n  {row_text(row)}"
         before = ","
     yield "[]" if before == "[" else "\n ]"
+
+
+def row_text(row: Any) -> str:
+    try:
+        return ROW.encode(row)
+    except ValueError:  # a number that is not finite
+        return ROW.encode(finite(row))
 
 
 def finite(value: Any) -> Any:
