@@ -44,6 +44,18 @@ def disjoint_cubes(formula: Formula, value: bool) -> tuple[SignedCube, ...]:
     return tuple(cubes[formula])
 
 
+def truth_values(formula: Formula) -> set[bool]:
+    """The truth values that a formula takes; both are said of those too large to be split."""
+    formula = simplify(formula)
+    diagram: Diagram = {}
+    try:
+        split_all(formula, diagram)
+    except TooLarge:
+        return {True, False}
+    sides = [formula, *(side for _, high, low in diagram.values() for side in (high, low))]
+    return {side.value for side in sides if isinstance(side, Truth)}
+
+
 def too_many(number: str) -> TooLarge:
     return TooLarge(
         f"{number} clauses; at most {MAX_CUBES:,} are possible",

@@ -14,7 +14,6 @@ from lapis.language.syntax import (
     Formula,
     Offset,
     Or,
-    Truth,
     Variable,
     free_variables,
 )
@@ -29,7 +28,7 @@ from lapis.logic.clauses import (
     TypedVariable,
     simple,
 )
-from lapis.logic.cubes import SignedLeaf, disjoint_cubes
+from lapis.logic.cubes import SignedLeaf, disjoint_cubes, truth_values
 from lapis.logic.forms import FormTable
 from lapis.logic.passes import rewrite, split_hard
 
@@ -142,9 +141,5 @@ def is_constant(formula: Formula) -> bool | None:
 
     Comparisons count as open here even where they contradict each other.
     """
-    formula = rewrite(formula)
-    if isinstance(formula, Truth):
-        return formula.value
-    if not disjoint_cubes(formula, False):
-        return True
-    return None if disjoint_cubes(formula, True) else False
+    values = truth_values(rewrite(formula))
+    return values.pop() if len(values) == 1 else None

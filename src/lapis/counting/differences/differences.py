@@ -54,6 +54,8 @@ from lapis.relational.conjunction import (
     unify,
 )
 
+MAX_CHANGES = 6  # ways an atom may change the number of a definition's witnesses
+
 
 class Target(NamedTuple):
     """The predicate whose atoms are flipped, and the definitions that its atoms may change."""
@@ -109,25 +111,32 @@ def clause_difference(
 
 
 def is_direct(clause: Clause, target: Target) -> bool:
-    """Whether `clause_difference` applies: every touched definition has determined witnesses."""
+    """Whether `clause_difference` applies: every touched definition has determined witnesses.
+
+    Not more than MAX_CHANGES of them, as n ways of changing W expand into up to 3^n products.
+    """
     touched = {
         literal.predicate
         for literal in clause.literals
         if literal.predicate != target.predicate.name and target.touches(literal.predicate)
     }
-    return all(_has_determined_witnesses(target.definitions[name], target) for name in touched)
+    definitions = [target.definitions[name] for name in touched]
+    return all(
+        _num_changes(definition, target) <= MAX_CHANGES
+        and _has_determined_witnesses(definition, target)
+        for definition in definitions
+    )
 
 
 def num_levels(target: Target) -> int:
     """The largest m for which the relations {x : W(x) = m} occur."""
-    levels = 0
-    for definition in target.definitions.values():
-        if target.touches(definition.predicate.name):
-            unified = [
-                len(list(_subsets(_touched(cube.literals, target)))) for cube in definition.cubes
-            ]
-            levels = max(levels, sum(unified))
-    return levels
+    touched = [d for d in target.definitions.values() if target.touches(d.predicate.name)]
+    return max((_num_changes(definition, target) for definition in touched), default=0)
+
+
+def _num_changes(definition: Definition, target: Target) -> int:
+    """In how many ways an atom changes the number of witnesses: subsets of literals, by cube."""
+    return sum(2 ** len(_touched(cube.literals, target)) - 1 for cube in definition.cubes)
 
 
 def cube_difference(cube: Cube, variables: Sequence[TypedVariable], target: Target) -> Difference:
