@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,8 @@ FACTS = oracle.Facts(
         ("Friends", ("A", "C")), ("Friends", ("B", "A")), ("Friends", ("C", "B")),
     ),
 )  # fmt: skip
+
+SAMPLED_OPTIMIZERS = ("cd", "cd-pw", "dn", "scg", "pscg", "adam", "adagrad")
 
 
 def data_of(facts: oracle.Facts) -> lapis.Database:
@@ -191,6 +194,32 @@ def test_a_given_rate_is_the_perceptrons_length() -> None:
     )  # fmt: skip
     assert "length" not in long.details
     assert long.weights == pytest.approx(100 * short.weights)
+
+
+@pytest.mark.parametrize(
+    ("expectation", "optimizer"),
+    [
+        *itertools.product(("gibbs", "mcsat", "exact"), SAMPLED_OPTIMIZERS),
+        *itertools.product(("map",), ("vp", "vp-pw", "adam", "adagrad")),
+    ],
+)
+def test_stopped_and_resumed_is_uninterrupted(
+    expectation: str, optimizer: str, tmp_path: Path
+) -> None:
+    """Chains and searches go on from the worlds they had reached, rejected steps included."""
+    model, data = lapis.parse(SMOKERS), data_of(FACTS)
+    options = {"optimizer": optimizer, "expectation": expectation, "tolerance": 1e-9}
+
+    def learn(iterations: int, **more: object) -> lapis.Fit:
+        return lapis.learn(
+            model, data, ["Smokes", "Cancer"], max_iterations=iterations, **options, **more
+        )
+
+    straight = learn(12)
+    for iterations in (4, 9, 12):
+        resumed = learn(iterations, checkpoint=tmp_path / "run")
+    assert resumed.weights.tolist() == straight.weights.tolist()
+    assert [point[2:] for point in resumed.curve] == [point[2:] for point in straight.curve]
 
 
 def test_a_checkpoint_is_taken_up_again(tmp_path: Path) -> None:

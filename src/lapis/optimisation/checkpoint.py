@@ -3,7 +3,9 @@
 The file is an npz archive: the arrays and numbers of the optimiser's state, of the window that
 judges convergence, and of the curve, and a JSON header that names the optimiser and the problem.
 A state's point is not kept: it is evaluated again, which gives the same numbers where the objective
-is exact. The file appears whole or not at all, and nothing in it is executed when it is read.
+is exact. Where it moves chains, their worlds and generators are kept as they were before the point
+was evaluated, and as they are now. The file appears whole or not at all, and nothing in it is
+executed when it is read.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ import numpy as np
 from lapis.data.whole_path import whole_path
 from lapis.errors import LapisError
 
-FORMAT = "lapis learning 1"
+FORMAT = "lapis learning 2"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Checkpoint:
     state: Mapping[str, np.ndarray]  # fields of the optimiser's state
     window: Mapping[str, np.ndarray]  # fields of the convergence window; empty where not used
     curve: np.ndarray  # float64[num_points, 5], a CurvePoint a row; NaN for no value
+    chains: Mapping[str, np.ndarray] = field(default_factory=dict)  # of a moving objective
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -46,6 +49,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     }
     arrays = {f"state.{name}": value for name, value in checkpoint.state.items()}
     arrays |= {f"window.{name}": value for name, value in checkpoint.window.items()}
+    arrays |= {f"chains.{name}": value for name, value in checkpoint.chains.items()}
     with whole_path(path) as temporary, temporary.open("wb") as file:
         arrays["header"], arrays["curve"] = np.array(json.dumps(header)), checkpoint.curve
         np.savez(file, allow_pickle=False, **arrays)
@@ -68,6 +72,7 @@ def read_checkpoint(
             fields_of(arrays, "state."),
             fields_of(arrays, "window."),
             arrays["curve"],
+            fields_of(arrays, "chains."),
         )
         is_ours = header["format"] == FORMAT and "weights" in found.state
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error):

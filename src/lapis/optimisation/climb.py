@@ -16,10 +16,10 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.methods import find_method
-from lapis.optimisation.checkpoint import Checkpoint, read_checkpoint, unpack
+from lapis.optimisation.checkpoint import Checkpoint, fields_of, read_checkpoint, unpack
 from lapis.optimisation.logbook import STOPPED, Course, CurvePoint, Logbook, State, max_norm
-from lapis.optimisation.objective import Objective, Point
-from lapis.optimisation.orthant import Terrain
+from lapis.optimisation.objective import Moving, Objective, Point
+from lapis.optimisation.orthant import Origins, Terrain
 from lapis.progress import Report
 
 __all__ = [
@@ -100,7 +100,10 @@ def climb(
     or the checkpoint is damaged or of another problem.
     """
     penalised = l1 is not None and bool(np.any(l1 > 0))
-    terrain = Terrain(objective, l1 if penalised else None, lower, upper)
+    origins = None
+    if checkpoint is not None and not objective.is_fixed and isinstance(objective, Moving):
+        origins = Origins(objective)
+    terrain = Terrain(objective, l1 if penalised else None, lower, upper, origins)
     if max_iterations is None:
         max_iterations = find_method("optimizer", optimizer.name).iterations
     if tolerance is None:
@@ -173,8 +176,14 @@ def run_solver(solver: Solver, terrain: Terrain, log: Logbook, saved: Checkpoint
 
 
 def rebuild_state(state_type: type[Any], terrain: Terrain, saved: Checkpoint) -> Any:
-    fields = unpack(saved.state)
-    return state_type(**fields, point=terrain.evaluate(fields["weights"]))
+    fields, origins = unpack(saved.state), terrain.origins
+    if origins is None or not saved.chains:
+        return state_type(**fields, point=terrain.evaluate(fields["weights"]))
+    origins.objective.resume(fields_of(saved.chains, "before."))
+    point = terrain.evaluate(fields["weights"])
+    origins.objective.resume(fields_of(saved.chains, "now."))
+    origins.settle(point)
+    return state_type(**fields, point=point)
 
 
 def make_optimizer(name: str, **options: float) -> Optimizer | Solver:

@@ -156,6 +156,8 @@ class Logbook:
         if not self.terrain.is_fixed:
             self.window = extend_window(self.window, state)
         self.state = state
+        if self.terrain.origins is not None:
+            self.terrain.origins.settle(state.point)
         self.curve.append(CurvePoint(state.iteration, seconds, value, norm, change))
         self.verdict = self.judge_convergence(state) or self.judge_limits(state)
         if self.progress is not None:
@@ -207,6 +209,7 @@ class Logbook:
             pack(self.state._asdict()),
             {} if self.window is None else pack(self.window._asdict()),
             np.array(rows, np.float64).reshape(-1, len(CurvePoint._fields)),
+            {} if self.terrain.origins is None else self.terrain.origins.pack(),
         )
         write_checkpoint(self.path, saved)
 

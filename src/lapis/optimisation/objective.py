@@ -8,7 +8,8 @@ objective may be exact or sampled, and a sampled one moves its chains at each ev
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -64,3 +65,14 @@ class Objective(Protocol):
         """float64[num_parameters], n in the data, groundings that evidence decides left out."""
 
     def evaluate(self, weights: np.ndarray) -> Point: ...
+
+
+@runtime_checkable
+class Moving(Protocol):
+    """An objective whose evaluations move something: chains, searches."""
+
+    def keep(self) -> dict[str, np.ndarray]:
+        """Where everything stands; empty where nothing moves."""
+
+    def resume(self, kept: Mapping[str, np.ndarray]) -> None:
+        """Stand where an objective of the same problem stood."""

@@ -16,11 +16,11 @@ failed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from lapis.optimisation.objective import Objective, Point
+from lapis.optimisation.objective import Moving, Objective, Point
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,32 @@ class TerrainPoint:
         return self.smooth.curvature_product(direction)
 
 
+@dataclass
+class Origins:
+    """Where the chains of a moving objective stood before its points were evaluated.
+
+    A point evaluated again from there is the same point. Rejected steps move chains, too, so where
+    they stand now is another matter.
+    """
+
+    objective: Moving
+    seen: list[tuple[Point, dict[str, np.ndarray]]] = field(default_factory=list)
+    now: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def look(self) -> dict[str, np.ndarray]:
+        return self.objective.keep()
+
+    def settle(self, point: Point) -> None:
+        """Take down where all stands at this point; forget the others."""
+        self.seen = [each for each in self.seen if each[0] is point]
+        self.now = self.look()
+
+    def pack(self) -> dict[str, np.ndarray]:
+        before = self.seen[0][1] if self.seen else {}
+        arrays = {f"before.{name}": array for name, array in before.items()}
+        return arrays | {f"now.{name}": array for name, array in self.now.items()}
+
+
 @dataclass(frozen=True)
 class Terrain:
     """An objective with its penalty and bounds, if any, as optimisers see it."""
@@ -61,6 +87,7 @@ class Terrain:
     l1: np.ndarray | None = None  # float64[num_parameters], λ; 0 where a weight has no penalty
     lower: np.ndarray | None = None  # float64[num_parameters]
     upper: np.ndarray | None = None  # float64[num_parameters]
+    origins: Origins | None = None  # where chains stood, for checkpoints
 
     @property
     def name(self) -> str:
@@ -84,13 +111,16 @@ class Terrain:
         return self.l1 is None and self.lower is None and self.upper is None
 
     def evaluate(self, weights: np.ndarray) -> Point:
+        before = None if self.origins is None else self.origins.look()
         point = self.objective.evaluate(weights)
-        if self.is_open:
-            return point
-        gradient = point.gradient
-        if self.l1 is not None:
-            gradient = pseudo_gradient(weights, gradient, self.l1)
-        return TerrainPoint(point, self.l1, self.within_bounds(weights, gradient))
+        if not self.is_open:
+            gradient = point.gradient
+            if self.l1 is not None:
+                gradient = pseudo_gradient(weights, gradient, self.l1)
+            point = TerrainPoint(point, self.l1, self.within_bounds(weights, gradient))
+        if self.origins is not None and before is not None:
+            self.origins.seen.append((point, before))
+        return point
 
     def align(self, origin: Point, direction: np.ndarray) -> np.ndarray:
         """The direction without what would lead a weight out of its orthant or bounds."""

@@ -8,8 +8,9 @@ each have their moments, over the same statistics, and all of these add up.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -54,6 +55,17 @@ class Source(Protocol):
         """None where chains are not known to reach every world."""
 
     def moments(self, natural: np.ndarray) -> Moments: ...
+
+
+@runtime_checkable
+class Walking(Protocol):
+    """A source that goes on from where its last moments left it: a chain or a search."""
+
+    def keep(self) -> list[np.ndarray]:
+        """Where it stands."""
+
+    def resume(self, kept: Sequence[np.ndarray]) -> None:
+        """Stand where another of the same network stood."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ number of true groundings instead, the scale by which thesis section 4.2.3 divid
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,6 +65,12 @@ class MostLikelySearched:
     @property
     def is_exact(self) -> bool:
         return False
+
+    def keep(self) -> list[np.ndarray]:
+        return [self.world.copy(), np.array(self.num_searches)]
+
+    def resume(self, kept: Sequence[np.ndarray]) -> None:
+        self.world, self.num_searches = kept[0].copy(), int(kept[1])
 
     def moments(self, natural: np.ndarray) -> WorldMoments:
         objective = weighed_objective(self.network, natural)

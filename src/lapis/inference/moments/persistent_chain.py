@@ -53,7 +53,7 @@ class PersistentChain(Generic[PlanType, StateType]):
 
         `number` tells chains of the same network apart that search for their starts.
         """
-        self.sampler, self.network = sampler, network
+        self.sampler, self.network, self.rng = sampler, network, rng
         self.plan = sampler.prepare(network)
         if world is None:
             world = sampler.start(self.plan, number, rng)
@@ -66,6 +66,15 @@ class PersistentChain(Generic[PlanType, StateType]):
     def world(self) -> np.ndarray:
         """bool[num_atoms], the current world."""
         return self.sampler.world(self.state)
+
+    def keep(self) -> list[np.ndarray]:
+        """The current world bool[num_atoms] and the generator uint64[4]: all that a chain is."""
+        return [self.world().copy(), self.rng.copy()]
+
+    def resume(self, kept: Sequence[np.ndarray]) -> None:
+        """Go on from where a chain of the same network was kept."""
+        self.rng[:] = kept[1]
+        self.state = self.sampler.init(self.plan, kept[0], self.rng)
 
     def draw(self, weights: np.ndarray, num_samples: int, num_batches: int) -> Draws:
         """The next samples under these weights, in batches of about equal size."""

@@ -10,6 +10,7 @@ a handful of samples the pieces are the samples, and what correlation they have 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,13 @@ class Sampled:
     def ergodic(self) -> bool | None:
         """Whether the chains reach every world; None where that is not known."""
         return True if all(chain.ergodic for chain in self.chains) else None
+
+    def keep(self) -> list[np.ndarray]:
+        return [array for chain in self.chains for array in chain.keep()]
+
+    def resume(self, kept: Sequence[np.ndarray]) -> None:
+        for number, chain in enumerate(self.chains):
+            chain.resume(kept[2 * number : 2 * number + 2])
 
     def moments(self, natural: np.ndarray) -> SampledMoments:
         num_batches = min(self.num_samples, MAX_BATCHES)

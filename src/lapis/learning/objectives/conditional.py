@@ -28,14 +28,14 @@ M-step of EM, and a step that it calls safe is safe.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lapis.errors import LapisError, check_word
-from lapis.inference.moments.closed_form import ClosedForm, Source
+from lapis.inference.moments.closed_form import ClosedForm, Source, Walking
 from lapis.inference.moments.sides import Side, SideMoments, total
 from lapis.inference.moments.statistics import Statistics, gather_statistics
 from lapis.learning.examples import HIDDEN, Example
@@ -108,6 +108,24 @@ class ConditionalObjective:
         """None where hard clauses may keep a chain from some worlds: then prefer MC-SAT."""
         sides = (*self.free, *self.clamped)
         return True if all(part.ergodic for side in sides for part in side.sources) else None
+
+    @property
+    def walking(self) -> list[Walking]:
+        """The chains and searches that move with each evaluation."""
+        sides = (*self.free, *self.clamped)
+        return [part for side in sides for part in side.sources if isinstance(part, Walking)]
+
+    def keep(self) -> dict[str, np.ndarray]:
+        return {
+            f"{number}.{place}": array
+            for number, part in enumerate(self.walking)
+            for place, array in enumerate(part.keep())
+        }
+
+    def resume(self, kept: Mapping[str, np.ndarray]) -> None:
+        for number, part in enumerate(self.walking):
+            own = [name for name in kept if name.startswith(f"{number}.")]
+            part.resume([kept[f"{number}.{place}"] for place in range(len(own))])
 
     def evaluate(self, weights: np.ndarray) -> ConditionalPoint:
         """Value and gradient; sampled ones move their chains on."""

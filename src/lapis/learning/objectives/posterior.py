@@ -10,12 +10,13 @@ left to the optimisers, which know how to stop there; they see weights less its 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from lapis.learning.objectives.priors import Prior
-from lapis.optimisation.objective import Objective, Point
+from lapis.optimisation.objective import Moving, Objective, Point
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,13 @@ class Posterior:
         """The log-density of the free weights, L1 included, up to a constant."""
         corner = 0.0 if self.l1 is None else float(self.l1 @ np.abs(weights))
         return self.gaussian(weights) - corner
+
+    def keep(self) -> dict[str, np.ndarray]:
+        return self.objective.keep() if isinstance(self.objective, Moving) else {}
+
+    def resume(self, kept: Mapping[str, np.ndarray]) -> None:
+        if isinstance(self.objective, Moving):
+            self.objective.resume(kept)
 
     def evaluate(self, weights: np.ndarray) -> PosteriorPoint:
         return PosteriorPoint(self, weights, self.objective.evaluate(self.all_weights(weights)))
