@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,3 +19,14 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     """Runs commands in a folder of their own."""
     monkeypatch.chdir(tmp_path)
     return Run(tmp_path, capsys)
+
+
+@pytest.fixture(scope="module")
+def price_everything() -> Iterator[None]:
+    """Small worlds are planned as large ones: every choice is priced, and by its rows alone."""
+    from lapis.relational import compile, elimination
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compile, "FEW", 0)
+        patch.setattr(elimination, "OVERHEAD", 0.0)
+        yield

@@ -25,6 +25,8 @@ from lapis.counting.differences.class_likelihood import pseudo_log_likelihood
 from lapis.counting.differences.classes import DifferenceClasses, difference_classes
 from lapis.language.model import Predicate
 
+pytestmark = pytest.mark.usefixtures("price_everything")
+
 BLOCKS = (
     Predicate("N", ()),
     Predicate("S", ("t",), block=(0,)),

@@ -15,6 +15,8 @@ from lapis.counting.differences.classes import difference_classes
 from lapis.counting.flipping_world import World
 from strategies import Case, cases
 
+pytestmark = pytest.mark.usefixtures("price_everything")
+
 
 @settings(max_examples=200, deadline=None)
 @given(cases(observed=True))

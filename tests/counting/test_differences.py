@@ -19,6 +19,8 @@ from counting.small_worlds import (
 )
 from lapis.counting.differences.classes import DifferenceClasses, difference_classes
 
+pytestmark = pytest.mark.usefixtures("price_everything")
+
 
 def dense(classes: DifferenceClasses, number: int) -> tuple[int, ...]:
     vector = [0] * classes.num_weights

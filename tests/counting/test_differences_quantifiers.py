@@ -15,6 +15,8 @@ from lapis.language.model import Predicate
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Clause, Condition, Cube, Definition, Feature, Literal
 
+pytestmark = pytest.mark.usefixtures("price_everything")
+
 DECLARATIONS = "person = {Anna, Bob}\nFriends(person,person)\nSmokes(person)\n"
 CLOSED_FORM = [
     "EXIST y Friends(x,y)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from enumerated_worlds import Enumeration, clauses_over, some_variables, worlds
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,8 @@ from lapis.language.model import Model, Predicate
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Clause, Feature, Literal, NormalForm
 from lapis.problem.problem import build_problem
+
+pytestmark = pytest.mark.usefixtures("price_everything")
 
 
 @settings(max_examples=60)

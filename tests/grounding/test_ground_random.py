@@ -17,6 +17,8 @@ from lapis.grounding.templates import PlanLimits
 from lapis.problem.problem import Problem
 from lapis.relational.engines import AutoEngine, DuckDBEngine, MakeEngine, MemoryEngine
 
+pytestmark = pytest.mark.usefixtures("price_everything")
+
 WHOLE = PlanLimits(split_above=10**9)
 SPLIT = PlanLimits(split_above=0)
 

@@ -16,6 +16,8 @@ from lapis.network import Network
 from lapis.problem.problem import Problem
 from lapis.relational.engines import AutoEngine
 
+pytestmark = pytest.mark.usefixtures("price_everything")
+
 SPLIT = PlanLimits(split_above=0)
 
 

@@ -46,6 +46,8 @@ from lapis.relational.factor import indicator, multiply
 from lapis.relational.interpretation import Interpretation, interpret
 from lapis.relational.plan import Plan, explain
 
+pytestmark = pytest.mark.usefixtures("price_everything")
+
 ENGINES: list[MakeEngine] = [MemoryEngine, DuckDBEngine]
 
 

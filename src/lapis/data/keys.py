@@ -59,25 +59,24 @@ class SharedKeys(NamedTuple):
 
     parts: list[np.ndarray]  # int64[num_rows] each, in 0 … space − 1
     space: int
-    low: tuple[int, ...]  # the smallest value of each column, taken off before packing
-    sizes: tuple[int, ...]  # the number of values from it to the largest
+    sizes: tuple[int, ...]  # of the columns: one more than their largest value
     ranked: bool  # ranks stand in, so that the keys cannot be unpacked
 
 
 def share_keys(*parts: Iterable[np.ndarray]) -> SharedKeys:
-    """Keys of rows given by their columns, equal and ordered as the rows of all parts are."""
+    """Keys of rows given by their columns, equal and ordered as the rows of all parts are.
+
+    The columns hold no negative numbers.
+    """
     lists = [list(part) for part in parts]
     keys = [np.zeros(len(part[0]) if part else 0, np.int64) for part in lists]
     space, ranked = 1, False
-    lows: list[int] = []
     sizes: list[int] = []
     for columns in zip(*lists, strict=True):
-        filled = [column for column in columns if len(column)]
-        low = min((int(column.min()) for column in filled), default=0)
-        size = max((int(column.max()) for column in filled), default=0) - low + 1
+        size = 1 + max([int(column.max(initial=0)) for column in columns])
         if size > 2**32:
             columns = tuple(_ranks(columns)[0])
-            low, size, ranked = 0, 1 + max(int(c.max(initial=0)) for c in columns), True
+            size, ranked = 1 + max([int(column.max(initial=0)) for column in columns]), True
         if space * size > LARGEST_KEY:
             keys, space = _ranks(keys)
             ranked = True
@@ -85,19 +84,19 @@ def share_keys(*parts: Iterable[np.ndarray]) -> SharedKeys:
             if space > 1:
                 key *= size
             key += column
-            if low:
-                key -= low
         space *= size
-        lows.append(low)
         sizes.append(size)
-    return SharedKeys(keys, space, tuple(lows), tuple(sizes), ranked)
+    return SharedKeys(keys, space, tuple(sizes), ranked)
 
 
 def number_rows(columns: Sequence[np.ndarray], num_rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first row with each number, and the numbers: equal rows alike, in their order."""
+    """The first row with each number, and the numbers: equal rows alike, in their order.
+
+    The columns may hold negative numbers.
+    """
     if num_rows == 0 or not columns:
         return np.zeros(min(1, num_rows), np.int64), np.zeros(num_rows, np.int64)
-    shared = share_keys(columns)
+    shared = share_keys(column - min(0, int(column.min())) for column in columns)
     (key,) = shared.parts
     if shared.space > 4 * num_rows + 1024:
         _, first, inverse = np.unique(key, return_index=True, return_inverse=True)

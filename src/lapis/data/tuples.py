@@ -27,10 +27,7 @@ def sorted_unique(rows: np.ndarray) -> np.ndarray:
     fresh = np.empty(len(keys), np.bool_)
     fresh[0] = True
     np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
-    found = unpack(keys[fresh], shared.sizes)
-    if any(shared.low):
-        found += np.array(shared.low, np.int32)
-    return found
+    return unpack(keys[fresh], shared.sizes)
 
 
 def contains(rows: np.ndarray, queries: np.ndarray) -> np.ndarray:

@@ -42,7 +42,7 @@ from lapis.relational.factor import select
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import Plan, Term
 
-FEW = 300  # groundings up to which choosing costs more than any choice can save
+FEW = 10_000  # groundings up to which choosing costs more than any choice can save
 
 
 class Wanted(NamedTuple):

@@ -163,17 +163,18 @@ def anti_join(factor: Factor, other: Factor) -> Factor:
 
 def select(variables: tuple[str | int, ...], rows: np.ndarray) -> Factor:
     """The indicator of an atom: an int is a constant to match, a repeated name a diagonal."""
-    chosen = np.ones(len(rows), bool)
+    matches: list[np.ndarray] = []
     first: dict[str, int] = {}
     for position, term in enumerate(variables):
         if isinstance(term, int):
-            chosen &= rows[:, position] == term
+            matches.append(rows[:, position] == term)
         elif term in first:
-            chosen &= rows[:, position] == rows[:, first[term]]
+            matches.append(rows[:, position] == rows[:, first[term]])
         else:
             first[term] = position
-    kept = rows if chosen.all() else rows[chosen]
-    return indicator(tuple(first), kept[:, list(first.values())])
+    if matches:
+        rows = rows[np.logical_and.reduce(matches)][:, list(first.values())]
+    return indicator(tuple(first), rows)
 
 
 def sort_rows(factor: Factor) -> Factor:
@@ -273,6 +274,13 @@ def _matches(factor: Factor, other: Factor) -> np.ndarray:
     shared = [name for name in factor.variables if name in other.variables]
     if not shared:
         return np.full(len(factor), bool(len(other)))
-    key, known = share_keys(factor.columns(shared).T, other.columns(shared).T).parts
-    found: np.ndarray = np.isin(key, known)
+    keys = share_keys(factor.columns(shared).T, other.columns(shared).T)
+    key, known = keys.parts
+    found: np.ndarray
+    if keys.space > 4 * (len(key) + len(known)) + 1024:
+        found = np.isin(key, known)
+    else:
+        present = np.zeros(keys.space, bool)
+        present[known] = True
+        found = present[key]
     return found

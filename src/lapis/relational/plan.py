@@ -63,7 +63,8 @@ class Plan:
     @cached_property
     def shared(self) -> frozenset[Expression]:
         """The expressions that occur more than once, worth remembering while the plan runs."""
-        return shared_expressions([part for term in self.terms for part in term.parts])
+        expressions = [part for term in self.terms for part in term.parts]
+        return shared_expressions(expressions) if len(expressions) > 1 else frozenset()
 
     def domains(self, by_type: Mapping[str, Domain]) -> Mapping[str, Domain]:
         """The domain of each variable."""

@@ -55,8 +55,9 @@ def run(plan: Plan, world: Interpretation) -> list[Product]:
 
 def run_together(plans: Sequence[Plan], world: Interpretation) -> list[list[Product]]:
     """The answers to plans over the same variables; equal parts are one and the same factor."""
-    expressions = [part for plan in plans for term in plan.terms for part in term.parts]
-    shared = frozenset(expressions).union(*(plan.shared for plan in plans))
+    shared = frozenset[Expression]().union(*(plan.shared for plan in plans))
+    if len(plans) > 1:
+        shared |= {part for plan in plans for term in plan.terms for part in term.parts}
     domains: dict[str, Domain] = {}
     for plan in plans:
         domains |= plan.domains(world.domains)
@@ -98,12 +99,11 @@ class Evaluation:
         self.known: dict[Expression, Factor] = {}
 
     def run(self, expression: Expression) -> Factor:
-        if expression in self.known:
-            return self.known[expression]
-        result = self._compute(expression)
-        if expression in self.shared:
-            self.known[expression] = result
-        return result
+        if expression not in self.shared:
+            return self._compute(expression)
+        if expression not in self.known:
+            self.known[expression] = self._compute(expression)
+        return self.known[expression]
 
     def _compute(self, expression: Expression) -> Factor:
         match expression:
@@ -132,7 +132,7 @@ class Evaluation:
             if (
                 isinstance(inner, Join)
                 and set(inner.keep) == set(outer.variables)
-                and not (inner in self.known or inner in self.shared)
+                and inner not in self.shared
             ):
                 target = self.run(outer)
                 return project(join_onto(self.run(inner.left), self.run(inner.right), target), keep)
