@@ -1,4 +1,4 @@
-"""Formulas → clauses: rewriting, disjoint cubes, quantifiers, unification, shattering."""
+"""Formulas → clauses: rewriting, disjoint cubes, quantifiers."""
 
 from lapis.logic.clauses import (
     Clause,
