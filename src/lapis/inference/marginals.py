@@ -246,7 +246,7 @@ def best_sampler(network: Network) -> str:
 
 
 def by_sampling(network: Network, method: str, options: Options) -> Marginals:
-    from lapis.inference.reduction.recovery import sample_reduced
+    from lapis.inference.sampling.recovery import sample_reduced
 
     found = sample_reduced(
         network,

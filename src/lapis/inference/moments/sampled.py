@@ -19,7 +19,7 @@ import numpy as np
 from lapis.inference.moments.covariance import SampleCovariance, sum_fields
 from lapis.inference.moments.persistent_chain import PersistentChain, on_all_cores
 from lapis.inference.moments.statistics import Statistics
-from lapis.inference.reduction.recovery import batch_mean
+from lapis.inference.sampling.recovery import batch_mean
 from lapis.network.network import Network
 
 MAX_BATCHES = 16  # a chain
