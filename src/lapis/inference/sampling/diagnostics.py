@@ -199,10 +199,10 @@ def _summarize_chain(batch_sum, square_sum, full, length, samples, chain, batch_
 
 
 @njit(cache=True)
-def _summarize_chains(
+def _summarize_chains(  # type: ignore[no-untyped-def]
     chains, batch_variance, square, origin, full, length, samples, max_rhat, span, jump,
     mean, stderr, rhat, ess, missed, still,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     num_chains = chains.shape[1]
     half_length = max((full // 2) * length, 1)
     for value in range(len(origin)):

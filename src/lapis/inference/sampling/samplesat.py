@@ -31,9 +31,9 @@ MAX_CANDIDATES = 24  # literals of a long clause that a greedy move looks at
 
 
 @entry
-def satisfy(
+def satisfy(  # type: ignore[no-untyped-def]
     graph, units, world, part, members, found, violated, position, trial, trial_true, max_flips, rng
-):  # type: ignore[no-untyped-def]
+):
     """Give the atoms `members[:found]` a solution found from a random start; false if none was.
 
     Annealing moves are mixed in during the first half of the flips. The world changes only on
@@ -61,10 +61,10 @@ def satisfy(
 
 
 @entry
-def walk(
+def walk(  # type: ignore[no-untyped-def]
     graph, units, part, members, found, violated, position, trial, trial_true, count, max_flips,
     anneal, rng,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """At most `max_flips` moves from the trial; the number of clauses still violated."""
     for _ in range(max_flips):
         if count == 0:
