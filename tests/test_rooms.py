@@ -1,0 +1,156 @@
+"""The tree: folders import only what stands before them, none is crowded, no file is long.
+
+What nothing in the package uses is either for people (it is exported or documented) or dead.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lapis
+
+SOURCE = Path(lapis.__file__).parent
+REPOSITORY = SOURCE.parents[1]
+MODULES = sorted(SOURCE.rglob("*.py"))
+MAX_MODULES = 16
+MAX_LINES = 500
+
+# Each may import those before it.
+LEAVES = ("errors", "progress", "options", "methods")
+ROOMS = (
+    *LEAVES, "language", "logic", "data", "results", "problem", "relational", "counting", "network",
+    "grounding", "inference", "optimisation", "learning", "evaluation", "checks", "api",
+    "examples", "cli", "__main__",
+)  # fmt: skip
+# Of inference, in the same order.
+INFERENCE = ("exact", "reduction", "sampling", "map", "propagation", "moments")
+
+# All sign patterns of a path: for structure learning, which is not here yet.
+WAITING = {"path_counts": "lapis.counting.path"}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+NAMES = {module_name(path): path for path in MODULES}
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Every import of the package's own modules, wherever it stands in the file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.partition(".")[0] == "lapis":
+                    yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = node.module or ""
+            if module.partition(".")[0] == "lapis":
+                for alias in node.names:
+                    inner = f"{module}.{alias.name}"
+                    yield node.lineno, inner if inner in NAMES else module
+
+
+def rank(name: str, rooms: tuple[str, ...], depth: int) -> int | None:
+    """The place of a module's room, `depth` levels down; None for a module outside them."""
+    parts = name.split(".")
+    return rooms.index(parts[depth]) if len(parts) > depth and parts[depth] in rooms else None
+
+
+def upward(path: Path) -> list[str]:
+    name = module_name(path)
+    own, inner = rank(name, ROOMS, 1), None
+    if name.startswith("lapis.inference."):
+        inner = rank(name, INFERENCE, 2)
+    found = []
+    for line, other in imports_of(path):
+        place = rank(other, ROOMS, 1)
+        wrong = own is not None and place is not None and place > own
+        if inner is not None and other.startswith("lapis.inference."):
+            below = rank(other, INFERENCE, 2)
+            wrong |= below is not None and below > inner
+        if wrong:
+            found.append(f"{path.relative_to(SOURCE)}:{line} imports {other}")
+    return found
+
+
+def test_every_module_has_a_room() -> None:
+    assert {name.split(".")[1] for name in NAMES if "." in name} == set(ROOMS)
+
+
+def test_folders_import_downward_only() -> None:
+    """At the top, within functions and for types alike; the package's own door is lazy."""
+    assert [line for path in MODULES if path.parent != SOURCE or path.name != "__init__.py"
+            for line in upward(path)] == []  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in MODULES}), ids=lambda path: path.name
+)
+def test_no_folder_is_crowded(folder: Path) -> None:
+    assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= MAX_MODULES
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_name)
+def test_no_module_is_long(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+
+
+def definitions(path: Path) -> Iterator[str]:
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+
+
+def words_of(path: Path) -> Counter[str]:
+    """Names that are read or imported, and the attributes that texts like "module:name" name."""
+    words: Counter[str] = Counter()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Name):
+            words[node.id] += 1
+        elif isinstance(node, ast.Attribute):
+            words[node.attr] += 1
+        elif isinstance(node, ast.alias):
+            words[node.name.rpartition(".")[2]] += 1
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words.update(node.value.rpartition(":")[2].split())
+    return words
+
+
+def used_words() -> Counter[str]:
+    """In the package, its pages and its benchmarks."""
+    used: Counter[str] = Counter()
+    for path in (*MODULES, *(REPOSITORY / "benchmarks").glob("*.py")):
+        used += words_of(path)
+    for path in (REPOSITORY / "docs").glob("*.md"):
+        used.update(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+    return used
+
+
+def test_everything_is_used() -> None:
+    """What only tests would use is used or deleted."""
+    used = used_words()
+    unused = [
+        f"{path.relative_to(SOURCE)}: {name}"
+        for path in MODULES
+        for name in definitions(path)
+        if not (used[name] or name in WAITING or name.startswith("__"))
+    ]
+    assert unused == []
+
+
+def test_every_module_is_imported() -> None:
+    """By another module, or named in a text that is loaded when it is used."""
+    imported = {other for path in MODULES for _, other in imports_of(path)}
+    for path in MODULES:
+        imported |= set(re.findall(r"lapis(?:\.\w+)+", path.read_text(encoding="utf-8")))
+    files = {name for name, path in NAMES.items() if not path.name.startswith("__")}
+    assert files - imported - set(WAITING.values()) == set()
