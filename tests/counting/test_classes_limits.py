@@ -16,7 +16,7 @@ from lapis.counting.differences import block_classes as blocks
 from lapis.counting.differences.argument_classes import Function, count_signatures
 from lapis.counting.differences.block_classes import block_classes
 from lapis.counting.differences.class_likelihood import pseudo_log_likelihood
-from lapis.counting.differences.classes import difference_classes, difference_sample
+from lapis.counting.differences.classes import difference_classes
 from lapis.counting.flipping_world import World
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Predicate
@@ -118,52 +118,6 @@ def test_ten_billion_atoms_fall_into_few_classes() -> None:
         ((-1,), False): smoking * others - PEOPLE // 4,
         ((), False): PEOPLE**2 - smoking * others - PEOPLE // 4,
     }
-
-
-def test_samples_are_uniform_and_repeatable() -> None:
-    names = tuple(f"P{number}" for number in range(40))
-    smokers = {("Smokes", (number,)) for number in range(10)}
-    friends = {("Friends", (number, 39 - number)) for number in range(40)}
-    problem = build({"p": names}, (SMOKES, FRIENDS), (INFLUENCE,), smokers | friends).problem
-    exact = difference_classes(problem, "Friends")
-    size = 100_000
-    sample = difference_sample(problem, "Friends", size=size, random_state=7)
-    again = difference_sample(problem, "Friends", size=size, random_state=7)
-    assert sample.multiplicity.tolist() == again.multiplicity.tolist()
-    assert sample.multiplicity.sum() == size
-    keys = {
-        (tuple(drawn.vectors.take(np.array([n])).value.tolist()), bool(drawn.truth[n])): n
-        for drawn in (exact,)
-        for n in range(len(drawn))
-    }
-    for number in range(len(sample)):
-        value = tuple(sample.vectors.take(np.array([number])).value.tolist())
-        share = exact.multiplicity[keys[value, bool(sample.truth[number])]] / 40**2
-        spread = 5 * np.sqrt(size * share * (1 - share))
-        assert abs(sample.multiplicity[number] - size * share) < spread
-    with pytest.raises(LapisError) as caught:
-        difference_sample(problem, "Friends", size=-1, random_state=0)
-    assert caught.value.code == "invalid-size"
-
-
-def test_sample_of_no_atoms() -> None:
-    problem = build({"p": ()}, (SMOKES, FRIENDS), (INFLUENCE,), set()).problem
-    assert len(difference_sample(problem, "Friends", size=0, random_state=0)) == 0
-    with pytest.raises(LapisError) as caught:
-        difference_sample(problem, "Friends", size=1, random_state=0)
-    assert caught.value.code == "empty-domain"
-
-
-def test_an_atom_outside_the_sample_has_no_class() -> None:
-    true = {("Smokes", (0,))}
-    problem = build({"p": NAMES[:2]}, (SMOKES, FRIENDS), (INFLUENCE,), true).problem
-    found = {
-        difference_sample(problem, "Smokes", size=1, random_state=seed)
-        .class_of([[0], [1]])
-        .tobytes()
-        for seed in range(20)
-    }
-    assert found == {np.array([0, -1]).tobytes(), np.array([-1, 0]).tobytes()}
 
 
 def test_rules_and_world_can_be_chosen() -> None:

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapis.evaluation.curves import calibration_curve, precision_recall, roc_curve
+from lapis.evaluation.curves import calibration_curve, precision_recall
 from lapis.evaluation.metrics import (
     average_precision,
     brier_score,
     conditional_log_likelihood,
-    roc_auc,
     trapezoid_auc,
 )
 
@@ -62,25 +61,6 @@ def test_areas_under_precision_recall(predicted: Predicted) -> None:
         last_recall, last_precision = recall, precision
     assert average_precision(probability, truth) == pytest.approx(steps)
     assert trapezoid_auc(probability, truth) == pytest.approx(lines)
-
-
-@given(PREDICTED)
-def test_area_under_roc_is_the_chance_to_order_a_pair(predicted: Predicted) -> None:
-    probability, truth = arrays(predicted)
-    pairs = [
-        (good, bad)
-        for good, is_true in predicted
-        if is_true
-        for bad, other in predicted
-        if not other
-    ]
-    if not pairs:
-        assert roc_auc(probability, truth) is None
-        return
-    chance = sum((good > bad) + (good == bad) / 2 for good, bad in pairs) / len(pairs)
-    assert roc_auc(probability, truth) == pytest.approx(chance)
-    curve = roc_curve(probability, truth)
-    assert (curve.false_positive_rate[-1], curve.true_positive_rate[-1]) == (1.0, 1.0)
 
 
 @given(PREDICTED)
@@ -138,5 +118,4 @@ def test_rounding_makes_no_order() -> None:
 def test_perfect_and_worthless_rankings() -> None:
     truth = np.array([True, True, False, False])
     assert average_precision(np.array([0.9, 0.8, 0.2, 0.1]), truth) == 1.0
-    assert roc_auc(np.array([0.1, 0.2, 0.8, 0.9]), truth) == 0.0
     assert average_precision(np.full(4, 0.3), truth) == 0.5  # one point: the base rate

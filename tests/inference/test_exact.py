@@ -12,7 +12,7 @@ import lapis
 import oracle
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding import ground
-from lapis.inference.exact.by_components import exact, exact_map, plan_exact, sample_exact
+from lapis.inference.exact.by_components import exact, exact_map, plan_exact
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.moments.covariance import count_worlds
 from lapis.network.network import Network
@@ -272,13 +272,13 @@ def test_samples_have_the_right_distribution(seed: int) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(rng, num_base=8, num_clauses=9, hard=0.1)
     network = network.with_weights(np.clip(network.weights, -1.0, 1.0))
-    samples = sample_exact(network, 5_000, rng)
+    samples = plan_exact(network, merge_copies=False).sample(5_000, rng)
     assert chance_of(samples, *possible_worlds(network)) > 1e-5
 
 
 def test_samples_of_equal_components_differ() -> None:
     network = make_network(40, [([2 * k + 1, 2 * k + 2], 0, 1.0) for k in range(20)])
-    worlds = sample_exact(network, 50, np.random.default_rng(0))
+    worlds = plan_exact(network, merge_copies=False).sample(50, np.random.default_rng(0))
     pairs = worlds.reshape(50, 20, 2)
     assert all(len(np.unique(world, axis=0)) > 1 for world in pairs)
     with pytest.raises(ValueError, match="merge_copies"):

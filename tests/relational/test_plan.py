@@ -25,7 +25,7 @@ from lapis.data.database import Domain
 from lapis.errors import TooLarge
 from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
-from lapis.logic.clauses import Clause, Condition, Cube, Literal
+from lapis.logic.clauses import Clause, Condition, Cube, Literal, TypedVariable
 from lapis.relational.algebra import make_test
 from lapis.relational.answers import list_rows, tabulate, total
 from lapis.relational.compile import (
@@ -33,7 +33,6 @@ from lapis.relational.compile import (
     Wanted,
     by_what_is_listed,
     compile_plan,
-    plan_cube,
     plan_violations,
 )
 from lapis.relational.conjunction import Conjunction, cube_holds, literals_hold, unify
@@ -49,6 +48,16 @@ from lapis.relational.plan import Plan, explain
 pytestmark = pytest.mark.usefixtures("price_everything")
 
 ENGINES: list[MakeEngine] = [MemoryEngine, DuckDBEngine]
+
+
+def plan_cube(
+    cube: Cube,
+    variables: tuple[TypedVariable, ...],
+    world: Interpretation,
+    keep: tuple[str, ...] = (),
+) -> Plan:
+    """Count the groundings in which the cube is true."""
+    return compile_plan([cube_holds(cube)], variables, world, Wanted(keep))
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Curves of predicted probabilities against the truth.
 
-Atoms with the same probability are one point of a precision–recall or ROC curve: no order among
+Atoms with the same probability are one point of a precision–recall curve: no order among
 them is known, so none is made up. Exact inference rounds atoms that are alike differently, so
 probabilities that agree to `TIE` are the same. A calibration curve groups the atoms by
 probability and compares the mean prediction of a group with the fraction of it that is true.
@@ -27,12 +27,6 @@ class PrecisionRecall(NamedTuple):
     threshold: np.ndarray  # float64[num_points], from the highest
     recall: np.ndarray  # float64[num_points], hits / true atoms; 0 if there are none
     precision: np.ndarray  # float64[num_points], hits / called
-
-
-class Roc(NamedTuple):
-    threshold: np.ndarray  # float64[num_points], from the highest
-    false_positive_rate: np.ndarray  # float64[num_points]
-    true_positive_rate: np.ndarray  # float64[num_points]
 
 
 class Calibration(NamedTuple):
@@ -71,17 +65,6 @@ def precision_recall(probability: np.ndarray, truth: np.ndarray) -> PrecisionRec
         ranking.threshold,
         ranking.hits / max(1, int(truth.sum())),
         ranking.hits / ranking.called,
-    )
-
-
-def roc_curve(probability: np.ndarray, truth: np.ndarray) -> Roc:
-    """False and true positive rates at each distinct threshold."""
-    ranking = rank(probability, truth)
-    num_true = int(truth.sum())
-    return Roc(
-        ranking.threshold,
-        (ranking.called - ranking.hits) / max(1, len(truth) - num_true),
-        ranking.hits / max(1, num_true),
     )
 
 

@@ -4,7 +4,6 @@
     AP     = Σ_k (R_k − R_{k−1})·P_k, average precision: the area under the precision–recall steps
     AUC-PR by the trapezoid rule joins the same points with straight lines, from (0, P_1)
     Brier  = mean over atoms of (P(atom) − 1[atom])²
-    ROC    = area under true against false positive rates, by straight lines
 
 over the distinct predicted probabilities in descending order, so that ties are one point. The
 trapezoid is what most papers on Markov logic report; it is too kind where points lie far apart,
@@ -16,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.evaluation.curves import precision_recall, roc_curve
+from lapis.evaluation.curves import precision_recall
 
 
 def conditional_log_likelihood(log_odds: np.ndarray, truth: np.ndarray) -> float:
@@ -63,21 +62,6 @@ def trapezoid_auc(probability: np.ndarray, truth: np.ndarray) -> float | None:
     return trapezoid(
         np.concatenate([[0.0], curve.recall]),
         np.concatenate([curve.precision[:1], curve.precision]),
-    )
-
-
-def roc_auc(probability: np.ndarray, truth: np.ndarray) -> float | None:
-    """P(a true atom gets more than a false one) + ½ P(the same); None if all are alike.
-
-    >>> roc_auc(np.array([0.9, 0.8, 0.1]), np.array([True, False, True]))
-    0.5
-    """
-    if truth.all() or not truth.any():
-        return None
-    curve = roc_curve(probability, truth)
-    return trapezoid(
-        np.concatenate([[0.0], curve.false_positive_rate]),
-        np.concatenate([[0.0], curve.true_positive_rate]),
     )
 
 

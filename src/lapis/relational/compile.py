@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from lapis.language.syntax import Constant, Variable
-from lapis.logic.clauses import Clause, Condition, Cube, SimpleTerm, TypedVariable
+from lapis.logic.clauses import Clause, Condition, SimpleTerm, TypedVariable
 from lapis.relational.algebra import Expression, Filter, Matches, Restrict, Test, Tuples, Universe
 from lapis.relational.conjunction import (
     Atom,
@@ -31,7 +31,6 @@ from lapis.relational.conjunction import (
     Negative,
     Scope,
     clause_fails,
-    cube_holds,
     expand,
     substitute,
     unify,
@@ -52,16 +51,6 @@ class Wanted(NamedTuple):
     listed: tuple[str, ...] = ()  # those of them that rows must name even if nothing restricts them
     apart: bool = False
     determined: Mapping[str, str] = MappingProxyType({})  # variables that never multiply a count
-
-
-def plan_cube(
-    cube: Cube,
-    variables: tuple[TypedVariable, ...],
-    world: Interpretation,
-    keep: tuple[str, ...] = (),
-) -> Plan:
-    """Count the groundings in which the cube is true."""
-    return compile_plan([cube_holds(cube)], variables, world, Wanted(keep))
 
 
 def plan_violations(

@@ -33,7 +33,7 @@ from lapis.counting.differences.sparse_vectors import (
     stack_vectors,
     widen,
 )
-from lapis.errors import LapisError, TooLarge
+from lapis.errors import TooLarge
 from lapis.problem.problem import Problem
 from lapis.relational.exact_sums import narrow
 
@@ -77,10 +77,7 @@ class DifferenceClasses:
         return forced
 
     def class_of(self, atoms: np.ndarray) -> np.ndarray:
-        """int64[len(atoms)], the class of each atom int32[n, arity]; −1 if it has none.
-
-        Only a sample's classes can lack an atom.
-        """
+        """int64[len(atoms)], the class of each atom int32[n, arity]."""
         found, truth = self.differences.at_rows(np.ascontiguousarray(atoms, np.int32))
         soft, hard = split_column(found, self.num_weights)
         own_hard = self.hard_false_violations - self.hard_true_violations
@@ -106,7 +103,7 @@ def difference_classes(
 
     `rules` restricts the formulas (all by default; weight ids stay those of the whole model),
     `world` replaces the problem's data as the truth values. Raises `TooLarge` where the atoms
-    fall into too many classes to be listed; `difference_sample` then still works.
+    fall into too many classes to be listed.
 
     >>> import lapis
     >>> model = lapis.parse('''
@@ -139,31 +136,6 @@ def difference_classes(
         vectors, truth = differences.at_rows(atoms)
         count = np.ones(len(atoms), np.int64)
     return _group(differences, vectors, truth, count)
-
-
-def difference_sample(
-    problem: Problem,
-    predicate: str,
-    *,
-    size: int,
-    random_state: int | np.random.Generator,
-    rules: Sequence[int] | None = None,
-    world: Mapping[str, np.ndarray] | None = None,
-) -> DifferenceClasses:
-    """`size` ground atoms drawn uniformly with replacement, in classes."""
-    differences = open_differences(problem, predicate, rules, world)
-    if size < 0 or (size and 0 in differences.sizes):
-        raise LapisError(
-            f"cannot draw {size} atoms of '{predicate}'",
-            code="empty-domain" if size > 0 else "invalid-size",
-            hint="a domain of its arguments is empty" if size > 0 else "size must not be negative",
-        )
-    generator = np.random.default_rng(random_state)
-    atoms = np.empty((size, len(differences.sizes)), np.int32)
-    for position, domain_size in enumerate(differences.sizes):
-        atoms[:, position] = generator.integers(domain_size, size=size)
-    vectors, truth = differences.at_rows(atoms)
-    return _group(differences, vectors, truth, np.ones(size, np.int64))
 
 
 def _count_atoms(

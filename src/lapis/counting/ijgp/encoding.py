@@ -20,7 +20,6 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -93,10 +92,6 @@ class ConstraintNetwork:
     literals: tuple[LiteralPattern, ...]
     conditions: tuple[Table, ...]
     multiplicity: int  # Π of the domain sizes of the variables that the cube does not mention
-
-    @cached_property
-    def num_assignments(self) -> int:
-        return math.prod(self.sizes)
 
     def scopes(self) -> list[Scope]:
         """Of the literals, then of the conditions."""

@@ -256,18 +256,6 @@ def exact_map(
     return network.score(world), world
 
 
-def sample_exact(
-    network: Network,
-    num_samples: int,
-    rng: np.random.Generator,
-    max_memory: int = DEFAULT_MEMORY,
-) -> np.ndarray:
-    """bool[num_samples, num_atoms], independent samples of the network's distribution."""
-    plan = plan_exact(network, max_memory, merge_copies=False)
-    plan.require_complete()
-    return plan.sample(num_samples, rng)
-
-
 def set_atoms(forest: Forest, states: np.ndarray, worlds: np.ndarray) -> None:
     """Set the atoms that are true in states, int32[num_worlds, num_variables]; others stay."""
     variables = forest.variables
