@@ -28,6 +28,8 @@ def test_bare_constants(name: str):
         ("\\n", '"\\\\n"'),
         ("a\nb\tc\r", '"a\\nb\\tc\\r"'),
         ("A\n", '"A\\n"'),
+        ("FORALL", '"FORALL"'),
+        ("Exists", '"Exists"'),
     ],
 )
 def test_quoted_constants(name: str, written: str):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import lapis
@@ -43,6 +43,7 @@ def pairs(constants: Sequence[str], world: str = "") -> AtomGroup:
 names = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=4, unique=True)
 
 
+@example([":", "FORALL", "Exist", "v", "_"])
 @given(names)
 def test_every_name_finds_its_atom(constants: list[str]) -> None:
     answer = answer_of([pairs(constants)])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# A constant is written bare if no reader could take it for a variable or for punctuation.
-BARE_CONSTANT = re.compile(r"[A-Z0-9][A-Za-z0-9_]*|-?[0-9]+(\.[0-9]+)?")
+# A constant is written bare if no reader could take it for a variable, a quantifier or punctuation.
+BARE_CONSTANT = re.compile(r"(?!(?i:exists?|forall)\Z)[A-Z0-9][A-Za-z0-9_]*|-?[0-9]+(\.[0-9]+)?")
 
 ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 UNESCAPES = {written[1]: character for character, written in ESCAPES.items()}
