@@ -12,11 +12,12 @@ import pytest
 import stand_in_learners as learners
 
 import lapis
-from lapis.data.database import Database
+from lapis.data.database import Database, Domain
 from lapis.evaluation.cross_validation import cross_validate
 from lapis.evaluation.metrics import average_precision
 from lapis.evaluation.plots import check_picture, plot_calibration, plot_precision_recall
 from lapis.evaluation.predictions import Predictions
+from lapis.results.atoms import Atoms, predicate_group
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,10 @@ def predictions(seed: int = 0, size: int = 40) -> Predictions:
     rng = np.random.default_rng(seed)
     probability = np.round(rng.random(size), 1)
     truth, zeros = rng.random(size) < probability, np.zeros(size)
-    return Predictions(("P",), zeros.astype(np.int64), probability, zeros, truth, zeros, ())
+    domain = Domain("t", tuple(f"C{i}" for i in range(size)))
+    codes = np.arange(size, dtype=np.int32)[:, None]
+    atoms = Atoms((predicate_group("P", codes, [domain], ["t"]),))
+    return Predictions(("P",), zeros.astype(np.int64), probability, zeros, truth, zeros, atoms)
 
 
 def test_the_steps_drawn_enclose_the_average_precision() -> None:

@@ -17,6 +17,7 @@ from lapis.evaluation.predictions import Predictions
 from lapis.evaluation.score import measure, score_worlds
 from lapis.inference.marginals import Options
 from lapis.language.model import Model
+from lapis.results.atoms import Atoms
 from oracle import Facts, GroundAtom, NoWorld
 from strategies import Case, cases
 
@@ -278,7 +279,7 @@ def test_cll_keeps_its_digits_at_large_weights(weight: float, method: str) -> No
 
 def test_nothing_asked_has_no_quality() -> None:
     nothing = np.empty(0)
-    predictions = Predictions(("P",), nothing, nothing, nothing, nothing, nothing, ())
+    predictions = Predictions(("P",), nothing, nothing, nothing, nothing, nothing, Atoms(()))
     assert measure(predictions) == (None, None, None, None, 0, 0)
 
 
