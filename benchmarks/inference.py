@@ -72,6 +72,16 @@ def reference(facts: str) -> tuple[dict[str, float], str]:
         return answer.marginals, f"± {float(answer.errors.max()):.4f}"
 
 
+def quality(diagnostics: dict, worst_stderr: float) -> str:
+    """What a sampled answer says about itself; nothing where it is exact."""
+    if "rhat" not in diagnostics:
+        return f"{'':29s}"
+    return (
+        f"{diagnostics['rhat']:7.2f} {diagnostics['ess']:8.0f} {worst_stderr:7.4f} "
+        f"{'yes' if diagnostics['converged'] else 'NO':>3s}  "
+    )
+
+
 def marginals_row(folder: Path, people: int, seed: int) -> str:
     facts = smokers_facts(people, seed)
     (folder / "m.mln").write_text(MODEL)
@@ -86,13 +96,29 @@ def marginals_row(folder: Path, people: int, seed: int) -> str:
     return (
         f"{people:5d} {seed:4d}  {answer['method']:16s} {seconds:6.2f} {alchemy or '':>8}"
         f"  {errors.mean():8.4f} {errors.max():8.4f}  {kind:10s}"
+        f"{quality(answer, max(row['stderr'] or 0.0 for row in answer['atoms']))}"
         f"  {map_seconds:6.2f} {world['cost']:9.2f} {'proven' if world['optimal'] else 'gap':8s}"
         f" {'' if costs is None else f'Alchemy {costs[0]} (min {costs[1]})'}"
     )
 
 
+def open_exact(people: int) -> tuple[float, float]:
+    """P(Smokes) and P(Cancer) with Friends open, summed over the number of smokers.
+
+    Two people who differ cost log((1 + e^1.1) / 2e^1.1), a smoker log((1 + e^1.5) / 2e^1.5).
+    """
+    smokers = np.arange(people + 1)
+    rest = people - smokers[:-1]
+    ways = np.concatenate(([0.0], np.cumsum(np.log(rest / (smokers[:-1] + 1)))))
+    differ, smoke = (np.log((1 + np.exp(w)) / (2 * np.exp(w))) for w in (1.1, 1.5))
+    score = ways + differ * smokers * (people - smokers) + smoke * smokers
+    weight = np.exp(score - score.max())
+    smokes = float((weight * smokers).sum() / weight.sum() / people)
+    return smokes, smokes / (1 + np.exp(-1.5)) + (1 - smokes) / 2
+
+
 def open_row(people: int, method: str, samples: int) -> str:
-    """Friends open: n² unknowns."""
+    """Friends open: n² unknowns. Errors are against the closed form."""
     from lapis.grounding.bottom_up import ground
     from lapis.inference.marginals import Options, infer_network
 
@@ -103,10 +129,17 @@ def open_row(people: int, method: str, samples: int) -> str:
     found = infer_network(network, method, Options(precision=1e-9, max_samples=samples))
     seconds = time.perf_counter() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    table = network.atoms
+    error = 0.0
+    for name, exact in zip(QUERY, open_exact(people), strict=True):
+        place = table.predicates.index(name)
+        first, last = table.offset[place : place + 2]
+        error = max(error, float(np.abs(found.marginal[first:last] - exact).max()))
     return (
-        f"{people:5d}  {method:6s} {found.diagnostics['samples']:5d} samples of "
+        f"{people:5d}  {method:9s} {found.diagnostics['samples']:5d} samples of "
         f"{network.num_base_atoms:9,} atoms (core {found.diagnostics['core_atoms']:,})  "
-        f"{seconds:6.1f} s  {memory:4.1f} GB"
+        f"{seconds:6.1f} s  {memory:4.1f} GB  max error {error:.4f}  "
+        f"{quality(found.diagnostics, float(found.stderr.max()))}"
     )
 
 
@@ -130,16 +163,17 @@ def main() -> None:
     quick = options.parse_args().quick
     print("Marginals and MAP, whole process, warm (Alchemy 2 MC-SAT beside)")
     print(
-        "    n seed  method            secs  Alchemy      mean      max  reference"
-        "     MAP s      cost"
+        "    n seed  method            secs  Alchemy      mean      max  reference "
+        "  R-hat      ESS  stderr conv  MAP s      cost"
     )
     with tempfile.TemporaryDirectory() as name:
         for people in (10, 50, 100) if quick else (10, 50, 100, 200, 500, 1000):
             for seed in (0,) if quick else (0, 1):
                 print(marginals_row(Path(name), people, seed), flush=True)
-    print("\nFriends open (Alchemy 2 MC-SAT, 1000 samples: n=200 33 s)")
+    print("\nFriends open (Alchemy 2 MC-SAT, 1000 samples: n=200 33 s); R-hat, ESS, stderr, conv")
+    print("All smoke or none does: a Gibbs chain that starts where all do stays there.")
     for people, method, samples in [(50, "mcsat", 1000), (200, "mcsat", 1000)] + (
-        [] if quick else [(1000, "gibbs", 1000)]
+        [] if quick else [(1000, "gibbs", 1000), (1000, "tempering", 1000)]
     ):
         open_row(people, method, samples)
         print(open_row(people, method, samples), flush=True)

@@ -21,7 +21,7 @@ from lapis.grounding import ground
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.propagation.belief_propagation import propagate_beliefs
 from lapis.inference.random_numbers import random_states
-from lapis.inference.sampling.chains import run_chains
+from lapis.inference.sampling.chains import SampleResult, run_chains
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.inference.sampling.mcsat import MCSAT
@@ -93,7 +93,15 @@ def mcsat_time(people: int) -> None:
     result = run_chains(network, MCSAT(), precision=0, max_samples=1000)
     print(
         f"  n={people}, Friends open: {result.num_samples} samples and {result.num_warmup} of "
-        f"warm-up in {result.seconds:.1f} s (target 10, Alchemy 33); R-hat {result.worst_rhat:.2f}"
+        f"warm-up in {result.seconds:.1f} s (target 10, Alchemy 33); {quality(result)}"
+    )
+
+
+def quality(result: SampleResult) -> str:
+    """How far the chains are to be trusted by their own word."""
+    return (
+        f"worst R-hat {result.worst_rhat:.2f}, ESS {result.worst_ess:.0f}, "
+        f"standard error {result.worst_stderr:.4f}"
     )
 
 
@@ -103,8 +111,8 @@ def time_to_error(people: int, seeds: int) -> None:
         network = friends_known(people, seed)
         reference = run_chains(network, Tempering(), precision=0.002, max_samples=20_000, seed=99)
         print(
-            f"  n={people}, data {seed}: reference of {reference.num_samples:,} samples, worst "
-            f"standard error {reference.worst_stderr:.4f}, R-hat {reference.worst_rhat:.3f}"
+            f"  n={people}, data {seed}: reference of {reference.num_samples:,} samples, "
+            f"{quality(reference)}"
         )
         for sampler in (Gibbs(), MCSAT(), Tempering()):
             print_error(network, sampler, reference.marginal)
@@ -126,7 +134,7 @@ def print_error(network: Network, sampler: Sampler[Any, Any], reference: np.ndar
             print(
                 f"    {sampler.name:10s} {result.seconds:5.2f} s  mean {error.mean():.4f}  "
                 f"max {error.max():.4f}  {result.num_samples:,} samples, "
-                f"{'target met' if reached else 'target NOT met'}"
+                f"{'target met' if reached else 'target NOT met'}; {quality(result)}"
             )
             return
 
@@ -143,7 +151,7 @@ def bias(people: int, samples: int) -> None:
     ):
         result = run_chains(network, sampler, precision=0, max_samples=samples)
         error = np.abs(result.marginal - exact)
-        print(f"    {label:28s} {error.mean():.4f}  max {error.max():.4f}")
+        print(f"    {label:28s} {error.mean():.4f}  max {error.max():.4f}  {quality(result)}")
 
 
 def main() -> None:

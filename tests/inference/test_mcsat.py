@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from exact_networks import make_network, possible_worlds
-from sampled_networks import colouring, equivalence, random_networks, start_chain
+from sampled_networks import agreement, colouring, equivalence, random_networks, start_chain
 
+import lapis
 from lapis.inference.exact.enumerate import enumerate_worlds
+from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import run_chains
+from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.inference.sampling.mcsat import MCSAT, restart
 
 
@@ -73,3 +76,25 @@ def test_restarts_are_counted_and_bias_the_answer() -> None:
     bias = np.abs(jumped.marginal - exact)
     assert (bias > 4 * jumped.stderr).all()
     assert bias.max() > 0.05
+
+
+def test_leaves_a_mode_that_a_hundred_atoms_hold_together() -> None:
+    """All true is e^−30 times as likely as all false; its slices have these two solutions only."""
+    network = agreement(100, 0.4, -0.3)
+    sampler = MCSAT()
+    plan = sampler.prepare(network)
+    state = sampler.init(plan, np.ones(100, bool), random_states(0, 1)[0].copy())
+    sampler.step(plan, state, new_tallies(0, np.empty(0)), 60)
+    assert sampler.world(state).mean() < 0.1
+
+
+def test_moves_between_modes_of_atoms_whose_ties_were_eliminated() -> None:
+    """Friends are summed out, and what remains of them may not pin each person by itself."""
+    model = lapis.parse(
+        "person = {1,...,16}\nFriends(person, person)\nSmokes(person)\n"
+        "1.1 Friends(x, y) ^ Smokes(x) => Smokes(y)\n-0.05 Smokes(x)"
+    )
+    exact = lapis.infer(model, query=["Smokes", "Friends"], method="exact").probability
+    found = lapis.infer(model, query=["Smokes", "Friends"], method="mcsat", random_state=2)
+    assert found.diagnostics["converged"]
+    assert (np.abs(found.probability - exact) <= 4 * found.errors).all()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TINY_ATOMS, TINY_COMPONENT = 200, 12
 TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
+REACH = 10  # times the pilot
 MAX_RHAT = 1.05
 NEARLY_HARD = 5.0  # a weight beyond which a Gibbs chain rarely crosses
 
@@ -219,18 +220,31 @@ def by_components(network: Network, options: Options, refuse: bool = True) -> Ma
 
 
 def by_best_sampler(network: Network, options: Options) -> Marginals:
-    """The sampler suited to the clauses; tempering where its chains do not come to agree."""
+    """The sampler suited to the clauses; tempering where its chains do not come to agree.
+
+    A pilot shows which. Chains that disagreed in warm-up and agree now may have lost a mode: they
+    go on only if `REACH` times the pilot would show that it is small enough not to matter.
+    """
     half = None if options.time_limit is None else options.time_limit / 2
     trial = replace(options, max_samples=options.max_samples // TRIAL_SHARE, time_limit=half)
-    first = by_sampling(network, best_sampler(network), trial)
-    stopped = first.exact or first.diagnostics["converged"] or first.diagnostics["interrupted"]
-    if stopped:
-        return first
-    agreed = first.diagnostics["warmup_error"] <= options.precision
-    if agreed and first.diagnostics["rhat"] <= MAX_RHAT:
-        return by_sampling(network, first.method, options)
+    found = by_sampling(network, best_sampler(network), trial)
+    if not is_settled(found) and chains_agree(found, REACH * options.precision):
+        found = by_sampling(network, found.method, options)
+    if is_settled(found) or chains_agree(found, options.precision):
+        return found
     second = by_sampling(network, "tempering", replace(options, time_limit=half))
-    return min(first, second, key=worst_error)
+    return min(found, second, key=worst_error)
+
+
+def is_settled(found: Marginals) -> bool:
+    """Whether there is nothing to gain by another sampler, or no wish for it."""
+    return found.exact or found.diagnostics["converged"] or found.diagnostics["interrupted"]
+
+
+def chains_agree(found: Marginals, error: float) -> bool:
+    """Whether chains agree now, and what they left in warm-up makes no larger error."""
+    notes = found.diagnostics
+    return bool(notes["rhat"] <= MAX_RHAT and notes["warmup_error"] <= error)
 
 
 def worst_error(found: Marginals) -> float:

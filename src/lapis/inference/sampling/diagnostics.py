@@ -8,7 +8,8 @@ For M chains of N samples each, in batches:
   s(chain means) / sqrt(M) is taken if it is larger.
 - split R-hat (Gelman et al., BDA3, 11.4; plain, not rank-normalised: values are probabilities,
   heavy tails do not occur): sqrt((W (L − 1)/L + B) / W) over the 2M half chains of length L.
-- effective sample size: the variance of a sample over the squared standard error.
+- effective sample size: the variance of a sample over the squared standard error, without what is
+  added to it below.
 
 What is rare may have been seen too seldom for the batches to know its variance, or only in the
 batch not yet full: one event more or less, jump / (M · N), is added in quadrature. A value that
@@ -232,7 +233,6 @@ def _summarize_chains(  # type: ignore[no-untyped-def]
             apart = np.sqrt(between / num_chains)
             if rhat[value] > max_rhat or apart * apart > APART * error * error:
                 error = max(error, apart)
-            event = max(jump[value] / (num_chains * samples), missed[value])
-            error = np.hypot(error, event)
-            stderr[value] = error
             ess[value] = min(pooled / max(error * error, 1e-300), 1.0 * num_chains * samples)
+            event = max(jump[value] / (num_chains * samples), missed[value])
+            stderr[value] = np.hypot(error, event)

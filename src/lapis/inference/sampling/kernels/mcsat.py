@@ -21,10 +21,9 @@ from lapis.inference.sampling.gibbs_units import Units
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph, clear_change, flip
 from lapis.inference.sampling.kernels.gibbs import move_variable, read_variable, sweep
 from lapis.inference.sampling.kernels.slice import draw_slice, forget, propagate, reach
-from lapis.inference.sampling.kernels.solutions import draw_solution
+from lapis.inference.sampling.kernels.solutions import MAX_ITEMS, draw_solution
 from lapis.inference.sampling.kernels.tally import record_sample
 
-MAX_SEARCHED = 1024  # atoms of a component whose solutions are listed, if it has few enough
 REGION_ATOMS = 24
 ATOMS_A_REGION = 12  # one region is redrawn for so many atoms of a rigid component
 EXCURSION_STEPS = 200
@@ -186,7 +185,7 @@ def run_mcsat(
                         flip(graph, part.weight, world, atom)
                 continue
             solutions = -1
-            if found <= MAX_SEARCHED:
+            if found <= MAX_ITEMS:
                 solutions = draw_solution(
                     graph, units, world, part, search, scratch.members, found,
                     moves.node_budget, estimate, rng,

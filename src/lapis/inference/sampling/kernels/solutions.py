@@ -6,6 +6,10 @@ leaves each equally likely, and the share of solutions in which an atom is true 
 expectation given the slice (Rao–Blackwell). A search over its budget of nodes is given up: the
 tree it walks depends on the set and on what is around it, never on the state within, so giving
 up leaves the uniform distribution as it was.
+
+Sets of more than `FEW_ITEMS` items are given up at once unless they are all but rigid: a hundred
+atoms that kept clauses make equal have two solutions, all true and all false, which is how a chain
+crosses between two modes. A loose set shows many solutions on the first way down.
 """
 
 from __future__ import annotations
@@ -18,7 +22,10 @@ from lapis.inference.compiled import entry, inner
 from lapis.inference.random_numbers import uniform
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph, flip
 
-MAX_ITEMS = 64
+MAX_ITEMS = 1024
+FEW_ITEMS = 64
+RIGID_NODES = 4  # an item, in sets of more
+RIGID_SOLUTIONS = 16
 
 
 class Search(NamedTuple):
@@ -67,7 +74,10 @@ def draw_solution(graph, units, world, part, search, members, found, budget, est
     if items < 0:
         return -1
     _open_clauses(graph, world, part, search, members, found)
-    solutions = _search(graph, part, search, items, budget, rng)
+    most = items * budget  # no limit: a solution takes a node or more
+    if items > FEW_ITEMS:
+        budget, most = min(budget, RIGID_NODES * items), RIGID_SOLUTIONS
+    solutions = _search(graph, part, search, items, budget, most, rng)
     _close_clauses(graph, part, search, members, found)
     if solutions <= 0:
         return solutions
@@ -173,8 +183,8 @@ def _decide(graph, part, search, item, state, step):  # type: ignore[no-untyped-
 
 
 @inner
-def _search(graph, part, search, items, budget, rng):  # type: ignore[no-untyped-def]
-    """The number of solutions, or −1 if there are more nodes than the budget."""
+def _search(graph, part, search, items, budget, most, rng):  # type: ignore[no-untyped-def]
+    """The number of solutions, or −1 if there are more than `most`, or more nodes than budget."""
     for at in range(search.item_start[items]):
         search.share[at] = 0.0
     solutions, nodes, depth = 0, 0, 0
@@ -182,6 +192,8 @@ def _search(graph, part, search, items, budget, rng):  # type: ignore[no-untyped
     while depth >= 0:
         if depth == items:
             solutions += 1
+            if solutions > most:
+                return -1
             hold = uniform(rng) * solutions < 1.0
             for item in range(items):
                 state = search.state[item]
