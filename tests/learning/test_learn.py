@@ -247,8 +247,53 @@ def test_missing_facts_are_learned_by_em() -> None:
     assert fit.value == pytest.approx(2 * np.log(1 / 2), abs=1e-9)
     sampled = lapis.learn(model, data, "Q", objective="pseudo", prior="gaussian:1")
     assert not sampled.exact
-    with pytest.raises(LapisError, match="EM keeps no checkpoints"):
-        lapis.learn(model, data, "Q", checkpoint="x")
+
+
+@pytest.mark.parametrize(
+    ("objective", "hides"),
+    [
+        ("conditional", True), ("likelihood", True), ("pseudo", True), ("weighted-pseudo", True),
+        ("max-margin", False),
+    ],
+)  # fmt: skip
+def test_em_and_cutting_planes_are_resumed(objective: str, hides: bool, tmp_path: Path) -> None:
+    """Leaps of EM and the cuts met so far are part of what is kept."""
+    model, facts = lapis.parse(SMOKERS), data_of(FACTS)
+    text = oracle.render_database(model.predicates, FACTS)
+    for atom in ("Smokes(C)", "Cancer(B)"):
+        text = text.replace(atom, f"?{atom}")
+    data = lapis.Database.parse(text) if hides else facts
+    more = {} if hides else {"prior": "gaussian:20", "margin": 3.0}
+    asked = ["Smokes", "Cancer"] if objective in ("conditional", "max-margin") else ()
+
+    def learn(rounds: int, checkpoint: Path | None = None) -> lapis.Fit:
+        return lapis.learn(
+            model, data, asked, objective=objective, max_iterations=rounds, tolerance=1e-12,
+            checkpoint=checkpoint, **more,
+        )  # fmt: skip
+
+    straight = learn(11)
+    for rounds in (2, 4, 11):
+        resumed = learn(rounds, tmp_path / "run")
+    assert resumed.iterations == straight.iterations > 4
+    assert resumed.weights.tolist() == straight.weights.tolist()
+    assert [point[2:] for point in resumed.curve] == [point[2:] for point in straight.curve]
+    with pytest.raises(LapisError, match="a checkpoint of"):
+        lapis.learn(model, facts, checkpoint=tmp_path / "run")
+
+
+def test_what_converged_by_cutting_planes_needs_no_further_cut(tmp_path: Path) -> None:
+    model, data = lapis.parse(SMOKERS), data_of(FACTS)
+    first, again = (
+        lapis.learn(
+            model, data, ["Smokes", "Cancer"], objective="max-margin", checkpoint=tmp_path / "run"
+        )
+        for _ in range(2)
+    )
+    assert first.converged
+    assert again.converged
+    assert again.iterations == first.iterations
+    assert again.weights.tolist() == first.weights.tolist()
 
 
 def test_max_margin_separates_by_one() -> None:

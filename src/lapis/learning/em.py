@@ -24,7 +24,7 @@ those weights off that saddle at random. Different seeds may end at different ma
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -36,6 +36,7 @@ from lapis.learning.objectives.conditional import ConditionalObjective, evaluate
 from lapis.learning.objectives.posterior import Posterior, with_prior
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.parameters import Parameters
+from lapis.optimisation.checkpoint import Checkpoint, Keeper
 from lapis.optimisation.logbook import (
     STOPPED,
     Course,
@@ -43,6 +44,8 @@ from lapis.optimisation.logbook import (
     Verdict,
     learning_event,
     max_norm,
+    pack_curve,
+    unpack_curve,
 )
 from lapis.optimisation.objective import Objective, Point
 from lapis.progress import Report
@@ -72,7 +75,12 @@ class Completer(Protocol):
     def is_exact(self) -> bool: ...
 
     def complete(self, weights: np.ndarray) -> Completion:
-        """The data as weights float64[num_parameters] complete it."""
+        """The data as weights float64[num_parameters] complete it; moves chains, if any."""
+
+    def keep(self) -> dict[str, np.ndarray]:
+        """Where the chains stand."""
+
+    def resume(self, kept: Mapping[str, np.ndarray]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,12 @@ class ExpectedCounts:
             counts += expected
         return Completion(self.objective.with_targets(counts), entropy)
 
+    def keep(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def resume(self, kept: Mapping[str, np.ndarray]) -> None:
+        """Nothing moves."""
+
 
 def fit_em(
     completer: Completer,
@@ -109,10 +123,12 @@ def fit_em(
     time_limit: float | None = None,
     progress: Report | None = None,
     should_stop: Callable[[], bool] | None = None,
+    keeper: Keeper | None = None,
 ) -> Course:
     """Rounds of EM from weights float64[num_parameters]; Ctrl-C keeps the weights so far.
 
-    `maximise` is the M-step, over the free weights; L-BFGS by default.
+    `maximise` is the M-step, over the free weights; L-BFGS by default. What is kept is the start
+    of a round; a checkpoint that exists is continued.
     The course's iterations are rounds, and its values are those of the observed data with the
     prior. An exact run ends when the gradient is at most `tolerance`, a sampled one when a round
     changes no weight by more than `tolerance` relative to the largest.
@@ -123,11 +139,17 @@ def fit_em(
         completer, parameters, prior, start, maximise or climb_lbfgs,
         max_rounds, tolerance, time_limit, progress, should_stop,
     )  # fmt: skip
+    keeper = keeper or Keeper(None)
+    if (saved := keeper.read(len(run.weights))) is not None:
+        run.restore(saved)
     try:
         while run.verdict is None:
+            seconds, chains = time.monotonic() - run.began, completer.keep()
+            keeper.note(seconds, run.pack(), pack_curve(run.curve), {}, chains)
             run.next_round()
     except KeyboardInterrupt:
         run.verdict = STOPPED
+    keeper.write()
     return run.course()
 
 
@@ -154,6 +176,25 @@ class Run:
     def __post_init__(self) -> None:
         self.best = self.start[~self.parameters.fixed]
         self.weights = self.best
+
+    def pack(self) -> dict[str, np.ndarray]:
+        """What the next round depends on."""
+        retreat = [] if self.retreat is None else [self.retreat]
+        size = max(1, len(self.weights))
+        return {
+            "weights": self.weights,
+            "best": self.best,
+            "path": np.array(self.path).reshape(-1, size),
+            "retreat": np.array(retreat).reshape(-1, size),
+        }
+
+    def restore(self, saved: Checkpoint) -> None:
+        self.began -= saved.seconds
+        self.weights, self.best = saved.state["weights"], saved.state["best"]
+        self.path = list(saved.state["path"])
+        self.retreat = next(iter(saved.state["retreat"]), None)
+        self.curve = unpack_curve(saved.curve)
+        self.completer.resume(saved.chains)
 
     def next_round(self) -> None:
         posterior, point, value = self.look(self.weights)

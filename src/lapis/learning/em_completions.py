@@ -8,7 +8,7 @@ rounds can come to rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,19 @@ class SampledCompletions:
     @property
     def is_exact(self) -> bool:
         return False
+
+    def keep(self) -> dict[str, np.ndarray]:
+        return {
+            f"{number}.{place}": array
+            for number, hidden in enumerate(self.hidden)
+            if hidden is not None and hidden.chain is not None
+            for place, array in enumerate(hidden.chain.keep())
+        }
+
+    def resume(self, kept: Mapping[str, np.ndarray]) -> None:
+        for number, hidden in enumerate(self.hidden):
+            if hidden is not None and hidden.chain is not None:
+                hidden.chain.resume([kept[f"{number}.0"], kept[f"{number}.1"]])
 
     def complete(self, weights: np.ndarray) -> Completion:
         examples: list[Example] = []

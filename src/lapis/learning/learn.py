@@ -42,10 +42,11 @@ from lapis.learning.objectives.building import build_objective, build_sampled
 from lapis.learning.objectives.conditional import ConditionalObjective
 from lapis.learning.objectives.posterior import Posterior, with_prior
 from lapis.learning.objectives.priors import Prior
-from lapis.learning.options import Options, check_together, check_words
+from lapis.learning.options import CUTTING_PLANE, Options, check_together, check_words
 from lapis.learning.parameters import share_parameters
 from lapis.learning.reliability import FAR, find_unbounded
 from lapis.learning.unit_formulas import add_units
+from lapis.optimisation.checkpoint import Keeper
 from lapis.progress import Report, Stop
 
 if TYPE_CHECKING:
@@ -124,7 +125,6 @@ def learn_by_rounds(lesson: Lesson, completer: Completer) -> Fit:
     A sampled likelihood is climbed directly instead: its gradient, the expected counts with
     the answers less those without, is all that an M-step would use of the samples.
     """
-    refuse_checkpoint(lesson, "EM")
     options, notes = lesson.options, lesson.notes
     start = start_of(lesson)
     objective = completer.complete(start).objective
@@ -134,8 +134,8 @@ def learn_by_rounds(lesson: Lesson, completer: Completer) -> Fit:
     def maximise(
         posterior: Posterior, start: np.ndarray, tolerance: float, seconds: float | None
     ) -> Course:
-        whole = replace(options, tolerance=tolerance, time_limit=seconds, checkpoint=None)
-        step = replace(lesson, options=whole, progress=None)
+        own = replace(options, max_iterations=None, tolerance=tolerance, time_limit=seconds)
+        step = replace(lesson, options=replace(own, checkpoint=None), progress=None)
         return climb_posterior(step, posterior, optimizer, start)
 
     with notes.phase("optimisation"):
@@ -150,6 +150,7 @@ def learn_by_rounds(lesson: Lesson, completer: Completer) -> Fit:
             time_limit=options.time_limit,
             progress=lesson.progress,
             should_stop=lesson.stop,
+            keeper=Keeper(options.checkpoint, f"em+{optimizer}", lesson.fingerprint),
         )
     posterior = posterior_of(lesson, completer.complete(course.weights).objective, prior)
     notes.details["em"] = True
@@ -163,7 +164,6 @@ def learn_margin(lesson: Lesson) -> Fit:
     """Cutting planes."""
     from lapis.learning.max_margin import fit_max_margin
 
-    refuse_checkpoint(lesson, "max-margin learning")
     options, prior = lesson.options, choose_prior(lesson, None)
     with lesson.notes.phase("optimisation"):
         found = fit_max_margin(
@@ -178,6 +178,7 @@ def learn_margin(lesson: Lesson) -> Fit:
             seed=options.seed,
             progress=lesson.progress,
             should_stop=lesson.stop,
+            keeper=Keeper(options.checkpoint, CUTTING_PLANE, lesson.fingerprint),
         )
     return account_margin(lesson, found, prior)
 
@@ -276,12 +277,3 @@ def empty_types(model: Model, examples: Sequence[Example]) -> list[str]:
             hint="give facts, or list the constants of the types in the model",
         )
     return empty
-
-
-def refuse_checkpoint(lesson: Lesson, what: str) -> None:
-    if lesson.options.checkpoint is not None:
-        raise LapisError(
-            f"{what} keeps no checkpoints",
-            code="learn-option",
-            hint="write the model (-o) and start again from its weights",
-        )

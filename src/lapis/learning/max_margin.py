@@ -37,6 +37,7 @@ from lapis.learning.objectives.priors import Prior
 from lapis.learning.parameters import Parameters
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork
+from lapis.optimisation.checkpoint import Keeper
 from lapis.optimisation.cutting_plane import Cut, Minimum, Round, minimise_by_cuts, new_bundle
 from lapis.optimisation.logbook import Course, CurvePoint, max_norm
 from lapis.progress import Progress, Report
@@ -70,6 +71,7 @@ def fit_max_margin(
     seed: int = 0,
     progress: Report | None = None,
     should_stop: Callable[[], bool] | None = None,
+    keeper: Keeper | None = None,
 ) -> Margin:
     """The weights of least J, fixed ones left alone; example k is world k of the parameters.
 
@@ -125,6 +127,7 @@ def fit_max_margin(
         time_limit=time_limit,
         progress=None if progress is None else lambda now: progress(as_event(now, base, free)),
         should_stop=should_stop,
+        keeper=keeper,
     )
     return as_margin(found, base, free, mean)
 

@@ -11,6 +11,7 @@ executed when it is read.
 from __future__ import annotations
 
 import json
+import time
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ import numpy as np
 from lapis.data.whole_path import whole_path
 from lapis.errors import LapisError
 
+CHECKPOINT_SECONDS = 5.0
 FORMAT = "lapis learning 2"
 
 
@@ -88,6 +90,41 @@ def read_checkpoint(
     if found.fingerprint != fingerprint or len(found.state["weights"]) != num_parameters:
         raise foreign(path, "other rules, data or options")
     return found
+
+
+@dataclass
+class Keeper:
+    """The checkpoint of a run, kept up to date every few seconds; none where there is no path."""
+
+    path: Path | None
+    optimizer: str = ""
+    fingerprint: str = ""
+    saved_at: float = field(default_factory=time.monotonic)
+    latest: Checkpoint | None = None
+
+    def read(self, num_parameters: int) -> Checkpoint | None:
+        if self.path is None:
+            return None
+        return read_checkpoint(self.path, self.optimizer, self.fingerprint, num_parameters)
+
+    def note(
+        self,
+        seconds: float,
+        state: Mapping[str, np.ndarray],
+        curve: np.ndarray,
+        window: Mapping[str, np.ndarray],
+        chains: Mapping[str, np.ndarray],
+    ) -> None:
+        self.latest = Checkpoint(
+            self.optimizer, self.fingerprint, seconds, state, window, curve, chains
+        )
+        if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        self.saved_at = time.monotonic()
+        if self.path is not None and self.latest is not None:
+            write_checkpoint(self.path, self.latest)
 
 
 def foreign(path: Path, what: str) -> LapisError:

@@ -29,11 +29,13 @@ Gram matrix is singular to working precision.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+
+from lapis.optimisation.checkpoint import Keeper
 
 FLAT = 1e-13  # eigenvalues below this share of the largest entry count as zero
 STEEP = 1e-10  # pivots above this share of it are safe to divide by
@@ -88,6 +90,20 @@ class Bundle:
     idle: np.ndarray  # int64[num_cuts], rounds since the cut was in use
     shares: list[np.ndarray]  # float64[num_cuts], multipliers of the model and of the step
     size: np.ndarray  # float64[num_weights], r
+
+    def pack(self) -> dict[str, np.ndarray]:
+        return {
+            "slope": self.slope,
+            "loss": self.loss,
+            "idle": self.idle,
+            "shares": np.array(self.shares),
+            "size": self.size,
+        }
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self.slope, self.loss = state["slope"], state["loss"]
+        self.idle, self.size = state["idle"], state["size"]
+        self.shares = list(state["shares"])
 
     def penalty(self, weights: np.ndarray) -> float:
         return 0.5 * float(self.precision @ (weights - self.mean) ** 2)
@@ -155,21 +171,38 @@ def minimise_by_cuts(
     time_limit: float | None = None,
     progress: Callable[[Round], None] | None = None,
     should_stop: Callable[[], bool] | None = None,
+    keeper: Keeper | None = None,
 ) -> Minimum:
     """Minimise J until the gap is `tolerance` · max(1, J); Ctrl-C keeps the best so far.
 
-    `oracle(w, seconds)` gives the cut that is largest at w, or what it finds in that time.
+    `oracle(w, seconds)` gives the cut that is largest at w, or what it finds in that time. A
+    checkpoint that exists is continued.
     """
     began = time.monotonic()
     rounds: list[Round] = []
     best, found, upper, lower = start, np.inf, np.inf, 0.0
     asked, expected, nearness, proven = start, -np.inf, 1.0, True
+    keeper = keeper or Keeper(None)
+    if (saved := keeper.read(len(start))) is not None:
+        best, bests = saved.state["weights"], saved.state["bests"]
+        found, upper, lower, nearness, is_proven = saved.state["numbers"].tolist()
+        began, proven = began - saved.seconds, bool(is_proven)
+        rows = zip(saved.curve.tolist(), bests, strict=True)
+        for number, ((seconds, above, below), weights) in enumerate(rows, start=1):
+            rounds.append(Round(number, seconds, weights, above, below))
+        bundle.restore(saved.state)
 
     def end(reason: str, *, converged: bool = False, interrupted: bool = False) -> Minimum:
+        keeper.write()
         return Minimum(tuple(rounds), converged, proven, interrupted, reason)
 
     try:
-        for iteration in range(1, max_iterations + 1):
+        for iteration in range(len(rounds) + 1, max_iterations + 1):
+            if rounds and found - lower <= tolerance * max(1.0, found):
+                return end(describe(found, upper, lower), converged=True)
+            if rounds:
+                asked = bundle.step(best, nearness)
+                expected = bundle.value(asked)
             left = None if time_limit is None else time_limit - (time.monotonic() - began)
             cut = oracle(asked, left)
             proven &= cut.excess == 0.0
@@ -185,6 +218,18 @@ def minimise_by_cuts(
             lower = max(lower, bundle.lower_bound())
             seconds = time.monotonic() - began
             rounds.append(Round(iteration, seconds, best, upper, min(lower, upper)))
+            keeper.note(
+                seconds,
+                {
+                    "weights": best,
+                    "bests": np.array([each.weights for each in rounds]),
+                    "numbers": np.array([found, upper, lower, nearness, proven]),
+                    **bundle.pack(),
+                },
+                np.array([(each.seconds, each.upper, each.lower) for each in rounds]),
+                {},
+                {},
+            )
             if progress is not None:
                 progress(rounds[-1])
             if cut.interrupted or (should_stop is not None and should_stop()):
@@ -193,8 +238,6 @@ def minimise_by_cuts(
                 return end(describe(found, upper, lower), converged=True)
             if time_limit is not None and seconds > time_limit:
                 return end("time limit")
-            asked = bundle.step(best, nearness)
-            expected = bundle.value(asked)
     except KeyboardInterrupt:
         return end("stopped by the user", interrupted=True)
     return end(f"{max_iterations} iterations")

@@ -22,7 +22,7 @@ far it still has to go. The clock stands still while the caller looks at progres
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -30,7 +30,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.optimisation.checkpoint import Checkpoint, pack, unpack, write_checkpoint
+from lapis.optimisation.checkpoint import (
+    CHECKPOINT_SECONDS,
+    Checkpoint,
+    pack,
+    unpack,
+    write_checkpoint,
+)
 from lapis.optimisation.objective import Point
 from lapis.optimisation.orthant import Terrain
 from lapis.progress import Progress, Report
@@ -40,7 +46,6 @@ FIRST_WINDOW = 16
 NOISE = 2.0  # standard errors
 SETTLED = 0.1  # mean gradient of a window, relative to the first of the climb
 MAX_IDLE = 60  # steps in a row that led nowhere
-CHECKPOINT_SECONDS = 5.0
 
 
 class CurvePoint(NamedTuple):
@@ -51,6 +56,19 @@ class CurvePoint(NamedTuple):
     value: float | None
     gradient_norm: float
     change: float  # largest change of a weight of the answer since the iteration before
+
+
+def pack_curve(curve: Sequence[CurvePoint]) -> np.ndarray:
+    """float64[num_points, 5], NaN for no value."""
+    rows = [[np.nan if x is None else x for x in row] for row in curve]
+    return np.array(rows, np.float64).reshape(-1, len(CurvePoint._fields))
+
+
+def unpack_curve(rows: np.ndarray) -> list[CurvePoint]:
+    return [
+        CurvePoint(int(row[0]), row[1], None if np.isnan(row[2]) else row[2], row[3], row[4])
+        for row in rows.tolist()
+    ]
 
 
 def learning_event(now: CurvePoint, max_iterations: int | None, weights: np.ndarray) -> Progress:
@@ -132,10 +150,7 @@ class Logbook:
     def restore(self, saved: Checkpoint, state: State) -> None:
         """Continue a climb that was stopped."""
         self.began -= saved.seconds
-        self.curve = [
-            CurvePoint(int(row[0]), row[1], None if np.isnan(row[2]) else row[2], row[3], row[4])
-            for row in saved.curve.tolist()
-        ]
+        self.curve = unpack_curve(saved.curve)
         self.window = Window(**unpack(saved.window)) if saved.window else None
         self.state = state
         self.verdict = self.judge_convergence(state) or self.judge_limits(state)
@@ -201,14 +216,13 @@ class Logbook:
         self.saved_at = time.monotonic()
         if self.path is None or self.state is None:
             return
-        rows = [[np.nan if x is None else x for x in row] for row in self.curve]
         saved = Checkpoint(
             self.optimizer,
             self.fingerprint,
             self.seconds,
             pack(self.state._asdict()),
             {} if self.window is None else pack(self.window._asdict()),
-            np.array(rows, np.float64).reshape(-1, len(CurvePoint._fields)),
+            pack_curve(self.curve),
             {} if self.terrain.origins is None else self.terrain.origins.pack(),
         )
         write_checkpoint(self.path, saved)
