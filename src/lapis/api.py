@@ -46,6 +46,7 @@ def infer(
     max_memory: int | None = None,
     ibound: int | None = None,
     strict: bool = False,
+    relax: bool = False,
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
 ) -> Answer:
@@ -79,6 +80,7 @@ def infer(
         ibound,
         progress,
         Stop(stop),
+        relax,
     )
     task = build_task(model, data, query, opened=opened, soft_evidence=soft_evidence, strict=strict)
     return infer_task(task, method, options)
@@ -102,6 +104,7 @@ def map(
     random_state: int | np.random.Generator = 0,
     max_memory: int | None = None,
     strict: bool = False,
+    relax: bool = False,
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
 ) -> MostLikelyWorld:
@@ -127,6 +130,7 @@ def map(
         max_memory=max_memory,
         progress=progress,
         stop=Stop(stop),
+        relaxing=relax,
     )
 
 

@@ -135,6 +135,9 @@ def is_texts(value: object) -> bool:
 AS_JSON = Option("as_json", "flag", "Print JSON.", False, "--json", is_keyword=False)
 MERGE = Option("merge", "flag", "Read all data files as one world.", False, is_keyword=False)
 STRICT = Option("strict", "flag", "Refuse data that the model does not declare.", False)
+RELAX = Option(
+    "relax", "flag", "Break the fewest hard formulas where they contradict, and list them.", False
+)
 SEED = Option("random_state", "seed", "Seed of everything random.", 0, "--seed", low=0)
 MAX_MEMORY = Option(
     "max_memory", "size", "Limit, as in 8GB (default: 70% of the machine).", low=0, above=True
@@ -214,12 +217,12 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "ground": (QUERY, OPEN, NETWORK_OUT, CACHE, MAX_MEMORY, MERGE, STRICT, AS_JSON),
     "infer": (
         QUERY, OPEN, SOFT, METHOD, PRECISION, TIME_LIMIT, MAX_SAMPLES, CHAINS, MAX_MEMORY,
-        COUNT_BOUND, MERGE, STRICT, SEED, AS_JSON,
+        COUNT_BOUND, RELAX, MERGE, STRICT, SEED, AS_JSON,
     ),
     "map": (
         QUERY, OPEN, SOFT, MAP_METHOD,
         replace(TIME_LIMIT, default=60.0, help="Seconds after which the best so far is given."),
-        MAX_MEMORY, MERGE, STRICT, SEED, AS_JSON,
+        MAX_MEMORY, RELAX, MERGE, STRICT, SEED, AS_JSON,
     ),
     "learn": (
         LEARN_QUERY,

@@ -29,7 +29,7 @@ def check(problem: Problem, engine: MakeEngine, limits: PlanLimits, seed: int) -
         evidence = close_blocks(problem)
         network = ground(problem, engine=engine, limits=limits)
     except LapisError as error:
-        if error.code not in ("block-violated", "hard-contradiction"):
+        if error.code not in ("block-violated", "hard-contradiction", "unsatisfiable"):
             raise
         check_no_world(problem, rng)
         return

@@ -29,6 +29,11 @@ class FlatRows(NamedTuple):
     multiplicity: np.ndarray  # float64[num_rows], groundings that became this row
 
 
+class Assembled(NamedTuple):
+    network: Network
+    clause_of_row: np.ndarray  # int32[num_rows], the clause of each row, or TAUTOLOGY or EMPTY
+
+
 def concatenate_rows(parts: Sequence[FlatRows]) -> FlatRows:
     return FlatRows(
         np.concatenate([np.empty(0, np.int64), *(part.length for part in parts)]),
@@ -60,6 +65,12 @@ def total_counts(problem: Problem) -> np.ndarray:
     return total
 
 
+def decided_counts(problem: Problem, rows: FlatRows) -> np.ndarray:
+    """float64[num_weights], what evidence alone makes true: all but the rows that survive it."""
+    total = total_counts(problem)
+    return total - weigh(rows, len(total), np.ones(len(rows.multiplicity), bool))
+
+
 def signatures(problem: Problem) -> Mapping[str, Predicate]:
     """Base and derived predicates by name."""
     derived = {d.predicate.name: d.predicate for d in problem.normal_form.definitions}
@@ -73,7 +84,7 @@ def assemble(
     rows: FlatRows,
     constant_count: np.ndarray,
     distinct: np.ndarray | None = None,
-) -> Network:
+) -> Assembled:
     """Merge rows and add what definitions and blocks require.
 
     `constant_count` holds what is counted apart from the rows; rows that turn out to be true in
@@ -99,7 +110,7 @@ def assemble(
     )
     always = merged.merged[: len(rows.multiplicity)] == TAUTOLOGY
     blocks = network_blocks(problem.model.predicates, base, problem.domains)
-    return Network(
+    network = Network(
         atoms=atoms,
         num_base_atoms=num_base_atoms,
         clause_start=merged.start,
@@ -116,3 +127,4 @@ def assemble(
         domains=problem.domains,
         signatures=signatures(problem),
     )
+    return Assembled(network, merged.merged[: len(rows.multiplicity)])

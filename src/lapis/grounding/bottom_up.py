@@ -19,12 +19,12 @@ import numpy as np
 
 from lapis.grounding.assembly import (
     HARD,
+    Assembled,
     FlatRows,
     assemble,
     concatenate_rows,
+    decided_counts,
     signatures,
-    total_counts,
-    weigh,
 )
 from lapis.grounding.atoms import PredicateAtoms, number_atoms
 from lapis.grounding.cache import load_network, save_network
@@ -36,7 +36,8 @@ from lapis.grounding.definitions import (
     resolve_references,
 )
 from lapis.grounding.evidence import close_blocks
-from lapis.grounding.ground_clauses import contradicted, ground_rows, split_ground
+from lapis.grounding.ground_clauses import ground_rows, split_ground
+from lapis.grounding.hard_formulas import refuse_contradiction, refuse_falsified
 from lapis.grounding.known_relations import GroundedWorld
 from lapis.grounding.limits import QueryBudget, check_atoms, memory_limit
 from lapis.grounding.rows import Rows, fetch_rows, variable_codes
@@ -48,9 +49,9 @@ from lapis.grounding.templates import (
     plan_rows,
     plan_template,
 )
-from lapis.language.names import format_constant
 from lapis.language.syntax import Variable
-from lapis.logic.clauses import Definition, Feature
+from lapis.logic.clauses import Clause, Definition, Feature
+from lapis.network.csr import row_starts
 from lapis.network.network import Network
 from lapis.problem.problem import Problem, refuse_unsupported
 from lapis.progress import Progress, Report
@@ -76,8 +77,9 @@ def ground(
     read from there (weights may differ), and a new one is kept there.
 
     Raises TooLarge (`too-large`) if it is estimated not to fit `max_memory` bytes (default: 70 %
-    of the machine), LapisError (`hard-contradiction`) if evidence falsifies a hard rule, and
-    LapisError (`block-violated`) if it contradicts a block.
+    of the machine), LapisError (`hard-contradiction`) if evidence falsifies a hard rule,
+    (`unsatisfiable`) if a short search shows that no world satisfies them together, and
+    (`block-violated`) if evidence contradicts a block.
     """
     refuse_unsupported(problem.model)
     if cache_dir is not None:
@@ -85,13 +87,10 @@ def ground(
         if found is not None:
             return found
     with GroundingSession(problem, engine, max_memory, limits) as session:
-        ground_features, features = split_ground(problem)
-        alone = ground_rows(ground_features, problem, session.base)
-        joined = session.ground_clauses(session.clauses(features), progress)
-        rows = concatenate_rows([alone, joined])
-        total = total_counts(problem)
-        constant = total - weigh(rows, len(total), np.ones(len(rows.multiplicity), bool))
-        network = session.assemble(rows, constant, session.distinct)
+        rows = session.ground_all(progress)
+        assembled = session.assemble(rows, decided_counts(problem, rows), session.distinct)
+        refuse_contradiction(session, rows, assembled)
+        network = assembled.network
     if cache_dir is not None:
         save_network(problem, network, Path(cache_dir))
     return network
@@ -106,6 +105,7 @@ class FeatureRows(NamedTuple):
     """The surviving groundings of one clause in one query."""
 
     feature: Feature
+    template: Template
     query: Query
     rows: Rows
     weight_id: np.ndarray  # int32[num_rows]
@@ -121,6 +121,7 @@ class GroundingSession:
     world: GroundedWorld
     base: Mapping[str, PredicateAtoms]
     undecided: list[Definition]
+    alone: list[tuple[Feature, Clause]]
 
     def __init__(
         self,
@@ -159,6 +160,12 @@ class GroundingSession:
             for clause in feature.clauses
         ]
 
+    def ground_all(self, progress: Report | None = None) -> FlatRows:
+        """What survives of all clauses: those over constants (`alone`), then what joins give."""
+        over_constants, others = split_ground(self.problem)
+        rows, self.alone = ground_rows(over_constants, self.problem, self.base)
+        return concatenate_rows([rows, self.ground_clauses(self.clauses(others), progress)])
+
     def ground_clauses(
         self, clauses: Iterable[PlannedClause], progress: Report | None = None
     ) -> FlatRows:
@@ -170,21 +177,22 @@ class GroundingSession:
         rules = self.problem.model.rules
         began = time.monotonic()
         planned = []
-        for feature, template in clauses:
-            for query in plan_template(template, self.world, self.limits):
-                self.budget.admit(query, rules[feature.rule].text, rules[feature.rule].span)
-                planned.append((feature, query))
+        for clause in clauses:
+            rule = rules[clause.feature.rule]
+            for query in plan_template(clause.template, self.world, self.limits):
+                self.budget.admit(query, rule.text, rule.span)
+                planned.append((clause, query))
         found = []
         started = -1
-        for feature, query in planned:
-            if progress is not None and feature.rule > started:
-                started = feature.rule
+        for clause, query in planned:
+            if progress is not None and clause.feature.rule > started:
+                started = clause.feature.rule
                 told = Progress(
                     "grounding", started, len(rules), time.monotonic() - began,
                     text=rules[started].text,
                 )  # fmt: skip
                 progress(told)
-            block = self.fetch(feature, query)
+            block = self.fetch(clause, query)
             if len(block.weight_id):
                 found.append(block)
         flat = self._resolve(found)
@@ -194,23 +202,23 @@ class GroundingSession:
             progress(Progress("grounding", len(rules), len(rules), seconds))
         return flat
 
-    def fetch(self, feature: Feature, query: Query) -> FeatureRows:
+    def fetch(self, clause: PlannedClause, query: Query) -> FeatureRows:
         """Run a query and give its rows their weights."""
-        rows = fetch_rows(query, self.world)
+        rows, feature = fetch_rows(query, self.world), clause.feature
         if feature.hard:
             return FeatureRows(
-                feature, query, rows, np.full(len(rows.multiplicity), HARD, np.int32)
+                *clause, query, rows, np.full(len(rows.multiplicity), HARD, np.int32)
             )
         table = self.problem.weight_table
         types = dict(feature.variables)
         plus = [(name, types[name]) for name in feature.plus]
         code = variable_codes(plus, query, rows.answer, self.world)
         weight_id = (code + table.offset[feature.rule]).astype(np.int32)
-        return FeatureRows(feature, query, rows, weight_id)
+        return FeatureRows(*clause, query, rows, weight_id)
 
     def assemble(
         self, rows: FlatRows, constant_count: np.ndarray, distinct: np.ndarray | None = None
-    ) -> Network:
+    ) -> Assembled:
         return assemble(self.problem, self.base, self.auxiliaries, rows, constant_count, distinct)
 
     def _mark_distinct(self, found: Sequence[FeatureRows]) -> None:
@@ -233,6 +241,7 @@ class GroundingSession:
         )
         in_place = choose_in_place(rows, resolved)
         flat = []
+        self._origins = []
         for block in found:
             start, literal, alive = resolve_references(block.rows, resolved, in_place)
             part = FlatRows(np.diff(start), literal, block.weight_id, block.rows.multiplicity)
@@ -244,22 +253,21 @@ class GroundingSession:
                     part.multiplicity[alive],
                 )
             if block.feature.hard:
-                self.check_falsified(block, alive, part)
+                refuse_falsified(self, block, alive, part)
             flat.append(part)
+            self._origins.append((block, np.flatnonzero(alive)))
+        self._first_row = row_starts(np.array([len(part.length) for part in flat], np.int64))
         return concatenate_rows(flat)
 
-    def check_falsified(self, block: FeatureRows, alive: np.ndarray, part: FlatRows) -> None:
-        """Refuse evidence that leaves a hard clause no literal."""
-        row_of = np.repeat(np.arange(len(part.length)), part.length)
-        left = np.bincount(row_of, weights=part.literal != 0, minlength=len(part.length))
-        if left.all():
-            return
-        row = int(np.flatnonzero(alive)[np.flatnonzero(left == 0)[0]])
-        rule = self.problem.model.rules[block.feature.rule]
-        raise contradicted(rule, self._describe(block, row))
+    def origin(self, row: int) -> tuple[FeatureRows, int]:
+        """What was fetched for a row of `ground_all` that joins gave, and its row there."""
+        row -= len(self.alone)
+        number = int(np.searchsorted(self._first_row, row, "right")) - 1
+        block, alive = self._origins[number]
+        return block, int(alive[row - self._first_row[number]])
 
-    def _describe(self, block: FeatureRows, row: int) -> str:
-        """A grounding that became this row: its outputs, and the first values of the rest."""
+    def find_values(self, block: FeatureRows, row: int) -> dict[str, int]:
+        """The codes of the variables in a grounding that became this row, as far as known."""
         query, answer = block.query, block.rows.answer
         plan = query.plan
         types = dict(plan.variables)
@@ -270,17 +278,14 @@ class GroundingSession:
         if listed.rows > MOST_DESCRIBED:
             listed = plan_rows(one, plan.variables, plan.keep, self.world)
         found = self.world.fetch(listed)
-        terms = []
+        values: dict[str, int] = {}
         for name, type_name in block.feature.variables:
             term = query.stands_for[name]
-            constant = term.name
-            if isinstance(term, Variable):
-                if term.name not in found.variables:
-                    continue
-                code = int(found.column(term.name)[0])
-                constant = self.problem.domains[type_name].constants[code]
-            terms.append(f"{name} = {format_constant(constant)}")
-        return " at " + ", ".join(terms) if terms else ""
+            if not isinstance(term, Variable):
+                values[name] = self.problem.domains[type_name].index[term.name]
+            elif term.name in found.variables:
+                values[name] = int(found.column(term.name)[0])
+        return values
 
 
 def _tells_rows_apart(block: FeatureRows) -> bool:

@@ -12,18 +12,23 @@ the clauses are gathered from what was found. With s(l) the truth of a literal b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 
 import numpy as np
 
-from lapis.errors import LapisError
+from lapis.errors import LapisError, Note
 from lapis.grounding.assembly import HARD, FlatRows
 from lapis.grounding.atoms import PredicateAtoms
 from lapis.language.model import Rule
-from lapis.logic.clauses import Feature, Literal
+from lapis.language.names import format_atom
+from lapis.logic.clauses import Clause, Feature, Literal
 from lapis.problem.problem import Problem
 
 SATISFIED = np.iinfo(np.int32).min
+HINT = (
+    "correct the data, give a rule a weight instead of its final period, or relax "
+    "(relax=True, --relax): break as few as possible"
+)
 
 
 def split_ground(problem: Problem) -> tuple[list[Feature], list[Feature]]:
@@ -43,8 +48,8 @@ def split_ground(problem: Problem) -> tuple[list[Feature], list[Feature]]:
 
 def ground_rows(
     features: Sequence[Feature], problem: Problem, base: Mapping[str, PredicateAtoms]
-) -> FlatRows:
-    """What survives of clauses over constants."""
+) -> tuple[FlatRows, list[tuple[Feature, Clause]]]:
+    """What survives of clauses over constants, and the clause of each row."""
     clauses = [(feature, clause) for feature in features for clause in feature.clauses]
     literals = list(chain.from_iterable(clause.literals for _, clause in clauses))
     value_of = look_up({id(literal): literal for literal in literals}, problem, base)
@@ -55,16 +60,18 @@ def ground_rows(
     left = np.bincount(row_of, value != 0, len(length))
     for row in np.flatnonzero(alive & (left == 0)).tolist():
         if clauses[row][0].hard:
-            raise contradicted(problem.model.rules[clauses[row][0].rule])
+            feature, clause = clauses[row]
+            facts = [false_fact(literal, problem) for literal in clause.literals]
+            raise contradicted(problem.model.rules[feature.rule], "", facts)
     offset = problem.weight_table.offset.tolist()
     weight_id = np.fromiter(
         (HARD if feature.hard else offset[feature.rule] for feature, _ in clauses),
         np.int32,
         len(clauses),
     )
-    return FlatRows(
-        length[alive], value[alive[row_of]], weight_id[alive], np.ones(np.count_nonzero(alive))
-    )
+    ones = np.ones(np.count_nonzero(alive))
+    rows = FlatRows(length[alive], value[alive[row_of]], weight_id[alive], ones)
+    return rows, list(compress(clauses, alive))
 
 
 def look_up(
@@ -91,11 +98,20 @@ def look_up(
     return found
 
 
-def contradicted(rule: Rule, where: str = "") -> LapisError:
+def false_fact(literal: Literal, problem: Problem) -> str:
+    """The fact that makes a literal over constants false."""
+    predicate = problem.model.predicates[literal.predicate]
+    constants = [term.name for term in literal.terms]
+    name = format_atom(predicate.name, constants, predicate.function)
+    return f"!{name}" if literal.positive else name
+
+
+def contradicted(rule: Rule, where: str, facts: Sequence[str]) -> LapisError:
     """The refusal of evidence that leaves a hard clause no literal."""
     return LapisError(
         f"the data contradict the hard rule '{rule.text}'{where}",
         code="hard-contradiction",
         span=rule.span,
-        hint="give the rule a weight instead of a final period, or correct the data",
+        hint=HINT,
+        notes=[Note(f"given {', '.join(facts)}")] if facts else (),
     )

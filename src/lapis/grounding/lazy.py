@@ -24,9 +24,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from lapis.grounding.assembly import FlatRows, concatenate_rows, total_counts, weigh
+from lapis.grounding.assembly import FlatRows, concatenate_rows, decided_counts, weigh
 from lapis.grounding.atoms import PredicateAtoms
 from lapis.grounding.bottom_up import GroundingSession, PlannedClause
+from lapis.grounding.hard_formulas import refuse_falsified
 from lapis.grounding.known_relations import GroundedWorld
 from lapis.grounding.templates import (
     ChooseFates,
@@ -84,9 +85,7 @@ class LazyGrounding:
         self._listed = concatenate_rows([])
         weights = problem.weight_table.value
         self._negative = weights < 0
-        total = total_counts(problem)
-        total -= weigh(self._whole, len(total), np.ones(len(self._whole.multiplicity), bool))
-        self._upper = total - self._surviving_negative()
+        self._upper = decided_counts(problem, self._whole) - self._surviving_negative()
 
     def __enter__(self) -> LazyGrounding:
         return self
@@ -114,7 +113,8 @@ class LazyGrounding:
         positive = self._listed.weight_id >= 0
         positive[positive] = ~self._negative[self._listed.weight_id[positive]]
         constant -= weigh(self._listed, len(constant), positive)
-        return self.session.assemble(concatenate_rows([self._whole, self._listed]), constant)
+        rows = concatenate_rows([self._whole, self._listed])
+        return self.session.assemble(rows, constant).network
 
     def _choices(
         self, clause: PlannedClause, current: CurrentWorld
@@ -135,7 +135,7 @@ class LazyGrounding:
         found = []
         for query in plan_template(clause.template, session.world, session.limits, choose):
             session.budget.check(query, rule.text, rule.span)
-            block = session.fetch(clause.feature, query)
+            block = session.fetch(clause, query)
             width = block.rows.literal.shape[1]
             rows = FlatRows(
                 np.full(len(block.weight_id), width, np.int64),
@@ -144,7 +144,7 @@ class LazyGrounding:
                 block.rows.multiplicity,
             )
             if clause.feature.hard:
-                session.check_falsified(block, np.ones(len(rows.multiplicity), bool), rows)
+                refuse_falsified(session, block, np.ones(len(rows.multiplicity), bool), rows)
             else:
                 rows = _of_sign(rows, self.problem.weight_table.value, sign)
             found.append(rows)
@@ -159,7 +159,7 @@ class LazyGrounding:
                 continue
             counted = replace(template, listed=False)
             for query in plan_template(counted, session.world, session.limits):
-                block = session.fetch(feature, query)
+                block = session.fetch(PlannedClause(feature, counted), query)
                 np.add.at(counts, block.weight_id, block.rows.multiplicity)
         return np.where(self._negative, counts, 0.0)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lapis.errors import LapisError
 from lapis.inference.log_odds import sampled_log_odds
 from lapis.methods import find_method
 from lapis.network.network import Network
@@ -26,6 +27,7 @@ TINY_ATOMS, TINY_COMPONENT = 200, 12
 TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
 REACH = 10  # times the pilot
 MAX_RHAT = 1.05
+RELAX_SECONDS = 60.0
 NEARLY_HARD = 5.0  # a weight beyond which a Gibbs chain rarely crosses
 
 
@@ -42,6 +44,7 @@ class Options:
     ibound: int | None = None  # count-gibbs: estimate counts by IJGP with this bound
     progress: Report | None = None
     stop: Stop | None = None
+    relax: bool = False  # break the fewest hard formulas where they contradict
 
 
 @dataclass(frozen=True)
@@ -86,14 +89,40 @@ def infer_problem(
     """Marginals of a problem, and the network (for count-gibbs: the atoms) they are about."""
     chosen, options = find_method("infer", method), options or Options()
     if chosen.takes == "problem":
+        from lapis.grounding.hard_formulas import refuse_relaxing
+
+        refuse_relaxing(method, options.relax)
         answered: tuple[Network, Marginals] = chosen.load()(problem, options)
         return answered
     from lapis.grounding.bottom_up import ground
+    from lapis.grounding.hard_formulas import CONTRADICTIONS
 
-    network = ground(problem, max_memory=options.max_memory, progress=options.progress)
+    try:
+        network = ground(problem, max_memory=options.max_memory, progress=options.progress)
+    except LapisError as error:
+        if not options.relax or error.code not in CONTRADICTIONS:
+            raise
+        return infer_relaxed(problem, method, options)
     if options.progress is not None:
         options.progress(Progress("inferring", 0, text=f"{network.num_base_atoms:,} atoms"))
     return network, infer_network(network, method, options)
+
+
+def infer_relaxed(problem: Problem, method: str, options: Options) -> tuple[Network, Marginals]:
+    """Marginals without the hard ground formulas that a most likely world has to break."""
+    from lapis.inference.relaxation import relax
+
+    half = None if options.time_limit is None else options.time_limit / 2
+    found = relax(
+        problem,
+        time_limit=half or RELAX_SECONDS,
+        seed=options.seed,
+        max_memory=options.max_memory,
+        progress=options.progress,
+        should_stop=options.stop,
+    )
+    answer = infer_network(found.network, method, replace(options, time_limit=half))
+    return found.network, replace(answer, diagnostics=answer.diagnostics | found.diagnostics)
 
 
 def by_counts(problem: Problem, options: Options) -> tuple[Network, Marginals]:

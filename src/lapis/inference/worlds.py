@@ -44,6 +44,9 @@ TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
     "gap": sum,
     "cost": sum,
     "cost_bound": sum,
+    "relaxed": lambda lists: [formula for found in lists for formula in found],
+    "relaxed_groundings": sum,
+    "relaxed_fewest": all,
 }
 
 
@@ -90,13 +93,14 @@ def map_task(
     max_memory: int | None = None,
     progress: Report | None = None,
     stop: Stop | None = None,
+    relaxing: bool = False,
 ) -> MostLikelyWorld:
     """A most likely world of each world; the time limit is for each."""
     parts: list[MostLikelyWorld] = []
     for world in task.worlds:
         network, found = map_problem(
             world.problem, method, time_limit, seed, max_memory=max_memory, progress=progress,
-            should_stop=stop,
+            should_stop=stop, relaxing=relaxing,
         )  # fmt: skip
         if found.interrupted and stop is not None:
             stop.press()

@@ -19,7 +19,13 @@ from lapis.errors import LapisError
 from lapis.network.csr import take_rows
 from lapis.network.incidence import index_atoms
 from lapis.network.network import Network
-from lapis.network.satisfiability_kernel import REFUTED, Constraints, State, search
+from lapis.network.satisfiability_kernel import (
+    REFUTED,
+    SATISFIED,
+    Constraints,
+    State,
+    search,
+)
 
 MAX_STEPS = 20_000_000  # looks at literals, beyond ten for each: well below a second
 
@@ -63,24 +69,38 @@ def find_core(network: Network) -> np.ndarray | None:
 
     int64[...], none of them could be left out; None if there is a world or none was ruled out.
     """
+    number, rows = hard_rows(network)
+    found = search_world(rows, network.component)
+    return number[minimise(rows, found.used)] if found.status == REFUTED else None
+
+
+def find_world(network: Network) -> np.ndarray | None:
+    """bool[num_atoms], a world that satisfies the hard clauses and blocks, if one is found."""
+    found = search_world(hard_rows(network)[1], network.component)
+    return found.value > 0 if found.status == SATISFIED else None
+
+
+def hard_rows(network: Network) -> tuple[np.ndarray, HardRows]:
+    """The numbers of hard clauses and of blocks, which come after all clauses, and the rows."""
     hard = np.flatnonzero(network.weight_id < 0)
-    rows = HardRows(
+    number = np.concatenate((hard, network.num_clauses + np.arange(network.num_blocks)))
+    return number, HardRows(
         network.num_atoms,
         *take_rows(network.clause_start, network.literal, hard),
         network.block_start,
         network.block_atom,
         network.block_exact,
     )
-    used = refute(rows, network.component)
-    if used is None:
-        return None
-    return np.concatenate((hard, network.num_clauses + np.arange(network.num_blocks)))[
-        minimise(rows, used)
-    ]
 
 
-def refute(rows: HardRows, component: np.ndarray) -> np.ndarray | None:
-    """int64[...], rows that a refutation used; None if there is none, or none was found."""
+class Searched(NamedTuple):
+    status: int  # REFUTED, SATISFIED or UNKNOWN
+    used: np.ndarray  # int64[...], the rows of a refutation
+    value: np.ndarray  # int8[num_atoms], 1 true, −1 false, 0 either
+
+
+def search_world(rows: HardRows, component: np.ndarray) -> Searched:
+    """A world, a refutation, or neither within the steps allowed."""
     involved = np.zeros(rows.num_atoms, bool)
     involved[np.abs(rows.literal) - 1] = True
     involved[rows.block_atom] = True
@@ -101,8 +121,9 @@ def refute(rows: HardRows, component: np.ndarray) -> np.ndarray | None:
     )
     used = np.zeros(rows.num_rows, bool)
     limit = MAX_STEPS + 10 * len(rows.literal)
-    status = search(constraints, new_state(rows), order.astype(np.int32), component, limit, used)
-    return np.flatnonzero(used) if status == REFUTED else None
+    state = new_state(rows)
+    status = search(constraints, state, order.astype(np.int32), component, limit, used)
+    return Searched(status, np.flatnonzero(used), state.value)
 
 
 def new_state(rows: HardRows) -> State:
@@ -125,9 +146,9 @@ def minimise(rows: HardRows, core: np.ndarray) -> np.ndarray:
         for chunk in [core[at : at + size] for at in range(0, len(core), size)]:
             left = np.setdiff1d(core, chunk)
             part = rows.take(left)
-            found = refute(part, np.zeros(part.num_atoms, np.int32))
-            if found is not None:
-                core = left[found]
+            found = search_world(part, np.zeros(part.num_atoms, np.int32))
+            if found.status == REFUTED:
+                core = left[found.used]
         if size == 1:
             return core
         size = min(max(1, size // 4), max(1, len(core) // 2))

@@ -18,6 +18,8 @@ from lapis.results.view import MAX_ROWS, View, new_view
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MAX_BROKEN = 10  # hard formulas shown that were relaxed
+
 
 @dataclass(frozen=True, repr=False)
 class Answer(AtomResult):
@@ -168,6 +170,23 @@ class Answer(AtomResult):
 
 def quality_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
     """What a sampled or searched answer is worth."""
+    return relaxed_remarks(diagnostics) + convergence_remarks(diagnostics)
+
+
+def relaxed_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
+    """Which hard formulas were broken because they contradict each other or the data."""
+    if "relaxed" not in diagnostics:
+        return []
+    broken, number = diagnostics["relaxed"], diagnostics["relaxed_groundings"]
+    few = "the fewest possible" if diagnostics["relaxed_fewest"] else "the fewest found"
+    lines = [f"{number:,} hard ground formula{'' if number == 1 else 's'} broken, {few}:"]
+    lines += [f"  {found['place']}: {found['formula']}" for found in broken[:MAX_BROKEN]]
+    if len(broken) > MAX_BROKEN:
+        lines.append(f"  and {len(broken) - MAX_BROKEN:,} more (all of them with --json)")
+    return lines
+
+
+def convergence_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
     if diagnostics.get("interrupted"):
         return ["stopped early: this is what there was so far"]
     if diagnostics.get("converged") is False:

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from lapis.errors import LapisError
 from lapis.grounding.assembly import total_counts
+from lapis.grounding.hard_formulas import CONTRADICTIONS, refuse_relaxing
 from lapis.inference.map.solver import MapResult, most_likely_world
 from lapis.methods import find_method
 from lapis.network.network import Network
@@ -23,11 +25,16 @@ def map_problem(
     max_memory: int | None = None,
     progress: Report | None = None,
     should_stop: Wish | None = None,
+    relaxing: bool = False,
 ) -> tuple[Network, MapResult]:
-    """The network that was solved (for lazy: its listed part) and the world."""
+    """The network that was solved (for lazy: its listed part) and the world.
+
+    With `relaxing` hard formulas that contradict are broken, as few as possible (`relaxation`).
+    """
     chosen = find_method("map", method)
     found: MapResult
     if chosen.takes == "problem":
+        refuse_relaxing(method, relaxing)
         network, found = chosen.load()(
             problem, time_limit=time_limit, seed=seed, max_memory=max_memory, progress=progress,
             should_stop=should_stop,
@@ -35,16 +42,28 @@ def map_problem(
     else:
         from lapis.grounding.bottom_up import ground
         from lapis.inference.marginals import is_tiny
+        from lapis.inference.relaxation import relax
 
-        network = ground(problem, max_memory=max_memory, progress=progress)
-        found = most_likely_world(
-            network,
-            method="enumerate" if method == "auto" and is_tiny(network) else method,
-            time_limit=time_limit,
-            seed=seed,
-            progress=progress,
-            should_stop=should_stop,
-        )
+        try:
+            network = ground(problem, max_memory=max_memory, progress=progress)
+        except LapisError as error:
+            if not relaxing or error.code not in CONTRADICTIONS:
+                raise
+            relaxed = relax(
+                problem, method=method, time_limit=time_limit, seed=seed, max_memory=max_memory,
+                progress=progress, should_stop=should_stop,
+            )  # fmt: skip
+            network, found = relaxed.network, relaxed.best
+            found = replace(found, diagnostics={**found.diagnostics, **relaxed.diagnostics})
+        else:
+            found = most_likely_world(
+                network,
+                method="enumerate" if method == "auto" and is_tiny(network) else method,
+                time_limit=time_limit,
+                seed=seed,
+                progress=progress,
+                should_stop=should_stop,
+            )
     return network, replace(found, cost=broken_weight(problem, network.counts(found.world)))
 
 

@@ -17,7 +17,7 @@ from lapis.inference.sampling.kernels.slice import Slice, new_slice, reach
 from lapis.inference.sampling.kernels.solutions import draw_solution, new_search
 from lapis.inference.sampling.samplesat import count_violated, walk
 from lapis.network.network import Network
-from lapis.network.satisfiability import contradiction
+from lapis.network.satisfiability import contradiction, find_world
 
 TRIES = 10
 FLIPS_AN_ATOM = 20
@@ -101,6 +101,9 @@ def search_exhaustively(
         )
         if solutions == 0:
             raise contradiction(network, int(network.component[members[0]]))
+        if solutions < 0 and (whole := find_world(network)) is not None:
+            world.value[:] = whole  # every chain's, so none is drawn where one can be
+            break
         if solutions < 0:
             raise LapisError(
                 f"no world that satisfies the hard formulas was found in {TRIES} tries; "

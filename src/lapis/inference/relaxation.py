@@ -1,0 +1,230 @@
+"""Answers where the hard formulas contradict each other or the data: break as few as possible.
+
+Every hard ground formula is given the same weight, larger than all that soft formulas together
+could gain in a component. A most likely world of that network breaks the fewest hard ground
+formulas, and among the worlds that break so few it has the highest score. The formulas it breaks
+are dropped and listed, the others stay hard. Where several worlds are as good, the one found is
+taken; the same seed finds the same.
+
+A formula that is one clause is broken where that is. One of several clauses has to be dropped
+with all of them, so it gets a guard, an atom for each grounding: guard ⇒ formula is hard, and the
+guard has the weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lapis.data.database import empty_tuples
+from lapis.grounding.assembly import HARD, decided_counts
+from lapis.grounding.bottom_up import GroundingSession, ground
+from lapis.grounding.hard_formulas import GroundFormula, describe_formula, describe_origin
+from lapis.inference.map.solver import MapResult, most_likely_world
+from lapis.language.model import Predicate, Rule
+from lapis.language.syntax import Atom, Implies, Variable
+from lapis.logic.normalize import normalize
+from lapis.network.csr import take_rows
+from lapis.network.merge import EMPTY, TAUTOLOGY
+from lapis.network.network import Network
+from lapis.problem.problem import Evidence, Problem
+from lapis.progress import Report, Wish
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """A network without the hard ground formulas that a best world breaks."""
+
+    network: Network
+    best: MapResult  # on that network
+    broken: tuple[GroundFormula, ...]
+
+    @property
+    def diagnostics(self) -> dict[str, Any]:
+        return {
+            "relaxed": [formula.to_json() for formula in self.broken],
+            "relaxed_groundings": sum(formula.groundings for formula in self.broken),
+            "relaxed_fewest": self.best.optimal,
+        }
+
+
+def relax(
+    problem: Problem,
+    *,
+    method: str = "auto",
+    time_limit: float = 60.0,
+    seed: int = 0,
+    max_memory: int | None = None,
+    progress: Report | None = None,
+    should_stop: Wish | None = None,
+) -> Relaxation:
+    """Break the fewest hard ground formulas, proven where `best.optimal` says so."""
+    soft = soften(problem)
+    with GroundingSession(soft.problem, max_memory=max_memory) as session:
+        rows = session.ground_all(progress)
+        network, clause_of_row = session.assemble(
+            rows, decided_counts(soft.problem, rows), session.distinct
+        )
+        network = outweigh(network, soft.is_hard)
+        found = most_likely_world(
+            network,
+            method=method,
+            time_limit=time_limit,
+            seed=seed,
+            progress=progress,
+            should_stop=should_stop,
+        )
+        is_broken = of_weights(network.weight_id, soft.is_hard)
+        is_broken &= ~network.is_satisfied(found.world)
+        in_network = np.append(is_broken, False)[np.maximum(clause_of_row, TAUTOLOGY)]
+        fails = (clause_of_row == EMPTY) | in_network
+        wanted = fails & of_weights(rows.weight_id, soft.is_hard & ~soft.is_guard)
+        broken = [describe_origin(session, int(row)) for row in np.flatnonzero(wanted)]
+        broken += broken_guards(session, soft, network, found.world)
+    world = found.world
+    if soft.guards:
+        soft = close_guards(soft, network, world)
+        network = ground(soft.problem, max_memory=max_memory)
+        world = network.complete(world[: network.num_base_atoms])
+        is_broken = of_weights(network.weight_id, soft.is_hard) & ~network.is_satisfied(world)
+    network = harden(network, soft.is_hard, is_broken)
+    score = network.score(world)
+    best = replace(found, world=world, score=score, bound=score + found.gap)
+    return Relaxation(network, best, tuple(broken))
+
+
+@dataclass(frozen=True)
+class Softened:
+    problem: Problem  # hard rules of one clause with a weight, the others guarded
+    original: Problem
+    guards: Mapping[int, Predicate]  # by rule
+
+    @property
+    def is_hard(self) -> np.ndarray:
+        """bool[num_weights], the weights of hard formulas and of guards."""
+        hard = [rule.hard for rule in self.original.model.rules]
+        return self.by_weight(hard + [True] * (len(self.problem.model.rules) - len(hard)))
+
+    @property
+    def is_guard(self) -> np.ndarray:
+        """bool[num_weights], the weights of guards."""
+        first = len(self.original.model.rules)
+        return self.by_weight([n >= first for n in range(len(self.problem.model.rules))])
+
+    def by_weight(self, rules: list[bool]) -> np.ndarray:
+        return np.repeat(np.array(rules, bool), np.diff(self.problem.weight_table.offset))
+
+
+def soften(problem: Problem) -> Softened:
+    """The same problem with a weight for each hard rule, so that its formulas are counted."""
+    model = problem.model
+    rules = [replace(rule, hard=False, weight=0.0) if rule.hard else rule for rule in model.rules]
+    features = normalize(replace(model, rules=tuple(rules))).features
+    guards: dict[int, Predicate] = {}
+    for number, rule in enumerate(model.rules):
+        if rule.hard and len(features[number].clauses) > 1:
+            types = tuple(type_name for _, type_name in rule.variables)
+            guard = Predicate(f"_holds_{number}", types)
+            atom = Atom(guard.name, tuple(Variable(name) for name, _ in rule.variables))
+            guards[number] = guard
+            rules[number] = replace(rule, formula=Implies(atom, rule.formula))
+            rules.append(replace(rule, formula=atom, bound=(), hard=False, weight=0.0))
+    evidence = {guard.name: guard_evidence(guard, None) for guard in guards.values()}
+    return guarded(problem, tuple(rules), guards, evidence)
+
+
+def guarded(
+    problem: Problem,
+    rules: tuple[Rule, ...],
+    guards: Mapping[int, Predicate],
+    evidence: Mapping[str, Evidence],
+) -> Softened:
+    names = {guard.name: guard for guard in guards.values()}
+    model = replace(problem.model, rules=rules, predicates={**problem.model.predicates, **names})
+    softened = replace(
+        problem,
+        model=model,
+        normal_form=normalize(model),
+        evidence={**problem.evidence, **evidence},
+    )
+    return Softened(softened, problem, guards)
+
+
+def guard_evidence(guard: Predicate, true: np.ndarray | None) -> Evidence:
+    """Guards are open until it is known which are true."""
+    none = empty_tuples(guard.arity)
+    return Evidence(guard, true is None, none if true is None else true, none, none)
+
+
+def guard_tuples(network: Network, guard: Predicate, world: np.ndarray, value: bool) -> np.ndarray:
+    """int32[..., arity], the groundings whose guard has this value."""
+    if guard.name not in network.atoms.predicates:
+        return empty_tuples(guard.arity)
+    number = network.atoms.predicates.index(guard.name)
+    first, last = network.atoms.offset[number : number + 2]
+    return network.atoms.tuples[number][world[first:last] == value]
+
+
+def close_guards(soft: Softened, network: Network, world: np.ndarray) -> Softened:
+    """Guards as they are in the world: facts, no longer asked for."""
+    evidence = {
+        guard.name: guard_evidence(guard, guard_tuples(network, guard, world, True))
+        for guard in soft.guards.values()
+    }
+    rules = soft.problem.model.rules[: len(soft.original.model.rules)]
+    return guarded(soft.original, rules, soft.guards, evidence)
+
+
+def broken_guards(
+    session: GroundingSession, soft: Softened, network: Network, world: np.ndarray
+) -> list[GroundFormula]:
+    found: list[GroundFormula] = []
+    for number, guard in soft.guards.items():
+        features = [f for f in session.problem.normal_form.features if f.rule == number]
+        literals = [
+            literal
+            for feature in features
+            for clause in feature.clauses
+            for literal in clause.literals
+            if literal.predicate != guard.name
+        ]
+        rule = soft.original.model.rules[number]
+        names = [name for name, _ in rule.variables]
+        for row in guard_tuples(network, guard, world, False).tolist():
+            values = dict(zip(names, row, strict=True))
+            formula = describe_formula(session, features[0], literals, values)
+            found.append(formula._replace(rule=rule))
+    return found
+
+
+def of_weights(weight_id: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """bool[num_rows], whether the weight of a row is one of those chosen, bool[num_weights]."""
+    return (weight_id >= 0) & np.append(chosen, False)[weight_id]
+
+
+def outweigh(network: Network, is_hard: np.ndarray) -> Network:
+    """Give the hard formulas more weight than the soft ones of any component together."""
+    gain = np.abs(np.append(network.weights, 0.0)[network.weight_id] * network.coefficient)
+    first_atom = np.abs(network.literal[network.clause_start[:-1]]) - 1
+    in_component = np.bincount(network.component[first_atom], weights=gain, minlength=1)
+    return network.with_weights(np.where(is_hard, 1.0 + float(in_component.max()), network.weights))
+
+
+def harden(network: Network, is_hard: np.ndarray, is_broken: np.ndarray) -> Network:
+    """The formulas that are not broken, hard again; the others dropped."""
+    kept = np.flatnonzero(~is_broken)
+    start, literal = take_rows(network.clause_start, network.literal, kept)
+    number = np.append(np.where(is_hard, HARD, np.cumsum(~is_hard) - 1), HARD)
+    weight_id = number[network.weight_id].astype(np.int32)
+    return replace(
+        network,
+        clause_start=start,
+        literal=literal,
+        weight_id=weight_id[kept],
+        coefficient=np.where(weight_id == HARD, 1.0, network.coefficient)[kept],
+        weights=network.weights[~is_hard],
+        constant_count=network.constant_count[~is_hard],
+    )
