@@ -159,7 +159,10 @@ class Compiler:
         names = frozenset(negative.variables)
         if self.wanted.apart and len(names) <= 1:
             return True
-        return any(atom.variables >= names for atom in conjunction.true)
+        if self.wanted.listed and not self.wanted.apart:  # these rows are listed in any case
+            names -= set(self.wanted.listed)
+            return names <= frozenset[str]().union(*(atom.variables for atom in conjunction.true))
+        return any(names <= atom.variables for atom in conjunction.true)
 
     def _descend(
         self, conjunction: Conjunction, choosable: Sequence[Negative], start: tuple[Negative, ...]

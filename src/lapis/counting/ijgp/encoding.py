@@ -17,8 +17,7 @@ Variables that the clause does not mention only multiply the number of solutions
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,19 +32,14 @@ from lapis.counting.ijgp.table import (
     sort_distinct,
 )
 from lapis.data.database import Domain
+from lapis.data.keys import unpack
 from lapis.errors import LapisError, did_you_mean
 from lapis.language.syntax import Constant, Variable
-from lapis.logic.clauses import Condition, Cube, Literal, SimpleTerm, TypedVariable
+from lapis.logic.clauses import Condition, Cube, Literal, TypedVariable
+from lapis.relational.algebra import Matches, Test
+from lapis.relational.comparison import compare_constants, list_matches, passes
+from lapis.relational.factor import indicator, select
 from lapis.relational.interpretation import Extension, Interpretation
-
-_COMPARE: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    ">": operator.gt,
-    "<=": operator.le,
-    ">=": operator.ge,
-}
 
 
 @dataclass(frozen=True)
@@ -56,20 +50,14 @@ class LiteralPattern:
     positive: bool  # in the cube
     scope: Scope
     shape: tuple[int, ...]
-    positions: tuple[int, ...]  # for each variable of the scope, an argument that holds it
-    fixed: tuple[tuple[int, int], ...]  # (argument, constant it must equal)
-    repeated: tuple[tuple[int, int], ...]  # (argument, argument it must equal)
+    terms: tuple[str | int, ...]  # variables, or the codes that a tuple must have
+    names: tuple[str, ...]  # the variables, in the order of the scope
 
     def codes(self, rows: np.ndarray) -> np.ndarray:
         """int64[≤ num_rows], increasing: the assignments at which the atom is one of the rows."""
-        chosen = np.ones(len(rows), bool)
-        for position, code in self.fixed:
-            chosen &= rows[:, position] == code
-        for position, other in self.repeated:
-            chosen &= rows[:, position] == rows[:, other]
-        rows = rows[chosen]
-        columns = [rows[:, position] for position in self.positions]
-        return sort_distinct(pack(columns, self.shape, len(rows)))
+        chosen = select(self.terms, rows)
+        columns = [chosen.column(name) for name in self.names]
+        return sort_distinct(pack(columns, self.shape, len(chosen)))
 
     def table(self, extension: Extension) -> Table:
         """R or 1 − R for the predicate's extension."""
@@ -130,7 +118,7 @@ def encode_cube(
         sizes=sizes,
         literals=tuple(_encode_literal(literal, world, index, sizes) for literal in cube.literals),
         conditions=tuple(
-            _encode_condition(condition, index, dict(typed), domains)
+            _encode_condition(condition, index, {name: domains[kind] for name, kind in typed})
             for condition in cube.conditions
         ),
         multiplicity=math.prod(
@@ -143,28 +131,15 @@ def _encode_literal(
     literal: Literal, world: Interpretation, index: Mapping[str, int], sizes: tuple[int, ...]
 ) -> LiteralPattern:
     types = world.relations[literal.predicate].types
-    first: dict[int, int] = {}
-    fixed: list[tuple[int, int]] = []
-    repeated: list[tuple[int, int]] = []
-    for position, (term, type_name) in enumerate(zip(literal.terms, types, strict=True)):
-        if isinstance(term, Constant):
-            fixed.append((position, constant_code(term, world.domains[type_name])))
-        elif index[term.name] in first:
-            repeated.append((position, first[index[term.name]]))
-        else:
-            first[index[term.name]] = position
-    scope = tuple(sorted(first))
+    terms = tuple(
+        term.name if isinstance(term, Variable) else constant_code(term, world.domains[kind])
+        for term, kind in zip(literal.terms, types, strict=True)
+    )
+    names = sorted({term for term in terms if isinstance(term, str)}, key=index.__getitem__)
+    scope = tuple(index[name] for name in names)
     shape = tuple(sizes[each] for each in scope)
     check_codes(shape)
-    return LiteralPattern(
-        literal.predicate,
-        literal.positive,
-        scope,
-        shape,
-        tuple(first[each] for each in scope),
-        tuple(fixed),
-        tuple(repeated),
-    )
+    return LiteralPattern(literal.predicate, literal.positive, scope, shape, terms, tuple(names))
 
 
 def constant_code(constant: Constant, domain: Domain) -> int:
@@ -181,86 +156,35 @@ def constant_code(constant: Constant, domain: Domain) -> int:
 
 
 def _encode_condition(
-    condition: Condition,
-    index: Mapping[str, int],
-    types: Mapping[str, str],
-    domains: Mapping[str, Domain],
+    condition: Condition, index: Mapping[str, int], domains: Mapping[str, Domain]
 ) -> Table:
-    """1 where the condition is false."""
-    terms = (condition.left, condition.right)
-    variables = tuple(dict.fromkeys(term.name for term in terms if isinstance(term, Variable)))
-    if condition.operator in ("=", "!=") and condition.offset == 0:
-        left, right = (_names(term, types, domains) for term in terms)
-        all_known = True
-    else:
-        left, right = (_numbers(term, types, domains) for term in terms)
-        right = right + condition.offset
-        all_known = not (np.isnan(left).any() or np.isnan(right).any())
-    scope = tuple(sorted(index[name] for name in variables))
-    if len(variables) < 2:
-        # One variable (perhaps on both sides) or none: the two sides broadcast to a vector.
-        shape = tuple(len(domains[types[name]]) for name in variables)
-        return full(scope, shape, 1.0 - _holds(condition.operator, left, right))
-    shape = tuple(len(domains[types[name]]) for name in variables)
-    if condition.operator == "=" or (condition.operator == "!=" and all_known):
-        codes = _equal_pairs(left, right)
+    """1 where the condition is false; `domains` are those of the variables."""
+    test = Test(condition, expected=False)
+    names = tuple(sorted(test.variables, key=index.__getitem__))
+    scope = tuple(index[name] for name in names)
+    shape = tuple(len(domains[name]) for name in names)
+    if not names:
+        return full(scope, shape, np.array([float(compare_constants(test))]))
+    if len(names) == 2 and _has_few_matches(test, domains):
+        pairs = list_matches(Matches(Test(condition._replace(operator="="))), domains)
+        codes = np.sort(pack([pairs.column(name) for name in names], shape, len(pairs)))
         inside = 0.0 if condition.operator == "=" else 1.0
-        table = Table(scope, shape, 1.0 - inside, codes, np.full(len(codes), inside))
-    else:
-        check_rows(float(math.prod(shape)) / 2, dict(enumerate(shape)), range(2))
-        holds = _holds(condition.operator, left[:, None], right[None, :]).ravel()
-        table = _list_rarer(holds, scope, shape)
-    return table if index[variables[0]] < index[variables[1]] else _transpose(table)
-
-
-def _holds(comparison: str, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """bool of the broadcast shape; a comparison with something that is not a number is false."""
-    known = (left == left) & (right == right)
-    holds: np.ndarray = _COMPARE[comparison](left, right) & known
-    return holds
-
-
-def _names(term: SimpleTerm, types: Mapping[str, str], domains: Mapping[str, Domain]) -> np.ndarray:
-    """str[size of the variable's domain], or str[1] for a constant."""
-    if isinstance(term, Constant):
-        return np.array([term.name], dtype=object)
-    return np.array(domains[types[term.name]].constants, dtype=object)
-
-
-def _numbers(
-    term: SimpleTerm, types: Mapping[str, str], domains: Mapping[str, Domain]
-) -> np.ndarray:
-    """float64[size of the variable's domain], or float64[1] for a constant; NaN for no number."""
-    if isinstance(term, Constant):
-        return Domain("", (term.name,)).numeric
-    return domains[types[term.name]].numeric
-
-
-def _equal_pairs(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """int64[num_pairs], increasing codes of the positions with equal values (NaN equals none)."""
-    positions: dict[object, list[int]] = {}
-    for position, value in enumerate(right.tolist()):
-        positions.setdefault(value, []).append(position)
-    codes = [
-        position * len(right) + other
-        for position, value in enumerate(left.tolist())
-        if value == value
-        for other in positions.get(value, ())
-    ]
-    return np.array(codes, np.int64)
-
-
-def _list_rarer(holds: np.ndarray, scope: Scope, shape: tuple[int, ...]) -> Table:
-    """1 where the condition fails; an order comparison has no small side, list the smaller one."""
-    rarer = bool(2 * np.count_nonzero(holds) <= len(holds))
-    codes = np.flatnonzero(holds == rarer).astype(np.int64)
+        return Table(scope, shape, 1.0 - inside, codes, np.full(len(codes), inside))
+    check_rows(float(math.prod(shape)) / len(names), dict(enumerate(shape)), range(len(shape)))
+    grid = indicator(names, unpack(np.arange(math.prod(shape)), shape))
+    fails = passes(test, grid, domains)
+    if len(names) < 2:
+        return full(scope, shape, fails.astype(np.float64))
+    # An order comparison has no small side; list the smaller one.
+    rarer = 2 * int(np.count_nonzero(fails)) > len(fails)
+    codes = np.flatnonzero(fails != rarer)
     inside = 0.0 if rarer else 1.0
     return Table(scope, shape, 1.0 - inside, codes, np.full(len(codes), inside))
 
 
-def _transpose(table: Table) -> Table:
-    """A table over two variables whose codes were packed the other way round."""
-    rows, columns = np.unravel_index(table.codes, table.shape)
-    codes = columns * table.shape[0] + rows
-    order = np.argsort(codes)
-    return Table(table.scope, table.shape[::-1], table.default, codes[order], table.values[order])
+def _has_few_matches(test: Test, domains: Mapping[str, Domain]) -> bool:
+    """Whether only the equal pairs are told apart from all others."""
+    if test.condition.operator == "=":
+        return True
+    numbers = (domains[name].numeric for name in test.variables) if test.numeric else ()
+    return test.condition.operator == "!=" and not any(np.isnan(each).any() for each in numbers)
