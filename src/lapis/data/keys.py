@@ -30,18 +30,20 @@ def pack(columns: Sequence[np.ndarray | None], sizes: Sequence[int], num_rows: i
     A missing column (None) adds nothing: the keys of two sets of columns that miss complementary
     ones add up to the whole key, as long as the sizes fit.
     """
-    key = np.zeros(num_rows, np.int64)
+    key: np.ndarray | None = None  # until a column is read
     span = 1
     for column, size in zip(columns, sizes, strict=True):
-        if span * size > LARGEST_KEY:
-            values, key = np.unique(key, return_inverse=True)
-            span = len(values)
-        if span > 1:
+        if key is None:
+            key = None if column is None else column.astype(np.int64)
+        else:
+            if span * size > LARGEST_KEY:
+                values, key = np.unique(key, return_inverse=True)
+                span = len(values)
             key *= size
-        if column is not None:
-            key += column
+            if column is not None:
+                key += column
         span *= size
-    return key
+    return np.zeros(num_rows, np.int64) if key is None else key
 
 
 def unpack(key: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
@@ -68,11 +70,10 @@ def share_keys(*parts: Iterable[np.ndarray]) -> SharedKeys:
 
     The columns hold no negative numbers.
     """
-    lists = [list(part) for part in parts]
-    keys = [np.zeros(len(part[0]) if part else 0, np.int64) for part in lists]
+    keys: list[np.ndarray] = [np.zeros(0, np.int64) for _ in parts]
     space, ranked = 1, False
     sizes: list[int] = []
-    for columns in zip(*lists, strict=True):
+    for position, columns in enumerate(zip(*parts, strict=True)):
         size = 1 + max([int(column.max(initial=0)) for column in columns])
         if size > 2**32:
             columns = tuple(_ranks(columns)[0])
@@ -80,10 +81,12 @@ def share_keys(*parts: Iterable[np.ndarray]) -> SharedKeys:
         if space * size > LARGEST_KEY:
             keys, space = _ranks(keys)
             ranked = True
-        for key, column in zip(keys, columns, strict=True):
-            if space > 1:
+        if position == 0:
+            keys = [column.astype(np.int64) for column in columns]
+        else:
+            for key, column in zip(keys, columns, strict=True):
                 key *= size
-            key += column
+                key += column
         space *= size
         sizes.append(size)
     return SharedKeys(keys, space, tuple(sizes), ranked)

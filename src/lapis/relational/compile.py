@@ -74,12 +74,14 @@ def compile_plan(
     found: Iterator[Term] = iter(())
     if compiler.groundings:
         found = (term for each in conjunctions for term in compiler.choose_terms(each))
-    merged: dict[object, Term] = {}
-    for term in found:
-        key = term.parts, frozenset(term.free)
-        before = merged[key].coefficient if key in merged else 0
-        merged[key] = replace(term, coefficient=term.coefficient + before)
-    terms = tuple(term for term in merged.values() if term.coefficient)
+    terms = tuple(found)
+    if len(terms) > 1:
+        merged: dict[object, Term] = {}
+        for term in terms:
+            key = term.parts, frozenset(term.free)
+            before = merged[key].coefficient if key in merged else 0
+            merged[key] = replace(term, coefficient=term.coefficient + before)
+        terms = tuple(term for term in merged.values() if term.coefficient)
     types = compiler.scope.types
     shape = tuple(world.size(types[name]) for name in wanted.keep)
     every = (*variables, *wanted.determined.items())

@@ -179,7 +179,7 @@ def select(variables: tuple[str | int, ...], rows: np.ndarray) -> Factor:
 
 def sort_rows(factor: Factor) -> Factor:
     """The same factor with rows in lexicographic order and without zeros."""
-    if not (factor.value != 0).all():
+    if not factor.value.all():
         factor = factor.take(factor.value != 0)
     if len(factor) < 2:
         return factor
