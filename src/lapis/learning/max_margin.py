@@ -219,7 +219,6 @@ def with_errors(network: Network, truth: np.ndarray) -> Network:
         coefficient=np.concatenate((network.coefficient, np.ones(len(atom)))),
         weights=np.append(network.weights, 1.0),
         constant_count=np.append(network.constant_count, 0.0),
-        extra={},
     )
 
 

@@ -62,7 +62,6 @@ class Network:
 
     domains: Mapping[str, Domain] = field(default_factory=dict, compare=False, repr=False)
     signatures: Mapping[str, Predicate] = field(default_factory=dict, compare=False, repr=False)
-    extra: dict[str, object] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def num_atoms(self) -> int:

@@ -73,7 +73,6 @@ def build_part(network: Network, kept: np.ndarray, rows: Rows) -> Subnetwork:
         block_exact=network.block_exact[blocks],
         definition_start=definition_start,
         definition_literal=renumber(definition_literal),
-        extra={},
     )
     return Subnetwork(part, atom)
 

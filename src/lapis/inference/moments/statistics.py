@@ -164,7 +164,6 @@ def merge_units(
         coefficient=np.concatenate((network.coefficient[kept], np.ones(len(atom)))),
         weights=np.zeros(num_statistics),
         constant_count=np.zeros(num_statistics),
-        extra={},
     )
 
 
