@@ -14,6 +14,7 @@ from lapis.evaluation.curves import calibration_curve, precision_recall
 from lapis.evaluation.metrics import average_precision
 from lapis.evaluation.predictions import Predictions
 from lapis.results.plots import label as plot_label
+from lapis.results.plots import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,23 +73,6 @@ def draw(
     if to is not None:
         save(figure, Path(to))
     return axes
-
-
-def new_figure(size: tuple[float, float], *, shown: bool) -> Figure:
-    """A figure that a notebook or window shows, or one that only a file will see."""
-    try:
-        if shown:
-            import matplotlib.pyplot as plt
-
-            return plt.figure(figsize=size, layout="constrained")
-        from matplotlib.figure import Figure as PlainFigure
-    except ImportError:
-        raise LapisError(
-            "plots need matplotlib, which is not installed",
-            code="no-matplotlib",
-            hint="pip install 'lapis-mln[plot]'",
-        ) from None
-    return PlainFigure(figsize=size, layout="constrained")
 
 
 def save(figure: Figure, path: Path) -> None:

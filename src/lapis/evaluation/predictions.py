@@ -20,7 +20,7 @@ from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, join_atoms
-from lapis.results.view import MAX_ROWS, View, new_view
+from lapis.results.view import MAX_ROWS, View
 
 if TYPE_CHECKING:
     from lapis.inference.marginals import Options
@@ -68,19 +68,10 @@ class Predictions(AtomResult):
 
     def views(self) -> list[View]:
         """The most likely atoms first."""
-        order = np.argsort(-self.probability, kind="stable")[:MAX_ROWS]
-        shown = self.probability[order].tolist()
+        order = self.ranking(MAX_ROWS)
+        cells = [f"{p:.4f}" for p in self.probability[order]]
         truth = ["true" if value else "false" for value in self.truth[order]]
-        rows = zip(self.named_rows(order), shown, truth, strict=True)
-        return [
-            new_view(
-                (*self.name_headings, "probability", "truth"),
-                [(*name, f"{p:.4f}", value) for name, p, value in rows],
-                numbers=["probability"],
-                num_rows=len(self),
-                bars=shown,
-            )
-        ]
+        return [self.ranked_view(order, {"probability": cells, "truth": truth})]
 
     def summary(self) -> str:
         return f"{len(self):,} atoms, {int(self.truth.sum()):,} true"

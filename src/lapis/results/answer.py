@@ -13,7 +13,7 @@ from lapis.errors import LapisError
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, Key
 from lapis.results.plots import finish, label, new_axes, plot_bars
-from lapis.results.view import MAX_ROWS, View, new_view
+from lapis.results.view import MAX_ROWS, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,22 +95,12 @@ class Answer(AtomResult):
 
     def views(self) -> list[View]:
         """The most likely atoms first."""
-        order = np.argsort(-self.probability, kind="stable")[:MAX_ROWS]
-        shown = self.probability[order].tolist()
-        spread = [""] * len(order)
+        order = self.ranking(MAX_ROWS)
+        cells = [f"{p:.4f}" for p in self.probability[order]]
         if self.stderr is not None and not self.exact:
-            spread = [f" ± {error:.4f}" for error in self.stderr[order].tolist()]
-        texts = [f"{p:.4f}{error}" for p, error in zip(shown, spread, strict=True)]
-        named = self.named_rows(order)
-        return [
-            new_view(
-                (*self.name_headings, "probability"),
-                [(*name, text) for name, text in zip(named, texts, strict=True)],
-                numbers=["probability"],
-                num_rows=len(self),
-                bars=shown,
-            )
-        ]
+            errors = self.stderr[order].tolist()
+            cells = [f"{cell} ± {error:.4f}" for cell, error in zip(cells, errors, strict=True)]
+        return [self.ranked_view(order, {"probability": cells})]
 
     def summary(self) -> str:
         where = f" of {len(self.asked.worlds)} worlds" if self.asked.is_divided else ""
@@ -131,7 +121,7 @@ class Answer(AtomResult):
 
     def plot(self, axes: Axes | None = None, limit: int = 30) -> Axes:
         """Bars of the most likely atoms, with error bars where the answer is not exact."""
-        order = np.argsort(-self.probability, kind="stable")[:limit]
+        order = self.ranking(limit)
         errors = None if self.stderr is None else self.stderr[order]
         names = [": ".join(row) for row in self.named_rows(order)]
         return plot_bars(

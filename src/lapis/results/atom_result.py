@@ -8,7 +8,7 @@ Types that occur twice are numbered: Friends(person, person) has columns person1
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from lapis.errors import check_word
 from lapis.results.atoms import Atoms, Key
 from lapis.results.result import Columns, FrameKind, Result, Table, frame_of
+from lapis.results.view import View, new_view
 
 
 class AtomResult(Result):
@@ -114,6 +115,21 @@ class AtomResult(Result):
         owner = self.asked.owner(chosen).tolist()
         groups = self.asked.groups
         return [(groups[g].world, name) for g, name in zip(owner, names, strict=True)]
+
+    def ranking(self, limit: int) -> np.ndarray:
+        """int64[at most limit], the most likely atoms first."""
+        return np.argsort(-self.measured()["probability"], kind="stable")[:limit]
+
+    def ranked_view(self, order: np.ndarray, cells: Mapping[str, Sequence[str]]) -> View:
+        """Atoms in an order, texts beside them, and a bar for each probability."""
+        rows = zip(self.named_rows(order), *cells.values(), strict=True)
+        return new_view(
+            (*self.name_headings, *cells),
+            [(*name, *texts) for name, *texts in rows],
+            numbers=["probability"],
+            num_rows=len(self),
+            bars=self.measured()["probability"][order].tolist(),
+        )
 
     @property
     def name_headings(self) -> tuple[str, ...]:

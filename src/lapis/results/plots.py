@@ -14,25 +14,35 @@ from lapis.results.escaping import escape
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOUR = "#4c72b0"
 MAX_LABEL = 40  # characters
 TITLE_WIDTH = 64
 
 
-def new_axes(axes: Axes | None, size: tuple[float, float]) -> Axes:
-    """The axes given, or those of a new figure."""
-    if axes is not None:
-        return axes
+def new_figure(size: tuple[float, float], *, shown: bool) -> Figure:
+    """A figure that a notebook or window shows, or one that only a file will see."""
     try:
-        import matplotlib.pyplot as plt
+        if shown:
+            import matplotlib.pyplot as plt
+
+            return plt.figure(figsize=size, layout="constrained")
+        from matplotlib.figure import Figure as PlainFigure
     except ImportError:
         raise LapisError(
             "plots need matplotlib, which is not installed",
             code="no-matplotlib",
             hint="pip install 'lapis-mln[plot]'",
         ) from None
-    found: Axes = plt.subplots(figsize=size, layout="constrained")[1]
+    return PlainFigure(figsize=size, layout="constrained")
+
+
+def new_axes(axes: Axes | None, size: tuple[float, float]) -> Axes:
+    """The axes given, or those of a new figure."""
+    if axes is not None:
+        return axes
+    found: Axes = new_figure(size, shown=True).subplots()
     return found
 
 
