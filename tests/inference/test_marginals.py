@@ -71,6 +71,10 @@ def test_what_is_too_wide_is_sampled_and_says_so() -> None:
     exact = ~found.sampled
     np.testing.assert_allclose(found.marginal[exact], expected.marginal[exact], atol=1e-9)
     np.testing.assert_allclose(found.marginal, expected.marginal, atol=0.04)
+    spread = np.array(found.diagnostics["expected_counts_stderr"])
+    np.testing.assert_array_less(
+        np.abs(found.expected_count - expected.expected_count), 5 * spread + 1e-9
+    )
 
 
 def test_where_elimination_answers_all_nothing_is_sampled() -> None:

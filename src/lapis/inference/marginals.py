@@ -21,6 +21,7 @@ from lapis.problem.problem import Problem
 from lapis.progress import Progress, Report, Stop
 
 if TYPE_CHECKING:
+    from lapis.inference.exact.by_components import ExactPlan
     from lapis.inference.sampling.chains import SampleResult
 
 TINY_ATOMS, TINY_COMPONENT = 200, 12
@@ -182,7 +183,7 @@ def by_best_method(network: Network, options: Options) -> Marginals:
     """Exact where it fits, the rest sampled."""
     if is_tiny(network):
         return by_enumeration(network, options)
-    return by_components(network, options, refuse=False)
+    return by_parts(network, options)
 
 
 def by_enumeration(network: Network, options: Options) -> Marginals:
@@ -214,37 +215,53 @@ def by_belief_propagation(network: Network, options: Options) -> Marginals:
     )  # fmt: skip
 
 
-def by_components(network: Network, options: Options, refuse: bool = True) -> Marginals:
-    """Exact where it fits; the rest is refused or sampled."""
+def by_components(network: Network, options: Options) -> Marginals:
+    """Exact; what does not fit the memory is refused."""
     from lapis.inference.exact.by_components import DEFAULT_MEMORY, plan_exact
 
     plan = plan_exact(network, options.max_memory or DEFAULT_MEMORY, random_state=options.seed)
-    if refuse:
-        plan.require_complete()
+    plan.require_complete()
+    return solve_all(plan)
+
+
+def solve_all(plan: ExactPlan) -> Marginals:
     solved = plan.solve(log_odds=True)
     assert solved.log_odds is not None
-    notes: dict[str, Any] = {"width": solved.width}
-    if plan.is_complete:
-        return Marginals(
-            "exact", True, solved.log_partition, solved.marginal, solved.log_odds, None,
-            solved.expected_count, diagnostics=notes,
-        )  # fmt: skip
-    rest = plan.rest()
-    part = by_best_sampler(rest.network, options)
-    sampler = part.method
-    own = rest.atom[: rest.network.num_base_atoms]
-    marginal, stderr = solved.marginal.copy(), np.zeros(network.num_base_atoms)
-    marginal[own] = part.marginal
-    log_odds = solved.log_odds.copy()
-    log_odds[own] = part.log_odds
+    return Marginals(
+        "exact", True, solved.log_partition, solved.marginal, solved.log_odds, None,
+        solved.expected_count, diagnostics={"width": solved.width},
+    )  # fmt: skip
+
+
+def by_parts(network: Network, options: Options) -> Marginals:
+    """Exact where it fits, by the same rule as learning's moments; the rest is sampled."""
+    from lapis.inference.exact.by_components import DEFAULT_MEMORY
+    from lapis.inference.moments.planning import divide_network
+
+    division = divide_network(network, options.max_memory or DEFAULT_MEMORY, options.seed)
+    plan, (rest, rest_atom) = division.plan, division.rest
+    if not rest.num_atoms:
+        return solve_all(plan)
+    solved = plan.solve(log_odds=True)
+    assert solved.log_odds is not None
+    # What evidence decides is counted once.
+    part = by_best_sampler(replace(rest, constant_count=np.zeros(len(rest.weights))), options)
+    expected = solved.expected_count + part.expected_count
+    if plan.network is not network:
+        expected = expected + network.constant_count
+    marginal, log_odds, stderr = np.zeros((3, network.num_base_atoms))
+    planned = division.planned_atom[: plan.network.num_base_atoms]
+    marginal[planned], log_odds[planned] = solved.marginal, solved.log_odds
+    own = rest_atom[: rest.num_base_atoms]
+    marginal[own], log_odds[own] = part.marginal, part.log_odds
     if part.stderr is not None:
         stderr[own] = part.stderr
     sampled = np.zeros(network.num_base_atoms, bool)
     sampled[own] = not part.exact
+    notes: dict[str, Any] = {"width": solved.width}
     notes |= part.diagnostics | {"sampled_atoms": int(sampled.sum())}
-    name = sampler if sampled.all() else f"exact+{sampler}"
-    expected = solved.expected_count + part.expected_count
-    trace = part.trace and replace(part.trace, atoms=rest.atom[part.trace.atoms])
+    name = part.method if sampled.all() else f"exact+{part.method}"
+    trace = part.trace and replace(part.trace, atoms=rest_atom[part.trace.atoms])
     return Marginals(name, False, None, marginal, log_odds, stderr, expected, sampled, notes, trace)
 
 

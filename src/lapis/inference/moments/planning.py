@@ -33,12 +33,12 @@ class Division(NamedTuple):
     rest: Subnetwork  # what is not solved
 
 
-def divide_network(network: Network, max_memory: int) -> Division:
+def divide_network(network: Network, max_memory: int, random_state: int = 0) -> Division:
     """Plan the components whose tables may fit `max_memory` bytes."""
     affordable = int(np.log2(max(2.0, max_memory / BYTES_AN_ENTRY)))
     hopeless = has_dense_core(network, max(affordable, EASY_SCOPE + 1))
     part = take_part(network, ~hopeless)
-    plan = plan_exact(part.network, max_memory)
+    plan = plan_exact(part.network, max_memory, random_state=random_state)
     left = hopeless.copy()
     left[part.atom] = ~plan.affordable
     return Division(plan, part.atom, take_part(network, left))
