@@ -87,3 +87,11 @@ def test_an_atom_is_asked_of_the_worlds_that_have_its_constants() -> None:
         assert both.probability.tolist() == alone.probability.tolist()
     with pytest.raises(lapis.LapisError, match="unknown constant 'dora'"):
         lapis.infer(MODEL, [DATA, other], "Smokes(dora)")
+
+
+@pytest.mark.parametrize(
+    "query", [["Smokes(anna)", "Smokes"], ["Smokes", "Smokes"], ["Smokes(x)", "Smokes(bob)"]]
+)
+def test_what_is_asked_twice_is_answered_once(query: list[str]) -> None:
+    answer = lapis.infer(MODEL, DATA, query)
+    assert sorted(answer.atoms) == ['Smokes("anna")', 'Smokes("bob")', 'Smokes("x1")']

@@ -141,3 +141,18 @@ def test_networks_are_written_for_every_query(query: str, run: Run) -> None:
     found = run.json("ground", model, data, "-q", query)
     answer = lapis.infer(model, data, query)
     assert found["atoms"] >= len(answer)
+
+
+@pytest.mark.parametrize("name", ["infer", "map", "score", "learn", "count"])
+def test_no_databases_are_not_no_data(name: str) -> None:
+    arguments = (lapis.parse(MODEL), []) if name == "count" else (lapis.parse(MODEL), [], "Q")
+    with pytest.raises(lapis.LapisError, match="the list of databases is empty"):
+        getattr(lapis, name)(*arguments)
+
+
+def test_networks_without_a_world_are_written_all_the_same(run: Run) -> None:
+    model = run.write("m.mln", "t = {A, B}\nP(t!)\nQ(t)\n(P(x) => Q(x)).\n(P(x) => !Q(x)).\n")
+    assert run.json("ground", model, "-q", "P,Q")["hard_clauses"] == 4
+    code, _, error = run("infer", model, "-q", "P,Q")
+    assert code == 1
+    assert "no world satisfies the hard formulas" in error

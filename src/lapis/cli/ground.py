@@ -35,7 +35,10 @@ def run_ground(
     task = build_task(model, worlds or None, query, opened=opened, strict=strict, gather=False)
     problem = task.worlds[0].problem
     with progress_bar("grounding") as progress:
-        network = ground(problem, progress=progress, cache_dir=cache, max_memory=max_memory)
+        # A network is a network, whether or not a world satisfies it.
+        network = ground(
+            problem, progress=progress, cache_dir=cache, max_memory=max_memory, check=False
+        )
     if output is not None:
         write_network(network, output)
     present(summarise(network), as_json)

@@ -70,6 +70,7 @@ def ground(
     progress: Report | None = None,
     cache_dir: str | Path | None = None,
     limits: PlanLimits | None = None,
+    check: bool = True,
 ) -> Network:
     """The ground network of a problem.
 
@@ -78,8 +79,8 @@ def ground(
 
     Raises TooLarge (`too-large`) if it is estimated not to fit `max_memory` bytes (default: 70 %
     of the machine), LapisError (`hard-contradiction`) if evidence falsifies a hard rule,
-    (`unsatisfiable`) if a short search shows that no world satisfies them together, and
-    (`block-violated`) if evidence contradicts a block.
+    (`block-violated`) if evidence contradicts a block, and, unless `check` is off,
+    (`unsatisfiable`) if a short search shows that no world satisfies the hard rules together.
     """
     refuse_unsupported(problem.model)
     if cache_dir is not None:
@@ -89,7 +90,8 @@ def ground(
     with GroundingSession(problem, engine, max_memory, limits) as session:
         rows = session.ground_all(progress)
         assembled = session.assemble(rows, decided_counts(problem, rows), session.distinct)
-        refuse_contradiction(session, rows, assembled)
+        if check:
+            refuse_contradiction(session, rows, assembled)
         network = assembled.network
     if cache_dir is not None:
         save_network(problem, network, Path(cache_dir))

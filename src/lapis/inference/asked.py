@@ -34,17 +34,20 @@ def select_atoms(network: Network, world: World) -> Asked:
     """What is asked of a world.
 
     A predicate asks for its unknown atoms; an atom or formula is answered even if the data
-    decides it.
+    decides it. What is asked twice is answered once.
     """
+    whole = {query.predicate for query in world.queries if query.constants is None}
     groups: list[AtomGroup] = []
     atom_ids: list[np.ndarray] = [np.empty(0, np.int64)]
     known: list[np.ndarray] = [np.empty(0)]
-    for query in world.queries:
+    for query in dict.fromkeys(world.queries):
         if query.constants is None:
             ids, codes = predicate_atoms(network, world, query.predicate)
             values = np.full(len(ids), -1.0)
         else:
             ids, codes, values = single_atom(network, world, query)
+            if query.predicate in whole and values[0] < 0:
+                continue
         groups.append(name_group(world, query, codes))
         atom_ids.append(ids)
         known.append(values)

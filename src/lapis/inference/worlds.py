@@ -26,7 +26,7 @@ from lapis.results.most_likely_world import MostLikelyWorld
 # How the figures of several worlds become one. Those not named are said of each world only.
 TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
     "converged": all,
-    "ergodic": all,
+    "ergodic": lambda found: None if None in found else all(found),
     "interrupted": any,
     "rhat": max,
     "ess": min,

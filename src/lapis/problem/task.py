@@ -94,6 +94,10 @@ def open_inputs(
     worlds = [data] if isinstance(data, Database | str | Path) else data
     if worlds is None:
         worlds = [Database({}, {})]
+    if not worlds:
+        raise LapisError(
+            "the list of databases is empty", code="no-data", hint="leave it out to use no data"
+        )
     read = [world if isinstance(world, Database) else Database.read(world) for world in worlds]
     known, warnings = keep_known(read, resolved, strict=strict)
     if not quiet:

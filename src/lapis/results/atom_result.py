@@ -8,6 +8,7 @@ Types that occur twice are numbered: Friends(person, person) has columns person1
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -25,9 +26,9 @@ class AtomResult(Result):
 
     asked: Atoms  # in the order of the rows
 
+    @abstractmethod
     def measured(self) -> dict[str, np.ndarray]:
         """What is known of the atoms: named arrays of one value for each."""
-        raise NotImplementedError
 
     def __len__(self) -> int:
         return len(self.asked)

@@ -6,6 +6,7 @@ what `views` gives; JSON is `document`, whose long lists are written one entry a
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,24 +26,24 @@ Columns = Mapping[str, Sequence[Any] | np.ndarray]
 FrameKind = Literal["pandas", "polars", "arrow"]
 
 
-class Result:
+class Result(ABC):
     """Base of all results; they say what they hold, it shows it."""
 
+    @abstractmethod
     def columns(self) -> Columns:
         """The columns of its frame, all of one length."""
-        raise NotImplementedError
 
+    @abstractmethod
     def views(self) -> list[View]:
         """The tables that a person sees."""
-        raise NotImplementedError
 
+    @abstractmethod
     def summary(self) -> str:
         """The result in a line."""
-        raise NotImplementedError
 
+    @abstractmethod
     def document(self) -> dict[str, Any]:
         """The contract of the command's --json; long lists may be iterators."""
-        raise NotImplementedError
 
     def caption(self) -> str:
         """The line below its tables."""
