@@ -68,7 +68,7 @@ def test_keys_of_several_lists_are_comparable(
     assert all(0 <= key < shared.space for key in keys)
 
 
-@given(st.lists(st.tuples(st.integers(-(2**40), 2**40), st.integers(-2, 2)), max_size=10))
+@given(st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(-2, 2)), max_size=10))
 def test_rows_are_numbered_in_their_order(rows: list[tuple[int, int]]) -> None:
     first, number = number_rows(columns_of(rows, 2), len(rows))
     assert number.tolist() == ranks(rows)

@@ -95,11 +95,11 @@ def share_keys(*parts: Iterable[np.ndarray]) -> SharedKeys:
 def number_rows(columns: Sequence[np.ndarray], num_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """The first row with each number, and the numbers: equal rows alike, in their order.
 
-    The columns may hold negative numbers.
+    The columns may hold any 64-bit integers.
     """
     if num_rows == 0 or not columns:
         return np.zeros(min(1, num_rows), np.int64), np.zeros(num_rows, np.int64)
-    shared = share_keys(column - min(0, int(column.min())) for column in columns)
+    shared = share_keys(map(_from_zero, columns))
     (key,) = shared.parts
     if shared.space > 4 * num_rows + 1024:
         _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
@@ -110,6 +110,14 @@ def number_rows(columns: Sequence[np.ndarray], num_rows: int) -> tuple[np.ndarra
     present = first < num_rows
     rank = np.cumsum(present) - 1
     return first[present], rank[key]
+
+
+def _from_zero(column: np.ndarray) -> np.ndarray:
+    """Numbers from 0 on, equal and ordered as those of the column."""
+    low, high = int(column.min()), int(column.max())
+    if high - low >= 2**32:  # the difference might not fit, and ranks are shorter
+        return np.unique(column, return_inverse=True)[1]
+    return column - low if low else column
 
 
 def _ranks(parts: Sequence[np.ndarray]) -> tuple[list[np.ndarray], int]:
