@@ -37,6 +37,7 @@ from lapis.learning.objectives.pseudo import PseudoObjective, pseudo_objective
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.network.network import AtomTable
 from lapis.optimisation.climb import Course, climb, make_optimizer
+from lapis.optimisation.ray import find_length
 from lapis.problem.problem import build_problem
 from lapis.progress import Progress
 
@@ -209,11 +210,15 @@ def run_learner(
     num_points: int = 14,
     time_limit: float | None = None,
 ) -> Run:
-    """Learn on all worlds but the test world; judge some of the weights on the way."""
+    """Learn on all worlds but the test world; judge some of the weights on the way.
+
+    A perceptron without a rate gets the length of greatest likelihood, which is part of its setup.
+    """
     began = time.perf_counter()
     training = fold.training
     parameters = fold.parameters_of(training)
-    objective = build_objective(learner, [fold.examples[k] for k in training], parameters)
+    examples = [fold.examples[k] for k in training]
+    objective = build_objective(learner, examples, parameters)
     posterior = with_prior(objective, prior, parameters.initial, parameters.fixed)
     setup = time.perf_counter() - began
     steps: list[Progress] = []
@@ -226,12 +231,20 @@ def run_learner(
         time_limit=time_limit,
         progress=steps.append,
     )
+    scale = 1.0
+    if learner.expectation == "map" and learner.rate is None:
+        paused = time.perf_counter()
+        sampled = build_objective(replace(learner, expectation="auto"), examples, parameters)
+        direction = course.weights / np.abs(course.weights).max()
+        whole = with_prior(sampled, prior, parameters.initial, parameters.fixed)
+        scale = find_length(whole, direction) / float(np.abs(course.weights).max())
+        setup += time.perf_counter() - paused
     chosen = spread_evenly([setup + step.seconds for step in steps], num_points)
     points = tuple(
         Judged(
             steps[k].done,
             setup + steps[k].seconds,
-            judge.quality(posterior.all_weights(steps[k].weights)),
+            judge.quality(posterior.all_weights(scale * steps[k].weights)),
         )
         for k in chosen
     )
