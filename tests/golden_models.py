@@ -3,7 +3,8 @@
     // query Smokes,Cancer         the open predicates
     // data smokers.db             facts from a file beside the model
     // fact Friends(Anna,Bob)      or a line of data right here
-    // methods lifted              only for these methods; without the line, for every one
+    // refused by enumerate        methods for which the model is too large; every other is run
+    // learn Cancer                learn from the facts, with that query; `// learn` without one
     // let a = (1 + exp(-2)) / 2   a name for the formulas below
     // expect logZ = log(exp(1) + 3)
     // expect P Smokes(Anna) = exp(1.5) / (1 + exp(1.5))
@@ -12,6 +13,8 @@
     // expect map Smokes(Anna) = true      in every most likely world
     // expect count 0 = 2 of 4     true groundings and groundings of rule 0
     // expect pll = …              pseudo-log-likelihood; ll: log-likelihood
+    // expect weight 0 = log(2)    where every likelihood of the facts has its maximum
+    // expect margin 0 = 1         the max-margin weight, with a Gaussian prior of width 1
     // expect impossible           evidence and hard formulas leave no world
 
 A value is arithmetic with exp, log, sqrt and comb, so it says where it is from; `=` means equal
@@ -65,12 +68,15 @@ class GoldenModel:
     text: str
     data: str  # the text of a data file
     query: tuple[str, ...]
-    methods: tuple[str, ...]  # empty: all
+    refused_by: tuple[str, ...]  # methods
+    learned: tuple[str, ...] | None  # the query of learning; None: nothing is learned
     marginals: Mapping[str, Expected]
     expected_counts: Mapping[int, Expected]
     figures: Mapping[str, Expected]  # logZ, map score, pll, ll
     map_atoms: Mapping[str, bool]
     counts: Mapping[int, tuple[int, int]]
+    weights: Mapping[int, Expected]
+    margins: Mapping[int, Expected]
     impossible: bool
 
     @property
@@ -78,7 +84,13 @@ class GoldenModel:
         return self.path.stem
 
     def applies_to(self, method: str) -> bool:
-        return not self.methods or method in self.methods
+        return method not in self.refused_by
+
+    @property
+    def asserts(self) -> bool:
+        """Whether a method is held to anything."""
+        of_inference = self.marginals or self.expected_counts or self.figures or self.map_atoms
+        return bool(of_inference or self.counts or self.weights or self.impossible)
 
     @property
     def facts(self) -> Facts:
@@ -93,7 +105,10 @@ def read_golden_model(path: Path) -> GoldenModel:
     text = path.read_text(encoding="utf-8")
     data: list[str] = []
     query: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
+    refused_by: tuple[str, ...] = ()
+    learned: tuple[str, ...] | None = None
+    weights: dict[int, Expected] = {}
+    margins: dict[int, Expected] = {}
     names: dict[str, float] = {}
     marginals: dict[str, Expected] = {}
     expected_counts: dict[int, Expected] = {}
@@ -101,7 +116,8 @@ def read_golden_model(path: Path) -> GoldenModel:
     map_atoms: dict[str, bool] = {}
     counts: dict[int, tuple[int, int]] = {}
     impossible = False
-    for line in re.findall(r"^// (query|data|fact|methods|let|expect) (.*)$", text, re.MULTILINE):
+    words = "query|data|fact|refused by|learn|let|expect"
+    for line in re.findall(rf"^// ({words})(?: (.*))?$", text, re.MULTILINE):
         match line:
             case ("query", rest):
                 query = tuple(rest.split(","))
@@ -109,8 +125,10 @@ def read_golden_model(path: Path) -> GoldenModel:
                 data.append((path.parent / rest).read_text(encoding="utf-8"))
             case ("fact", rest):
                 data.append(rest + "\n")
-            case ("methods", rest):
-                methods = tuple(rest.split())
+            case ("refused by", rest):
+                refused_by = tuple(rest.split())
+            case ("learn", rest):
+                learned = tuple(rest.split(",")) if rest else ()
             case ("let", rest):
                 name, _, value = rest.partition(" = ")
                 names[name] = evaluate(value, names)
@@ -126,6 +144,10 @@ def read_golden_model(path: Path) -> GoldenModel:
                     marginals[what] = expected(sign, value, names)
                 elif kind == "E":
                     expected_counts[int(what)] = expected(sign, value, names)
+                elif kind == "weight":
+                    weights[int(what)] = expected(sign, value, names)
+                elif kind == "margin":
+                    margins[int(what)] = expected(sign, value, names)
                 elif kind == "count":
                     true, groundings = value.split(" of ")
                     counts[int(what)] = int(true), int(groundings)
@@ -140,12 +162,15 @@ def read_golden_model(path: Path) -> GoldenModel:
         text,
         "".join(data),
         query,
-        methods,
+        refused_by,
+        learned,
         marginals,
         expected_counts,
         figures,
         map_atoms,
         counts,
+        weights,
+        margins,
         impossible,
     )
 

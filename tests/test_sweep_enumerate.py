@@ -7,11 +7,8 @@ from hypothesis import given, settings
 
 import lapis
 import oracle
-from golden_models import GoldenModel, golden_models
 from oracle import NoWorld
 from strategies import Case, cases
-
-ENUMERABLE = [golden for golden in golden_models() if golden.applies_to("enumerate")]
 
 
 def close(value: float | list[float] | dict[str, float]) -> object:
@@ -96,36 +93,6 @@ def check_scores(case: Case) -> None:
     assert score.log_likelihood == close(oracle.log_likelihood(model, case.facts))
     conditional = oracle.log_likelihood(model, case.facts, case.query)
     assert score.conditional_log_likelihood == close(conditional)
-
-
-@pytest.mark.parametrize("golden", ENUMERABLE, ids=lambda golden: golden.name)
-def test_golden_model(golden: GoldenModel) -> None:
-    model, data = lapis.parse(golden.text), lapis.Database.parse(golden.data)
-    if golden.impossible:
-        with pytest.raises(lapis.LapisError):
-            lapis.infer(model, data, opened=golden.query, method="enumerate")
-        return
-    if golden.counts:
-        rows = lapis.count(model, data)
-        for index, count in golden.counts.items():
-            assert (rows[index].true, rows[index].groundings) == count
-    figures: dict[str, float | None] = {}
-    if golden.query:
-        answer = lapis.infer(model, data, opened=golden.query, method="enumerate")
-        world = lapis.map(model, data, opened=golden.query, method="enumerate")
-        figures |= {"logZ": answer.log_partition, "map score": world.score}
-        for atom, expected in golden.marginals.items():
-            assert expected.is_met_by(answer.marginals[atom]), atom
-        for weight_id, expected in golden.expected_counts.items():
-            assert expected.is_met_by(answer.expected_counts[weight_id]), weight_id
-        assert {atom: world.atoms[atom] for atom in golden.map_atoms} == golden.map_atoms
-    if not golden.query:
-        score = lapis.score(model, data)
-        figures |= {"pll": score.pseudo_log_likelihood, "ll": score.log_likelihood}
-    for name, expected in golden.figures.items():
-        value = figures[name]
-        assert value is not None
-        assert expected.is_met_by(value), name
 
 
 @given(cases())

@@ -7,13 +7,8 @@ from hypothesis import given, settings
 
 import lapis
 import oracle
-from golden_models import GoldenModel, golden_models
 from oracle import NoWorld
 from strategies import Case, cases
-
-SOLVABLE = [
-    g for g in golden_models() if g.query and not g.impossible and g.applies_to("enumerate")
-]
 
 
 def close(value: float) -> object:
@@ -65,21 +60,6 @@ def test_exact_inference(case: Case) -> None:
 @settings(max_examples=50)
 def test_most_likely_world(method: str, case: Case) -> None:
     check_map(case, method)
-
-
-@pytest.mark.parametrize("golden", SOLVABLE, ids=lambda golden: golden.name)
-def test_golden_model(golden: GoldenModel) -> None:
-    model, data = lapis.parse(golden.text), lapis.Database.parse(golden.data)
-    answer = lapis.infer(model, data, opened=golden.query, method="exact")
-    reference = lapis.infer(model, data, opened=golden.query, method="enumerate")
-    assert answer.log_partition == close(reference.log_partition)
-    for atom, expected in golden.marginals.items():
-        assert expected.is_met_by(answer.marginals[atom]), atom
-    worlds = [
-        lapis.map(model, data, opened=golden.query, method=m) for m in ("ilp", "exact", "lazy")
-    ]
-    best = lapis.map(model, data, opened=golden.query, method="enumerate").score
-    assert [world.score for world in worlds] == pytest.approx([best] * 3, abs=1e-6)
 
 
 @pytest.mark.slow
