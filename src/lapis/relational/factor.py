@@ -75,9 +75,6 @@ class Factor:
         times = narrow(np.array([number], dtype=object))
         return Factor(self.variables, self.rows, multiply_exactly(self.value, times))
 
-    def rename(self, variables: tuple[str, ...]) -> Factor:
-        return Factor(variables, self.rows, self.value)
-
     def total(self) -> int:
         """Σ of all values."""
         return sum_exactly(self.value)

@@ -18,7 +18,7 @@ from lapis.relational.algebra import (
     Universe,
     Without,
 )
-from lapis.relational.answers import Product, fold_numbers, list_rows, tabulate, total
+from lapis.relational.answers import Product, fold_numbers, list_rows, tabulate
 from lapis.relational.comparison import list_matches, passes
 from lapis.relational.factor import (
     Factor,
@@ -32,11 +32,6 @@ from lapis.relational.factor import (
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import Plan
 from lapis.relational.range_join import join_range
-
-
-def count(plan: Plan, world: Interpretation) -> int:
-    """The number of groundings, over all values of the kept variables."""
-    return total(plan, run(plan, world))
 
 
 def count_table(plan: Plan, world: Interpretation) -> np.ndarray:
