@@ -48,10 +48,7 @@ def test_a_golden_model_holds_methods_to_something(golden: GoldenModel) -> None:
 
 
 @pytest.mark.parametrize(("golden", "method"), pairs(ASKED, methods_of("infer")))
-def test_marginals(golden: GoldenModel, method: Method, request: pytest.FixtureRequest) -> None:
-    if golden.impossible and method.takes == "problem":
-        why = "without a ground network, hard rules that the evidence breaks are not seen"
-        request.applymarker(pytest.mark.xfail(reason=why, strict=True))
+def test_marginals(golden: GoldenModel, method: Method) -> None:
     model, data = read(golden)
     if golden.impossible or not golden.applies_to(method.name):
         wanted = lapis.LapisError if golden.impossible else lapis.TooLarge

@@ -142,8 +142,16 @@ def by_counts(problem: Problem, options: Options) -> tuple[Network, Marginals]:
         progress=options.progress,
         should_stop=options.stop,
     )
+    broken = found.events["broken"]
+    if broken and broken == found.num_samples:
+        raise LapisError(
+            "no world that keeps the hard formulas was found by changing one atom at a time",
+            code="unsatisfiable",
+            hint="method 'exact' or 'mcsat' says whether there is one",
+        )
     notes = describe_chains(found) | {
-        "counts": "exact" if options.ibound is None else f"ijgp({options.ibound})"
+        "counts": "exact" if options.ibound is None else f"ijgp({options.ibound})",
+        "converged": found.converged and not broken,
     }
     sampled = np.ones(atoms.num_base_atoms, bool)
     trace = ChainTrace(found.trace.atoms, found.trace.values, found.trace.stride)

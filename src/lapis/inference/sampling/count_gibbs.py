@@ -10,7 +10,8 @@ networks that do not fit.
 To the chains it is a sampler like the others, on a network that has atoms and blocks and no
 clauses. A block is resampled as one variable: emptied, each candidate's change taken, one drawn.
 Hard rules: a value that breaks more of them than the other is never taken, so a chain that starts
-in a world that breaks some climbs out as far as single flips can, and never returns.
+in a world that breaks some climbs out as far as single flips can, and never returns. Samples that
+still break some are counted: they are none of the model's.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ class State(NamedTuple):
 class Info(NamedTuple):
     updates: int  # atoms resampled
     changes: int  # sites that changed
+    broken: int  # samples that break a hard rule
 
 
 @dataclass(frozen=True)
@@ -113,15 +115,16 @@ class CountGibbs:
 
     def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
         weights: list[float] = plan.network.weights.tolist()
-        changes = 0
+        changes = broken = 0
         for _ in range(num_samples):
             for site in plan.single:
                 changes += sweep_atoms(site, state, weights)
             for site, exact in zip(plan.blocks, plan.network.block_exact.tolist(), strict=True):
                 changes += resample_block(site, exact, state, weights)
+            broken += state.world.is_broken
             record(tallies.atoms, state.estimate)
             record(tallies.counts, state.world.counts())
-        return Info(num_samples * plan.network.num_atoms, changes)
+        return Info(num_samples * plan.network.num_atoms, changes, broken)
 
     def counts(self, state: State) -> np.ndarray:
         return state.world.counts()

@@ -59,6 +59,10 @@ class CountedWorld(Protocol):
     def counts(self) -> np.ndarray:
         """float64[num_weights], of the world as it is."""
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether the world as it is breaks a hard rule."""
+
 
 class ExactWorld:
     """Differences and counts by exact counting."""
@@ -86,6 +90,10 @@ class ExactWorld:
 
     def counts(self) -> np.ndarray:
         return self.world.counts.astype(np.float64)
+
+    @property
+    def is_broken(self) -> bool:
+        return self.world.violations > 0
 
 
 class EstimatedWorld:
@@ -135,6 +143,10 @@ class EstimatedWorld:
         return count_ijgp(
             problem.normal_form, problem.model, problem.domains, self.tuples(), self.ibound
         ).count
+
+    @property
+    def is_broken(self) -> bool:
+        return False  # the estimator refuses hard rules
 
     def tuples(self) -> Mapping[str, np.ndarray]:
         """The true tuples, int32[num_true, arity], by predicate."""
