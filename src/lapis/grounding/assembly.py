@@ -35,6 +35,9 @@ class Assembled(NamedTuple):
 
 
 def concatenate_rows(parts: Sequence[FlatRows]) -> FlatRows:
+    parts = [part for part in parts if len(part.length)]
+    if len(parts) == 1:
+        return parts[0]
     return FlatRows(
         np.concatenate([np.empty(0, np.int64), *(part.length for part in parts)]),
         np.concatenate([np.empty(0, np.int32), *(part.literal for part in parts)]),

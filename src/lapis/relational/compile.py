@@ -147,7 +147,9 @@ class Compiler:
         choosable = [each for each in unified.negatives if not self._is_filter(unified, each)]
         if not choosable or self.groundings <= FEW:
             return self.expand_terms(unified, ())
-        ends = (self._descend(unified, choosable, start) for start in ((), tuple(choosable)))
+        ends = [self._descend(unified, choosable, ())]
+        if len(choosable) > 1:  # a single one has been tried both ways
+            ends.append(self._descend(unified, choosable, tuple(choosable)))
         return self.expand_terms(unified, min(ends, key=lambda end: end[0])[1])
 
     def expand_terms(self, unified: Conjunction, chosen: Sequence[Negative]) -> list[Term]:
