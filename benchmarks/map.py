@@ -72,7 +72,7 @@ def run_tuffy(name: str) -> None:
     problem = build_task(folder / "prog.mln", evidence, query).worlds[0].problem
     _, found = map_problem(problem, "auto", 20.0, 0)
     seconds = time.perf_counter() - BEGIN
-    gap = f"gap {100 * found.relative_gap:.2f} % of the cost"
+    gap = f"gap {100 * found.gap / (found.cost or 1.0):.2f} % of the cost"
     report(f"tuffy {name}", seconds, found.cost, found.optimal, found.method, known or gap)
 
 
@@ -86,11 +86,12 @@ def run_wcnf(name: str, optimum: str) -> None:
 
 
 def run_search(name: str, optimum: str) -> None:
+    from lapis.data.formats.wcnf import read_wcnf
     from lapis.inference.map.maxwalksat import search
     from lapis.inference.map.objective import objective_of
-    from lapis.inference.map.wcnf import wcnf_network
+    from lapis.inference.map.wcnf import network_of_clauses
 
-    objective = objective_of(wcnf_network(DATA / "wcnf" / name))
+    objective = objective_of(network_of_clauses(read_wcnf(DATA / "wcnf" / name)))
     search(objective, max_flips=1000, restarts=1)
     begin = time.perf_counter()
     found = search(objective, max_flips=1_000_000, restarts=2)

@@ -128,13 +128,13 @@ def test_rules_and_world_can_be_chosen() -> None:
     world = {"Smokes": np.array([[2], [0]]), "Friends": np.array([[2, 1]])}
     found = difference_classes(problem, "Smokes", world=world, rules=[0])
     # Smokes(P2) breaks Friends(P2,P1), Smokes(P1) mends it, P0 has no friend.
-    told = {number: found.class_of(np.array([[number]]))[0] for number in range(3)}
-    assert [found.vectors.take(np.array([told[n]])).value.tolist() for n in range(3)] == [
-        [],
-        [1],
-        [-1],
-    ]
-    assert found.truth[[told[n] for n in range(3)]].tolist() == [True, False, True]
+    values = [tuple(found.vectors.take(np.array([each])).value) for each in range(len(found))]
+    assert dict(zip(values, found.truth.tolist(), strict=True)) == {
+        (): True,
+        (1,): False,
+        (-1,): True,
+    }
+    assert found.multiplicity.tolist() == [1, 1, 1]
     assert World(problem, world=world).counts.tolist() == [8, 2]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -51,13 +52,8 @@ def test_friends_and_smokers_by_hand() -> None:
     friends = difference_classes(problem, "Friends")
     # Only Friends(Anna,Bob) matters: were it false, its grounding would be true.
     found = {
-        (tuple(friends.vectors.take(friends.class_of([atom])).value), bool(truth)): int(count)
-        for atom, truth, count in (
-            ([0, 1], True, 1),
-            ([0, 0], False, 3),
-            ([1, 0], False, 3),
-            ([1, 1], False, 3),
-        )
+        (tuple(friends.vectors.take(np.array([each])).value), bool(friends.truth[each])): int(count)
+        for each, count in enumerate(friends.multiplicity)
     }
     assert found == {((-1,), True): 1, ((), False): 3}
     value = pseudo_log_likelihood(friends, problem.weight_table.value).value

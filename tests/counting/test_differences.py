@@ -17,6 +17,7 @@ from counting.small_worlds import (
     difference,
     small_problems,
 )
+from lapis.counting.differences.atom_differences import open_differences
 from lapis.counting.differences.classes import DifferenceClasses, difference_classes
 
 pytestmark = pytest.mark.usefixtures("price_everything")
@@ -47,14 +48,14 @@ def check_classes(small: Small, predicate: str) -> None:
 
     arity = small.problem.model.predicates[predicate].arity
     rows = np.array(atoms, np.int32).reshape(len(atoms), arity)
-    for arguments, number in zip(atoms, classes.class_of(rows), strict=True):
+    vectors, truth = open_differences(small.problem, predicate).at_rows(rows)
+    for number, arguments in enumerate(atoms):
         vector, violations = difference(small, (predicate, arguments))
-        truth = (predicate, arguments) in small.true
-        assert (dense(classes, number), classes.truth[number], hard[number]) == (
-            vector,
-            truth,
-            violations,
-        )
+        entries = slice(vectors.start[number], vectors.start[number + 1])
+        found_vector = np.zeros(classes.num_weights + 1, object)
+        found_vector[vectors.column[entries]] = vectors.value[entries]
+        assert tuple(found_vector) == (*vector, -violations)
+        assert truth[number] == ((predicate, arguments) in small.true)
 
 
 @settings(max_examples=150, deadline=None)

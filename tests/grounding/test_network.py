@@ -125,7 +125,6 @@ def test_a_derived_atom_used_often_is_not_repeated() -> None:
 def test_atoms_are_named_and_found() -> None:
     network = ground(problem_of(SMOKERS, 'Friends(Anna,"b c") Smokes(Anna)', ["Smokes"]))
     assert network.atom_names(np.arange(network.num_atoms)) == ['Smokes("b c")']
-    assert network.atom_name(0) == 'Smokes("b c")'
     rows = np.array([[0], [1]], np.int32)
     assert network.atom_index("Smokes", rows).tolist() == [-1, 0]
     assert network.atom_index("Friends", np.zeros((2, 2), np.int32)).tolist() == [-1, -1]

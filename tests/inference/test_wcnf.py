@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lapis.data.formats.wcnf import WeightedClauses, parse_wcnf, read_wcnf
 from lapis.errors import LapisError
-from lapis.inference.map.wcnf import network_of_clauses, solve_wcnf, wcnf_network
+from lapis.inference.map.wcnf import network_of_clauses, solve_wcnf
 
 CLASSIC = "c a comment\np wcnf 3 4 10\n10 1 2 0\n3 -1 0\n2 -2 0\n1 1 -3 0\n"
 RECENT = "c a comment\nh 1 2 0\n3 -1 0\n2 -2 0\n1 1 -3 0\n"
@@ -92,7 +92,7 @@ def test_unreadable_files_are_refused(tmp_path: Path, content: bytes) -> None:
 def test_atoms_are_named_by_their_variables(tmp_path: Path) -> None:
     path = tmp_path / "small.wcnf"
     path.write_text(RECENT)
-    network = wcnf_network(path)
+    network = network_of_clauses(read_wcnf(path))
     assert network.atom_names(np.arange(3)) == ["x(1)", "x(2)", "x(3)"]
 
 

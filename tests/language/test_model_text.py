@@ -45,7 +45,8 @@ def learned(values: dict[tuple[str, ...], float], default: float = 0.0) -> lapis
 
 def weights_by_name(model: lapis.Model, data: lapis.Database) -> dict[str, float]:
     problem = lapis.build_problem(model, data)
-    named = zip(problem.weight_names(), problem.weight_table.value, strict=True)
+    names = [name for rule in model.rules for name in problem.rule_weight_names(rule)]
+    named = zip(names, problem.weight_table.value, strict=True)
     return {name: weight for name, weight in named if weight != 0.0}
 
 

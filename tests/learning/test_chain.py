@@ -126,9 +126,6 @@ def test_what_fits_is_exact_and_the_rest_is_sampled(monkeypatch: pytest.MonkeyPa
     assert set(mixed.methods) == {"exact", "gibbs"}
     weights = np.array([0.8, 0.2, -0.3, -0.5])
     assert_agree(exact, mixed, weights)
-    for found, truth in zip(mixed.marginals(weights), exact.marginals(weights), strict=True):
-        assert found == pytest.approx(truth, abs=0.03)
-        assert (found == truth).sum() == 8  # Smokes and Cancer of the four
 
 
 def test_chains_that_may_not_reach_every_world_say_so() -> None:

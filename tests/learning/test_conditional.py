@@ -248,37 +248,13 @@ def test_expectation_step_and_maximisation_step() -> None:
     objective = conditional_objective(examples, parameters)
     expected = expected_of(text, data, asked, hidden)
     weights = random_weights(parameters, 5)
-    counts = objective.completed_counts(weights)
-    assert counts == pytest.approx(sum(e.mean(weights) for e in expected.clamped), abs=1e-9)
+    counts = sum(e.mean(weights) for e in expected.clamped)
     other = random_weights(parameters, 6)
     point = objective.with_targets(counts).evaluate(other)
     log_partition = sum(free.log_partition(other) for free in expected.free)
     assert point.value == pytest.approx(other @ counts - log_partition, abs=1e-9)
     mean = sum(free.mean(other) for free in expected.free)
     assert point.gradient == pytest.approx(counts - mean, abs=1e-9)
-
-
-@pytest.mark.parametrize("name", ["smokers given friends", "pages", "hard rules"])
-def test_marginals(name: str) -> None:
-    text, data, asked, _ = WORLDS[name]
-    examples, parameters = set_up(text, data, asked)
-    objective = conditional_objective(examples, parameters)
-    weighted = lapis.parse(text)
-    found = objective.marginals(parameters.initial)
-    for example, probability, world in zip(examples, found, data, strict=True):
-        facts = facts_of(world)
-        given = [atom for atom in facts.true if atom[0] not in asked]
-        # Constants that only the answers mention stay in the world.
-        domains = oracle.constants_of(weighted, facts)
-        known = oracle.known_atoms(weighted, Facts(tuple(given)), domains, set(asked))
-        worlds = oracle.worlds_agreeing_with(known)
-        weighing = oracle.weigh(weighted, domains, worlds)
-        share = np.exp(weighing.log_weight - oracle.log_sum_exp(weighing.log_weight))
-        network = lapis.grounding.ground(example.free)
-        for atom, name_of_atom in enumerate(network.atom_names(np.arange(len(probability)))):
-            predicate, inner = name_of_atom.rstrip(")").split("(")
-            column = worlds.column[predicate, tuple(inner.split(","))]
-            assert probability[atom] == pytest.approx(share @ worlds.truth[:, column], abs=1e-9)
 
 
 def give_up(network: Network, degree: int) -> np.ndarray:
@@ -379,7 +355,6 @@ class TestWhereNothingIsLeft:
             assert point.gradient.tolist() == [0.0, 0.0]
             assert point.curvature_diagonal().tolist() == [0.0, 0.0]
             assert point.curvature_product(np.ones(2)).tolist() == [0.0, 0.0]
-            assert objective.marginals(np.ones(2))[0].tolist() == []
 
     def test_no_constants(self) -> None:
         objective = conditional_objective(*set_up("P(thing)\n(P(x))\n(P(x) => P(y))", [""], ()))

@@ -119,12 +119,6 @@ class World:
     def is_true(self, predicate: str, arguments: Sequence[int]) -> bool:
         return tuple(arguments) in self._relations[predicate]
 
-    def true_tuples(self, predicate: str) -> np.ndarray:
-        """int32[num_true, arity], sorted."""
-        relation = self._relations[predicate]
-        rows = np.array(sorted(relation.rows), np.int32)
-        return rows.reshape(len(relation), relation.arity)
-
     def delta(self, predicate: str, arguments: Sequence[int]) -> Change:
         """How the counts would change if the atom flipped. The world stays as it is."""
         journal = _Journal()

@@ -189,7 +189,7 @@ def find_rival(
         parameters.to_parameters(world, network.counts(truth)),
         statistics,
         ClosedForm(statistics, most_likely=True),
-        MostLikelyExact(statistics, division.plan, statistics.atom[division.planned_atom]),
+        MostLikelyExact(statistics, division.plan),
         division.rest,
         seed,
     )

@@ -156,9 +156,6 @@ class Network:
 
         return connected_components(self)
 
-    def atom_name(self, atom: int) -> str:
-        return self.atom_names(np.array([atom]))[0]
-
     def atom_names(self, atoms: np.ndarray) -> list[str]:
         """The atoms as facts are written, `Friends(Anna,Bob)`; auxiliary ones by number."""
         from lapis.network.named_atoms import name_atoms

@@ -98,10 +98,6 @@ class Problem:
                     code="incomplete-data",
                 )
 
-    def weight_names(self) -> list[str]:
-        """The formula of each weight, plus variables replaced by their constants."""
-        return [name for rule in self.model.rules for name in self.rule_weight_names(rule)]
-
     def rule_weight_names(self, rule: Rule) -> list[str]:
         if rule.hard:
             return []

@@ -121,10 +121,6 @@ class Atoms:
         """int64[num_chosen], the group of each atom."""
         return np.searchsorted(self.offset, chosen, "right") - 1
 
-    def in_world(self, world: str) -> Atoms:
-        """The same atoms, said to be of a world."""
-        return Atoms(tuple(replace(group, world=world) for group in self.groups))
-
     @cached_property
     def worlds(self) -> tuple[str, ...]:
         """The worlds, each once."""

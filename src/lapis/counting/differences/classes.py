@@ -15,7 +15,7 @@ gone through one by one in an incremental `World`, up to `MAX_LISTED` of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -59,7 +59,6 @@ class DifferenceClasses:
     hard_true_violations: np.ndarray  # int64[num_classes]
     hard_false_violations: np.ndarray  # int64[num_classes]
     violated_rules: tuple[int, ...]  # hard rules that the data breaks: no world has probability 0
-    differences: Differences = field(compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.truth)
@@ -75,21 +74,6 @@ class DifferenceClasses:
             self.truth, self.hard_false_violations > 0, self.hard_true_violations > 0
         )
         return forced
-
-    def class_of(self, atoms: np.ndarray) -> np.ndarray:
-        """int64[len(atoms)], the class of each atom int32[n, arity]."""
-        found, truth = self.differences.at_rows(np.ascontiguousarray(atoms, np.int32))
-        soft, hard = split_column(found, self.num_weights)
-        own_hard = self.hard_false_violations - self.hard_true_violations
-        _, number = number_vectors(
-            stack_vectors([self.vectors, soft]),
-            np.concatenate([self.truth, truth]).astype(np.int64),
-            np.concatenate([own_hard, hard]),
-        )
-        class_by_number = np.full(int(number.max(initial=-1)) + 1, -1, np.int64)
-        class_by_number[number[: len(self)]] = np.arange(len(self))
-        classes: np.ndarray = class_by_number[number[len(self) :]]
-        return classes
 
 
 def difference_classes(
@@ -181,5 +165,4 @@ def _group(
         np.maximum(-hard, 0),
         np.maximum(hard, 0),
         differences.violated,
-        differences,
     )

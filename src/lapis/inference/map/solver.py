@@ -48,11 +48,6 @@ class MapResult:
     interrupted: bool = False
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def relative_gap(self) -> float:
-        """The gap as a part of the cost: 1 where nothing but the world is known."""
-        return self.gap / self.cost if self.gap else 0.0
-
 
 def most_likely_world(
     network: Network,

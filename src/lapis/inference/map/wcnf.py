@@ -51,11 +51,6 @@ def solve_wcnf(
     return WcnfResult(found, total - found.score, total - found.score - found.gap, network)
 
 
-def wcnf_network(path: str | Path) -> Network:
-    """The network of a .wcnf or .wcnf.gz file."""
-    return network_of_clauses(read_wcnf(path))
-
-
 def network_of_clauses(clauses: WeightedClauses) -> Network:
     """Repeated literals are one; a clause with a literal and its negation is always true."""
     count = len(clauses.weight)

@@ -37,9 +37,6 @@ class Moments(Protocol):
     def count_variance(self) -> np.ndarray:
         """float64[num_parameters], the diagonal of Aᵀ·Cov[z]·A."""
 
-    def set_marginals(self, probability: np.ndarray) -> None:
-        """Write the probabilities of the part's atoms, into float64[num_ground_atoms]."""
-
 
 class Source(Protocol):
     """A way to find the moments of a part of a network."""
@@ -121,10 +118,3 @@ class LoneMoments:
     def count_variance(self) -> np.ndarray:
         found: np.ndarray = self.statistics.squared_design.T @ self.variance
         return found
-
-    def set_marginals(self, probability: np.ndarray) -> None:
-        own = self.statistics
-        field = own.field[own.lone_atom]
-        free = np.where(field < 0, 0.5, np.append(self.probability, 0.5)[field])
-        signs = own.lone_sign
-        probability[own.lone_atom] = np.where(signs == 0, free, signs > 0)

@@ -147,10 +147,6 @@ class ExactMoments:
             variance[parameter] = column @ self.covariance_product(column)
         return variance
 
-    def set_marginals(self, probability: np.ndarray) -> None:
-        solved = np.flatnonzero(self.solved.solved)
-        probability[self.source.atom[solved]] = self.solved.marginal[solved]
-
 
 def differentiate(function: Callable[[float], np.ndarray], first_step: float) -> np.ndarray:
     """The derivative at 0 by Ridders' method: central differences, extrapolated to step 0.

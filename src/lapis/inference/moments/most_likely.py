@@ -34,7 +34,6 @@ class MostLikelyExact:
 
     statistics: Statistics
     plan: ExactPlan
-    atom: np.ndarray  # int64[plan.network.num_atoms], the ground atom each one is
     name: str = "map"
     ergodic: bool = True
 
@@ -46,7 +45,7 @@ class MostLikelyExact:
         affordable = self.plan.affordable
         world = self.plan.maximise(natural)
         counted = counts_of_part(self.plan.network, affordable, world)
-        return WorldMoments(self.statistics, counted, self.atom[affordable], world[affordable])
+        return WorldMoments(self.statistics, counted)
 
 
 @dataclass
@@ -55,7 +54,6 @@ class MostLikelySearched:
 
     statistics: Statistics
     network: Network
-    atom: np.ndarray  # int64[network.num_atoms], the ground atom each one is
     world: np.ndarray  # bool[num_atoms]
     seed: int
     name: str = "maxwalksat"
@@ -85,7 +83,7 @@ class MostLikelySearched:
         if found.world is not None:
             self.world = found.world
         counted = self.network.counts(self.world)
-        return WorldMoments(self.statistics, counted, self.atom, self.world)
+        return WorldMoments(self.statistics, counted)
 
 
 @dataclass(frozen=True)
@@ -94,8 +92,6 @@ class WorldMoments:
 
     statistics: Statistics
     mean: np.ndarray  # float64[num_statistics], z(x*)
-    atom: np.ndarray  # int64[...], ground atoms
-    world: np.ndarray  # bool[...], their values
 
     @property
     def log_partition(self) -> None:
@@ -109,9 +105,6 @@ class WorldMoments:
 
     def count_variance(self) -> np.ndarray:
         return np.zeros(self.statistics.design.shape[1])
-
-    def set_marginals(self, probability: np.ndarray) -> None:
-        probability[self.atom] = self.world
 
 
 def counts_of_part(network: Network, part: np.ndarray, world: np.ndarray) -> np.ndarray:

@@ -68,7 +68,7 @@ class Sampled:
             np.concatenate([drawn.counts for drawn in draws]),
             sum_fields(self.statistics, self.atom, probability * (1.0 - probability)),
         )
-        return SampledMoments(self, share @ means, means, share, probability, covariance)
+        return SampledMoments(self, share @ means, means, share, covariance)
 
     def _estimate_fields(self, means: np.ndarray, estimate: np.ndarray) -> None:
         """Put the sums of their atoms' estimates in the place of the counts of fields."""
@@ -84,7 +84,6 @@ class SampledMoments:
     mean: np.ndarray  # float64[num_statistics]
     batch: np.ndarray  # float64[num_batches, num_statistics], the means of pieces of the chains
     share: np.ndarray  # float64[num_batches]
-    probability: np.ndarray  # float64[network.num_atoms]
     covariance: SampleCovariance
 
     @property
@@ -100,6 +99,3 @@ class SampledMoments:
 
     def count_variance(self) -> np.ndarray:
         return self.covariance.count_variance()
-
-    def set_marginals(self, probability: np.ndarray) -> None:
-        probability[self.source.atom] = self.probability

@@ -149,24 +149,9 @@ class ConditionalObjective:
             self.true_counts if self.expectation == "map" else None,
         )
 
-    def completed_counts(self, weights: np.ndarray) -> np.ndarray:
-        """float64[num_parameters], E[n | given, asked]: the E-step; n where nothing is hidden."""
-        sides = evaluate_sides(self.clamped, weights)
-        return self.target + total((side.expected_counts() for side in sides), len(weights))
-
     def with_targets(self, counts: np.ndarray) -> ConditionalObjective:
         """w·counts − log Z(given), counts float64[num_parameters]: the M-step."""
         return replace(self, target=counts, clamped=())
-
-    def marginals(self, weights: np.ndarray) -> list[np.ndarray]:
-        """float64[num_base_atoms] of each example: P(atom | given), as its free network numbers."""
-        found = []
-        for side, moments in zip(self.free, evaluate_sides(self.free, weights), strict=True):
-            probability = np.zeros(len(side.statistics.field))
-            for part in moments.parts:
-                part.set_marginals(probability)
-            found.append(probability[: side.statistics.num_base_atoms])
-        return found
 
 
 def conditional_objective(
@@ -257,15 +242,15 @@ def find_sources(
         sources.append(ClosedForm(statistics, kind == "map"))
     if network.num_atoms and kind in ("auto", "exact", "map"):
         division = divide(network, limits)
-        own = atom[division.planned_atom]
         if division.plan.affordable.any():
             if kind == "map":
                 from lapis.inference.moments.most_likely import MostLikelyExact
 
-                sources.append(MostLikelyExact(statistics, division.plan, own))
+                sources.append(MostLikelyExact(statistics, division.plan))
             else:
                 from lapis.inference.moments.exact import Exact
 
+                own = atom[division.planned_atom]
                 sources.append(Exact(statistics, division.plan, own))
         network, left = division.rest
         atom = atom[left]
@@ -277,7 +262,7 @@ def find_sources(
 
         seed = int(streams[0, 0] >> np.uint64(32))
         first = first_world(network, start, seed)
-        sources.append(MostLikelySearched(statistics, network, atom, first, seed))
+        sources.append(MostLikelySearched(statistics, network, first, seed))
     else:
         from lapis.inference.moments.persistent_chain import PersistentChain
         from lapis.inference.moments.sampled import Sampled

@@ -128,10 +128,6 @@ class PseudoObjective:
         """Ground atoms in the sum, a block counting as one."""
         return round(sum(term.num_atoms for term in self.terms))
 
-    @property
-    def num_classes(self) -> int:
-        return sum(len(term.stack) for term in self.terms)
-
     def evaluate(self, weights: np.ndarray) -> PseudoPoint:
         return PseudoPoint(weights, tuple((t.scale, t.stack.at(weights)) for t in self.terms))
 
