@@ -25,8 +25,10 @@ from lapis.counting.ijgp import IjgpCounter, count_ijgp
 from lapis.counting.totals import count_true
 from lapis.data import Database, Domain, bind
 from lapis.errors import TooLarge
-from lapis.language import Model, parse_model
-from lapis.logic import NormalForm, normalize
+from lapis.language import parse_model
+from lapis.language.model import Model
+from lapis.logic.clauses import NormalForm
+from lapis.logic.normalize import normalize
 
 # what every counting function takes: clauses, model, domains, true tuples
 Problem = tuple[NormalForm, Model, Mapping[str, Domain], Mapping[str, np.ndarray]]

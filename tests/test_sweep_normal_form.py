@@ -15,8 +15,8 @@ from golden_models import GoldenModel, golden_models
 from lapis.language import parse_model
 from lapis.language.model import Model
 from lapis.language.syntax import Offset, Variable
-from lapis.logic import normalize
 from lapis.logic.clauses import Condition, Literal
+from lapis.logic.normalize import normalize
 from oracle import Binding, Domains, Facts, GroundAtom, WeightKey
 from strategies import Case, cases
 

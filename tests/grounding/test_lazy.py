@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lapis.errors import LapisError
 from lapis.grounding import ground
-from lapis.grounding.lazy import LazyGrounding, ground_violated
+from lapis.grounding.lazy import LazyGrounding
 from lapis.grounding.templates import PlanLimits
 from lapis.network import Network
 from lapis.problem.problem import Problem
@@ -81,7 +81,8 @@ def test_with_definitions_the_score_agrees(problem: Problem, seed: int) -> None:
     except LapisError:
         assume(False)
     base = rng.random(whole.num_base_atoms) < 0.5
-    network = ground_violated(problem, base, engine=AutoEngine)
+    with LazyGrounding(problem, engine=AutoEngine) as lazy:
+        network = lazy.extend(base)
     world = network.complete(base)
     assert network.score(world) == pytest.approx(whole.score(whole.complete(base)))
     assert network.is_feasible(world) == whole.is_feasible(whole.complete(base))

@@ -6,7 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lapis.errors import LapisError
-from lapis.language import Model, parse_model, parse_program
+from lapis.language import parse_model, parse_program
+from lapis.language.model import Model
 from lapis.language.syntax import WeightedFormula
 
 DECLARED = "t = {A, B}\nP(t)\nQ(t, u)\nRain\nt f(u)\nÉté(t)\n"

@@ -12,9 +12,8 @@ from lapis.checks import print_clause
 from lapis.errors import LapisError
 from lapis.language import parse_formula, parse_model
 from lapis.language.syntax import And, Atom, Formula, Iff, Implies, Not, Or
-from lapis.logic import normalize
 from lapis.logic.cubes import disjoint_cubes
-from lapis.logic.normalize import is_constant
+from lapis.logic.normalize import is_constant, normalize
 
 LETTERS = "ABCD"
 

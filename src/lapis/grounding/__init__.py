@@ -6,22 +6,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lapis.grounding.bottom_up import ground
     from lapis.grounding.evidence import close_blocks
-    from lapis.grounding.lazy import LazyGrounding, ground_violated
+    from lapis.grounding.lazy import LazyGrounding
 
 # Resolved on first use: grounding brings in numba and an engine.
 _HOMES = {
     "LazyGrounding": "lapis.grounding.lazy",
     "close_blocks": "lapis.grounding.evidence",
     "ground": "lapis.grounding.bottom_up",
-    "ground_violated": "lapis.grounding.lazy",
 }
 
-__all__ = [
-    "LazyGrounding",
-    "close_blocks",
-    "ground",
-    "ground_violated",
-]
+__all__ = ["LazyGrounding", "close_blocks", "ground"]
 
 
 def __getattr__(name: str) -> object:

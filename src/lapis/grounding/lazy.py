@@ -45,18 +45,6 @@ from lapis.relational.conjunction import Atom
 from lapis.relational.engines import MakeEngine
 
 
-def ground_violated(
-    problem: Problem,
-    world: np.ndarray,
-    *,
-    engine: MakeEngine | None = None,
-    max_memory: int | None = None,
-) -> Network:
-    """The network of the ground clauses that a world, bool[num_base_atoms], violates."""
-    with LazyGrounding(problem, engine=engine, max_memory=max_memory) as lazy:
-        return lazy.extend(world)
-
-
 class LazyGrounding:
     """The clauses violated by the worlds seen so far. A context manager.
 

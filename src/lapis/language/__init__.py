@@ -1,14 +1,10 @@
 """Text ↔ formulas: grammar, syntax tree with source spans, printer, errors."""
 
-from lapis.language.model import Model, Predicate, Rule
 from lapis.language.parser import parse_formula, parse_program
 from lapis.language.printer import print_formula, print_program
 from lapis.language.resolution.resolve import parse_model, read_model
 
 __all__ = [
-    "Model",
-    "Predicate",
-    "Rule",
     "parse_formula",
     "parse_model",
     "parse_program",

@@ -32,23 +32,14 @@ def _components(num_atoms, clause_start, clause_atom, block_start, block_atom): 
     root = np.arange(num_atoms).astype(np.int32)
     _link_rows(root, clause_start, clause_atom)
     _link_rows(root, block_start, block_atom)
-    label = np.empty(num_atoms, np.int32)
-    count = 0
-    for atom in range(num_atoms):
-        top = _find(root, atom)
-        if top == atom:
-            label[atom] = count
-            count += 1
-        else:
-            label[atom] = label[top]
-    return label
+    return number_trees(root)
 
 
 @njit(cache=True)
 def _link_rows(root, start, member):  # type: ignore[no-untyped-def]
     for row in range(len(start) - 1):
         for at in range(start[row] + 1, start[row + 1]):
-            one, other = _find(root, member[start[row]]), _find(root, member[at])
+            one, other = find_root(root, member[start[row]]), find_root(root, member[at])
             if one < other:
                 root[other] = one
             else:
@@ -56,8 +47,23 @@ def _link_rows(root, start, member):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _find(root, atom):  # type: ignore[no-untyped-def]
-    while root[atom] != atom:
-        root[atom] = root[root[atom]]
-        atom = root[atom]
-    return atom
+def find_root(root, item):  # type: ignore[no-untyped-def]
+    while root[item] != item:
+        root[item] = root[root[item]]
+        item = root[item]
+    return item
+
+
+@njit(cache=True)
+def number_trees(root):  # type: ignore[no-untyped-def]
+    """int32[len(root)], the tree of each item, where roots are the smallest items of theirs."""
+    label = np.empty(len(root), np.int32)
+    count = 0
+    for item in range(len(root)):
+        top = find_root(root, item)
+        if top == item:
+            label[item] = count
+            count += 1
+        else:
+            label[item] = label[top]
+    return label

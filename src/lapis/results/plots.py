@@ -60,7 +60,6 @@ def plot_bars(
     xlabel: str,
     title: str,
     errors: np.ndarray | None = None,
-    limit: float | None = 1.0,
 ) -> Axes:
     """Horizontal bars, the first on top; equal names keep bars of their own."""
     found = new_axes(axes, (6.4, 1.2 + 0.28 * len(names)))
@@ -73,8 +72,7 @@ def plot_bars(
         found.figure.suptitle(text, fontsize="medium")
     else:
         found.set_title(text, fontsize="medium")
-    if limit is not None:
-        found.set_xlim(0, limit)
+    found.set_xlim(0, 1.0)
     return finish(found)
 
 

@@ -9,22 +9,7 @@ one world to the next; `delta` gives the change of the counts with one atom, `er
 estimates against exact counts.
 """
 
-from lapis.counting.ijgp.counter import (
-    ClauseDiagnostics,
-    FeatureEstimate,
-    IjgpCounter,
-    IjgpEstimate,
-    count_ijgp,
-)
+from lapis.counting.ijgp.counter import IjgpCounter, count_ijgp
 from lapis.counting.ijgp.delta import ijgp_delta
-from lapis.counting.ijgp.error import MeasuredError
 
-__all__ = [
-    "ClauseDiagnostics",
-    "FeatureEstimate",
-    "IjgpCounter",
-    "IjgpEstimate",
-    "MeasuredError",
-    "count_ijgp",
-    "ijgp_delta",
-]
+__all__ = ["IjgpCounter", "count_ijgp", "ijgp_delta"]

@@ -246,11 +246,9 @@ def exact(
     return plan.solve(log_odds=True)
 
 
-def exact_map(
-    network: Network, max_memory: int = DEFAULT_MEMORY, *, random_state: int = 0
-) -> tuple[float, np.ndarray]:
+def exact_map(network: Network) -> tuple[float, np.ndarray]:
     """The score of a most likely world and the world, bool[num_atoms]."""
-    plan = plan_exact(network, max_memory, random_state=random_state)
+    plan = plan_exact(network)
     plan.require_complete()
     world = plan.maximise()
     return network.score(world), world

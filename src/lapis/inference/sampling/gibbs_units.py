@@ -22,6 +22,7 @@ import numpy as np
 from numba import njit
 
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph
+from lapis.network.components import find_root, number_trees
 from lapis.network.network import Network
 
 KNOT_BITS = 12.0  # a whole connected knot of hard clauses
@@ -70,7 +71,7 @@ def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | Non
     _join(root, bits, strong_start, strong_variable, nearly_hard, PIECE_BITS)
     _join(root, bits, strong_start, strong_variable, np.arange(len(strong)), STRONG_BITS)
 
-    unit_of_variable = _labels(root)
+    unit_of_variable = number_trees(root)
     unit_variable = np.argsort(unit_of_variable, kind="stable").astype(np.int32)
     length = np.bincount(unit_of_variable)
     unit_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))
@@ -203,18 +204,10 @@ def _clause_variables(clauses, graph, variable_of_atom, decided):  # type: ignor
 
 
 @njit(cache=True)
-def _top(root, item):  # type: ignore[no-untyped-def]
-    while root[item] != item:
-        root[item] = root[root[item]]
-        item = root[item]
-    return item
-
-
-@njit(cache=True)
 def _tops(root):  # type: ignore[no-untyped-def]
     found = np.empty_like(root)
     for item in range(len(root)):
-        found[item] = _top(root, item)
+        found[item] = find_root(root, item)
     return found
 
 
@@ -224,32 +217,17 @@ def _join(root, bits, start, variable, rows, limit):  # type: ignore[no-untyped-
     for row in rows:
         total = 0.0
         for at in range(start[row], start[row + 1]):
-            top = _top(root, variable[at])
+            top = find_root(root, variable[at])
             known = False
             for before in range(start[row], at):
-                known = known or _top(root, variable[before]) == top
+                known = known or find_root(root, variable[before]) == top
             if not known:
                 total += bits[top]
         if total > limit + 1e-9:
             continue
         for at in range(start[row] + 1, start[row + 1]):
-            one, other = _top(root, variable[start[row]]), _top(root, variable[at])
+            one, other = find_root(root, variable[start[row]]), find_root(root, variable[at])
             if one != other:
                 low, high = min(one, other), max(one, other)
                 root[high] = low
                 bits[low] += bits[high]
-
-
-@njit(cache=True)
-def _labels(root):  # type: ignore[no-untyped-def]
-    """Units numbered by their smallest variable."""
-    label = np.empty(len(root), np.int32)
-    count = 0
-    for item in range(len(root)):
-        top = _top(root, item)
-        if top == item:
-            label[item] = count
-            count += 1
-        else:
-            label[item] = label[top]
-    return label
