@@ -14,7 +14,6 @@ below their error, so that rounding on the way does not keep equal atoms apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -22,7 +21,6 @@ from lapis.counting.differences.class_likelihood import (
     AtomRows,
     BlockStack,
     comparable,
-    stack_atoms,
     to_matrix,
 )
 from lapis.counting.differences.sparse_vectors import SparseVectors, number_vectors, stack_vectors
@@ -33,7 +31,7 @@ from lapis.counting.ijgp.differences import (
 )
 from lapis.data.keys import unpack
 from lapis.data.tuples import contains
-from lapis.errors import LapisError, TooLarge, raise_all
+from lapis.errors import TooLarge
 from lapis.grounding.evidence import block_shape, close_blocks
 from lapis.learning.examples import Example
 from lapis.learning.objectives.pseudo import (
@@ -41,12 +39,14 @@ from lapis.learning.objectives.pseudo import (
     AtomSet,
     PredicateTerm,
     PseudoObjective,
+    asked_predicates,
+    atom_term,
+    refuse_listed_blocks,
     rename_columns,
     require_complete,
+    sum_terms,
 )
-from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters
-from lapis.problem.problem import unknown_query
 
 MAX_LISTED = 2_000_000  # atoms of a predicate in one world
 DECIMALS = 6
@@ -58,54 +58,33 @@ def count_pseudo_objective(
     *,
     ibound: int = 2,
     weighted: bool = False,
-    predicates: Sequence[str] | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> PseudoObjective:
     """As `pseudo_objective`, with differences by IJGP(ibound). Hard rules are refused."""
     require_complete(examples)
-    model = parameters.model
+    weights = [1.0] * len(examples)
     estimators = [DifferenceEstimator(example.complete, ibound) for example in examples]
-    if predicates is None:
-        predicates = tuple(dict.fromkeys(name for example in examples for name in example.asked))
-    raise_all([unknown_query(name, model) for name in predicates if name not in model.predicates])
     generator = np.random.default_rng(random_state)
     terms: list[PredicateTerm] = []
     notes: list[str] = []
     estimated = False
-    for name in predicates:
-        if model.predicates[name].block:
-            term = estimated_block_term(name, examples, estimators, parameters)
+    for name in asked_predicates(examples):
+        if parameters.model.predicates[name].block:
+            terms.append(estimated_block_term(name, examples, estimators, parameters))
         else:
             sets = [
                 estimated_atoms(example, name, estimator, generator)
                 for example, estimator in zip(examples, estimators, strict=True)
             ]
-            term = atom_term(name, sets, parameters)
+            terms.append(atom_term(name, sets, parameters, weights))
             notes += [atoms.note for atoms in sets if atoms.note is not None]
-        if weighted:
-            term = replace(term, scale=1.0 / term.num_atoms if term.num_atoms else 0.0)
-        terms.append(term)
         if not all(propagates_exactly(each.complete, name, ibound) for each in examples):
             notes.append(f"differences of {name!r} are estimated by IJGP({ibound})")
             estimated = True
-    counts = np.zeros(len(parameters))
-    for world, example in enumerate(examples):
-        own = undecided_counts(example.complete, predicates)
-        counts += parameters.to_parameters(world, own)
-    title = "weighted pseudo-log-likelihood" if weighted else "pseudo-log-likelihood"
-    title += f" by ijgp({ibound}) counts" + ("" if estimated else ", which are exact")
-    return PseudoObjective(title, parameters, tuple(terms), counts, tuple(notes))
-
-
-def atom_term(name: str, sets: Sequence[AtomSet], parameters: Parameters) -> PredicateTerm:
-    parts = [
-        atoms.rows._replace(
-            vectors=rename_columns(atoms.rows.vectors, parameters.world_index[world])
-        )
-        for world, atoms in enumerate(sets)
-    ]
-    num_atoms = float(sum(atoms.num_atoms for atoms in sets))
-    return PredicateTerm(name, 1.0, stack_atoms(parts, len(parameters)), num_atoms)
+    counted = f" by ijgp({ibound}) counts" + ("" if estimated else ", which are exact")
+    return sum_terms(
+        examples, parameters, terms, notes, weights, weighted=weighted, counted=counted
+    )
 
 
 def estimated_atoms(
@@ -203,13 +182,7 @@ def world_blocks(
     """Vectors of all values, block by block; the blocks' sizes; the value each holds, or −1."""
     problem = example.complete
     declared = problem.model.predicates[predicate]
-    if not example.free.evidence[predicate].open:
-        raise LapisError(
-            f"the blocks of {predicate!r} are asked as a whole, not only what the data lists",
-            code="listed-blocks",
-            span=declared.span,
-            hint="drop the marks (! or ?) of its declaration, or ask for all of its atoms",
-        )
+    refuse_listed_blocks(example, predicate)
     true = close_blocks(problem)[predicate].true
     shape = block_shape(declared, problem.domains)
     total = shape.num_keys * shape.num_values

@@ -48,7 +48,7 @@ from lapis.errors import LapisError, TooLarge, raise_all
 from lapis.learning.examples import Example
 from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters
-from lapis.problem.problem import Problem, unknown_query
+from lapis.problem.problem import Problem
 
 SAMPLE_SIZE = 100_000  # atoms drawn where classes are too many
 
@@ -137,11 +137,10 @@ def pseudo_objective(
     parameters: Parameters,
     *,
     weighted: bool = False,
-    predicates: Sequence[str] | None = None,
     world_weights: Sequence[float] | None = None,
     random_state: int | np.random.Generator = 0,
 ) -> PseudoObjective:
-    """The (weighted) pseudo-log-likelihood of the asked predicates, or of those named.
+    """The (weighted) pseudo-log-likelihood of the asked predicates.
 
     `world_weights` multiplies what each example contributes (1 by default); `random_state` is for
     the sample, where one is needed. Raises `LapisError` where the data leaves atoms unknown, or
@@ -159,27 +158,41 @@ def pseudo_objective(
     """
     weights = [1.0] * len(examples) if world_weights is None else list(world_weights)
     require_complete(examples)
-    model = parameters.model
-    if predicates is None:
-        predicates = tuple(dict.fromkeys(name for example in examples for name in example.asked))
-    raise_all([unknown_query(name, model) for name in predicates if name not in model.predicates])
     generator = np.random.default_rng(random_state)
     terms: list[PredicateTerm] = []
     notes: list[str] = []
-    for name in predicates:
-        if model.predicates[name].block:
-            term = block_term(name, examples, parameters, weights)
+    for name in asked_predicates(examples):
+        if parameters.model.predicates[name].block:
+            terms.append(block_term(name, examples, parameters, weights))
         else:
-            term, sampled = atom_term(name, examples, parameters, weights, generator)
-            notes += sampled
-        if weighted:
-            term = replace(term, scale=1.0 / term.num_atoms if term.num_atoms else 0.0)
-        terms.append(term)
+            sets = [world_atoms(example, name, generator) for example in examples]
+            terms.append(atom_term(name, sets, parameters, weights))
+            notes += [atoms.note for atoms in sets if atoms.note is not None]
+    return sum_terms(examples, parameters, terms, notes, weights, weighted=weighted)
+
+
+def asked_predicates(examples: Sequence[Example]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for example in examples for name in example.asked))
+
+
+def sum_terms(
+    examples: Sequence[Example],
+    parameters: Parameters,
+    terms: Sequence[PredicateTerm],
+    notes: Sequence[str],
+    weights: Sequence[float],  # of the examples
+    *,
+    weighted: bool,
+    counted: str = "",  # how, for the title
+) -> PseudoObjective:
+    """The sum of the predicates' terms; `weighted`, of their means over atoms."""
+    if weighted:
+        terms = [replace(t, scale=1.0 / t.num_atoms if t.num_atoms else 0.0) for t in terms]
     counts = np.zeros(len(parameters))
     for world, example in enumerate(examples):
-        own = undecided_counts(example.complete, predicates)
+        own = undecided_counts(example.complete, asked_predicates(examples))
         counts += weights[world] * parameters.to_parameters(world, own)
-    title = "weighted pseudo-log-likelihood" if weighted else "pseudo-log-likelihood"
+    title = ("weighted " if weighted else "") + "pseudo-log-likelihood" + counted
     return PseudoObjective(title, parameters, tuple(terms), counts, tuple(notes))
 
 
@@ -204,25 +217,19 @@ class AtomSet(NamedTuple):
 
 
 def atom_term(
-    predicate: str,
-    examples: Sequence[Example],
-    parameters: Parameters,
-    weights: Sequence[float],
-    generator: np.random.Generator,
-) -> tuple[PredicateTerm, list[str]]:
-    found = [world_atoms(example, predicate, generator) for example in examples]
+    predicate: str, sets: Sequence[AtomSet], parameters: Parameters, weights: Sequence[float]
+) -> PredicateTerm:
+    """Of the atoms in each world, the worlds weighted."""
     parts = [
         AtomRows(
             rename_columns(atoms.rows.vectors, parameters.world_index[world]),
             atoms.rows.truth,
             weights[world] * atoms.rows.multiplicity,
         )
-        for world, atoms in enumerate(found)
+        for world, atoms in enumerate(sets)
     ]
-    num_atoms = sum(weight * atoms.num_atoms for weight, atoms in zip(weights, found, strict=True))
-    stack = stack_atoms(parts, len(parameters))
-    notes = [atoms.note for atoms in found if atoms.note is not None]
-    return PredicateTerm(predicate, 1.0, stack, num_atoms), notes
+    num_atoms = sum(weight * atoms.num_atoms for weight, atoms in zip(weights, sets, strict=True))
+    return PredicateTerm(predicate, 1.0, stack_atoms(parts, len(parameters)), num_atoms)
 
 
 def world_atoms(example: Example, predicate: str, generator: np.random.Generator) -> AtomSet:
@@ -297,13 +304,7 @@ def block_term(
 def world_blocks(example: Example, predicate: str) -> BlockClasses:
     problem = example.complete
     declared = problem.model.predicates[predicate]
-    if predicate in example.asked and not example.free.evidence[predicate].open:
-        raise LapisError(
-            f"the blocks of {predicate!r} are asked as a whole, not only what the data lists",
-            code="listed-blocks",
-            span=declared.span,
-            hint="drop the marks (! or ?) of its declaration, or ask for all of its atoms",
-        )
+    refuse_listed_blocks(example, predicate)
     classes = block_classes(problem, predicate)
     require_consistent(problem, classes.violated_rules)
     if classes.broken_blocks:
@@ -316,6 +317,16 @@ def world_blocks(example: Example, predicate: str) -> BlockClasses:
             hint="mend the data, or drop the mark of the declaration",
         )
     return classes
+
+
+def refuse_listed_blocks(example: Example, predicate: str) -> None:
+    if predicate in example.asked and not example.free.evidence[predicate].open:
+        raise LapisError(
+            f"the blocks of {predicate!r} are asked as a whole, not only what the data lists",
+            code="listed-blocks",
+            span=example.complete.model.predicates[predicate].span,
+            hint="drop the marks (! or ?) of its declaration, or ask for all of its atoms",
+        )
 
 
 def require_consistent(problem: Problem, violated: Sequence[int]) -> None:
