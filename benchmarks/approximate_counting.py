@@ -41,7 +41,7 @@ from lapis.counting.differences.sparse_vectors import split_column
 from lapis.data.tuples import contains
 from lapis.inference.sampling.counted_world import ExactWorld
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.objectives.count_based import COVARIANCE_SWEEPS, count_objective
+from lapis.learning.objectives.count_based import count_objective
 from lapis.learning.objectives.count_based_sites import Sites, asked_sites
 from lapis.learning.objectives.count_bound import likelihood_bound, measure_errors
 from lapis.learning.objectives.count_pseudo import count_pseudo_objective
@@ -60,7 +60,6 @@ METHODS = ("cd", "vp", "pll")
 OPTIMIZER = {"cd": "dn", "vp": "adagrad", "pll": "pscg"}
 WIDTH = 2.0  # of the Gaussian prior
 SCORED = 300  # true, and as many false atoms, whose probabilities are estimated
-SMALL = 4  # times the steps: where that many make a few sweeps, chains go round and persist
 PASSES = 5  # over the scored atoms
 
 
@@ -71,9 +70,9 @@ class Job:
     data: str
     method: str
     counts: str  # exact, or the i-bound
-    steps: int  # of the chains, at each evaluation
+    steps: int | None  # of the chains, at each evaluation; None: in proportion to the atoms
     iterations: int
-    warm_steps: int  # of the chain that predicts, before anything is scored
+    warm_sweeps: float  # of the chain that predicts, before anything is scored
     folds: int
     worlds: str  # a file that holds the databases
     fraction: float = 1.0
@@ -105,7 +104,7 @@ def main() -> None:
     options.add_argument("--methods", default=",".join(METHODS))
     options.add_argument("--counts", default="exact,1,2,3")
     options.add_argument("--folds", type=int, default=5)
-    options.add_argument("--steps", type=int, default=500)
+    options.add_argument("--steps", type=int, help="by default, a sweep")
     options.add_argument("--iterations", type=int, default=25)
     options.add_argument("--quick", action="store_true", help="a third of the data, two folds")
     options.add_argument("--figures", action="store_true")
@@ -115,14 +114,14 @@ def main() -> None:
     if given.worker:
         work(Job(**json.loads(given.worker)))
         return
-    job = Job("", "", "", given.steps, given.iterations, 5000, given.folds, "")
+    job = Job("", "", "", given.steps, given.iterations, 1.0, given.folds, "")
     if given.quick:
-        job = replace(job, steps=300, iterations=15, warm_steps=1000, folds=2, fraction=0.3)
+        job = replace(job, iterations=15, folds=2, fraction=0.3)
     optimizers = ", ".join(f"{name} for {method}" for method, name in OPTIMIZER.items())
     print(
-        f"{job.steps} steps an evaluation (up to {SMALL} times as many where they make sweeps), "
+        f"{job.steps or 'a sweep of'} steps an evaluation, "
         f"at most {job.iterations} iterations (PLL: 200) of {optimizers}; "
-        f"prior of width {WIDTH:g}; {job.warm_steps} steps before scoring; "
+        f"prior of width {WIDTH:g}; {job.warm_sweeps:g} sweeps before scoring; "
         f"{job.folds} folds at most; {job.fraction:.0%} of the constants"
     )
     chosen = [DATA_SETS[name] for name in given.data.split(",") if name]
@@ -250,7 +249,7 @@ def learn_fold(job: Job, model: lapis.Model, examples: Sequence[Example]) -> Fol
     training, test = examples[:-1], examples[-1]
 
     def score(weights: np.ndarray) -> float:
-        return estimate_cll(test, parameters.of_world(len(training), weights), job.warm_steps)
+        return estimate_cll(test, parameters.of_world(len(training), weights), job.warm_sweeps)
 
     started = time.perf_counter()
     objective = build_objective(job, training, parameters)
@@ -296,15 +295,13 @@ def build_objective(job: Job, training: Sequence[Example], parameters: Parameter
         if exact:
             return pseudo_objective(training, parameters)
         return count_pseudo_objective(training, parameters, ibound=ibound)
-    sites = sum(len(each) for example in training for each in asked_sites(example.free))
-    sweeps = COVARIANCE_SWEEPS * sites
     return count_objective(
         training,
         parameters,
         counts="exact" if exact else "ijgp",
         ibound=ibound,
         expectation="gibbs" if job.method == "cd" else "map",
-        num_samples=sweeps if sweeps <= SMALL * job.steps else job.steps,
+        num_samples=job.steps,
     )
 
 
@@ -336,7 +333,7 @@ def take_snapshots(
     return tuple(found)
 
 
-def estimate_cll(test: Example, weights: np.ndarray, warm_steps: int) -> float:
+def estimate_cll(test: Example, weights: np.ndarray, warm_sweeps: float) -> float:
     """Σ over query atoms of log P(value in the data | evidence), divided by their number."""
     rng = np.random.default_rng(0)
     sites = asked_sites(test.free)
@@ -344,6 +341,7 @@ def estimate_cll(test: Example, weights: np.ndarray, warm_steps: int) -> float:
     chosen = [choose_atoms(test, each, rng) for each in sites]
     local = weights.tolist()
     sizes = np.array([len(each) for each in sites])
+    warm_steps = int(warm_sweeps * sizes.sum())
     for _ in range(warm_steps):
         visit_random(chain, sites, sizes, local, rng)
     total = [np.zeros(len(atoms.rows)) for atoms in chosen]

@@ -16,11 +16,16 @@ from lapis.grounding.atoms import number_atoms
 from lapis.grounding.evidence import close_blocks
 from lapis.inference.sampling.counted_world import EstimatedWorld, ExactWorld
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.objectives.count_based import CountObjective, count_objective
+from lapis.learning.objectives.count_based import (
+    COVARIANCE_SWEEPS,
+    CountObjective,
+    count_objective,
+)
 from lapis.learning.objectives.count_based_sites import asked_sites
 from lapis.learning.objectives.count_based_walk import walk
 from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters, share_parameters
+from lapis.optimisation.climb import climb, make_optimizer
 from strategies import Case, cases
 
 SMOKERS = """
@@ -367,6 +372,75 @@ def test_chains_persist_where_they_go_round() -> None:
     examples, parameters = build("P(t)\nP(x)\nt = {A, B, C, D}", ("P(A)",))
     assert not count_objective(examples, parameters, num_samples=15).persistent
     assert count_objective(examples, parameters, num_samples=16).persistent
+
+
+@pytest.mark.parametrize("num_atoms", [3, 400, 9_000, 30_000])
+def test_an_evaluation_visits_as_many_sites_as_there_are(num_atoms: int) -> None:
+    names = ", ".join(f"A{number}" for number in range(num_atoms))
+    examples, parameters = build(f"P(t)\nP(x)\nt = {{{names}}}", ("P(A0)", "P(A1)"))
+    objective = count_objective(examples, parameters)
+    for world in objective.worlds:
+        assert world.num_sites == num_atoms
+        assert world.num_steps >= num_atoms
+    total = sum(world.num_steps for world in objective.worlds)
+    assert objective.persistent == (total >= COVARIANCE_SWEEPS * 2 * num_atoms)
+
+
+RING = """
+Friends(person, person)
+Old(person)
+Smokes(person)
+{0} Smokes(x)
+{1} Old(x) => Smokes(x)
+{2} Friends(x, y) ^ Smokes(x) => Smokes(y)
+"""
+
+
+def draw_ring(size: int, weights: tuple[float, float, float], rng: np.random.Generator) -> str:
+    """Facts of a ring of friends whose smokers are a draw of the model, by Gibbs sampling."""
+    unit, old_weight, friend_weight = weights
+    old, smokes = rng.random(size) < 0.5, rng.random(size) < 0.5
+    for _ in range(200):
+        for at, u in enumerate(rng.random(size).tolist()):
+            # Smoking keeps the rule of the friend before, and puts that of the next at risk.
+            before, after = smokes[at - 1], smokes[(at + 1) % size]
+            score = unit + old_weight * old[at]
+            score += friend_weight * (int(before) - int(not after))
+            smokes[at] = u < 1 / (1 + np.exp(-score))
+    links = [f"Friends(P{at},P{(at + 1) % size})" for at in range(size)]
+    facts = [f"Old(P{at})" for at in np.flatnonzero(old)]
+    return " ".join(links + facts + [f"Smokes(P{at})" for at in np.flatnonzero(smokes)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sweeps", [1, 20])
+def test_what_is_learned_predicts_better_than_frequencies(sweeps: int) -> None:
+    """Of a known model: near its own score on held-out data, by exact inference."""
+    size, true = 200, (-0.5, 1.5, 1.5)
+    rng = np.random.default_rng(3)
+    training, test = draw_ring(size, true, rng), draw_ring(size, true, rng)
+    examples, parameters = build(RING.format("", "", ""), (training,), ("Smokes",))
+    objective = count_objective(examples, parameters, num_samples=sweeps * size)
+    assert objective.persistent == (sweeps >= COVARIANCE_SWEEPS)
+    course = climb(objective, make_optimizer("dn"), np.zeros(3), max_iterations=40)
+    rate = training.count("Smokes") / size
+    smokers = {word for word in test.split() if word.startswith("Smokes")}
+    share = len(smokers) / size
+    base = share * np.log(rate) + (1 - share) * np.log(1 - rate)
+    given = " ".join(word for word in test.split() if word not in smokers)
+
+    def score(weights: tuple[float, ...]) -> float:
+        answer = lapis.infer(
+            lapis.parse(RING.format(*weights)), lapis.Database.parse(given), query=["Smokes"]
+        )
+        assert answer.exact
+        true = np.array([f"Smokes(P{at})" in smokers for at in range(size)])
+        found = np.array([answer[f"Smokes(P{at})"] for at in range(size)])
+        return float(np.log(np.where(true, found, 1 - found)).mean())
+
+    learned, ideal = score(tuple(course.weights.tolist())), score(true)
+    assert learned > base
+    assert learned - base > 0.5 * (ideal - base) > 0
 
 
 def test_errors() -> None:

@@ -61,7 +61,8 @@ Expectation = Literal["gibbs", "map"]
 
 COVARIANCE_SWEEPS = 4
 DEFAULT_SWEEPS = 20
-DEFAULT_STEPS = (500, 10_000)  # at least, at most
+DEFAULT_STEPS = (500, 10_000)  # at least, at most; but a whole sweep where that is more,
+MOST_STEPS = 100_000  # up to here
 NUM_BATCHES = 16  # of the recorded worlds, for standard errors
 EXACT_RECORDS = 16 * NUM_BATCHES  # worlds counted on the way of a persistent chain
 ESTIMATED_RECORDS = 8  # fewer: estimating all counts is dear
@@ -227,9 +228,8 @@ def count_objective(
     """The likelihood of the asked atoms by counts: contrastive divergence (`gibbs`) or VP (`map`).
 
     `num_samples` steps are made at each evaluation, shared out among the examples by their number
-    of asked atoms; unless told, DEFAULT_SWEEPS sweeps within the limits of DEFAULT_STEPS. Chains
-    are persistent where that makes COVARIANCE_SWEEPS sweeps and restarted where it does not,
-    unless `persistent` is given.
+    of asked atoms; unless told, those of `default_steps`. Chains are persistent where that makes
+    COVARIANCE_SWEEPS sweeps and restarted where it does not, unless `persistent` is given.
 
     >>> import lapis
     >>> from lapis.learning.examples import build_examples
@@ -253,7 +253,7 @@ def count_objective(
     sites = [asked_sites(example.free) for example in examples]
     sizes = np.array([sum(map(len, each)) for each in sites], np.float64)
     if num_samples is None:
-        num_samples = int(np.clip(DEFAULT_SWEEPS * sizes.sum(), *DEFAULT_STEPS))
+        num_samples = default_steps(int(sizes.sum()))
     if num_samples < 1:
         raise LapisError("num_samples must be at least 1", code="invalid-option")
     if persistent is None:
@@ -278,6 +278,17 @@ def count_objective(
         persistent,
         ESTIMATED_RECORDS if estimated else EXACT_RECORDS,
     )
+
+
+def default_steps(num_sites: int) -> int:
+    """The steps of an evaluation: DEFAULT_SWEEPS sweeps, in large worlds one.
+
+    >>> [default_steps(number) for number in (10, 100, 5_000, 20_000, 20_000_000)]
+    [500, 2000, 10000, 20000, 100000]
+    """
+    least, most = DEFAULT_STEPS
+    some = min(max(DEFAULT_SWEEPS * num_sites, least), most)
+    return max(some, min(num_sites, MOST_STEPS))
 
 
 def data_world(example: Example, ibound: int | None, sites: Sequence[Sites]) -> CountedWorld:
