@@ -124,7 +124,11 @@ class Fit(Result):
             "bounded": self.bounded,
         }
 
-    def rows(self) -> list[tuple[str, float, float | None, bool, bool]]:
+    def rows(self) -> list[tuple[str, float, float | None, bool]]:
+        """(formula, weight, standard error, fixed) for each weight."""
+        return [(name, w, e, fixed) for name, w, e, fixed, _ in self.entries()]
+
+    def entries(self) -> list[tuple[str, float, float | None, bool, bool]]:
         """(formula, weight, standard error, fixed, bounded) for each weight."""
         found = zip(*map(as_list, self.columns().values()), strict=True)
         return [(name, w, e if np.isfinite(e) else None, f, b) for name, w, e, f, b in found]
@@ -152,7 +156,7 @@ class Fit(Result):
             "reason": self.reason,
             "iterations": self.iterations,
             "gradient_norm": self.gradient_norm,
-            "weights": (dict(zip(names, row, strict=True)) for row in self.rows()),
+            "weights": (dict(zip(names, row, strict=True)) for row in self.entries()),
             "unbounded": [
                 {"formula": u.formula, "sign": u.sign, "reason": u.reason} for u in self.unbounded
             ],
@@ -165,7 +169,7 @@ class Fit(Result):
     def views(self) -> list[View]:
         rows = [
             (f"{weight:z.4f}", describe_error(error, fixed, bounded), name)
-            for name, weight, error, fixed, bounded in self.rows()
+            for name, weight, error, fixed, bounded in self.entries()
         ]
         return [new_view(("weight", "error", "formula"), rows, numbers=["weight"])]
 
