@@ -151,7 +151,7 @@ def parse_statement(
     if kinds[:3] == ["NAME", "EQ", "LBRACE"]:
         return parse_type(tokens, source, span)
     if kinds[:3] == ["NAME", "NAME", "LPAR"] and kinds[-1] == "RPAR":
-        return parse_function(tokens, source, span)
+        return parse_function(tokens, span)
     if is_cardinality(tokens):
         return parse_cardinality(tokens, span)
     declaration = parse_predicate(tokens, span)
@@ -244,7 +244,7 @@ def parse_range(items: list[Token], index: int, source: Source) -> list[str]:
     return [str(value) for value in range(first, last + 1)]
 
 
-def parse_function(tokens: list[Token], source: Source, span: Span) -> FunctionDeclaration:
+def parse_function(tokens: list[Token], span: Span) -> FunctionDeclaration:
     parameters = parse_parameters(tokens[3:-1])
     if parameters is None or not parameters or any(p.mark for p in parameters):
         raise LapisError(

@@ -228,7 +228,7 @@ def check_numbers(
 ) -> list[LapisError]:
     """Comparisons with < and arithmetic need types all of whose constants are numbers."""
     errors: dict[tuple[int, str], LapisError] = {}
-    for index, conditions, types in numeric_conditions(model, normal_form):
+    for index, conditions, types in numeric_conditions(normal_form):
         for condition in conditions:
             if condition.operator in ("=", "!=") and not condition.offset:
                 continue
@@ -245,7 +245,7 @@ def check_numbers(
 
 
 def numeric_conditions(
-    model: Model, normal_form: NormalForm
+    normal_form: NormalForm,
 ) -> list[tuple[int, tuple[Condition, ...], dict[str, str]]]:
     """(rule, conditions, types of variables) for every clause and every definition it uses."""
     found: list[tuple[int, tuple[Condition, ...], dict[str, str]]] = []

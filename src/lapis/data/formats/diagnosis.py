@@ -120,7 +120,7 @@ def _explain_arguments(text: str, start: int, bracket: int) -> Reason:
             if text.startswith('"', position):
                 return _explain_quote(text, position)
             if _at_line_end(text, position):
-                return _unclosed(text, start, position)
+                return _unclosed(start, position)
             if text[position] in ",)":
                 return Reason(position, position + 1, "a constant is missing here")
             return _word(text, position, "expected a constant", QUOTE_HINT)
@@ -128,7 +128,7 @@ def _explain_arguments(text: str, start: int, bracket: int) -> Reason:
         if text.startswith(")", position):
             return _explain_end(text, position + 1)
         if _at_line_end(text, position):
-            return _unclosed(text, start, position)
+            return _unclosed(start, position)
         if not text.startswith(",", position):
             return _word(text, position, "expected , or ) after a constant", QUOTE_HINT)
         position = _skip(text, position + 1)
@@ -181,7 +181,7 @@ def _explain_quote(text: str, position: int) -> Reason:
     return Reason(position, end, "this quote is never closed", 'close it with " on the same line')
 
 
-def _unclosed(text: str, start: int, position: int) -> Reason:
+def _unclosed(start: int, position: int) -> Reason:
     return Reason(start, position, "this fact has no closing )", "a fact stands on one line")
 
 

@@ -237,11 +237,9 @@ def plan_exact(
     return ExactPlan(network, single, duplicates, tuple(forests), refused, max_memory)
 
 
-def exact(
-    network: Network, max_memory: int = DEFAULT_MEMORY, *, random_state: int = 0
-) -> ExactResult:
+def exact(network: Network, max_memory: int = DEFAULT_MEMORY) -> ExactResult:
     """Exact log Z, marginals and expected counts; TooLarge if the tables pass `max_memory`."""
-    plan = plan_exact(network, max_memory, random_state=random_state)
+    plan = plan_exact(network, max_memory)
     plan.require_complete()
     return plan.solve(log_odds=True)
 

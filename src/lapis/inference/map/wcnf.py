@@ -7,7 +7,6 @@ is what is missing to all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,15 +37,13 @@ def solve_wcnf(
     time_limit: float = 60.0,
     seed: int = 0,
     progress: Report | None = None,
-    should_stop: Callable[[], bool] | None = None,
 ) -> WcnfResult:
     """The assignment of least cost of a .wcnf or .wcnf.gz file."""
     clauses = read_wcnf(path)
     network = network_of_clauses(clauses)
     found = most_likely_world(
-        network, method=method, time_limit=time_limit, seed=seed, progress=progress,
-        should_stop=should_stop,
-    )  # fmt: skip
+        network, method=method, time_limit=time_limit, seed=seed, progress=progress
+    )
     total = float(clauses.weight[np.isfinite(clauses.weight)].sum())
     return WcnfResult(found, total - found.score, total - found.score - found.gap, network)
 

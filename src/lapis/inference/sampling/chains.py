@@ -2,7 +2,7 @@
 
 The driver starts the chains of a `Sampler` far apart, lets them warm up until they agree (split
 R-hat at most 1.2) or half of the samples allowed are spent, and samples until every standard error
-is at most `precision` and every R-hat at most `max_rhat`, or a limit is reached. Warm-up is left
+is at most `precision` and every R-hat at most MAX_RHAT, or a limit is reached. Warm-up is left
 out of the averages but not forgotten: where a chain was then and none has been since may be a mode
 that is missed, and the standard errors allow for it (`diagnostics`). What is derived from the
 worlds of the chains, such as the marginals of eliminated atoms, is judged in the same way and has
@@ -100,7 +100,6 @@ def run_chains(
     *,
     num_chains: int = 4,
     precision: float = 0.01,
-    max_rhat: float = MAX_RHAT,
     max_samples: int = 400_000,
     time_limit: float | None = None,
     seed: int = 0,
@@ -114,7 +113,7 @@ def run_chains(
     Raises LapisError if no world satisfies the hard clauses, or none is found. Ctrl-C (or
     `should_stop`) ends the run early with what there is, marked `interrupted`.
     """
-    run = Run(sampler, network, num_chains, max_rhat, derive, progress, should_stop)
+    run = Run(sampler, network, num_chains, derive, progress, should_stop)
     run.deadline = None if time_limit is None else run.began + time_limit
     run.max_samples = max(1, -(-max_samples // num_chains))
     with ThreadPoolExecutor(num_threads or available_cores()) as pool:
@@ -164,14 +163,12 @@ class Run(Generic[PlanType, StateType]):
         sampler: Sampler[PlanType, StateType],
         network: Network,
         num_chains: int,
-        max_rhat: float,
         derive: Derive | None,
         progress: Report | None,
         should_stop: Wish | None,
     ) -> None:
         self.sampler, self.network, self.num_chains = sampler, network, num_chains
-        self.max_rhat, self.progress, self.should_stop = max_rhat, progress, should_stop
-        self.derive = derive
+        self.derive, self.progress, self.should_stop = derive, progress, should_stop
         self.began = time.monotonic()
         self.interrupted = False
         self.warmed = 0
@@ -270,7 +267,7 @@ class Run(Generic[PlanType, StateType]):
     def summarize_atoms(self) -> Summary:
         found = summarize(
             [tallies.atoms for tallies in self.tallies],
-            self.max_rhat,
+            MAX_RHAT,
             warm_up=WarmUp(self.before_atoms, self.warmed),
         )
         component = self.network.component[: self.network.num_base_atoms]
@@ -326,17 +323,17 @@ class Run(Generic[PlanType, StateType]):
 
     def is_precise(self, atoms: Summary, precision: float) -> bool:
         """Whether all atoms are known well enough, those derived last since that takes longer."""
-        if not atoms.is_precise(precision, self.max_rhat):
+        if not atoms.is_precise(precision, MAX_RHAT):
             return False
         derived = self.derive_others()
-        return derived is None or derived.atoms.is_precise(precision, self.max_rhat)
+        return derived is None or derived.atoms.is_precise(precision, MAX_RHAT)
 
     def result(self, precision: float) -> SampleResult:
         atoms = self.summarize_atoms()
         span, jump = count_ranges(self.network)
         counts = summarize(
             [tallies.counts for tallies in self.tallies],
-            self.max_rhat,
+            MAX_RHAT,
             warm_up=WarmUp(self.before_counts, self.warmed),
             span=span,
             jump=jump,
@@ -351,7 +348,7 @@ class Run(Generic[PlanType, StateType]):
             self.num_chains * self.num_samples,
             self.num_chains * self.warmed,
             time.monotonic() - self.began,
-            all(s.is_precise(precision, self.max_rhat) for s in judged) and not self.interrupted,
+            all(s.is_precise(precision, MAX_RHAT) for s in judged) and not self.interrupted,
             self.interrupted,
             self.plan.ergodic,
             dict(self.events),

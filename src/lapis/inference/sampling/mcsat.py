@@ -116,7 +116,7 @@ class MCSAT:
     def prepare(self, network: Network) -> Plan:
         graph = build_graph(network, keep_definitional=True)
         units, ergodic = build_units(network, graph)
-        frozen = frozen_atoms(graph, units, ergodic)
+        frozen = frozen_atoms(graph, ergodic)
         return Plan(network, graph, units, keep_probability(graph), frozen, ergodic)
 
     def start(self, plan: Plan, chain: int, rng: np.ndarray) -> np.ndarray:
@@ -140,7 +140,7 @@ class MCSAT:
         if np.array_equal(clause_strength(graph), clause_strength(reweighed)):
             return plan._replace(network=network, graph=reweighed, keep=keep), state
         units, ergodic = build_units(network, reweighed)
-        frozen = frozen_atoms(reweighed, units, ergodic)
+        frozen = frozen_atoms(reweighed, ergodic)
         after = Plan(network, reweighed, units, keep, frozen, ergodic)
         return after, self.init(after, self.world(state), state.rng)
 
@@ -172,7 +172,7 @@ def keep_probability(graph: ClauseGraph) -> np.ndarray:
     return keep
 
 
-def frozen_atoms(graph: ClauseGraph, units: Units, ergodic: bool | None) -> np.ndarray:
+def frozen_atoms(graph: ClauseGraph, ergodic: bool | None) -> np.ndarray:
     """Atoms in hard clauses, unless Gibbs sweeps alone reach every world."""
     frozen = np.zeros(graph.first_auxiliary, bool)
     if ergodic is None:

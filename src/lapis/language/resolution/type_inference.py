@@ -41,7 +41,7 @@ class TypeInference:
             if isinstance(node, Atom):
                 self.unify_atom(node, scope)
             elif isinstance(node, Comparison):
-                self.unify_terms(node.left, node.right, scope, node.span)
+                self.unify_terms(node.left, node.right, scope)
 
     def unify_atom(self, atom: Atom, scope: str) -> None:
         predicate = self.declared.predicates.get(atom.predicate)
@@ -80,7 +80,7 @@ class TypeInference:
                     variable.span or term.span,
                 )
 
-    def unify_terms(self, left: Term, right: Term, scope: str, span: Span | None) -> None:
+    def unify_terms(self, left: Term, right: Term, scope: str) -> None:
         sides = [next(iter(term_variables(t)), None) for t in (left, right)]
         if sides[0] is None and sides[1] is None:
             return
