@@ -9,6 +9,7 @@ objective may be exact or sampled, and a sampled one moves its chains at each ev
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -65,6 +66,25 @@ class Objective(Protocol):
         """float64[num_parameters], n in the data, groundings that evidence decides left out."""
 
     def evaluate(self, weights: np.ndarray) -> Point: ...
+
+
+@dataclass(frozen=True)
+class Around:
+    """An objective that stands for another: called as that one, and as exact and as fixed."""
+
+    objective: Objective
+
+    @property
+    def name(self) -> str:
+        return self.objective.name
+
+    @property
+    def is_exact(self) -> bool:
+        return self.objective.is_exact
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.objective.is_fixed
 
 
 @runtime_checkable

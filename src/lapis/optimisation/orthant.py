@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lapis.optimisation.objective import Moving, Objective, Point
+from lapis.optimisation.objective import Around, Moving, Point
 
 
 @dataclass(frozen=True)
@@ -80,22 +80,13 @@ class Origins:
 
 
 @dataclass(frozen=True)
-class Terrain:
+class Terrain(Around):
     """An objective with its penalty and bounds, if any, as optimisers see it."""
 
-    objective: Objective
     l1: np.ndarray | None = None  # float64[num_parameters], λ; 0 where a weight has no penalty
     lower: np.ndarray | None = None  # float64[num_parameters]
     upper: np.ndarray | None = None  # float64[num_parameters]
     origins: Origins | None = None  # where chains stood, for checkpoints
-
-    @property
-    def name(self) -> str:
-        return self.objective.name
-
-    @property
-    def is_fixed(self) -> bool:
-        return self.objective.is_fixed
 
     @property
     def num_parameters(self) -> int:

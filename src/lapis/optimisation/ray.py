@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lapis.optimisation.climb import climb, make_optimizer
-from lapis.optimisation.objective import Objective, Point
+from lapis.optimisation.objective import Around, Objective, Point
 
 MAX_ITERATIONS = 50
 
@@ -55,24 +55,11 @@ class RayPoint:
 
 
 @dataclass(frozen=True)
-class Ray:
+class Ray(Around):
     """An objective of one number: the length."""
 
-    objective: Objective
     direction: np.ndarray  # float64[num_parameters]
     num_parameters: int = 1
-
-    @property
-    def name(self) -> str:
-        return self.objective.name
-
-    @property
-    def is_exact(self) -> bool:
-        return self.objective.is_exact
-
-    @property
-    def is_fixed(self) -> bool:
-        return self.objective.is_fixed
 
     @property
     def true_counts(self) -> np.ndarray:

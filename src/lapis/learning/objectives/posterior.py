@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lapis.learning.objectives.priors import Prior
-from lapis.optimisation.objective import Moving, Objective, Point
+from lapis.optimisation.objective import Around, Moving, Objective, Point
 
 
 @dataclass(frozen=True)
@@ -56,28 +56,15 @@ class PosteriorPoint:
 
 
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(Around):
     """An objective of the free weights alone."""
 
-    objective: Objective
     free: np.ndarray  # int64[num_free], the parameters that move
     base: np.ndarray  # float64[num_parameters], values of those that do not
     precision: np.ndarray  # float64[num_free]
     mean: np.ndarray  # float64[num_free]
     l1: np.ndarray | None  # float64[num_free], left to the optimiser
     origin: np.ndarray  # float64[num_free], subtracted from the weights the optimiser sees
-
-    @property
-    def name(self) -> str:
-        return self.objective.name
-
-    @property
-    def is_exact(self) -> bool:
-        return self.objective.is_exact
-
-    @property
-    def is_fixed(self) -> bool:
-        return self.objective.is_fixed
 
     @property
     def num_parameters(self) -> int:
