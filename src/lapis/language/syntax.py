@@ -130,7 +130,6 @@ class ForAll:
 
 
 Formula = Atom | Comparison | Truth | Not | And | Or | Implies | Iff | Exists | ForAll
-Quantified = Exists | ForAll
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ class MeasuredError:
 
     exact: tuple[int, ...]
     relative_true: np.ndarray  # float64[num_weights], |estimate − exact| / exact
-    relative_false: np.ndarray  # float64[num_weights], the same for the groundings that are false
 
     @property
     def largest(self) -> float:
@@ -35,14 +34,9 @@ def compare_exactly(
     relations: Mapping[str, np.ndarray],
 ) -> MeasuredError:
     """Count exactly and compare. A count of zero is off by 0 or by infinity."""
-    exact, groundings = count_true(normal_form, model, domains, relations)
+    exact, _ = count_true(normal_form, model, domains, relations)
     difference = np.abs([float(e) - float(t) for e, t in zip(estimate, exact, strict=True)])
-    false = [n - t for n, t in zip(groundings, exact, strict=True)]
-    return MeasuredError(tuple(exact), _divide(difference, exact), _divide(difference, false))
-
-
-def _divide(difference: np.ndarray, reference: list[int]) -> np.ndarray:
-    scale = np.array([float(each) for each in reference])
+    scale = np.array([float(each) for each in exact])
     largest = np.where(difference > 0.0, np.inf, 0.0)
-    ratio: np.ndarray = np.divide(difference, scale, out=largest, where=scale != 0.0)
-    return ratio
+    relative = np.divide(difference, scale, out=largest, where=scale != 0.0)
+    return MeasuredError(tuple(exact), relative)
