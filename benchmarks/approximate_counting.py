@@ -106,6 +106,7 @@ def main() -> None:
     options.add_argument("--folds", type=int, default=5)
     options.add_argument("--steps", type=int, help="by default, a sweep")
     options.add_argument("--iterations", type=int, default=25)
+    options.add_argument("--warm", type=float, default=1.0, help="sweeps before scoring")
     options.add_argument("--quick", action="store_true", help="a third of the data, two folds")
     options.add_argument("--figures", action="store_true")
     options.add_argument("--output", type=Path, default=HERE / "out")
@@ -114,7 +115,7 @@ def main() -> None:
     if given.worker:
         work(Job(**json.loads(given.worker)))
         return
-    job = Job("", "", "", given.steps, given.iterations, 1.0, given.folds, "")
+    job = Job("", "", "", given.steps, given.iterations, given.warm, given.folds, "")
     if given.quick:
         job = replace(job, iterations=15, folds=2, fraction=0.3)
     optimizers = ", ".join(f"{name} for {method}" for method, name in OPTIMIZER.items())

@@ -28,6 +28,12 @@ data when the weights are long elsewhere, the gradient reads zero where it is no
 overshoot without end (seen on Cora: ten thousand steps among 300,000 atoms). So chains are
 persistent only where an evaluation makes `COVARIANCE_SWEEPS` sweeps, unless asked for.
 
+A restarted chain makes a whole sweep where it can (`default_steps`). On one fold of WebKB (24,000
+atoms) 25 iterations of 500 steps reach a held-out CLL of −.273, 18 of a sweep −.260; the frequency
+of true atoms scores −.262. Persistent chains of one sweep overshot there: −.36 from weights zero,
+−.73 from those of the pseudo-likelihood. On one fold of the proteins neither kind reaches the
+−.418 of the frequency (restarted −.51, persistent −.46, both worse than they were earlier on).
+
 Curvature is the covariance of the counts. From worlds less than a sweep apart it cannot be read:
 they hardly differ, it comes out near zero, and Newton steps explode (tried). Without as many
 sweeps it is Σ_g P(g)(1 − P(g)) d dᵀ, the covariance with atoms independent of each other given the
