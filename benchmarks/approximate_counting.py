@@ -61,6 +61,7 @@ OPTIMIZER = {"cd": "dn", "vp": "adagrad", "pll": "pscg"}
 WIDTH = 2.0  # of the Gaussian prior
 SCORED = 300  # true, and as many false atoms, whose probabilities are estimated
 PASSES = 5  # over the scored atoms
+LEAST_WARM = 5000  # steps before scoring: a sweep of a hundred atoms mixes nothing
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,8 @@ def main() -> None:
     print(
         f"{job.steps or 'a sweep of'} steps an evaluation, "
         f"at most {job.iterations} iterations (PLL: 200) of {optimizers}; "
-        f"prior of width {WIDTH:g}; {job.warm_sweeps:g} sweeps before scoring; "
+        f"prior of width {WIDTH:g}; {job.warm_sweeps:g} sweeps, "
+        f"{LEAST_WARM} steps at least, before scoring; "
         f"{job.folds} folds at most; {job.fraction:.0%} of the constants"
     )
     chosen = [DATA_SETS[name] for name in given.data.split(",") if name]
@@ -342,7 +344,7 @@ def estimate_cll(test: Example, weights: np.ndarray, warm_sweeps: float) -> floa
     chosen = [choose_atoms(test, each, rng) for each in sites]
     local = weights.tolist()
     sizes = np.array([len(each) for each in sites])
-    warm_steps = int(warm_sweeps * sizes.sum())
+    warm_steps = max(LEAST_WARM, int(warm_sweeps * sizes.sum()))
     for _ in range(warm_steps):
         visit_random(chain, sites, sizes, local, rng)
     total = [np.zeros(len(atoms.rows)) for atoms in chosen]
