@@ -13,7 +13,7 @@ from typing import get_args
 from lapis.methods import Task, methods_of
 from lapis.options import COMMANDS, NOUNS, Option
 
-TABLE = re.compile(r"(<!-- (methods|options) (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- (methods|options) ([\w ]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 
 def write_tables(text: str) -> str:

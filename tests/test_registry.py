@@ -102,7 +102,7 @@ def test_defaults_inside_are_those_outside(command: str, options: type[Any]) -> 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_has_every_flag(command: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    code, out, _ = run(command, "--help")
+    code, out, _ = run(*command.split(), "--help")
     assert code == 0
     for option in COMMANDS[command]:
         assert all(flag in out for flag in option.flags)

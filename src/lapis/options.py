@@ -208,6 +208,24 @@ LEARNING = (
     ),
 )  # fmt: skip
 
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What a command is given by its place."""
+
+    name: str  # the keyword of the function behind the command
+    metavar: str
+    help: str
+    many: bool = False
+    is_required: bool = True
+
+
+MODEL = Argument("model", "MODEL", "A Markov logic file (.mln).")
+WORLDS = Argument(
+    "worlds", "DATA", "Facts: .db, .db.gz, or a folder of CSV or Parquet files. Several files are "
+    "several worlds, unless --merge.", many=True, is_required=False,
+)  # fmt: skip
+
 INFERRING = (METHOD, PRECISION, TIME_LIMIT, MAX_MEMORY)
 
 COMMANDS: Mapping[str, tuple[Option, ...]] = {
@@ -245,3 +263,12 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         STRICT, SEED, AS_JSON,
     ),
 }  # fmt: skip
+
+# Commands that are given other things than a model and data; a name in two words is of a group.
+ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {"demo": ()}
+GROUPS: Mapping[str, str] = {}  # what each group of commands is for
+
+
+def arguments_of(command: str) -> tuple[Argument, ...]:
+    """What a command is given by its place."""
+    return ARGUMENTS.get(command, (MODEL, WORLDS))

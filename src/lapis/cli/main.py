@@ -11,6 +11,7 @@ from typing import Annotated, TextIO
 import typer
 
 from lapis.cli import commands
+from lapis.options import GROUPS
 
 app = typer.Typer(
     name="lapis",
@@ -53,8 +54,12 @@ def interruptible(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+groups = {name: typer.Typer(help=help, no_args_is_help=True) for name, help in GROUPS.items()}
+for name, group in groups.items():
+    app.add_typer(group, name=name)
 for command in commands.ALL:
-    app.command()(interruptible(command))
+    group_name, _, name = command.__name__.rpartition(" ")
+    groups.get(group_name, app).command(name)(interruptible(command))
 
 
 def main(arguments: list[str] | None = None) -> None:

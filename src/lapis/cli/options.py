@@ -25,19 +25,8 @@ from lapis.methods import (
     check_options,
     methods_of,
 )
-from lapis.options import COMMANDS, Kind, Option
+from lapis.options import COMMANDS, WORLDS, Argument, Kind, Option, arguments_of
 from lapis.progress import Progress
-
-MODEL = Annotated[Path, typer.Argument(metavar="MODEL", help="A Markov logic file (.mln).")]
-DATA = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="DATA",
-        help="Facts: .db, .db.gz, or a folder of CSV or Parquet files. Several files are several "
-        "worlds, unless --merge.",
-    ),
-]
-WITHOUT_MODEL = ("demo",)
 
 # What typer reads, and how the value is called in the help.
 TYPES: dict[Kind, tuple[Any, str | None]] = {
@@ -57,33 +46,43 @@ TYPES: dict[Kind, tuple[Any, str | None]] = {
 
 
 def takes(command: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The function as a command of that name, with a flag for each option in the table."""
-    options = COMMANDS[command]
+    """The function as a command of that name, with a flag for each option in the table.
+
+    It is called with keywords: what stands by its place, `worlds` read, and every option.
+    """
+    options, arguments = COMMANDS[command], arguments_of(command)
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @wraps(function)
-        def run(model: Path | None = None, data: list[Path] | None = None, **typed: Any) -> None:
+        def run(**typed: Any) -> None:
             values = {option.name: parse_flag(option, typed[option.name]) for option in options}
             check_options(command, values, as_flags=True)
-            if model is None:
-                function(**values)
-            else:
-                function(model, read_worlds(data, bool(values.pop("merge", False))), **values)
+            given = {argument.name: typed[argument.name] for argument in arguments}
+            if WORLDS in arguments:
+                given["worlds"] = read_worlds(given["worlds"], bool(values.pop("merge", False)))
+            function(**given, **values)
 
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters = [flag_of(command, option) for option in options]
-        if command not in WITHOUT_MODEL:
-            parameters = [
-                inspect.Parameter("model", kind, annotation=MODEL),
-                inspect.Parameter("data", kind, annotation=DATA, default=None),
-                *parameters,
-            ]
+        parameters = [*map(place_of, arguments), *(flag_of(command, option) for option in options)]
         run.__name__ = command
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return run
 
     return decorate
+
+
+def place_of(argument: Argument) -> inspect.Parameter:
+    """A parameter that typer makes a positional argument of."""
+    own: Any = list[Path] if argument.many else Path
+    return inspect.Parameter(
+        argument.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if argument.is_required else None,
+        annotation=Annotated[
+            own if argument.is_required else own | None,
+            typer.Argument(metavar=argument.metavar, help=argument.help),
+        ],
+    )
 
 
 def flag_of(command: str, option: Option) -> inspect.Parameter:
