@@ -22,7 +22,7 @@ MAX_MODULES = 16
 MAX_LINES = 500
 
 # Each may import those before it.
-LEAVES = ("errors", "progress", "options", "methods")
+LEAVES = ("errors", "collector", "progress", "options", "methods")
 ROOMS = (
     *LEAVES, "language", "logic", "data", "results", "problem", "relational", "counting", "network",
     "grounding", "inference", "circuits", "lifted", "optimisation", "learning", "structure",

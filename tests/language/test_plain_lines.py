@@ -11,10 +11,32 @@ from lapis.language.model import Model
 from lapis.language.syntax import WeightedFormula
 
 DECLARED = "t = {A, B}\nP(t)\nQ(t, u)\nRain\nt f(u)\nÉté(t)\n"
-ATOMS = ["P(A)", "P(x)", "Q(x,3)", 'Q("A", y)', "Rain", "Été(B)", "Q(A , Zoe)"]
+ATOMS = [
+    "P(A)",
+    "P(x)",
+    "Q(x,3)",
+    'Q("A", y)',
+    "Rain",
+    "Été(B)",
+    "Q(A , Zoe)",
+    "New(x , B)",
+    "New(y,x)",
+]
 ODD = [
     *("P(+x)", "*P(x)", "x = y", "f(y) = A", "Q(A,-3)", "Q(i, i+1)", "EXIST x P(x)", "(P(A))"),
-    *("P(A,B)", "Pp(A)", "New(x)", "p(A)", "P(y) ^ Q(x, y)", "P(", "Rain)", "v", "P(a$)", 'P("'),
+    *(
+        "P(A,B)",
+        "Pp(A)",
+        "New(x)",
+        "Other( z )",
+        "p(A)",
+        "P(y) ^ Q(x, y)",
+        "P(",
+        "Rain)",
+        "v",
+        "P(a$)",
+        'P("',
+    ),
 ]
 JOINTS = [
     " ^ ",
@@ -58,6 +80,7 @@ def outcome(text: str) -> tuple[Model, list[str]] | str:
 @example("1 P(A)\n1 P(B)\n^ Rain", False)
 @example("1 P(A) ^ P(B)\n1 P(B) ^ Q(B, C) ^\n1.5 P(A)\n2 P(A)", False)
 @example("1 P(x) ^ Q(x, y)\n1 Q(x, y) ^ P(y)", False)
+@example("1 New(x, B) ^ P(x)\n1 New(x, B) ^ New(y,x)\n1 New(x, 3) ^ Q(A, x)", False)
 def test_a_line_read_by_its_form_is_what_the_parser_reads(text: str, repeated: bool) -> None:
     text = DECLARED + (f"{text}\n{text}" if repeated else text)
     # A block comment may reach over lines, so that nothing is read by its form.

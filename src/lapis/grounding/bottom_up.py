@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.collector import collector_paused
 from lapis.grounding.assembly import (
     HARD,
     Assembled,
@@ -62,6 +63,7 @@ from lapis.relational.interpretation import Extension, Interpretation
 MOST_DESCRIBED = 1_000_000  # rows listed to name the grounding that contradicts a hard rule
 
 
+@collector_paused
 def ground(
     problem: Problem,
     *,

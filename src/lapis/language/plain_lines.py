@@ -11,6 +11,7 @@ everything else, mistakes above all, is left to the parser.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable
@@ -78,12 +79,14 @@ class PlainLine(NamedTuple):
             [atom.text + part for atom, part in zip(self.atoms, others, strict=True)]
         )
 
-    def term_span(self, line: Span, atom: int, position: int) -> Span:
-        """Where a term of an atom stands, given where the line does."""
+    def atom_spans(self, line: Span, atom: int) -> list[Span]:
+        """Where an atom and its terms stand, given where the line does."""
         pieces = WORDS.split(line.source.text[line.start : line.end])
-        word = 2 * self.form.atoms[atom][position + 1] + 1
-        start = line.start + sum(map(len, pieces[:word]))
-        return Span(line.source, start, start + len(pieces[word]))
+        ends = [line.start + end for end in itertools.accumulate(map(len, pieces))]
+        name, *terms = (2 * word + 1 for word in self.form.atoms[atom])
+        end = ends[terms[-1]] + pieces[terms[-1] + 1].index(")") + 1 if terms else ends[name]
+        whole = Span(line.source, ends[name - 1], end)
+        return [whole, *(Span(line.source, ends[word - 1], ends[word]) for word in terms)]
 
 
 class Kinds(dict[str, str]):

@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from lapis.collector import collector_paused
 from lapis.data.database import Database, Domain, empty_tuples
 from lapis.data.tuples import sorted_unique
 from lapis.errors import LapisError, announce, did_you_mean, raise_all
@@ -130,6 +131,7 @@ def weights_of_rule(rule: Rule, domains: Sequence[Domain]) -> np.ndarray:
     return values
 
 
+@collector_paused
 def build_problem(
     model: Model,
     database: Database | None = None,

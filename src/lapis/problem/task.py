@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.collector import collector_paused
 from lapis.data.binding import bind, keep_known
 from lapis.data.database import Database
 from lapis.errors import LapisError, Warning, announce
@@ -116,6 +117,7 @@ def name_apart(databases: Sequence[Database]) -> list[Database]:
     return named
 
 
+@collector_paused
 def build_task(
     model: ModelLike,
     data: DataLike = None,
@@ -142,7 +144,9 @@ def build_task(
     opened = [*opened, *opened_by_formulas(inputs.model, queries)]
     gathered = Gathered(inputs.model, tuple((n, None) for n in range(len(inputs.model.rules))))
     if gather:
-        gathered = gather_instances(inputs.model, type_sizes(inputs.model, bound))
+        gathered = gather_instances(
+            inputs.model, type_sizes(inputs.model, bound), over_constants=False
+        )
     worlds = build_worlds(inputs.model, gathered, bound, queries, beliefs, opened)
     if not queries and not any(has_unknown(world.problem) for world in worlds):
         raise LapisError(

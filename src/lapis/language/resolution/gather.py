@@ -51,11 +51,14 @@ class Gathered(NamedTuple):
     places: tuple[tuple[int, tuple[str, ...] | None], ...]
 
 
-def gather_instances(model: Model, sizes: Mapping[str, int] | None = None) -> Gathered:
+def gather_instances(
+    model: Model, sizes: Mapping[str, int] | None = None, *, over_constants: bool = True
+) -> Gathered:
     """The model with formulas of the same form gathered, in the place of the first.
 
     `sizes` are the numbers of constants that data may add to each type: a table much larger than
-    the formulas it holds is not made.
+    the formulas it holds is not made. Rules `over_constants`, without variables, are best left
+    alone by those who ground them: they need no join.
 
     >>> from lapis.language import parse_model
     >>> words = "".join(f"0.{i} Has(p,W{i}) => Course(p)\\n" for i in range(1, 10))
@@ -67,7 +70,7 @@ def gather_instances(model: Model, sizes: Mapping[str, int] | None = None) -> Ga
     groups: dict[Skeleton, list[tuple[int, tuple[str, ...]]]] = {}
     known: dict[int, tuple[Form, tuple[str, ...]]] = {}
     for number, rule in enumerate(model.rules):
-        if can_be_gathered(rule):
+        if can_be_gathered(rule) and (over_constants or rule.variables):
             constants: list[str] = []
             form = take_constants(rule.formula, constants, known)
             if constants:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
 
+from lapis.errors import did_you_mean
 from lapis.language.lexer import tokenize
 from lapis.language.model import Rule
 from lapis.language.parser import parse_weighted, readable
 from lapis.language.plain_lines import PlainLine
 from lapis.language.resolution.type_inference import TypeInference, argument
+from lapis.language.resolution.type_slots import Slot
 from lapis.language.syntax import Constant, Variable, WeightedFormula
 
 
@@ -17,44 +21,58 @@ class PlainRules:
     """The atoms of plain lines that were checked so far."""
 
     inference: TypeInference
-    # variables and types of atoms on plain lines, by the atoms' identity
-    written: dict[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    # variables of atoms on plain lines and what tells their types, by the atoms' identity
+    written: dict[int, tuple[tuple[str, Slot], ...]] = field(default_factory=dict)
 
-    def rule(self, statement: WeightedFormula, line: PlainLine) -> Rule | None:
-        """The rule of a plain line; None if something is wrong, or no declaration tells."""
-        types: dict[str, str] = {}
+    def rule(self, statement: WeightedFormula, line: PlainLine) -> Callable[[], Rule] | None:
+        """The rule of a plain line, once all types are known; None if something is wrong."""
+        slots: dict[str, Slot] = {}
         for number, written in enumerate(line.atoms):
             known = self.written.get(id(written))
             if known is None:
                 known = self.check_written(statement, line, number)
                 if known is None:
                     return None
-            for name, type_name in known:
-                if types.setdefault(name, type_name) != type_name:
+            for name, slot in known:
+                other = slots.setdefault(name, slot)
+                if other != slot and self.inference.slots.unify(other, slot):
                     return None
+        return partial(self.finish, statement, line, slots)
+
+    def finish(self, statement: WeightedFormula, line: PlainLine, slots: dict[str, Slot]) -> Rule:
+        variables: tuple[tuple[str, str], ...] = ()
+        if slots:
+            type_of = self.inference.slots.type_of
+            variables = tuple([(name, type_of(slot) or "") for name, slot in slots.items()])
         return Rule(
-            statement.formula, tuple(types.items()), (), statement.weight, statement.hard,
+            statement.formula, variables, (), statement.weight, statement.hard,
             line.text, (), False, None, statement.span,
         )  # fmt: skip
 
     def check_written(
         self, statement: WeightedFormula, line: PlainLine, number: int
-    ) -> tuple[tuple[str, str], ...] | None:
-        """The variables of an atom met for the first time, with their types."""
-        written = line.atoms[number]
-        predicate = self.inference.declared.predicates.get(written.atom.predicate)
-        terms = written.atom.terms
-        if predicate is None or predicate.arity != len(terms):
+    ) -> tuple[tuple[str, Slot], ...] | None:
+        """The variables of an atom met for the first time, with what tells their types."""
+        inference, written = self.inference, line.atoms[number]
+        name, terms = written.atom.predicate, written.atom.terms
+        declared = inference.declared.predicates.get(name)
+        assert statement.span is not None
+        whole, *places = line.atom_spans(statement.span, number)
+        if declared is None and name not in inference.undeclared:
+            if did_you_mean(name, inference.declared.predicates):
+                return None
+            inference.undeclared[name] = replace(written.atom, span=whole)
+        arity = declared.arity if declared else len(inference.undeclared[name].terms)
+        if arity != len(terms):
             return None
-        found: list[tuple[str, str]] = []
-        for position, term in enumerate(terms):
+        found: list[tuple[str, Slot]] = []
+        for position, (term, span) in enumerate(zip(terms, places, strict=True)):
+            slot = argument(name, position)
             if isinstance(term, Variable):
-                found.append((term.name, predicate.types[position]))
+                found.append((term.name, ("type", declared.types[position]) if declared else slot))
                 continue
             assert isinstance(term, Constant)
-            assert statement.span is not None
-            span = line.term_span(statement.span, number, position)
-            self.inference.constants.append((term.name, argument(predicate.name, position), span))
+            inference.constants.append((term.name, slot, span))
         self.written[id(written)] = tuple(found)
         return self.written[id(written)]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lapis.collector import collector_paused
 from lapis.errors import LapisError, Warning, did_you_mean, raise_all
 from lapis.language.includes import IncludeReader
 from lapis.language.model import Model, Rule
@@ -45,6 +46,7 @@ from lapis.language.syntax import (
 )
 
 
+@collector_paused
 def parse_model(text: str, name: str = "<text>") -> Model:
     """A model from its text.
 
@@ -55,6 +57,7 @@ def parse_model(text: str, name: str = "<text>") -> Model:
     return resolve(*parse_statements(text, name), name=name)
 
 
+@collector_paused
 def read_model(path: str | Path) -> Model:
     """A model from a file; includes are read relative to it."""
     path = Path(path)
@@ -114,9 +117,9 @@ class Resolver:
     def prepare(self, statement: WeightedFormula) -> list[Callable[[], Rule]]:
         """Check a formula and unify its types; the rules follow once all types are known."""
         if statement.line is not None:
-            rule = self.plain.rule(statement, statement.line)
-            if rule is not None:
-                return [lambda: rule]
+            finish = self.plain.rule(statement, statement.line)
+            if finish is not None:
+                return [finish]
             statement = parse_again(statement)
         before = len(self.declared.errors)
         original = self.drop_unused(self.spell_predicates(statement.formula))
