@@ -29,6 +29,7 @@ from lapis.language.syntax import (
     Atom,
     Comparison,
     Constant,
+    CountExists,
     Exists,
     ForAll,
     Formula,
@@ -329,6 +330,10 @@ def holds(rule: Rule, binding: Binding, worlds: Worlds, domains: Domains) -> np.
                 held = evaluate(first, binding) == evaluate(second, binding)
             case Exists(names, body):
                 held = some([evaluate(body, inner) for inner in extend(names, binding)])
+            case CountExists(names, body, operator, bound):
+                found = [evaluate(body, inner) for inner in extend(names, binding)]
+                number = sum((part.astype(np.int64) for part in found), worlds.constantly(False))
+                held = COMPARE[operator](number, bound)
             case ForAll(names, body):
                 held = every([evaluate(body, inner) for inner in extend(names, binding)])
         return held

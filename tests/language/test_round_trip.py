@@ -13,6 +13,7 @@ from lapis.language.syntax import (
     Atom,
     Comparison,
     Constant,
+    CountExists,
     Exists,
     ForAll,
     Formula,
@@ -49,7 +50,7 @@ def terms(draw: st.DrawFn) -> Term:
 @st.composite
 def formulas(draw: st.DrawFn, depth: int = 4) -> Formula:
     inner = formulas(depth - 1)
-    match draw(st.integers(0, 9 if depth else 2)):
+    match draw(st.integers(0, 10 if depth else 2)):
         case 0:
             name = draw(st.sampled_from(["P", "likes", "V"]))
             return Atom(name, tuple(draw(st.lists(terms(), max_size=3))))
@@ -66,9 +67,13 @@ def formulas(draw: st.DrawFn, depth: int = 4) -> Formula:
             return node((*first, *parts[1:]))
         case 6 | 7 as kind:
             return (Implies if kind == 6 else Iff)(draw(inner), draw(inner))
+        case 8:
+            name, bound = draw(st.sampled_from(NAMES)), draw(st.integers(0, 12))
+            operator = draw(st.sampled_from(["=", "<=", ">="]))
+            return CountExists((name,), draw(inner), operator, bound)
         case kind:
             names = tuple(draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=2)))
-            return (Exists if kind == 8 else ForAll)(names, draw(inner))
+            return (Exists if kind == 9 else ForAll)(names, draw(inner))
 
 
 @given(formulas())
@@ -76,6 +81,7 @@ def test_printing_then_parsing_a_formula_gives_it_back(formula: Formula) -> None
     assert parse_formula(print_formula(formula)) == formula
 
 
+QUANTIFIERS = ["\\exists", "\\exists_{=1}", "\\exists_{!=2}", "\\exists_{<3}", "\\forall"]
 WFOMC_TERMS = ["X", "Y", "Z1", "d0", "éa", "7"]
 
 
@@ -98,7 +104,7 @@ def wfomc_formulas(draw: st.DrawFn, depth: int = 3) -> str:
             connective = draw(st.sampled_from(["&", "|", "->", "<->"]))
             return f"({draw(inner)} {connective} {draw(inner)})"
         case kind:
-            quantifier = ["\\exists", "\\exists_{=1}", "\\forall"][draw(st.integers(0, 2))]
+            quantifier = draw(st.sampled_from(QUANTIFIERS))
             body = draw(inner)
             colon = ": " if kind == 7 else " "
             return f"({quantifier} {draw(st.sampled_from(['X', 'Y']))}{colon}{body})"
@@ -124,7 +130,7 @@ def wfomc_statements(draw: st.DrawFn) -> str:
 
 
 @given(
-    st.sampled_from(["d", "Pd", "D", "person", "É", "aV"]),
+    st.sampled_from(["d", "Pd", "D", "person", "É", "aV", "V"]),
     st.integers(0, 12),
     st.lists(wfomc_statements(), max_size=6),
     st.integers(0, 6),
@@ -170,6 +176,13 @@ PROGRAMS = {
         person = 3
         |smokes| - 2 |rain| = 1
         smokes(person0), ~smokes(person1)
+        """,
+    "counting": """
+        \\forall X: (\\forall Y: (E(X,Y) -> E(Y,X))) & ExactlyOne[Head, Tail] &
+        \\forall X: (\\exists_{=2} Y: (E(X,Y))) & \\forall X: (\\exists_{>1} Y: (PRED2(X,Y)))
+        V = {a, b, c}
+        2.5 -1 E
+        1 |Head| <= 2
         """,
     "unicode": "P(t)\nQ(t)\n1 ∀x (P(x) ∧ ¬Q(x) ⇒ ∃y (P(y) ∨ Q(y) ⇔ x ≠ y))\n",
 }

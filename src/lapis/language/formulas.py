@@ -17,6 +17,7 @@ from lapis.language.syntax import (
     Comparison,
     ComparisonOperator,
     Constant,
+    CountExists,
     Exists,
     ForAll,
     Formula,
@@ -25,6 +26,7 @@ from lapis.language.syntax import (
     Not,
     Offset,
     Or,
+    Quantifier,
     Term,
     Variable,
     children,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 # Trees deeper than this would overflow the recursive passes; nobody writes them by hand.
 MAX_DEPTH = 100
+MAX_COUNT = 1_000_000
 
 READABLE = {
     "NAME": "a name", "NUMBER": "a number", "STRING": "a string", "LPAR": "'('", "RPAR": "')'",
@@ -197,8 +200,8 @@ class TreeBuilder:
                 names = self.names(parts[1])
                 body = self.formula(parts[-1])
                 return (Exists if tree.data == "exists" else ForAll)(names, body, span)
-            case "exists_count":
-                return self.exactly_one(tree)
+            case "count_exists":
+                return self.count_exists(tree)
             case "proposition":
                 return Atom(str(parts[0]), (), False, span)
             case "atom":
@@ -211,36 +214,41 @@ class TreeBuilder:
         raise AssertionError(tree.data)
 
     def names(self, tree: Node) -> tuple[str, ...]:
-        names = tuple(variable_name(str(token)) for token in tree.children if token.type == "NAME")
-        for token in tree.children:
-            if token.type == "NAME" and not self.is_variable(str(token)):
+        return self.names_of([token for token in tree.children if token.type == "NAME"])
+
+    def names_of(self, tokens: list[Node]) -> tuple[str, ...]:
+        for token in tokens:
+            if not self.is_variable(str(token)):
                 raise LapisError(
                     f"cannot quantify over {str(token)!r}: it is a constant",
                     code="quantified-constant",
                     span=self.span(token),
                     hint="variables start with a lower-case letter",
                 )
-        return names
+        return tuple(variable_name(str(token)) for token in tokens)
 
-    def exactly_one(self, tree: Node) -> Formula:
-        """∃=1 y F(y) as ∃ y (F(y) ∧ ∀ y' (F(y') ⇒ y' = y))."""
-        count, names, body = tree.children[4], self.names(tree.children[6]), tree.children[-1]
-        if str(count) != "1" or len(names) != 1:
+    def count_exists(self, tree: Node) -> Formula:
+        """∃ with a number: < and > as ≤ and ≥ of the next number, ≠ as the negation of =."""
+        marks = [part for part in tree.children if getattr(part, "type", None) != "UNDERSCORE"]
+        operator = ASCII_OPERATOR[marks[2].children[0].type]
+        count, name, body = marks[3], self.names_of([marks[5]]), self.formula(marks[-1])
+        if not str(count).isdecimal() or int(str(count)) > MAX_COUNT:
             raise LapisError(
-                "only the counting quantifier 'exactly one', over one variable, is supported",
+                f"a counting quantifier takes a whole number up to {MAX_COUNT:,}",
                 code="counting-quantifier",
                 span=self.span(count),
             )
-        formula, other = self.formula(body), names[0] + "'"
-        unique = ForAll(
-            (other,),
-            Implies(
-                rename_variable(formula, names[0], other),
-                Comparison("=", Variable(other), Variable(names[0])),
-            ),
-        )
-        parts = formula.parts if isinstance(formula, And) else (formula,)
-        return Exists(names, And((*parts, unique)), self.span(tree))
+        bound, span = int(str(count)), self.span(tree)
+        variables = (name[0],)
+        match operator:
+            case "!=":
+                return Not(CountExists(variables, body, "=", bound, span), span)
+            case "<":
+                return Not(CountExists(variables, body, ">=", bound, span), span)
+            case ">":
+                return CountExists(variables, body, ">=", bound + 1, span)
+            case "=" | "<=" | ">=":
+                return CountExists(variables, body, operator, bound, span)
 
     def terms(self, tree: Node) -> tuple[Term, ...]:
         return tuple(self.term(child) for child in tree.children if hasattr(child, "data"))
@@ -301,7 +309,7 @@ def variable_name(text: str) -> str:
 
 def rename_variable(formula: Formula, old: str, new: str) -> Formula:
     """Replace the free occurrences of a variable."""
-    if isinstance(formula, Exists | ForAll) and old in formula.variables:
+    if isinstance(formula, Quantifier) and old in formula.variables:
         return formula
     inner = tuple(rename_variable(child, old, new) for child in children(formula))
     return map_terms(with_children(formula, inner), lambda term: renamed(term, old, new))

@@ -12,6 +12,7 @@ from lapis.language.syntax import (
     Cardinality,
     Comparison,
     Constant,
+    CountExists,
     Exists,
     ForAll,
     Formula,
@@ -143,6 +144,9 @@ def bare(formula: Formula) -> tuple[str, int]:
             return f"{render(left, IFF)} <=> {render(right, IMPLIES)}", IFF
         case Exists(variables, body):
             return f"EXIST {','.join(variables)} {render(body, QUANTIFIER)}", QUANTIFIER
+        case CountExists(variables, body, operator, bound):
+            head = f"EXIST{{{operator}{bound}}} {variables[0]}"
+            return f"{head} {render(body, QUANTIFIER)}", QUANTIFIER
         case ForAll(variables, body):
             return f"FORALL {','.join(variables)} {render(body, QUANTIFIER)}", QUANTIFIER
 

@@ -3,7 +3,8 @@
     program     = statement*
     statement   = Include | TypeDeclaration | PredicateDeclaration | FunctionDeclaration
                 | WeightedFormula | Cardinality
-    formula     = Atom | Comparison | Truth | Not | And | Or | Implies | Iff | Exists | ForAll
+    formula     = Atom | Comparison | Truth | Not | And | Or | Implies | Iff
+                | Exists | ForAll | CountExists
     term        = Variable | Constant | Application | Offset
 
 Nodes are frozen and hashable; two nodes are equal when they say the same thing, wherever
@@ -129,7 +130,19 @@ class ForAll:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-Formula = Atom | Comparison | Truth | Not | And | Or | Implies | Iff | Exists | ForAll
+@dataclass(frozen=True, slots=True)
+class CountExists:
+    """How many values of one variable satisfy the body: EXIST{=2} y F(x, y)."""
+
+    variables: tuple[str, ...]  # one
+    body: Formula
+    operator: Choice["=", "<=", ">="]
+    bound: int
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+Quantifier = Exists | ForAll | CountExists
+Formula = Atom | Comparison | Truth | Not | And | Or | Implies | Iff | Quantifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +231,7 @@ _CHILDREN: dict[type, Callable[..., tuple[Formula, ...]]] = {
     Not: lambda formula: (formula.body,),
     Exists: lambda formula: (formula.body,),
     ForAll: lambda formula: (formula.body,),
+    CountExists: lambda formula: (formula.body,),
     Atom: lambda _: (),
     Comparison: lambda _: (),
     Truth: lambda _: (),
@@ -238,7 +252,7 @@ def with_children(formula: Formula, parts: tuple[Formula, ...]) -> Formula:
             return replace(formula, premise=parts[0], conclusion=parts[1])
         case Iff():
             return replace(formula, left=parts[0], right=parts[1])
-        case Not() | Exists() | ForAll():
+        case Not() | Exists() | ForAll() | CountExists():
             return replace(formula, body=parts[0])
         case _:
             return formula
@@ -293,7 +307,7 @@ def free_variables(formula: Formula) -> tuple[str, ...]:
     seen: dict[str, None] = {}
 
     def visit(node: Formula, bound: frozenset[str]) -> None:
-        if isinstance(node, Exists | ForAll):
+        if isinstance(node, Quantifier):
             bound = bound | set(node.variables)
         for term in terms_of(node):
             for variable in term_variables(term):

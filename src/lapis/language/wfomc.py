@@ -1,42 +1,44 @@
 """Files of the weighted first-order model counting tools, read as Markov logic.
 
 They differ from Alchemy's in that variables are upper-case and constants lower-case, comments
-start with #, the one domain is given by its size (`person = 3`, constants person0…person2),
-predicates are not declared, and there are cardinality constraints (`|P| - |Q| = 0`), evidence
-lines (`p(a), ~q(b)`) and `ExactlyOne[P, Q]`. All of it is translated into our statements; the
-size declaration is what gives such a file away.
+start with #, the one domain is given by its size (`person = 3`, constants person0…person2) or its
+constants, predicates are not declared, a formula without weight and period is hard, and there are
+cardinality constraints (`|P| - |Q| = 0`), evidence lines (`p(a), ~q(b)`), weights of a
+predicate's true and false atoms (`2.7 1 p`), `ExactlyOne[P, Q]`, and names that speak of a linear
+order (orders.py). All of it is translated into our statements; the size, or a quantified
+upper-case variable, is what gives such a file away.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from lapis.errors import LapisError, Source, Span
 from lapis.language.cardinality import is_cardinality, parse_cardinality
 from lapis.language.formulas import parse_formula_tokens, variable_name
 from lapis.language.lexer import Token, split_statements, tokenize
+from lapis.language.orders import order_axioms
+from lapis.language.parser import parse_type
 from lapis.language.syntax import (
     And,
-    Atom,
     Formula,
-    Not,
-    Or,
     Parameter,
     PredicateDeclaration,
     Statement,
     TypeDeclaration,
-    Variable,
     WeightedFormula,
     atoms,
 )
 from lapis.language.weights import evaluate_weight, weight_and_period, weight_length
 
 SIZE = re.compile(r"^\s*[^\W\d_]\w*\s*=\s*\d+\s*(#.*)?$", re.MULTILINE)
+QUANTIFIED = re.compile(r"\\(?:exists(?:_\{[^}]*\})?|forall)\s+[A-Z]\w*\s*:")
 MAX_SIZE = 10_000_000
 
 
 def is_wfomc(text: str) -> bool:
-    return SIZE.search(text) is not None
+    return SIZE.search(text) is not None or QUANTIFIED.search(text) is not None
 
 
 def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
@@ -44,6 +46,7 @@ def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
     types: list[TypeDeclaration] = []
     body: list[Statement] = []
     errors: list[LapisError] = []
+    weights: dict[str, tuple[tuple[float, float], Span]] = {}
     tokens = list(tokenize(source, hash_comments=True))
     for found in split_statements(tokens):
         unreadable = [token for token in found if isinstance(token, LapisError)]
@@ -53,8 +56,14 @@ def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
         statement = [token for token in found if isinstance(token, Token)]
         span = Span(source, statement[0].start, statement[-1].end)
         try:
-            if [t.kind for t in statement] == ["NAME", "EQ", "NUMBER"]:
+            kinds = [token.kind for token in statement]
+            factors, predicate = leading_factors(statement)
+            if kinds == ["NAME", "EQ", "NUMBER"]:
                 types.append(parse_size(statement, span))
+            elif kinds[:3] == ["NAME", "EQ", "LBRACE"]:
+                types.append(parse_domain(statement, source, span))
+            elif factors is not None:
+                weights[predicate] = factors, span
             else:
                 body.append(parse_statement(statement, source, span))
         except LapisError as error:
@@ -63,33 +72,65 @@ def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
         errors.append(
             LapisError("these files have one domain", code="several-domains", span=types[1].span)
         )
-    declared = declarations(body, types[0].name) if types else []
+    if not types and not errors:
+        whole = Span(source, 0, len(source.text))
+        errors.append(LapisError("the domain is missing", code="no-domain", span=whole))
+    used = [a.predicate for s in body if isinstance(s, WeightedFormula) for a in atoms(s.formula)]
+    body += [WeightedFormula(axiom, hard=True) for axiom in order_axioms(used)]
+    errors += [
+        LapisError(f"weights of {name!r}, which no formula mentions", code="weights", span=span)
+        for name, (_, span) in weights.items()
+        if name not in used
+    ]
+    declared = declarations(body, types[0].name, weights) if types else []
     return [*types, *declared, *body], errors
 
 
 def parse_size(tokens: list[Token], span: Span) -> TypeDeclaration:
     """`d = 3`, or `D = 3`: the names of types start with a lower-case letter."""
     name, size = variable_name(tokens[0].text), tokens[2].text
-    if not name[0].islower() or name == "v":
-        raise LapisError(
-            f"{tokens[0].text!r} cannot name a domain",
-            code="domain-name",
-            span=span,
-            hint="a domain is named by a word that starts with a letter, other than v",
-        )
     if not size.isdecimal() or int(size) > MAX_SIZE:
         raise LapisError(
             f"a domain size is a whole number up to {MAX_SIZE:,}", code="domain-size", span=span
         )
-    return TypeDeclaration(name, tuple(f"{name}{i}" for i in range(int(size))), span)
+    constants = tuple(f"{name}{i}" for i in range(int(size)))
+    return TypeDeclaration(type_name(tokens[0].text, span), constants, span)
+
+
+def parse_domain(tokens: list[Token], source: Source, span: Span) -> TypeDeclaration:
+    """`d = {a, b, c}`"""
+    found = parse_type(tokens, source, span)
+    return TypeDeclaration(type_name(found.name, span), found.constants, span)
+
+
+def type_name(text: str, span: Span) -> str:
+    name = variable_name(text)
+    if not name[0].islower():
+        raise LapisError(f"{text!r} cannot name a domain", code="domain-name", span=span)
+    return "v_" if name == "v" else name  # v is our disjunction
+
+
+def leading_factors(tokens: list[Token]) -> tuple[tuple[float, float] | None, str]:
+    """`2.7 1 p`: the weights of true and of false atoms of p."""
+    values: list[float] = []
+    sign = 1.0
+    for token in tokens[:-1]:
+        if token.kind == "NUMBER":
+            values.append(sign * float(token.text))
+            sign = 1.0
+        elif token.kind == "MINUS":
+            sign = -1.0
+        else:
+            return None, ""
+    found = (values[0], values[1]) if len(values) == 2 and tokens[-1].kind == "NAME" else None
+    return found, tokens[-1].text
 
 
 def parse_statement(tokens: list[Token], source: Source, span: Span) -> Statement:
     kinds = [token.kind for token in tokens]
     if is_cardinality(tokens):
         return parse_cardinality(tokens, span)
-    if tokens[0].text == "ExactlyOne" and kinds[1:2] == ["LSQB"]:
-        return WeightedFormula(exactly_one(tokens, span), hard=True, span=span)
+    tokens = spell_out_exactly_one(tokens, span)
     hard = kinds[-1] == "PERIOD"
     length = weight_length(tokens)
     formula = tokens[length : len(tokens) - hard]
@@ -133,26 +174,48 @@ def parse_evidence(tokens: list[Token], source: Source) -> Formula:
     return And((*first, *literals[1:]))
 
 
-def exactly_one(tokens: list[Token], span: Span) -> Formula:
-    names = [token.text for token in tokens[2:] if token.kind == "NAME"]
-    shape = [t.kind for t in tokens[2:] if t.kind not in ("COMMA", "NAME")]
-    if shape != ["RSQB", "PERIOD"] or len(names) < 2:
-        raise LapisError(
-            "ExactlyOne[P, Q, ...]. takes two or more predicates", code="exactly-one", span=span
+def spell_out_exactly_one(tokens: list[Token], span: Span) -> list[Token]:
+    """ExactlyOne[P, Q] as ((P(X) | Q(X)) & ~(P(X) & Q(X))), where it stands."""
+    found: list[Token] = []
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        if token.text != "ExactlyOne" or [t.kind for t in tokens[index + 1 : index + 2]] != [
+            "LSQB"
+        ]:
+            found.append(token)
+            index += 1
+            continue
+        close = next((i for i in range(index, len(tokens)) if tokens[i].kind == "RSQB"), index)
+        inner = tokens[index + 2 : close]
+        names = [t.text for t in inner if t.kind == "NAME"]
+        if len(names) < 2 or any(t.kind not in ("NAME", "COMMA") for t in inner):
+            raise LapisError(
+                "ExactlyOne[P, Q, ...] takes two or more predicates", code="exactly-one", span=span
+            )
+        pairs = [(names[i], names[j]) for j in range(len(names)) for i in range(j)]
+        text = f"(({' | '.join(f'{name}(X)' for name in names)})" + "".join(
+            f" & ~({first}(X) & {second}(X))" for first, second in pairs
         )
-    found = [Atom(name, (Variable("x"),)) for name in names]
-    pairs = tuple(
-        Not(And((first, second))) for i, first in enumerate(found) for second in found[i + 1 :]
-    )
-    return And((Or(tuple(found)), *pairs), span)
+        made = [t for t in tokenize(Source("", f"{text})")) if isinstance(t, Token)]
+        end = tokens[close].end
+        found += [Token(t.kind, t.text, token.start, end) for t in made]
+        index = close + 1
+    return found
 
 
-def declarations(body: list[Statement], type_name: str) -> list[PredicateDeclaration]:
+def declarations(
+    body: list[Statement],
+    type_name: str,
+    weights: Mapping[str, tuple[tuple[float, float], Span]],
+) -> list[PredicateDeclaration]:
     """A declaration for each predicate used, over the one domain."""
     found: dict[str, PredicateDeclaration] = {}
     for statement in body:
         if isinstance(statement, WeightedFormula):
             for atom in atoms(statement.formula):
-                parameters = tuple(Parameter(type_name) for _ in atom.terms)
-                found.setdefault(atom.predicate, PredicateDeclaration(atom.predicate, parameters))
+                name, parameters = atom.predicate, tuple(Parameter(type_name) for _ in atom.terms)
+                factors, span = weights.get(name, (None, None))
+                declaration = PredicateDeclaration(name, parameters, factors=factors, span=span)
+                found.setdefault(name, declaration)
     return list(found.values())

@@ -6,9 +6,21 @@ from collections.abc import Mapping
 
 from lapis.language.model import Rule
 from lapis.language.printer import print_formula
-from lapis.language.syntax import And, Exists, ForAll, Formula, Iff, Implies, Not, Or
+from lapis.language.syntax import (
+    And,
+    CountExists,
+    Exists,
+    ForAll,
+    Formula,
+    Iff,
+    Implies,
+    Not,
+    Or,
+    Quantifier,
+)
 
 MANY = 20.0  # beyond this a weight is as good as certain
+COUNTS = {"=": "exactly", "<=": "at most", ">=": "at least"}
 
 
 def describe_rule(rule: Rule) -> str:
@@ -56,6 +68,9 @@ def words(formula: Formula, types: Mapping[str, str]) -> str:
             return f"{grouped(left, types)} exactly if {grouped(right, types)}"
         case Exists(variables, body):
             return f"there is {named(variables, types)} with {grouped(body, types)}"
+        case CountExists(variables, body, operator, bound):
+            number = f"{COUNTS[operator]} {bound} {named(variables, types)}"
+            return f"there are {number} with {grouped(body, types)}"
         case ForAll(variables, body):
             return f"for all {named(variables, types)}, {grouped(body, types)}"
         case _:
@@ -69,6 +84,6 @@ def named(variables: tuple[str, ...], types: Mapping[str, str]) -> str:
 def grouped(formula: Formula, types: Mapping[str, str]) -> str:
     text = words(formula, types)
     simple = isinstance(formula, Not) or not isinstance(
-        formula, And | Or | Implies | Iff | Exists | ForAll
+        formula, And | Or | Implies | Iff | Quantifier
     )
     return text if simple else f"({text})"

@@ -10,12 +10,14 @@ from lapis.language.model import Model, Predicate, Rule
 from lapis.language.syntax import (
     Atom,
     Comparison,
+    CountExists,
     Exists,
     Formula,
     Offset,
     Or,
     Variable,
     free_variables,
+    subformulas,
 )
 from lapis.logic.clauses import (
     Clause,
@@ -30,7 +32,7 @@ from lapis.logic.clauses import (
 )
 from lapis.logic.cubes import SignedLeaf, disjoint_cubes, truth_values
 from lapis.logic.forms import FormTable
-from lapis.logic.passes import rewrite, split_hard
+from lapis.logic.passes import copies, rewrite, split_hard
 
 
 def normalize(model: Model) -> NormalForm:
@@ -75,6 +77,10 @@ class Normalizer:
         if found is not None:
             return [(rule.variables, clauses) for clauses in found]
         types = dict(rule.variables + rule.bound)
+        for node in subformulas(rule.formula):
+            if isinstance(node, CountExists):
+                name = node.variables[0]
+                types |= dict.fromkeys(copies(name, node.bound + 1), types[name])
         formula = rewrite(rule.formula)
         return [
             (

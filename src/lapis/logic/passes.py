@@ -11,11 +11,13 @@ from dataclasses import replace
 from functools import reduce
 
 from lapis.errors import LapisError
+from lapis.language.formulas import rename_variable
 from lapis.language.syntax import (
     And,
     Atom,
     Comparison,
     Constant,
+    CountExists,
     Exists,
     ForAll,
     Formula,
@@ -207,7 +209,38 @@ def narrow_scopes(formula: Formula) -> Formula:
     return conjunction((*outside, replace(formula, body=conjunction(inside))))
 
 
+def spell_out_counts(formula: Formula) -> Formula:
+    """∃≥k y F as ∃ y₁…y_k (all different ∧ F(y₁) ∧ … ∧ F(y_k)); ∃≤k as ¬∃≥k+1, ∃=k as both."""
+    formula = with_children(formula, tuple(map(spell_out_counts, children(formula))))
+    if not isinstance(formula, CountExists):
+        return formula
+    at_least, beyond = at_least_count(formula, formula.bound), formula.bound + 1
+    if formula.operator == ">=":
+        return at_least
+    at_most = negated(at_least_count(formula, beyond))
+    return at_most if formula.operator == "<=" else conjunction((at_least, at_most))
+
+
+def at_least_count(formula: CountExists, number: int) -> Formula:
+    if not number:
+        return Truth(True)
+    names = copies(formula.variables[0], number)
+    different = tuple(
+        negated(Comparison("=", Variable(first), Variable(second)))
+        for i, second in enumerate(names)
+        for first in names[:i]
+    )
+    held = tuple(rename_variable(formula.body, names[0], name) for name in names)
+    return Exists(names, conjunction((*held, *different)))
+
+
+def copies(name: str, number: int) -> tuple[str, ...]:
+    """Names for several values of one variable; none but the first can be written by a user."""
+    return (name, *(f"{name}#{i}" for i in range(2, number + 1)))
+
+
 PASSES: tuple[Callable[[Formula], Formula], ...] = (
+    spell_out_counts,
     normalize_comparisons,
     simplify,
     exists_only,

@@ -18,9 +18,9 @@ from lapis.language.resolution.sugar import without_plus
 from lapis.language.syntax import (
     Atom,
     Constant,
-    Exists,
-    ForAll,
+    CountExists,
     Formula,
+    Quantifier,
     Variable,
     children,
     free_variables,
@@ -121,7 +121,9 @@ def take_constants(
     inner = children(formula)
     if not inner:
         return formula
-    own = formula.variables if isinstance(formula, Exists | ForAll) else ()
+    own: Form = formula.variables if isinstance(formula, Quantifier) else ()
+    if isinstance(formula, CountExists):
+        own = (own, formula.operator, formula.bound)
     return type(formula), own, tuple([take_constants(part, constants, known) for part in inner])
 
 

@@ -12,10 +12,9 @@ from lapis.language.printer import print_formula
 from lapis.language.syntax import (
     Application,
     Constant,
-    Exists,
-    ForAll,
     Formula,
     Offset,
+    Quantifier,
     Term,
     Variable,
     children,
@@ -59,7 +58,7 @@ def moved_by_offset(node: Formula, names: Sequence[str]) -> bool:
 
 def substitute(formula: Formula, values: Mapping[str, str]) -> Formula:
     """Constants for the free occurrences of variables."""
-    if isinstance(formula, Exists | ForAll):
+    if isinstance(formula, Quantifier):
         values = {name: value for name, value in values.items() if name not in formula.variables}
     inner = tuple(substitute(child, values) for child in children(formula))
     return map_terms(with_children(formula, inner), lambda term: put(term, values))

@@ -12,12 +12,12 @@ from lapis.language.syntax import (
     And,
     Atom,
     Comparison,
-    Exists,
     ForAll,
     Formula,
     Implies,
     Not,
     Offset,
+    Quantifier,
     Term,
     Variable,
     atoms,
@@ -34,7 +34,7 @@ MAX_STARS = 10
 
 
 def bound_variables(node: Formula) -> tuple[str, ...]:
-    return node.variables if isinstance(node, Exists | ForAll) else ()
+    return node.variables if isinstance(node, Quantifier) else ()
 
 
 def plus_variables(formula: Formula) -> list[Variable]:
@@ -105,7 +105,7 @@ def rename_apart(formula: Formula) -> Formula:
         return chosen
 
     def visit(node: Formula) -> Formula:
-        if isinstance(node, Exists | ForAll):
+        if isinstance(node, Quantifier):
             body = node.body
             names = list(dict.fromkeys(node.variables))
             new_names = [fresh(name) for name in names]
@@ -126,7 +126,7 @@ def compile_offsets(formula: Formula) -> Formula:
 
     def visit(node: Formula) -> Formula:
         inner = with_children(node, tuple(map(visit, children(node))))
-        if isinstance(inner, Exists | ForAll):
+        if isinstance(inner, Quantifier):
             return replace(inner, body=quantify_offsets(inner.body, inner.variables, taken))
         return inner
 
