@@ -1,0 +1,5 @@
+"""Arithmetic circuits: learned, compiled, approximated, queried.
+
+`lapis.circuits.circuit` is the data type, `lapis.circuits.evaluation` gives its values and
+derivatives, `lapis.circuits.queries` what else can be asked, `lapis.circuits.files` keeps it.
+"""

@@ -1,0 +1,165 @@
+"""Circuits in files: `.npz` (ours, whole), `.ac` (Libra's text) and `.dot` (for drawing).
+
+A line of an `.ac` file is a node, numbered by its line: `v VARIABLE STATE`, `n NUMBER`, `+ NODES`
+or `* NODES`; the first line has the sizes of the variables, the last is EOF. It keeps no names.
+Numbers are written so that they come back as they were.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from lapis.circuits.circuit import (
+    INDICATOR,
+    PARAMETER,
+    PRODUCT,
+    SUM,
+    Circuit,
+    Properties,
+    new_circuit,
+    state_starts,
+)
+from lapis.data.whole_path import whole_path
+from lapis.errors import LapisError, Source, Span
+
+FORMAT = 1
+ARRAYS = ("kind", "leaf", "start", "child", "log_parameter")
+
+
+def save_circuit(circuit: Circuit, path: str | Path) -> None:
+    """Write a circuit, whole or not at all; the ending says how."""
+    path = Path(path)
+    if path.suffix not in (".npz", ".ac", ".dot"):
+        raise LapisError(f"{path}: circuits are written as .npz, .ac or .dot", code="circuit-file")
+    with whole_path(path) as temporary:
+        if path.suffix == ".npz":
+            head = {
+                "format": FORMAT, "names": circuit.names, "states": circuit.states,
+                "properties": circuit.properties._asdict(),
+            }  # fmt: skip
+            arrays = {name: getattr(circuit, name) for name in ARRAYS}
+            with temporary.open("wb") as stream:
+                np.savez_compressed(stream, head=np.array(json.dumps(head)), **arrays)
+        else:
+            text = format_ac(circuit) if path.suffix == ".ac" else format_dot(circuit)
+            temporary.write_text(text, encoding="utf-8")
+
+
+def load_circuit(path: str | Path) -> Circuit:
+    """Read a circuit from an `.npz` or `.ac` file."""
+    path = Path(path)
+    try:
+        if path.suffix == ".ac":
+            return parse_ac(path.read_text(encoding="utf-8"), str(path))
+        with np.load(path, allow_pickle=False) as stored:
+            head = json.loads(str(stored["head"]))
+            arrays = {name: stored[name] for name in ARRAYS}
+            properties = Properties(**head["properties"])
+            return new_circuit(head["names"], head["states"], properties=properties, **arrays)
+    except FileNotFoundError:
+        raise LapisError(f"{path}: there is no such file", code="no-such-file") from None
+    except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
+        raise LapisError(
+            f"{path}: this is not a circuit", code="circuit-file",
+            hint="circuits are .npz files, as `lapis circuit learn -o` writes them, or .ac files",
+        ) from None  # fmt: skip
+
+
+def format_ac(circuit: Circuit) -> str:
+    """Libra's text of a circuit."""
+    lines = [f"({' '.join(str(len(states)) for states in circuit.states)})"]
+    variable, first = circuit.variable_of_state, circuit.state_start
+    for node in range(circuit.num_nodes):
+        kind, leaf = circuit.kind[node], circuit.leaf[node]
+        if kind == INDICATOR:
+            lines.append(f"v {variable[leaf]} {leaf - first[variable[leaf]]}")
+        elif kind == PARAMETER:
+            lines.append(f"n {math.exp(circuit.log_parameter[leaf])!r}")
+        else:
+            children = circuit.child[circuit.start[node] : circuit.start[node + 1]]
+            lines.append(" ".join(["+" if kind == SUM else "*", *map(str, children)]))
+    return "\n".join([*lines, "EOF", ""])
+
+
+def parse_ac(text: str, name: str = "<ac>") -> Circuit:
+    """The circuit of a text.
+
+    >>> parse_ac("(2)\\nv 0 0\\nv 0 1\\nn 0.3\\nn 0.7\\n* 0 2\\n* 1 3\\n+ 4 5\\nEOF").num_edges
+    6
+    """
+    source = Source(name, text)
+    lines = text.splitlines()
+    sizes = [int(word) for word in lines[0].strip(" ()").split()] if lines else []
+    states = [[str(state) for state in range(size)] for size in sizes]
+    first = state_starts(states)
+    kind: list[int] = []
+    leaf: list[int] = []
+    start, child = [0], list[int]()
+    numbers: list[float] = []
+    for position, line in enumerate(lines[1:], 1):
+        mark, *words = line.split() or [""]
+        if mark == "EOF":
+            break
+        try:
+            if mark == "v":
+                variable, state = map(int, words)
+                if not (0 <= variable < len(sizes) and 0 <= state < sizes[variable]):
+                    raise ValueError
+                kind.append(INDICATOR)
+                leaf.append(int(first[variable]) + state)
+            elif mark == "n":
+                kind.append(PARAMETER)
+                leaf.append(len(numbers))
+                number = float(words[0])
+                numbers.append(math.log(number) if number else -math.inf)
+            else:
+                children = [int(word) for word in words]
+                if not children or not all(0 <= c < len(kind) for c in children):
+                    raise ValueError
+                kind.append({"+": SUM, "*": PRODUCT}[mark])
+                leaf.append(-1)
+                child += children
+        except (ValueError, IndexError, KeyError):
+            begin = source.line_starts[position]
+            raise LapisError(
+                "this is not a node of a circuit", code="circuit-file",
+                span=Span(source, begin, begin + max(len(line), 1)),
+                hint="as in `v 0 1`, `n 0.5`, `+ 3 4`; children stand above their parents",
+            ) from None  # fmt: skip
+        start.append(len(child))
+    if not kind:
+        raise ValueError("no nodes")
+    names = [f"x{variable}" for variable in range(len(sizes))]
+    arrays = {"kind": kind, "leaf": leaf, "start": start, "child": child, "log_parameter": numbers}
+    found = {name: np.array(arrays[name]) for name in ARRAYS}
+    return new_circuit(names, states, properties=None, **found)
+
+
+def format_dot(circuit: Circuit) -> str:
+    """A graph for Graphviz: + and ×, states as X=x, parameters as numbers."""
+    lines = ["digraph circuit {", "  node [shape=circle, fontname=Helvetica];"]
+    for node in range(circuit.num_nodes):
+        text, shape = json.dumps(node_label(circuit, node), ensure_ascii=False), ""
+        if circuit.kind[node] in (INDICATOR, PARAMETER):
+            shape = ", shape=box"
+        lines.append(f"  n{node} [label={text}{shape}];")
+        for c in circuit.child[circuit.start[node] : circuit.start[node + 1]]:
+            lines.append(f"  n{node} -> n{c};")
+    return "\n".join([*lines, "}", ""])
+
+
+def node_label(circuit: Circuit, node: int) -> str:
+    """What a node is, in a few characters."""
+    kind, leaf = circuit.kind[node], int(circuit.leaf[node])
+    if kind == PARAMETER:
+        return f"{math.exp(circuit.log_parameter[leaf]):.3g}"
+    if kind == INDICATOR:
+        variable = int(circuit.variable_of_state[leaf])
+        state = circuit.states[variable][leaf - int(circuit.state_start[variable])]
+        return f"{circuit.names[variable]}={state}"
+    return "+" if kind == SUM else "×"
