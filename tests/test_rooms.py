@@ -29,7 +29,7 @@ ROOMS = (
     "fields", "evaluation", "checks", "api", "examples", "cli", "__main__",
 )  # fmt: skip
 # Of inference, in the same order.
-INFERENCE = ("exact", "reduction", "sampling", "map", "propagation", "moments")
+INFERENCE = ("exact", "reduction", "sampling", "map", "propagation", "moments", "symmetry")
 
 # All sign patterns of a path: for structure learning, which is not here yet.
 WAITING = {"path_counts": "lapis.counting.path"}

@@ -1,6 +1,7 @@
 """Marginals of a network by the method asked for; `auto` is exact where that is affordable.
 
-`auto` solves every component exactly that fits the memory, and samples the others: with MC-SAT
+`auto` counts the atoms of dense components that can change places, solves every other component
+exactly that fits the memory, and samples what is left: with MC-SAT
 where hard or nearly hard clauses could cut a Gibbs chain's worlds into islands, with Gibbs
 otherwise, and by tempering where chains from different starts stay apart. Each atom says which
 method answered it.
@@ -8,6 +9,7 @@ method answered it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -191,7 +193,7 @@ def by_best_method(network: Network, options: Options) -> Marginals:
     """Exact where it fits, the rest sampled."""
     if is_tiny(network):
         return by_enumeration(network, options)
-    return by_parts(network, options)
+    return counts_first(network, options, by_parts)
 
 
 def by_enumeration(network: Network, options: Options) -> Marginals:
@@ -225,11 +227,62 @@ def by_belief_propagation(network: Network, options: Options) -> Marginals:
 
 def by_components(network: Network, options: Options) -> Marginals:
     """Exact; what does not fit the memory is refused."""
+    return counts_first(network, options, by_junction_trees)
+
+
+def by_junction_trees(network: Network, options: Options) -> Marginals:
     from lapis.inference.exact.by_components import DEFAULT_MEMORY, plan_exact
 
     plan = plan_exact(network, options.max_memory or DEFAULT_MEMORY, random_state=options.seed)
     plan.require_complete()
     return solve_all(plan)
+
+
+def counts_first(
+    network: Network, options: Options, solve_rest: Callable[[Network, Options], Marginals]
+) -> Marginals:
+    """Dense components of interchangeable atoms by counts, all others by `solve_rest`."""
+    from lapis.inference.exact.by_components import DEFAULT_MEMORY
+    from lapis.inference.symmetry.by_counts import solve_by_counts
+    from lapis.network.parts import keep_part
+
+    counted = solve_by_counts(network, options.max_memory or DEFAULT_MEMORY, options.seed)
+    if counted is None:
+        return solve_rest(network, options)
+    base = slice(0, network.num_base_atoms)
+    constant = float(network.weights @ network.constant_count)
+    notes = {"counted_atoms": int(counted.solved[base].sum()), "classes": counted.class_sizes}
+    found = Marginals(
+        "counts", True, constant + counted.log_partition, counted.marginal[base],
+        counted.log_odds[base], None, network.constant_count + counted.expected_count,
+        diagnostics=notes,
+    )  # fmt: skip
+    if counted.solved.all():
+        return found
+    rest, atom = keep_part(network, ~counted.solved)
+    return join_answers(found, solve_rest(rest, options), atom, rest.num_base_atoms)
+
+
+def join_answers(whole: Marginals, part: Marginals, atom: np.ndarray, num_base: int) -> Marginals:
+    """An exact answer with that of other components filled in at `atom`, int64[num_atoms]."""
+    own = atom[:num_base]
+    whole.marginal[own], whole.log_odds[own] = part.marginal, part.log_odds
+    stderr, sampled = part.stderr, part.sampled
+    if stderr is not None:
+        stderr = np.zeros(len(whole.marginal))
+        stderr[own] = part.stderr
+    if sampled is not None:
+        sampled = np.zeros(len(whole.marginal), bool)
+        sampled[own] = part.sampled
+    log_partition = None
+    if whole.log_partition is not None and part.log_partition is not None:
+        log_partition = whole.log_partition + part.log_partition
+    return Marginals(
+        f"{whole.method}+{part.method}", part.exact, log_partition, whole.marginal,
+        whole.log_odds, stderr, whole.expected_count + part.expected_count, sampled,
+        part.diagnostics | whole.diagnostics,
+        part.trace and replace(part.trace, atoms=atom[part.trace.atoms]),
+    )  # fmt: skip
 
 
 def solve_all(plan: ExactPlan) -> Marginals:

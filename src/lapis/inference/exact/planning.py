@@ -70,31 +70,41 @@ def plan_forest(
     cubes, origin = cut_long_cubes(falsifying_cubes(network, variables, clauses), max_members)
     component = np.concatenate((variables.component, variables.component[origin]))
 
-    num_components = int(network.component.max(initial=-1)) + 1
+    tree, failed = plan_trees(cubes, component, max_memory, rng)
+    refused = []
+    for label, found in failed.items():
+        atoms = int(((network.component == label) & wanted).sum())
+        refused.append(Refusal(label, atoms, found.width, 12 * found.entries))
+    return Forest(variables, cubes, component, tree), tuple(refused)
+
+
+def plan_trees(
+    cubes: Cubes, component: np.ndarray, max_memory: int, rng: np.random.Generator
+) -> tuple[Tree, dict[int, Order]]:
+    """Trees of the components, int32[num_variables], that fit; and of the others what was tried."""
     max_entries = max_memory / 12  # a message has at most half the entries of its table
     everything = np.ones(len(cubes.size), bool)
     easy = low_degree_order(cubes, everything, EASY_SCOPE, 1 << EASY_SCOPE)
     is_hard = np.ones(len(cubes.size), bool)
     is_hard[easy] = False
-    hard_component = np.zeros(num_components, bool)
+    hard_component = np.zeros(int(component.max(initial=-1)) + 1, bool)
     hard_component[component[is_hard]] = True
     order = easy[~hard_component[component[easy]]]
     searched = search_orders(cubes, hard_component[component], component, max_entries, rng)
 
     tree = build_tree(cubes, order)
     orders = [order]
-    refused: list[Refusal] = []
+    failed: dict[int, Order] = {}
     left = max_entries - float(tree.table_start[-1])
     for label, found in sorted(searched.items(), key=lambda item: item[1].entries):
         if found.is_complete and found.entries <= left:
             left -= found.entries
             orders.append(found.variable)
         else:
-            atoms = int(((network.component == label) & wanted).sum())
-            refused.append(Refusal(label, atoms, found.width, 12 * found.entries))
+            failed[label] = found
     if len(orders) > 1:
         tree = build_tree(cubes, np.concatenate(orders))
-    return Forest(variables, cubes, component, tree), tuple(refused)
+    return tree, failed
 
 
 def search_orders(

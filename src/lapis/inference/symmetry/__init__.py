@@ -1,0 +1,1 @@
+"""Atoms that cannot be told apart: found by colours, proved by exchange, solved by counts."""

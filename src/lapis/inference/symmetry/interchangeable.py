@@ -1,0 +1,216 @@
+"""Classes of atoms that may change places two by two without any change of the score.
+
+Two atoms are interchangeable if the transposition that swaps them maps the terms of the score
+onto themselves. That is an equivalence, (a c) = (a b)(b c)(a b), and within a class every
+permutation is an automorphism: the probability of a world depends on how many atoms of a class are
+true, not on which. Colour refinement alone does not prove this (all atoms of a cycle have one
+colour), so it only proposes.
+
+1. Colours: atoms start equal and are split by the terms they are in, three rounds of it. Atoms of
+   different colours are never interchangeable.
+2. Neighbourhoods: interchangeable atoms that share a term have the same neighbours, themselves
+   included; those that share none have the same neighbours, themselves excluded. A class is all of
+   the one or all of the other kind. So candidates are atoms with one colour and one hash of such a
+   set. In a network without symmetry no two atoms agree, and the search is over after one pass.
+3. Exchange: in each group of candidates the first one is swapped with each other one, and every
+   term of the other must be found among the terms again, compared member by member. Those that do
+   not pass try again with a new first one, `MAX_FIRSTS` times at most.
+
+A term of more than `LONG` members stands for itself in neighbourhoods, as listing every atom's
+neighbours would cost the square of its length.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from lapis.inference.symmetry.terms import Terms
+from lapis.network.incidence import index_atoms
+
+MAX_FIRSTS = 8
+LONG = 32
+ROUNDS = 3
+
+
+def interchangeable_classes(terms: Terms) -> np.ndarray:
+    """int32[num_plain], the smallest variable that each plain variable can change places with."""
+    num_members = int(np.abs(terms.member).max(initial=0))
+    size = max(terms.num_plain, num_members)
+    at_start, at_term = index_atoms(terms.start, terms.member, size)
+    first = np.arange(terms.num_plain, dtype=np.int32)
+    digests = _describe(
+        terms.start, terms.member, terms.strength, at_start, at_term, terms.num_plain, ROUNDS
+    )
+    table = np.empty(0, np.int32)
+    for digest in digests:
+        alone = np.flatnonzero((first == np.arange(terms.num_plain)) & ~has_followers(first))
+        group_start, grouped = group_equal(digest[alone])
+        if len(group_start) == 1:
+            continue
+        if not len(table):
+            table = _hash_terms(terms.start, terms.member, terms.strength)
+        _prove_groups(
+            terms.start, terms.member, terms.strength, at_start, at_term, table,
+            group_start, alone[grouped].astype(np.int32), MAX_FIRSTS, first,
+        )  # fmt: skip
+    return first
+
+
+def has_followers(first: np.ndarray) -> np.ndarray:
+    followed: np.ndarray = np.bincount(first, minlength=len(first)) > 1
+    return followed
+
+
+def group_equal(digest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of positions with equal digests, those of two or more only."""
+    order = np.argsort(digest, kind="stable")
+    new = np.concatenate((np.ones(min(1, len(digest)), bool), np.diff(digest[order]) != 0))
+    begin = np.flatnonzero(new)
+    length = np.diff(np.append(begin, len(digest)))
+    shared = np.repeat(length > 1, length)
+    starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(length[length > 1])))
+    return starts, order[shared]
+
+
+@njit(cache=True)
+def _mix(word):  # type: ignore[no-untyped-def]
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+@njit(cache=True)
+def _describe(start, member, strength, at_start, at_term, num_plain, rounds):  # type: ignore[no-untyped-def]
+    """uint64[2, num_plain]: colour with the neighbours and itself; with the neighbours alone."""
+    two = np.uint64(2)
+    colour = np.zeros(num_plain, np.uint64)
+    term_colour = np.empty(len(strength), np.uint64)
+    for _ in range(rounds):
+        for term in range(len(strength)):
+            total = _mix(np.uint64(strength[term]))
+            for at in range(start[term], start[term + 1]):
+                v = abs(member[at]) - 1
+                own = colour[v] if v < num_plain else _mix(np.uint64(v))
+                total += _mix(own * two + np.uint64(member[at] > 0))
+            term_colour[term] = _mix(total)
+        fresh = np.empty(num_plain, np.uint64)
+        for v in range(num_plain):
+            total = colour[v]
+            for at in range(at_start[v], at_start[v + 1]):
+                term = abs(at_term[at]) - 1
+                total += _mix(term_colour[term] * two + np.uint64(at_term[at] > 0))
+            fresh[v] = _mix(total)
+        colour = fresh
+    digest = np.empty((2, num_plain), np.uint64)
+    seen = np.full(len(at_start), -1, np.int64)
+    for v in range(num_plain):
+        around = np.uint64(0)
+        for at in range(at_start[v], at_start[v + 1]):
+            term = abs(at_term[at]) - 1
+            if start[term + 1] - start[term] > LONG:
+                around += _mix(np.uint64(term) + (np.uint64(1) << np.uint64(40)))
+                continue
+            for other in range(start[term], start[term + 1]):
+                u = abs(member[other]) - 1
+                if u != v and seen[u] != v:
+                    seen[u] = v
+                    around += _mix(np.uint64(u + 1))
+        digest[0, v] = _mix(colour[v] + _mix(around + _mix(np.uint64(v + 1))))
+        digest[1, v] = _mix(colour[v] + _mix(around))
+    return digest
+
+
+@njit(cache=True)
+def _digest_term(members, strength):  # type: ignore[no-untyped-def]
+    total = _mix(np.uint64(strength))
+    for value in members:
+        total += _mix(np.uint64(2 * abs(value) + (value > 0)))
+    return _mix(total)
+
+
+@njit(cache=True)
+def _hash_terms(start, member, strength):  # type: ignore[no-untyped-def]
+    """int32[capacity], an open-addressing table of all terms."""
+    capacity = 16
+    while capacity < 2 * len(strength):
+        capacity *= 2
+    table = np.full(capacity, -1, np.int32)
+    mask = np.uint64(capacity - 1)
+    for term in range(len(strength)):
+        slot = _digest_term(member[start[term] : start[term + 1]], strength[term]) & mask
+        while table[slot] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        table[slot] = term
+    return table
+
+
+@njit(cache=True)
+def _contains(start, member, strength, table, members, size, wanted):  # type: ignore[no-untyped-def]
+    """Whether there is a term of this strength with these members, sorted."""
+    mask = np.uint64(len(table) - 1)
+    slot = _digest_term(members[:size], wanted) & mask
+    while table[slot] >= 0:
+        term = table[slot]
+        begin = start[term]
+        if strength[term] == wanted and start[term + 1] - begin == size:
+            at = 0
+            while at < size and member[begin + at] == members[at]:
+                at += 1
+            if at == size:
+                return True
+        slot = (slot + np.uint64(1)) & mask
+    return False
+
+
+@njit(cache=True)
+def _exchanges(start, member, strength, at_start, at_term, table, one, other, room):  # type: ignore[no-untyped-def]
+    """Whether swapping two variables maps the terms of the second one into all terms.
+
+    Both are in as many terms, so that the map, which is one to one, is onto.
+    """
+    if at_start[one + 1] - at_start[one] != at_start[other + 1] - at_start[other]:
+        return False
+    for place in range(at_start[other], at_start[other + 1]):
+        term = abs(at_term[place]) - 1
+        size = 0
+        moved = False
+        for at in range(start[term], start[term + 1]):
+            value = member[at]
+            v = abs(value) - 1
+            if v in (one, other):
+                target = other if v == one else one
+                value = target + 1 if value > 0 else -(target + 1)
+                moved = True
+            spot = size
+            while moved and spot > 0 and abs(room[spot - 1]) > abs(value):
+                room[spot] = room[spot - 1]
+                spot -= 1
+            room[spot] = value
+            size += 1
+        if not _contains(start, member, strength, table, room, size, strength[term]):
+            return False
+    return True
+
+
+@njit(cache=True)
+def _prove_groups(  # type: ignore[no-untyped-def]
+    start, member, strength, at_start, at_term, table, group_start, grouped, max_firsts, first
+):
+    longest = 1
+    for term in range(len(strength)):
+        longest = max(longest, start[term + 1] - start[term])
+    room = np.empty(longest + 1, np.int32)
+    for group in range(len(group_start) - 1):
+        left = grouped[group_start[group] : group_start[group + 1]].copy()
+        for _ in range(max_firsts):
+            if len(left) < 2:
+                break
+            one, kept = left[0], 0
+            for other in left[1:]:
+                if _exchanges(start, member, strength, at_start, at_term, table, one, other, room):
+                    first[other] = one
+                else:
+                    left[kept] = other
+                    kept += 1
+            left = left[:kept].copy()
