@@ -155,12 +155,16 @@ def by_counts(problem: Problem, options: Options) -> tuple[Network, Marginals]:
         "counts": "exact" if options.ibound is None else f"ijgp({options.ibound})",
         "converged": found.converged and not broken,
     }
-    sampled = np.ones(atoms.num_base_atoms, bool)
+    return atoms, sampled_marginals("count-gibbs", found, notes)
+
+
+def sampled_marginals(method: str, found: SampleResult, notes: dict[str, Any]) -> Marginals:
+    """What chains over all atoms found."""
     trace = ChainTrace(found.trace.atoms, found.trace.values, found.trace.stride)
-    return atoms, Marginals(
-        "count-gibbs", False, None, found.marginal,
+    return Marginals(
+        method, False, None, found.marginal,
         sampled_log_odds(found.marginal, found.num_samples), found.stderr, found.expected_count,
-        sampled, notes, trace,
+        np.ones(len(found.marginal), bool), notes, trace,
     )  # fmt: skip
 
 

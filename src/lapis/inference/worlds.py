@@ -16,7 +16,8 @@ import numpy as np
 
 from lapis.inference.asked import select_atoms
 from lapis.inference.map.problem import map_problem
-from lapis.inference.marginals import Options, infer_problem
+from lapis.inference.marginals import Marginals, Options, infer_problem
+from lapis.network.network import Network
 from lapis.problem.task import Task, World
 from lapis.progress import Report, Stop
 from lapis.results.answer import Answer
@@ -61,7 +62,11 @@ def infer_task(task: Task, method: str, options: Options) -> Answer:
 
 
 def infer_world(world: World, method: str, options: Options) -> Answer:
-    network, found = infer_problem(world.problem, method, options)
+    return answer_world(world, *infer_problem(world.problem, method, options))
+
+
+def answer_world(world: World, network: Network, found: Marginals) -> Answer:
+    """What is asked of a world, from the marginals of a network of its atoms."""
     asked = select_atoms(network, world)
     is_known = asked.known >= 0
     stderr = method_ids = trace = None

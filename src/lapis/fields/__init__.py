@@ -1,0 +1,26 @@
+"""Recursive random fields: every connective and quantifier is soft, not only the outermost.
+
+>>> from lapis import fields
+>>> field = fields.parse('''
+... Smokes(person)
+... Friends(person, person)
+... root:
+...   -2   lonely(x)
+... lonely(x):
+...   -4   friend(x, y)
+... friend(x, y):
+...   5    Friends(x, y)
+...   5    Smokes(y)
+... ''')
+>>> field.order
+('friend', 'lonely', 'root')
+"""
+
+from __future__ import annotations
+
+from lapis.fields.field import Field
+from lapis.fields.field_text import parse_field as parse
+from lapis.fields.field_text import read_field as read
+from lapis.fields.infer import infer, map
+
+__all__ = ["Field", "infer", "map", "parse", "read"]

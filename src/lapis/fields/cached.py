@@ -1,0 +1,122 @@
+"""The arrays that kernels walk: a ground field as a `Graph`, a world of it as `Cells`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from lapis.fields.ground import Edge, GroundField, Node
+from lapis.fields.kernels.flips import Cells, Graph, flip_changes
+from lapis.fields.passes import Values, evaluate
+
+
+@dataclass(frozen=True)
+class CachedField:
+    """A ground field with what its flips need."""
+
+    ground: GroundField
+
+    @cached_property
+    def graph(self) -> Graph:
+        nodes, edges = self.ground.nodes, self.ground.edges
+        above = [
+            [number for number, edge in enumerate(edges) if edge.child == child]
+            for child in range(len(nodes))
+        ]
+        places = [edge_places(edge, nodes[edge.child], nodes[edge.parent]) for edge in edges]
+        free = [free_offsets(edge, nodes[edge.parent]) for edge in edges]
+        root_slot = np.full(len(edges), -1, np.int64)
+        root_slot[self.ground.root_edges] = np.arange(len(self.ground.root_edges))
+        columns = np.concatenate([np.empty((0, 5), np.int64), *places])
+        offsets = [node.offset for node in nodes]
+        return Graph(
+            np.array([*offsets, self.ground.num_cells], np.int64),
+            np.array([self.ground.first_parfeature], np.int64),
+            starts(above),
+            np.array([number for group in above for number in group], np.int64),
+            np.array([edge.parent for edge in edges], np.int64),
+            starts(places),
+            *(np.ascontiguousarray(columns[:, i]) for i in range(5)),
+            starts(free),
+            np.concatenate([np.empty(0, np.int64), *free]),
+            root_slot,
+        )
+
+    @cached_property
+    def node(self) -> np.ndarray:
+        """int32[num_unknown], the predicate of each unknown atom."""
+        offsets = [node.offset for node in self.ground.nodes]
+        return node_of(offsets, [node.size for node in self.ground.nodes], self.ground.cell)
+
+    def start(self, weights: np.ndarray, world: np.ndarray) -> Cells:
+        """A world bool[num_unknown] with everything computed afresh."""
+        return self.cells(evaluate(self.ground, weights, world[None].astype(bool)))
+
+    def cells(self, values: Values) -> Cells:
+        """The cells of the first of the worlds."""
+        ground, size = self.ground, self.ground.num_cells
+        sums = [values.sums[edge][0] for edge in ground.root_edges]
+        return Cells(
+            values.value[0].copy(),
+            values.exponent[0].copy(),
+            np.array(sums, np.float64).reshape(-1),
+            np.zeros(size),
+            np.zeros(size),
+            np.zeros(size),
+            np.zeros(size, bool),
+            np.zeros(size, np.int64),
+            np.zeros(len(ground.nodes), np.int64),
+        )
+
+    def refresh(self, cells: Cells, weights: np.ndarray, world: np.ndarray) -> None:
+        """Compute everything afresh, so that rounding does not add up over millions of flips."""
+        after = self.start(weights, world)
+        for kept, new in zip(cells[:3], after[:3], strict=True):
+            kept[:] = new
+
+    def changes(self, cells: Cells, weights: np.ndarray) -> np.ndarray:
+        """float64[num_unknown], what each flip alone changes in the log-probability."""
+        found = np.zeros(len(self.ground.cell))
+        flip_changes(self.graph, weights, cells, self.ground.cell, self.node, found)
+        return found
+
+
+def node_of(offsets: list[int], sizes: list[int], cell: np.ndarray) -> np.ndarray:
+    """int32[num_cells_asked], the node of each cell; empty nodes have none."""
+    nodes = np.flatnonzero(sizes)
+    starts_there = np.array(offsets, np.int64)[nodes]
+    return nodes[np.searchsorted(starts_there, cell, "right") - 1].astype(np.int32)
+
+
+def starts(groups: list[list[int]] | list[np.ndarray]) -> np.ndarray:
+    """int64[num_groups + 1], where each group starts among all."""
+    return np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int64)
+
+
+def edge_places(edge: Edge, child: Node, parent: Node) -> np.ndarray:
+    """int64[num_places, 5]: divisor, size, constant, same and stride of `Graph`."""
+    rows = []
+    first: dict[int, int] = {}
+    for number, place in enumerate(edge.places):
+        divisor, size = child.strides[number], child.shape[number]
+        same, stride = -1, 0
+        if place < 0:
+            variable = -1 - place
+            same = first.get(variable, -1)
+            first.setdefault(variable, number)
+            if same < 0 and variable < edge.num_parameters:
+                stride = parent.strides[variable]
+        rows.append((divisor, size, place if place >= 0 else -1, same, stride))
+    return np.array(rows, np.int64).reshape(-1, 5)
+
+
+def free_offsets(edge: Edge, parent: Node) -> np.ndarray:
+    """int64[...], offsets in the parent's table over the parameters that the child has not."""
+    found = np.zeros(1, np.int64)
+    for parameter in range(edge.num_parameters):
+        if -1 - parameter not in edge.places:
+            steps = np.arange(parent.shape[parameter]) * parent.strides[parameter]
+            found = (found[:, None] + steps).ravel()
+    return found

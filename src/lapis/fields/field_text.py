@@ -1,0 +1,184 @@
+"""The text of a field (.rrf): declarations as in a Markov logic file, then parfeatures.
+
+    Smokes(person)
+    Friends(person, person)
+
+    root:
+      -1.2   lonely(x)
+      0.3    Smokes(x)
+
+    lonely(x):
+      -4     friend(x, y)
+
+    friend(x, y):
+      5      Friends(x, y)
+      5      Smokes(y)
+
+A line that ends in a colon starts a parfeature; the lines below it are its children, a weight and
+an atom, another parfeature or a comparison. Names in lower case are variables, those that are no
+parameters are summed out. `@fixed` before a weight keeps it as it is while others are learned.
+Parsing what is printed gives the same field back.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lapis.errors import LapisError, Source, Span, raise_all
+from lapis.fields.field import Child, Field
+from lapis.fields.resolve import Header, resolve_field
+from lapis.language.lexer import Token, split_statements, tokenize
+from lapis.language.model_text import print_model
+from lapis.language.names import format_constant
+from lapis.language.parser import parse_statement, parse_weighted, read_text
+from lapis.language.syntax import (
+    Atom,
+    Comparison,
+    Constant,
+    FunctionDeclaration,
+    PredicateDeclaration,
+    Statement,
+    TypeDeclaration,
+    Variable,
+    WeightedFormula,
+)
+
+WIDTH = 10  # of the weights' column
+
+
+def read_field(path: str | Path) -> Field:
+    """A field from a file."""
+    return parse_field(read_text(Path(path)), str(path))
+
+
+def parse_field(text: str, name: str = "<field>") -> Field:
+    """A field from its text; raises all of its mistakes together.
+
+    >>> field = parse_field("Smokes(person)\\nroot:\\n 1.5 quiet(x)\\nquiet(x):\\n -2 Smokes(x)")
+    >>> field.order, field.weights
+    (('quiet', 'root'), array([ 1.5, -2. ]))
+    """
+    source = Source(name, text)
+    errors: list[LapisError] = []
+    declarations: list[Statement] = []
+    declared: dict[str, PredicateDeclaration | FunctionDeclaration] = {}
+    headers: list[Header] = []
+    for statement in split_statements(list(tokenize(source))):
+        tokens = [token for token in statement if isinstance(token, Token)]
+        if len(tokens) < len(statement):
+            errors += [token for token in statement if isinstance(token, LapisError)]
+            continue
+        try:
+            if tokens[-1].kind == "COLON":
+                headers.append(parse_header(tokens, source))
+            elif headers:
+                headers[-1].children.append(parse_child(tokens, source))
+            else:
+                declarations.append(parse_declaration(tokens, source, declared))
+        except LapisError as error:
+            errors.append(error)
+    if errors:
+        raise_all(errors)
+    return resolve_field(declarations, headers, name)
+
+
+def parse_declaration(
+    tokens: list[Token],
+    source: Source,
+    declared: dict[str, PredicateDeclaration | FunctionDeclaration],
+) -> Statement:
+    statement = parse_statement(tokens, source, declared)
+    if isinstance(statement, PredicateDeclaration):
+        declared.setdefault(statement.name, statement)
+    if not isinstance(statement, PredicateDeclaration | TypeDeclaration):
+        function = isinstance(statement, FunctionDeclaration)
+        raise LapisError(
+            "a field has no functions" if function else "only types and predicates stand here",
+            code="field-declaration",
+            span=Span(source, tokens[0].start, tokens[-1].end),
+            hint="declare a predicate of its graph instead"
+            if function
+            else "weights belong to the children of a parfeature, below a line like 'root:'",
+        )
+    return statement
+
+
+def parse_header(tokens: list[Token], source: Source) -> Header:
+    """name(x, y): or root:"""
+    kinds = [token.kind for token in tokens]
+    span = Span(source, tokens[0].start, tokens[-2].end) if len(tokens) > 1 else None
+    names = tokens[2:-2:2]
+    plain = kinds == ["NAME", "COLON"]
+    listed = len(tokens) > 4 and kinds == [
+        "NAME", "LPAR", *["NAME", "COMMA"] * (len(names) - 1), "NAME", "RPAR", "COLON",
+    ]  # fmt: skip
+    if not (plain or listed) or any(not name.text[0].islower() for name in names):
+        raise LapisError(
+            "a parfeature starts with its name and its parameters",
+            code="parfeature",
+            span=span or Span(source, tokens[0].start, tokens[-1].end),
+            hint="as in 'lonely(x):', parameters in lower case",
+        )
+    parameters = tuple((name.text, Span(source, name.start, name.end)) for name in names)
+    return Header(tokens[0].text, parameters, span)
+
+
+def parse_child(tokens: list[Token], source: Source) -> Child:
+    """[@fixed] weight atom, or a comparison."""
+    found: WeightedFormula = parse_weighted(
+        tokens, source, Span(source, tokens[0].start, tokens[-1].end)
+    )
+    formula, span = found.formula, found.formula.span
+    if found.hard or found.weight is None or found.utility is not None:
+        raise LapisError(
+            "a child has a weight, and no more",
+            code="child-weight",
+            span=found.span,
+            hint="as in '-1.5 Smokes(x)'",
+        )
+    if isinstance(formula, Comparison):
+        target: str = formula.operator
+        terms = (formula.left, formula.right)
+    elif isinstance(formula, Atom) and not formula.starred:
+        target, terms = formula.predicate, formula.terms
+    else:
+        raise LapisError(
+            "a child is an atom, a parfeature or a comparison, not a formula",
+            code="child",
+            span=span,
+            hint="give each connective a parfeature of its own; 'lapis field from' does",
+        )
+    plain = tuple(t for t in terms if isinstance(t, Variable | Constant))
+    if len(plain) < len(terms) or any(isinstance(t, Variable) and t.plus for t in plain):
+        raise LapisError(
+            "arguments of a child are variables and constants", code="child", span=span
+        )
+    return Child(found.weight, target, plain, found.fixed, span)
+
+
+def print_field(field: Field, title: str = "") -> str:
+    """The text of a field."""
+    parts = [print_model(field.declarations, title=title)]
+    for parfeature in field.parfeatures:
+        head = call(parfeature.name, parfeature.parameters)
+        parts.append("\n".join([f"{head}:", *(f"  {print_child(c)}" for c in parfeature.children)]))
+    return "\n".join(part if part.endswith("\n") else part + "\n" for part in parts)
+
+
+def print_child(child: Child, weight: str | None = None) -> str:
+    """[@fixed] weight atom."""
+    mark = "@fixed " if child.fixed else ""
+    shown = repr(child.weight).removesuffix(".0") if weight is None else weight
+    return f"{mark}{shown:<{WIDTH}} {print_target(child)}"
+
+
+def print_target(child: Child) -> str:
+    """The child without its weight."""
+    terms = [t.name if isinstance(t, Variable) else format_constant(t.name) for t in child.terms]
+    if not child.target[0].isalpha() and child.target[0] != "_":
+        return f"{terms[0]} {child.target} {terms[1]}"
+    return call(child.target, terms)
+
+
+def call(name: str, arguments: tuple[str, ...] | list[str]) -> str:
+    return f"{name}({', '.join(arguments)})" if arguments else name

@@ -1,0 +1,108 @@
+"""Gibbs sampling of a field's unknown atoms, from cached feature sums.
+
+Thesis section 3.3. To the chains it is a sampler like the others (`inference.sampling.sampler`), on
+a network that has atoms and no clauses, whose counts are the sums Σ f of the root's children. What
+is averaged is the probability that an atom was drawn with. Chains start at random, or where
+iterated conditional modes lead from there (`start_at_modes`), which the thesis found to shorten the
+burn-in; chains that start in the same mode agree from the first sample on, whether or not there
+are others, so random starts are the rule here and modes are asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.fields.cached import CachedField
+from lapis.fields.icm import climb_modes
+from lapis.fields.kernels.flips import Cells, run_gibbs
+from lapis.inference.sampling.kernels.tally import Tallies
+from lapis.inference.sampling.starting_worlds import random_world
+from lapis.network.network import Network
+
+REFRESH = 1024  # sweeps after which everything is computed afresh
+
+
+class Plan(NamedTuple):
+    """What all chains share."""
+
+    network: Network
+    weights: np.ndarray  # float64[num_weights], of all parfeatures
+    ergodic: bool | None
+
+
+class State(NamedTuple):
+    """One chain; `step` changes its arrays in place."""
+
+    cells: Cells
+    world: np.ndarray  # uint8[num_unknown]
+    estimate: np.ndarray  # float64[num_unknown], P(atom | rest) at its last update
+    sweeps: np.ndarray  # int64[1]
+    rng: np.ndarray  # uint64[4]
+
+
+class Info(NamedTuple):
+    updates: int  # atoms resampled
+    changes: int  # atoms that changed
+
+
+@dataclass(frozen=True)
+class FieldGibbs:
+    """One sample is one sweep over all unknown atoms."""
+
+    cached: CachedField
+    weights: np.ndarray  # float64[num_weights]
+    start_at_modes: bool = False
+    name: str = "gibbs"
+
+    def prepare(self, network: Network) -> Plan:
+        """`network` is that of the ground field."""
+        return Plan(network, self.weights, True)
+
+    def start(self, plan: Plan, chain: int, rng: np.ndarray) -> np.ndarray:
+        generator = np.random.default_rng(rng)
+        world = random_world(plan.network, chain, generator).astype(bool)
+        if self.start_at_modes:
+            world, _ = climb_modes(self.cached, plan.weights, world, generator)
+        return world
+
+    def init(self, plan: Plan, world: np.ndarray, rng: np.ndarray) -> State:
+        size = len(self.cached.ground.cell)
+        return State(
+            self.cached.start(plan.weights, world),
+            world[:size].astype(np.uint8),
+            np.zeros(size),
+            np.zeros(1, np.int64),
+            rng,
+        )
+
+    def reweigh(self, plan: Plan, state: State, weights: np.ndarray) -> tuple[Plan, State]:
+        """The same chain with other weights of the root, float64[num_root_weights]."""
+        everywhere = plan.weights.copy()
+        everywhere[self.cached.ground.root_edges] = weights
+        self.cached.refresh(state.cells, everywhere, state.world)
+        after = plan._replace(network=plan.network.with_weights(weights), weights=everywhere)
+        return after, state
+
+    def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
+        ground, changes, done = self.cached.ground, 0, 0
+        while done < num_samples:
+            # At fixed numbers of sweeps, however many are asked for at a time.
+            now = min(num_samples - done, REFRESH - int(state.sweeps[0]) % REFRESH)
+            changes += run_gibbs(
+                self.cached.graph, plan.weights, state.cells, ground.cell, self.cached.node,
+                state.estimate, state.world, state.rng, tallies, now,
+            )  # fmt: skip
+            state.sweeps[0] += now
+            done += now
+            if state.sweeps[0] % REFRESH == 0:
+                self.cached.refresh(state.cells, plan.weights, state.world)
+        return Info(num_samples * len(ground.cell), changes)
+
+    def counts(self, state: State) -> np.ndarray:
+        return state.cells.root_sums
+
+    def world(self, state: State) -> np.ndarray:
+        return state.world.astype(bool)

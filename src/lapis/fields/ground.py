@@ -1,0 +1,231 @@
+"""A field on the constants of a world, without listing its groundings.
+
+Predicates, comparisons and parfeatures are nodes; the groundings of a node are the cells of a table
+with an axis for each argument, and all tables stand one after another in one vector. Which cells a
+child refers to is then arithmetic: with strides s of the child's table,
+
+    cell of the child = base + Σ_parameters s_p value_p + Σ_summed s_v value_v
+
+where a variable that stands in two places has the sum of both strides and constants go into the
+base. So a field of eight million groundings costs its values and no pointers, numpy sums over
+strided views (`passes`), and kernels find the parents of a cell by the inverse (`flips`).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from lapis.data.database import Domain
+from lapis.errors import TooLarge
+from lapis.fields.field import COMPARISONS, Child, Field, Parfeature
+from lapis.grounding.limits import describe_bytes, memory_limit
+from lapis.inference.sampling.count_gibbs import unknown_atoms
+from lapis.language.syntax import Constant, Variable
+from lapis.network.network import Network
+from lapis.problem.problem import Problem
+
+BYTES_A_CELL = 72  # values, exponents, changes and adjoints
+
+COMPARE: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le,
+    ">=": operator.ge,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A predicate, a comparison or a parfeature, with a table of values."""
+
+    name: str
+    shape: tuple[int, ...]
+    offset: int  # of its first cell
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return tuple(math.prod(self.shape[i + 1 :]) for i in range(len(self.shape)))
+
+    @property
+    def cells(self) -> slice:
+        return slice(self.offset, self.offset + self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A child of a parfeature: one weight."""
+
+    parent: int
+    child: int  # nodes
+    # For each argument of the child: a constant's code, or −1 − the number of a variable.
+    places: tuple[int, ...]
+    sizes: tuple[int, ...]  # of the variables: the parent's parameters, then those summed over
+    num_parameters: int
+
+    def stride(self, variable: int, child: Node) -> int:
+        """How far the child's cell moves with a variable; 0 where it is not in the child."""
+        return sum(
+            s for place, s in zip(self.places, child.strides, strict=True) if place == -1 - variable
+        )
+
+    def base(self, child: Node) -> int:
+        """The child's cell, from its node's first, where all variables are 0."""
+        return sum(
+            place * s for place, s in zip(self.places, child.strides, strict=True) if place >= 0
+        )
+
+    @property
+    def num_terms(self) -> int:
+        """n_j, what the child sums over."""
+        return math.prod(self.sizes[self.num_parameters :])
+
+
+@dataclass(frozen=True)
+class GroundField:
+    """A field on a world: where everything is, and what is known."""
+
+    field: Field
+    nodes: tuple[Node, ...]  # each after its children; the root last
+    edges: tuple[Edge, ...]  # one for each weight of the field, in order
+    known: np.ndarray  # float64[num_cells], values of predicates and comparisons; unknown atoms 0
+    network: Network  # the unknown atoms; without clauses, weights those of the root
+    cell: np.ndarray  # int64[num_unknown], of each unknown atom
+
+    @property
+    def num_cells(self) -> int:
+        return len(self.known)
+
+    @property
+    def root(self) -> int:
+        return len(self.nodes) - 1
+
+    @cached_property
+    def first_parfeature(self) -> int:
+        """The nodes before it have values that are given."""
+        return len(self.nodes) - len(self.field.order)
+
+    @cached_property
+    def root_edges(self) -> np.ndarray:
+        """int64[num_root_weights], the edges into the root."""
+        return np.flatnonzero([edge.parent == self.root for edge in self.edges])
+
+    def children(self, node: int) -> list[int]:
+        """The edges of a parfeature."""
+        return [number for number, edge in enumerate(self.edges) if edge.parent == node]
+
+
+def ground_field(field: Field, problem: Problem, max_memory: int | None = None) -> GroundField:
+    """The field on a problem of its declarations.
+
+    Raises TooLarge where the tables do not fit the memory.
+    """
+    domains = problem.domains
+    nodes, number = [], {}
+    offset = 0
+
+    def add(name: str, shape: tuple[int, ...]) -> None:
+        nonlocal offset
+        number[name] = len(nodes)
+        nodes.append(Node(name, shape, offset))
+        offset += nodes[-1].size
+
+    for name, predicate in field.declarations.predicates.items():
+        add(name, tuple(len(domains[t]) for t in predicate.types))
+    comparisons = []
+    for index, (parfeature, child) in enumerate(field.edges()):
+        if child.target in COMPARISONS:
+            comparisons.append((f"{child.target} {index}", parfeature, child))
+            add(
+                comparisons[-1][0],
+                tuple(len(domains[parfeature.type_of[v]]) for v in child.variables),
+            )
+    for name in field.order:
+        parfeature = field.by_name[name]
+        add(name, tuple(len(domains[parfeature.type_of[v]]) for v in parfeature.parameters))
+    require_memory(nodes, max_memory)
+    known = np.zeros(offset)
+    for name, evidence in problem.evidence.items():
+        node = nodes[number[name]]
+        known[node.offset + evidence.true.astype(np.int64) @ np.array(node.strides, np.int64)] = 1.0
+    for name, parfeature, child in comparisons:
+        node = nodes[number[name]]
+        known[node.cells] = compare(parfeature, child, domains).ravel()
+    edges = []
+    for index, (parfeature, child) in enumerate(field.edges()):
+        target = f"{child.target} {index}" if child.target in COMPARISONS else child.target
+        edges.append(make_edge(field, parfeature, child, number, target, domains))
+    root_weights = np.array([child.weight for child in field.root.children])
+    unknown = unknown_atoms(problem)
+    network = replace(unknown, weights=root_weights, constant_count=np.zeros(len(root_weights)))
+    cells = [np.empty(0, np.int64)]
+    for name, rows in zip(network.atoms.predicates, network.atoms.tuples, strict=True):
+        node = nodes[number[name]]
+        cells.append(node.offset + rows.astype(np.int64) @ np.array(node.strides, np.int64))
+    return GroundField(field, tuple(nodes), tuple(edges), known, network, np.concatenate(cells))
+
+
+def require_memory(nodes: list[Node], max_memory: int | None) -> None:
+    num_cells = sum(node.size for node in nodes)
+    needed, limit = num_cells * BYTES_A_CELL, memory_limit(max_memory)
+    if needed > limit:
+        largest = max(nodes, key=lambda node: node.size)
+        raise TooLarge(
+            f"the field has {num_cells:,} groundings, {largest.size:,} of them of {largest.name!r}; "
+            f"about {describe_bytes(needed)} of memory, over the limit of {describe_bytes(limit)}",
+            code="too-large",
+            hint="give parfeatures fewer parameters, or raise --max-memory",
+        )
+
+
+def make_edge(
+    field: Field,
+    parfeature: Parfeature,
+    child: Child,
+    number: Mapping[str, int],
+    target: str,
+    domains: Mapping[str, Domain],
+) -> Edge:
+    names = [*parfeature.parameters, *parfeature.summed(child)]
+    if child.target in COMPARISONS:
+        places = tuple(-1 - names.index(name) for name in child.variables)
+    else:
+        if child.target in field.by_name:
+            below = field.by_name[child.target]
+            types = tuple(below.type_of[name] for name in below.parameters)
+        else:
+            types = field.declarations.predicates[child.target].types
+        places = tuple(
+            -1 - names.index(term.name)
+            if isinstance(term, Variable)
+            else domains[type_name].index[term.name]
+            for term, type_name in zip(child.terms, types, strict=True)
+        )
+    sizes = tuple(len(domains[parfeature.type_of[name]]) for name in names)
+    return Edge(number[parfeature.name], number[target], places, sizes, len(parfeature.parameters))
+
+
+def compare(parfeature: Parfeature, child: Child, domains: Mapping[str, Domain]) -> np.ndarray:
+    """bool[sizes of the variables], where a comparison holds; an order compares numbers."""
+    variables = child.variables
+    sides = []
+    for term in child.terms:
+        domain = (
+            Domain("", (term.name,))
+            if isinstance(term, Constant)
+            else domains[parfeature.type_of[term.name]]
+        )
+        values = domain.names if child.target in ("=", "!=") else domain.numeric
+        shape = [1] * len(variables)
+        if isinstance(term, Variable):
+            shape[variables.index(term.name)] = len(domain)
+        sides.append(values.reshape(shape))
+    holds: np.ndarray = np.asarray(COMPARE[child.target](*sides), bool)
+    return holds

@@ -1,0 +1,235 @@
+"""Marginals and most likely worlds of a field: the same answers as of a Markov logic model.
+
+Worlds are built, queries are read and answers are put together as everywhere; in between, a ground
+field takes the place of a network. Up to 2^20 worlds are enumerated, which is exact; beyond that
+Gibbs chains and ICM are what there is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lapis.errors import LapisError
+from lapis.fields.cached import CachedField
+from lapis.fields.enumeration import MAX_ATOMS, enumerate_field
+from lapis.fields.field import Field
+from lapis.fields.field_text import read_field
+from lapis.fields.gibbs import FieldGibbs
+from lapis.fields.ground import GroundField, ground_field
+from lapis.fields.icm import find_mode
+from lapis.inference.asked import select_atoms
+from lapis.inference.log_odds import sampled_log_odds
+from lapis.inference.marginals import Marginals, Options, describe_chains, sampled_marginals
+from lapis.inference.worlds import answer_world, merge_answers, merge_worlds
+from lapis.methods import check_options, find_method
+from lapis.problem.task import DataLike, Task, World, build_task
+from lapis.progress import Report, Stop, Wish
+from lapis.results.answer import Answer
+from lapis.results.most_likely_world import MostLikelyWorld
+
+if TYPE_CHECKING:
+    import threading
+
+FieldLike = Field | str | Path
+QUICK_STATES = 1 << 22  # cells of all worlds that are enumerated without being asked to
+
+
+def infer(
+    field: FieldLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    opened: Sequence[str] = (),
+    method: str = "auto",
+    precision: float = 0.01,
+    time_limit: float | None = None,
+    max_samples: int = 400_000,
+    num_chains: int = 4,
+    random_state: int | np.random.Generator = 0,
+    max_memory: int | None = None,
+    strict: bool = False,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> Answer:
+    """Marginal probabilities P(atom = true | data) of the unknown query atoms of a field.
+
+    `expected_counts` of the answer are those of the root: E Σ f of each of its children.
+
+    >>> from lapis import fields
+    >>> field = fields.parse("t = {A, B}\\nP(t)\\nroot:\\n 2 both\\nboth:\\n 3 P(x)")
+    >>> answer = fields.infer(field, query="P")
+    >>> answer.exact, round(answer["P(A)"], 4)
+    (True, 0.8087)
+    """
+    check_options("field infer", locals())
+    seed = seed_of(random_state)
+    options = Options(
+        precision, max_samples, num_chains, time_limit, seed, max_memory, None, progress, Stop(stop)
+    )
+    resolved = open_field(field)
+    task = field_task(resolved, data, query, opened, strict)
+    chosen = find_method("field infer", method).load()
+    parts: list[Answer] = []
+    for world in task.worlds:
+        ground = ground_field(resolved, world.problem, max_memory)
+        found = chosen(ground, resolved.weights, options)
+        own = world._replace(weight_ids=np.arange(len(ground.root_edges)))
+        parts.append(answer_world(own, ground.network, found))
+        if parts[-1].interrupted and options.stop is not None:
+            options.stop.press()
+    return join_answers(task, parts)
+
+
+def by_best_method(ground: GroundField, weights: np.ndarray, options: Options) -> Marginals:
+    size = len(ground.cell)
+    if size <= MAX_ATOMS and ground.num_cells << size <= QUICK_STATES:
+        return by_enumeration(ground, weights, options)
+    return by_gibbs(ground, weights, options)
+
+
+def by_enumeration(ground: GroundField, weights: np.ndarray, options: Options) -> Marginals:
+    found = enumerate_field(ground, weights)
+    log_odds = sampled_log_odds(found.marginal, 1 << 52)  # as far as a double tells
+    return Marginals(
+        "enumerate", True, found.log_partition, found.marginal, log_odds, None,
+        found.expected_sums, diagnostics={"states": 1 << len(ground.cell)},
+    )  # fmt: skip
+
+
+def by_gibbs(
+    ground: GroundField, weights: np.ndarray, options: Options, *, start_at_modes: bool = False
+) -> Marginals:
+    from lapis.inference.sampling.chains import run_chains
+
+    name = "icm-gibbs" if start_at_modes else "gibbs"
+    found = run_chains(
+        ground.network,
+        FieldGibbs(CachedField(ground), weights, start_at_modes, name),
+        precision=options.precision,
+        max_samples=options.max_samples,
+        num_chains=options.num_chains,
+        time_limit=options.time_limit,
+        seed=options.seed,
+        progress=options.progress,
+        should_stop=options.stop,
+    )
+    return sampled_marginals(name, found, describe_chains(found))
+
+
+def by_gibbs_from_modes(ground: GroundField, weights: np.ndarray, options: Options) -> Marginals:
+    return by_gibbs(ground, weights, options, start_at_modes=True)
+
+
+def map(
+    field: FieldLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    opened: Sequence[str] = (),
+    method: str = "auto",
+    time_limit: float = 60.0,
+    random_state: int | np.random.Generator = 0,
+    max_memory: int | None = None,
+    strict: bool = False,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> MostLikelyWorld:
+    """A most likely truth assignment to the unknown atoms; proven only where all are enumerated.
+
+    >>> from lapis import fields
+    >>> field = fields.parse("t = {A, B}\\nP(t)\\nroot:\\n 2 both\\nboth:\\n 3 P(x)")
+    >>> fields.map(field, query="P").true_atoms
+    ['P(A)', 'P(B)']
+    """
+    check_options("field map", locals())
+    wish = Stop(stop)
+    resolved = open_field(field)
+    task = field_task(resolved, data, query, opened, strict)
+    parts = []
+    for world in task.worlds:
+        limit = Stop(wish, time.monotonic() + time_limit)
+        ground = ground_field(resolved, world.problem, max_memory)
+        parts.append(
+            map_world(
+                world, ground, resolved.weights, method, seed_of(random_state), limit, progress
+            )
+        )
+    return merge_worlds(task, parts)
+
+
+def map_world(
+    world: World,
+    ground: GroundField,
+    weights: np.ndarray,
+    method: str,
+    seed: int,
+    stop: Stop,
+    progress: Report | None,
+) -> MostLikelyWorld:
+    size, notes = len(ground.cell), {}
+    quick = size <= MAX_ATOMS and ground.num_cells << size <= QUICK_STATES
+    if method == "enumerate" or (method == "auto" and quick):
+        name, found = "enumerate", enumerate_field(ground, weights)
+        value, score = found.best, found.best_score
+        notes: dict[str, Any] = {"bound": score, "gap": 0.0, "interrupted": False}
+    else:
+        mode = find_mode(CachedField(ground), weights, seed=seed, stop=stop, progress=progress)
+        name, value, score = "icm", mode.world, mode.score
+        notes = {"starts": mode.starts, "interrupted": mode.interrupted}
+    asked = select_atoms(ground.network, world)
+    return MostLikelyWorld(
+        name, name == "enumerate", score, asked.atoms, asked.values(value.astype(float)) > 0,
+        diagnostics=notes,
+    )  # fmt: skip
+
+
+def open_field(field: FieldLike) -> Field:
+    return field if isinstance(field, Field) else read_field(field)
+
+
+def field_task(
+    field: Field,
+    data: DataLike,
+    query: Sequence[str] | str,
+    opened: Sequence[str],
+    strict: bool,
+) -> Task:
+    task = build_task(field.declarations, data, query, opened=opened, strict=strict)
+    for asked in task.queries:
+        if asked.rule is not None:
+            raise LapisError(
+                "a field answers predicates and atoms, not formulas",
+                code="query",
+                hint="ask for the atoms, or add a parfeature",
+            )
+    return task
+
+
+def join_answers(task: Task, parts: Sequence[Answer]) -> Answer:
+    """The answers of the worlds; the root's expected sums add up."""
+    if len(parts) == 1:
+        return parts[0]
+    total = np.sum([part.expected_counts for part in parts], axis=0)
+    without = [
+        replace(
+            part,
+            expected_counts=np.empty(0),
+            diagnostics={
+                k: v for k, v in part.diagnostics.items() if k != "expected_counts_stderr"
+            },
+        )
+        for part in parts
+    ]
+    return replace(merge_answers(task, without), expected_counts=total)
+
+
+def seed_of(random_state: int | np.random.Generator) -> int:
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(1 << 31))
+    return random_state

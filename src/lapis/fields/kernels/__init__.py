@@ -1,0 +1,1 @@
+"""Kernels of fields: what one flip changes."""

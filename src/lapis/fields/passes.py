@@ -1,0 +1,144 @@
+"""Values of all parfeatures, and derivatives by back-propagation, of one world or many at once.
+
+Forwards, from the atoms to the root, with e the exponent less log Z:
+
+    e_i = Σ_j w_ij (s_ij − [w_ij > 0] n_ij),   s_ij = Σ_g' f_j,     f_i = exp(e_i)
+
+(the root's e is the log of the world's unnormalised probability, with nothing subtracted).
+Backwards, thesis section 3.4, from derivatives with respect to e and f of each parfeature:
+
+    ∂/∂e_i += ∂/∂f_i · f_i        ∂/∂w_ij = Σ_g ∂/∂e_i (s_ij − [w_ij > 0] n_ij)
+    ∂/∂f_j += w_ij · ∂/∂e_i       summed over the groundings that refer to f_j
+
+A weight is tied over all groundings of its parfeature, so its derivative is the sum over them.
+Nothing is listed: sums run over strided views of the children's tables (`ground`). At w = 0, where
+log Z has a corner, the derivative is that from below. Where the weight of a parfeature in its
+parent is at its best, the two derivatives agree: a factor on a parfeature changes nothing then.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from lapis.fields.ground import Edge, GroundField, Node
+
+
+class Values(NamedTuple):
+    """Of several worlds."""
+
+    value: np.ndarray  # float64[num_worlds, num_cells], f
+    exponent: np.ndarray  # float64[num_worlds, num_cells], e; 0 of atoms and comparisons
+    sums: tuple[np.ndarray, ...]  # for each edge s − [w > 0] n, axes of the parent or of length 1
+
+    def log_weight(self, ground: GroundField) -> np.ndarray:
+        """float64[num_worlds], the logs of unnormalised probabilities."""
+        found: np.ndarray = self.exponent[:, ground.nodes[ground.root].offset]
+        return found
+
+
+def base_values(ground: GroundField, worlds: np.ndarray) -> np.ndarray:
+    """float64[num_worlds, num_cells] with atoms and comparisons; worlds bool[num_worlds, num_unknown]."""
+    value = np.tile(ground.known, (len(worlds), 1))
+    value[:, ground.cell] = worlds
+    return value
+
+
+def evaluate(ground: GroundField, weights: np.ndarray, worlds: np.ndarray) -> Values:
+    """All values, of worlds bool[num_worlds, num_unknown]."""
+    value = base_values(ground, worlds)
+    exponent = np.zeros_like(value)
+    sums: list[np.ndarray] = [np.empty(0)] * len(ground.edges)
+    for number in range(ground.first_parfeature, len(ground.nodes)):
+        node = ground.nodes[number]
+        total = np.zeros((len(worlds), *node.shape))
+        for edge_number in ground.children(number):
+            edge, weight = ground.edges[edge_number], float(weights[edge_number])
+            found = child_sums(ground, edge, value)
+            if weight > 0 and number != ground.root:
+                found -= edge.num_terms
+            sums[edge_number] = found
+            total += weight * found
+        exponent[:, node.cells] = total.reshape(len(worlds), -1)
+        if number != ground.root:
+            # Above 0 by rounding only.
+            value[:, node.cells] = np.exp(np.minimum(exponent[:, node.cells], 0.0))
+    return Values(value, exponent, tuple(sums))
+
+
+def back_propagate(
+    ground: GroundField,
+    weights: np.ndarray,
+    values: Values,
+    by_exponent: np.ndarray,
+    by_value: np.ndarray,
+) -> np.ndarray:
+    """float64[num_worlds, num_weights], derivatives of what has the derivatives given.
+
+    `by_exponent` and `by_value`, float64[num_worlds, num_cells], are with respect to e and to f of
+    each cell by themselves; they are changed in place to those with everything above considered.
+    """
+    num_worlds = len(by_value)
+    gradient = np.zeros((num_worlds, len(weights)))
+    for number in range(ground.root, ground.first_parfeature - 1, -1):
+        node = ground.nodes[number]
+        slope = by_exponent[:, node.cells]
+        if number != ground.root:
+            slope += by_value[:, node.cells] * values.value[:, node.cells]
+        table = slope.reshape(num_worlds, *node.shape)
+        axes = tuple(range(1, table.ndim))
+        for edge_number in ground.children(number):
+            edge = ground.edges[edge_number]
+            gradient[:, edge_number] = (table * values.sums[edge_number]).sum(axis=axes)
+            if edge.child >= ground.first_parfeature:
+                spread(ground, edge, weights[edge_number] * table, by_value)
+    return gradient
+
+
+def gradient_of_root(ground: GroundField, weights: np.ndarray, values: Values) -> np.ndarray:
+    """float64[num_worlds, num_weights], ∂ log f_0 / ∂ w."""
+    by_exponent = np.zeros_like(values.value)
+    by_exponent[:, ground.nodes[ground.root].offset] = 1.0
+    return back_propagate(ground, weights, values, by_exponent, np.zeros_like(values.value))
+
+
+def child_sums(ground: GroundField, edge: Edge, value: np.ndarray) -> np.ndarray:
+    """s, with axes (worlds, the parent's parameters); of length 1 where the child has no such."""
+    child = ground.nodes[edge.child]
+    kept = kept_parameters(edge, child)
+    shape = [size if k in kept else 1 for k, size in enumerate(edge.sizes[: edge.num_parameters])]
+    if 0 in edge.sizes or child.size == 0:
+        return np.zeros((len(value), *shape))
+    cells = view_of(edge, child, kept, value)
+    found = cells.sum(axis=tuple(range(1 + len(kept), cells.ndim)))
+    return np.ascontiguousarray(found.reshape(len(value), *shape))
+
+
+def spread(ground: GroundField, edge: Edge, table: np.ndarray, by_value: np.ndarray) -> None:
+    """Add derivatives with respect to a child's sums to those of all its cells in them."""
+    child = ground.nodes[edge.child]
+    if 0 in edge.sizes or child.size == 0:
+        return
+    kept = kept_parameters(edge, child)
+    others = tuple(1 + k for k in range(edge.num_parameters) if k not in kept)
+    reduced = table.sum(axis=others)
+    cells = view_of(edge, child, kept, by_value)
+    # No cell stands twice in the view: a grounding's arguments tell its variables.
+    cells += reduced.reshape(*reduced.shape, *[1] * (cells.ndim - reduced.ndim))
+
+
+def kept_parameters(edge: Edge, child: Node) -> list[int]:
+    """The parent's parameters that are in the child."""
+    return [k for k in range(edge.num_parameters) if -1 - k in edge.places]
+
+
+def view_of(edge: Edge, child: Node, kept: list[int], array: np.ndarray) -> np.ndarray:
+    """The child's cells with axes (worlds, kept parameters, variables summed over)."""
+    variables = [*kept, *range(edge.num_parameters, len(edge.sizes))]
+    rest = array[:, child.offset + edge.base(child) :]
+    shape = (len(array), *(edge.sizes[v] for v in variables))
+    step = array.strides[1]
+    strides = (array.strides[0], *(step * edge.stride(v, child) for v in variables))
+    return as_strided(rest, shape, strides)

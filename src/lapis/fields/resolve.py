@@ -1,0 +1,287 @@
+"""What the text of a field means: names resolved, types told, cycles and strangers refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from lapis.errors import LapisError, Note, Span, did_you_mean, raise_all
+from lapis.fields.field import COMPARISONS, ROOT, Child, Field, Parfeature
+from lapis.language.model import Model
+from lapis.language.resolution.resolve import resolve
+from lapis.language.syntax import Constant, Statement, Variable
+
+
+@dataclass
+class Header:
+    """A parfeature as it stands in a file."""
+
+    name: str
+    parameters: tuple[tuple[str, Span | None], ...]
+    span: Span | None
+    children: list[Child] = field(default_factory=list)
+
+
+def resolve_field(statements: Sequence[Statement], headers: Sequence[Header], name: str) -> Field:
+    """Check everything; raises all mistakes together."""
+    declarations = resolve(statements, name=name)
+    raise_all(find_blocks(declarations))
+    errors = find_clashes(headers, declarations)
+    raise_all(errors)
+    features = {header.name: header for header in headers}
+    raise_all([e for header in headers for e in find_mistakes(header, features, declarations)])
+    raise_all(find_cycle(features))
+    raise_all(find_unused(features))
+    types = infer_types(features, declarations)
+    parfeatures = tuple(
+        Parfeature(
+            header.name,
+            tuple(parameter for parameter, _ in header.parameters),
+            tuple(header.children),
+            tuple((v, types[header.name, v]) for v in variables_of(header)),
+            header.span,
+        )
+        for header in headers
+    )
+    return Field(with_constants(declarations, features, types), parfeatures, name)
+
+
+def find_blocks(declarations: Model) -> list[LapisError]:
+    return [
+        LapisError(
+            f"a field cannot keep exactly one of the atoms of {predicate.name!r} true",
+            code="field-block",
+            span=predicate.span,
+            hint="declare it without ! and ?",
+        )
+        for predicate in declarations.predicates.values()
+        if predicate.block
+    ]
+
+
+def find_clashes(headers: Sequence[Header], declarations: Model) -> list[LapisError]:
+    """Names used twice, and a root that is missing or has parameters."""
+    errors: list[LapisError] = []
+    seen: dict[str, Header] = {}
+    for header in headers:
+        earlier = seen.setdefault(header.name, header)
+        predicate = declarations.predicates.get(header.name)
+        if earlier is not header or predicate is not None:
+            what = "parfeature" if predicate is None else "predicate"
+            where = earlier.span if predicate is None else predicate.span
+            errors.append(
+                LapisError(
+                    f"there is already a {what} {header.name!r}",
+                    code="declared-twice",
+                    span=header.span,
+                    notes=[Note("it is declared here", where)],
+                )
+            )
+        names = [name for name, _ in header.parameters]
+        errors += [
+            LapisError(f"parameter {name!r} stands twice", code="parameter", span=span)
+            for place, (name, span) in enumerate(header.parameters)
+            if name in names[:place]
+        ]
+        if header.name == ROOT and names:
+            errors.append(LapisError("the root has no parameters", code="root", span=header.span))
+    if ROOT not in seen:
+        hint = "start one with a line 'root:'; its children are what the distribution is made of"
+        errors.append(LapisError("the field has no root", code="no-root", hint=hint))
+    return errors
+
+
+def find_mistakes(
+    header: Header, features: dict[str, Header], declarations: Model
+) -> list[LapisError]:
+    """Unknown names, wrong numbers of arguments, parameters that nothing uses."""
+    errors: list[LapisError] = []
+    for child in header.children:
+        if child.target in COMPARISONS:
+            continue
+        feature, predicate = features.get(child.target), declarations.predicates.get(child.target)
+        if feature is None and predicate is None:
+            errors.append(unknown_name(child, features, declarations))
+            continue
+        arity = len(feature.parameters) if feature else predicate.arity if predicate else 0
+        if len(child.terms) != arity:
+            errors.append(
+                LapisError(
+                    f"{child.target!r} takes {arity} argument{'s' * (arity != 1)}, "
+                    f"not {len(child.terms)}",
+                    code="arity",
+                    span=child.span,
+                )
+            )
+    used = {name for child in header.children for name in child.variables}
+    errors += [
+        LapisError(
+            f"parameter {name!r} of {header.name!r} is in none of its children",
+            code="unbound-parameter",
+            span=span,
+            hint="a parfeature is the same for all its values: leave it out",
+        )
+        for name, span in header.parameters
+        if name not in used
+    ]
+    return errors
+
+
+def unknown_name(child: Child, features: dict[str, Header], declarations: Model) -> LapisError:
+    close = did_you_mean(child.target, [*features, *declarations.predicates])
+    hint = f"{child.target!r} is neither declared as a predicate nor a parfeature of this field"
+    if close is not None:
+        place = features[close].span if close in features else declarations.predicates[close].span
+        hint = (
+            f"did you mean {close!r}, declared at {place}?" if place else f"did you mean {close!r}?"
+        )
+    return LapisError(
+        f"unknown predicate or parfeature {child.target!r}",
+        code="unknown-predicate",
+        span=child.span,
+        hint=hint,
+    )
+
+
+def find_cycle(features: dict[str, Header]) -> list[LapisError]:
+    """The first cycle met, told at the child that closes it."""
+    done: set[str] = set()
+
+    def visit(name: str, path: tuple[str, ...]) -> LapisError | None:
+        if name in done:
+            return None
+        for child in features[name].children:
+            if child.target in (*path, name):
+                cycle = (*path, name)[(*path, name).index(child.target) :]
+                return LapisError(
+                    f"a parfeature cannot be made of itself: {' → '.join((*cycle, child.target))}",
+                    code="cycle",
+                    span=child.span,
+                )
+            if child.target in features:
+                wrong = visit(child.target, (*path, name))
+                if wrong is not None:
+                    return wrong
+        done.add(name)
+        return None
+
+    for name in features:
+        wrong = visit(name, ())
+        if wrong is not None:
+            return [wrong]
+    return []
+
+
+def find_unused(features: dict[str, Header]) -> list[LapisError]:
+    """Parfeatures that the root does not reach."""
+    reached: set[str] = set()
+    pending = [ROOT]
+    while pending:
+        name = pending.pop()
+        if name in features and name not in reached:
+            reached.add(name)
+            pending += [child.target for child in features[name].children]
+    return [
+        LapisError(
+            f"nothing that the root is made of refers to {name!r}",
+            code="unused-parfeature",
+            span=header.span,
+            hint="give it a weight in the root or in another parfeature, or leave it out",
+        )
+        for name, header in features.items()
+        if name not in reached
+    ]
+
+
+def variables_of(header: Header) -> list[str]:
+    """Parameters first, then what is summed over, each once."""
+    names = [name for name, _ in header.parameters]
+    names += [name for child in header.children for name in child.variables]
+    return list(dict.fromkeys(names))
+
+
+def infer_types(features: dict[str, Header], declarations: Model) -> dict[tuple[str, str], str]:
+    """The type of each variable of each parfeature, from the predicates below and around it."""
+    types: dict[tuple[str, str], str] = {}
+    source: dict[tuple[str, str], Child] = {}
+    changed = True
+
+    def learn(name: str, variable: str, type_name: str, child: Child) -> None:
+        nonlocal changed
+        known = types.get((name, variable))
+        if known is None:
+            types[name, variable] = type_name
+            source[name, variable] = child
+            changed = True
+        elif known != type_name:
+            raise LapisError(
+                f"{variable!r} stands for a {known!r} and for a {type_name!r}",
+                code="type-clash",
+                span=child.span,
+                notes=[Note(f"here for a {known!r}", source[name, variable].span)],
+            )
+
+    while changed:
+        changed = False
+        for name, header in features.items():
+            for child in header.children:
+                if child.target in declarations.predicates:
+                    slots: list[str | None] = list(declarations.predicates[child.target].types)
+                elif child.target in features:
+                    own = features[child.target].parameters
+                    slots = [types.get((child.target, parameter)) for parameter, _ in own]
+                else:
+                    sides = [types.get((name, t.name)) for t in child.terms]
+                    slots = [sides[0] or sides[1], sides[1] or sides[0]]
+                for place, (term, slot) in enumerate(zip(child.terms, slots, strict=True)):
+                    if not isinstance(term, Variable):
+                        continue
+                    if slot is not None:
+                        learn(name, term.name, slot, child)
+                    elif child.target in features and (name, term.name) in types:
+                        parameter = features[child.target].parameters[place][0]
+                        learn(child.target, parameter, types[name, term.name], child)
+    raise_all(
+        [
+            LapisError(
+                f"nothing tells the type of {variable!r} in {name!r}",
+                code="untyped-variable",
+                span=header.span,
+                hint="use it in an atom of a declared predicate",
+            )
+            for name, header in features.items()
+            for variable in variables_of(header)
+            if (name, variable) not in types
+        ]
+    )
+    return types
+
+
+def with_constants(
+    declarations: Model, features: dict[str, Header], types: dict[tuple[str, str], str]
+) -> Model:
+    """The declarations with the constants that children name."""
+    named = {name: dict.fromkeys(constants) for name, constants in declarations.types.items()}
+    for header in features.values():
+        for child in header.children:
+            for place, term in enumerate(child.terms):
+                if isinstance(term, Constant):
+                    type_name = slot_type(child, place, features, declarations, types)
+                    if type_name is not None:
+                        named[type_name].setdefault(term.name)
+    return replace(declarations, types={name: tuple(found) for name, found in named.items()})
+
+
+def slot_type(
+    child: Child,
+    place: int,
+    features: dict[str, Header],
+    declarations: Model,
+    types: dict[tuple[str, str], str],
+) -> str | None:
+    """The type of an argument of a child; None in a comparison, which compares any constants."""
+    if child.target in declarations.predicates:
+        return declarations.predicates[child.target].types[place]
+    if child.target in features:
+        return types[child.target, features[child.target].parameters[place][0]]
+    return None

@@ -1,0 +1,165 @@
+"""Fields as text: printing and parsing are inverse, and mistakes are told where they are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from field_worlds import field_texts
+from lapis.errors import LapisError
+from lapis.fields.field_text import parse_field, print_field
+
+DECLARED = "Smokes(person)\nFriends(person, person)\n"
+
+
+@given(field_texts())
+@settings(max_examples=60, deadline=None)
+def test_what_is_printed_is_parsed_back(text: str) -> None:
+    field = parse_field(text)
+    assert parse_field(print_field(field)) == field
+    assert print_field(parse_field(print_field(field))) == print_field(field)
+
+
+def test_marks_constants_and_comparisons_are_kept() -> None:
+    text = DECLARED + 'root:\n @fixed -1e-05 Friends(x, "New York")\n 0.1 x != y\n 3 Smokes(y)\n'
+    field = parse_field(text)
+    assert field.fixed.tolist() == [True, False, False]
+    assert field.weights.tolist() == [-1e-05, 0.1, 3.0]
+    assert field.declarations.types["person"] == ("New York",)
+    assert parse_field(print_field(field)) == field
+
+
+MISTAKES = {
+    "cycle": (
+        "root:\n 1 a(x)\na(x):\n 2 b(x)\nb(x):\n 1 a(x)\n",
+        """f.rrf:8:4: a parfeature cannot be made of itself: a → b → a
+     1 a(x)
+       ^^^^""",
+    ),
+    "unknown predicate": (
+        "root:\n 1 Smoks(x)\n",
+        """f.rrf:4:4: unknown predicate or parfeature 'Smoks'
+     1 Smoks(x)
+       ^^^^^^^^
+    did you mean 'Smokes', declared at f.rrf:1:1?""",
+    ),
+    "unbound parameter": (
+        "root:\n 1 a(x, y)\na(x, y):\n 1 Smokes(x)\n",
+        """f.rrf:5:6: parameter 'y' of 'a' is in none of its children
+    a(x, y):
+         ^
+    a parfeature is the same for all its values: leave it out""",
+    ),
+    "arity": (
+        "root:\n 1 Smokes(x, y)\n",
+        """f.rrf:4:4: 'Smokes' takes 1 argument, not 2
+     1 Smokes(x, y)
+       ^^^^^^^^^^^^""",
+    ),
+    "type clash": (
+        "Owns(person, thing)\nroot:\n 1 Owns(x, y)\n 1 Smokes(y)\n",
+        """f.rrf:6:4: 'y' stands for a 'thing' and for a 'person'
+     1 Smokes(y)
+       ^^^^^^^^^
+f.rrf:5:4: here for a 'thing'
+     1 Owns(x, y)
+       ^^^^^^^^^^""",
+    ),
+    "untyped variable": (
+        "root:\n 1 x = y\n",
+        """f.rrf:3:1: nothing tells the type of 'x' in 'root'
+    root:
+    ^^^^
+    use it in an atom of a declared predicate
+f.rrf:3:1: nothing tells the type of 'y' in 'root'
+    root:
+    ^^^^
+    use it in an atom of a declared predicate""",
+    ),
+    "no root": (
+        "a(x):\n 1 Smokes(x)\n",
+        """the field has no root
+    start one with a line 'root:'; its children are what the distribution is made of""",
+    ),
+    "root with parameters": (
+        "root(x):\n 1 Smokes(x)\n",
+        """f.rrf:3:1: the root has no parameters
+    root(x):
+    ^^^^^^^""",
+    ),
+    "same name": (
+        "root:\n 1 Smokes(x)\nSmokes(x):\n 1 Friends(x, y)\n",
+        """f.rrf:5:1: there is already a predicate 'Smokes'
+    Smokes(x):
+    ^^^^^^^^^
+f.rrf:1:1: it is declared here
+    Smokes(person)
+    ^^^^^^^^^^^^^^""",
+    ),
+    "parameter twice": (
+        "root:\n 1 a(x, x)\na(x, x):\n 1 Smokes(x)\n",
+        """f.rrf:5:6: parameter 'x' stands twice
+    a(x, x):
+         ^""",
+    ),
+    "unused": (
+        "root:\n 1 Smokes(x)\na(x):\n 1 Smokes(x)\n",
+        """f.rrf:5:1: nothing that the root is made of refers to 'a'
+    a(x):
+    ^^^^
+    give it a weight in the root or in another parfeature, or leave it out""",
+    ),
+    "formula": (
+        "root:\n 1 Smokes(x) ^ Smokes(y)\n",
+        """f.rrf:4:4: a child is an atom, a parfeature or a comparison, not a formula
+     1 Smokes(x) ^ Smokes(y)
+       ^^^^^^^^^^^^^^^^^^^^^
+    give each connective a parfeature of its own; 'lapis field from' does""",
+    ),
+    "no weight": (
+        "root:\n Smokes(x)\n",
+        """f.rrf:4:2: a child has a weight, and no more
+     Smokes(x)
+     ^^^^^^^^^
+    as in '-1.5 Smokes(x)'""",
+    ),
+    "plus": (
+        "root:\n 1 Smokes(+x)\n",
+        """f.rrf:4:4: arguments of a child are variables and constants
+     1 Smokes(+x)
+       ^^^^^^^^^^""",
+    ),
+    "header": (
+        "Root(X):\n 1 Smokes(x)\n",
+        """f.rrf:3:1: a parfeature starts with its name and its parameters
+    Root(X):
+    ^^^^^^^
+    as in 'lonely(x):', parameters in lower case
+f.rrf:4:2: only types and predicates stand here
+     1 Smokes(x)
+     ^^^^^^^^^^^
+    weights belong to the children of a parfeature, below a line like 'root:'""",
+    ),
+    "block": (
+        "Class(person, topic!)\nroot:\n 1 Smokes(x)\n",
+        """f.rrf:3:1: a field cannot keep exactly one of the atoms of 'Class' true
+    Class(person, topic!)
+    ^^^^^^^^^^^^^^^^^^^^^
+    declare it without ! and ?""",
+    ),
+    "function": (
+        "person Mother(person)\nroot:\n 1 Smokes(x)\n",
+        """f.rrf:3:1: a field has no functions
+    person Mother(person)
+    ^^^^^^^^^^^^^^^^^^^^^
+    declare a predicate of its graph instead""",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_mistakes_are_located(kind: str) -> None:
+    text, message = MISTAKES[kind]
+    with pytest.raises(LapisError) as found:
+        parse_field(DECLARED + text, "f.rrf")
+    assert str(found.value) == message
