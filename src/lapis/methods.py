@@ -11,6 +11,8 @@ is used, so that looking at the registry costs nothing. What is called, by task 
                problem   (problem, time_limit=, …) → (Network, MapResult)
     counts     problem   (problem, **options it reads) → rows
     optimizer            (**fixed, **own options) → Optimizer or Solver
+    field infer          (ground field, weights, Options) → Marginals
+    field map            (ground field, weights, seed, Stop, progress) → (name, world, score, notes)
     objective, expectation   what `learning/learn.py` builds
 """
 
@@ -25,8 +27,10 @@ from typing import Any, Literal
 from lapis.errors import LapisError, check_word, did_you_mean
 from lapis.options import COMMANDS, Option
 
-Task = Literal["infer", "map", "counts", "objective", "expectation", "optimizer"]
-Takes = Literal["network", "problem", "sampler", "examples", "objective"]
+Task = Literal[
+    "infer", "map", "counts", "objective", "expectation", "optimizer", "field infer", "field map",
+]  # fmt: skip
+Takes = Literal["network", "problem", "sampler", "examples", "objective", "field"]
 
 # The option that names the method, and the tasks that a command performs.
 OPTION_OF_TASK: Mapping[Task, str] = {
@@ -36,6 +40,8 @@ OPTION_OF_TASK: Mapping[Task, str] = {
     "objective": "objective",
     "expectation": "expectation",
     "optimizer": "optimizer",
+    "field infer": "method",
+    "field map": "method",
 }
 LEARNING: tuple[Task, ...] = ("objective", "optimizer", "expectation", "counts")
 TASKS_OF_COMMAND: Mapping[str, tuple[Task, ...]] = {
@@ -44,6 +50,8 @@ TASKS_OF_COMMAND: Mapping[str, tuple[Task, ...]] = {
     "map": ("map",),
     "learn": LEARNING,
     "score": ("infer",),
+    "field infer": ("field infer",),
+    "field map": ("field map",),
 }
 PARTS_OF_COMMAND: Mapping[str, tuple[str, ...]] = {"evaluate": ("learn", "score")}
 UNDECIDED = (None, "auto")  # the method is chosen later, and may read anything
@@ -296,7 +304,41 @@ OPTIMIZER = (
     ),
 )  # fmt: skip
 
-METHODS: tuple[Method, ...] = (*INFER, *MAP, *COUNTING, *OBJECTIVE, *EXPECTATION, *OPTIMIZER)
+FIELDS = "lapis.fields.infer"
+FIELD_METHODS = (
+    Method(
+        "field infer", "auto", "all worlds where they are few, Gibbs chains elsewhere",
+        f"{FIELDS}:by_best_method", "field", "where affordable", SAMPLING,
+    ),
+    Method(
+        "field infer", "enumerate", "all worlds, up to 2^20", f"{FIELDS}:by_enumeration", "field",
+        "always",
+    ),
+    Method(
+        "field infer", "gibbs", "Gibbs chains from random worlds, with cached feature sums",
+        f"{FIELDS}:by_gibbs", "field", "never", SAMPLING,
+    ),
+    Method(
+        "field infer", "icm-gibbs", "Gibbs chains from local modes",
+        f"{FIELDS}:by_gibbs_from_modes", "field", "never", SAMPLING,
+    ),
+    Method(
+        "field map", "auto", "all worlds where they are few, ICM elsewhere",
+        f"{FIELDS}:map_best", "field", "where affordable", ("time_limit",),
+    ),
+    Method(
+        "field map", "enumerate", "all worlds, up to 2^20", f"{FIELDS}:map_enumerated", "field",
+        "always",
+    ),
+    Method(
+        "field map", "icm", "iterated conditional modes from several worlds", f"{FIELDS}:map_icm",
+        "field", "never", ("time_limit",),
+    ),
+)  # fmt: skip
+
+METHODS: tuple[Method, ...] = (
+    *INFER, *MAP, *COUNTING, *OBJECTIVE, *EXPECTATION, *OPTIMIZER, *FIELD_METHODS,
+)  # fmt: skip
 BY_NAME: Mapping[tuple[str, str], Method] = {(m.task, m.name): m for m in METHODS}
 
 

@@ -221,6 +221,7 @@ class Argument:
 
 
 MODEL = Argument("model", "MODEL", "A Markov logic file (.mln).")
+FIELD = Argument("field", "FIELD", "A recursive random field (.rrf).")
 WORLDS = Argument(
     "worlds", "DATA", "Facts: .db, .db.gz, or a folder of CSV or Parquet files. Several files are "
     "several worlds, unless --merge.", many=True, is_required=False,
@@ -228,7 +229,21 @@ WORLDS = Argument(
 
 INFERRING = (METHOD, PRECISION, TIME_LIMIT, MAX_MEMORY)
 
+FIELD_COMMANDS: Mapping[str, tuple[Option, ...]] = {
+    "field infer": (
+        QUERY, OPEN, METHOD, PRECISION, TIME_LIMIT, MAX_SAMPLES, CHAINS, MAX_MEMORY, MERGE, STRICT,
+        SEED, AS_JSON,
+    ),
+    "field map": (
+        QUERY, OPEN, MAP_METHOD,
+        replace(TIME_LIMIT, default=60.0, help="Seconds after which the best so far is given."),
+        MAX_MEMORY, MERGE, STRICT, SEED, AS_JSON,
+    ),
+    "field score": (LEARN_QUERY, MAX_MEMORY, NO_LIKELIHOOD, MERGE, STRICT, AS_JSON),
+}  # fmt: skip
+
 COMMANDS: Mapping[str, tuple[Option, ...]] = {
+    **FIELD_COMMANDS,
     "demo": (AS_JSON,),
     "check": (MERGE, STRICT, AS_JSON),
     "count": (COUNTS, IBOUND, MEASURE_ERROR, EXPLAIN, MERGE, STRICT, AS_JSON),
@@ -265,8 +280,14 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
 }  # fmt: skip
 
 # Commands that are given other things than a model and data; a name in two words is of a group.
-ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {"demo": ()}
-GROUPS: Mapping[str, str] = {}  # what each group of commands is for
+ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {
+    "demo": (),
+    **dict.fromkeys(FIELD_COMMANDS, (FIELD, WORLDS)),
+}
+# What each group of commands is for.
+GROUPS: Mapping[str, str] = {
+    "field": "Recursive random fields: every connective and quantifier soft.",
+}
 
 
 def arguments_of(command: str) -> tuple[Argument, ...]:

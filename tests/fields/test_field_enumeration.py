@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from field_worlds import DOMAINS, enumerate_worlds, field_texts, ground_atoms, log_weight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from field_worlds import DOMAINS, enumerate_worlds, field_texts, ground_atoms, log_weight
 from lapis.data.database import Database
 from lapis.errors import TooLarge
 from lapis.fields.enumeration import enumerate_field
@@ -109,4 +109,4 @@ def test_what_is_too_large_is_refused_with_an_estimate() -> None:
         ground_field(field, problem, max_memory=1_000_000)
     with pytest.raises(TooLarge, match="2\\^25 worlds"):
         enumerate_field(ground(parse_field(
-            f"t = {{1, ..., 25}}\nP(t)\nroot:\n 1 P(x)\n"), "", "P"), np.ones(1))  # fmt: skip
+            "t = {1, ..., 25}\nP(t)\nroot:\n 1 P(x)\n"), "", "P"), np.ones(1))  # fmt: skip

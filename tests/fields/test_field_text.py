@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from field_worlds import field_texts
 from hypothesis import given, settings
 
-from field_worlds import field_texts
 from lapis.errors import LapisError
 from lapis.fields.field_text import parse_field, print_field
 

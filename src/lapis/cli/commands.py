@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from lapis.cli.field import FIELD
 from lapis.cli.options import takes
 from lapis.data.database import Database
 from lapis.errors import LapisError
@@ -133,4 +134,4 @@ def evaluate(model: Path, worlds: Worlds, **options: Any) -> None:
     run_evaluate(model, worlds, learn_options=learning, **options)
 
 
-ALL = (demo, check, count, ground, infer, map_, learn, score, evaluate)
+ALL = (demo, check, count, ground, infer, map_, learn, score, evaluate, *FIELD)

@@ -22,5 +22,6 @@ from lapis.fields.field import Field
 from lapis.fields.field_text import parse_field as parse
 from lapis.fields.field_text import read_field as read
 from lapis.fields.infer import infer, map
+from lapis.fields.score import score
 
-__all__ = ["Field", "infer", "map", "parse", "read"]
+__all__ = ["Field", "infer", "map", "parse", "read", "score"]

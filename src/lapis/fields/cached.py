@@ -29,7 +29,7 @@ class CachedField:
         free = [free_offsets(edge, nodes[edge.parent]) for edge in edges]
         root_slot = np.full(len(edges), -1, np.int64)
         root_slot[self.ground.root_edges] = np.arange(len(self.ground.root_edges))
-        columns = np.concatenate([np.empty((0, 5), np.int64), *places])
+        columns = np.ascontiguousarray(np.concatenate([np.empty((0, 5), np.int64), *places]).T)
         offsets = [node.offset for node in nodes]
         return Graph(
             np.array([*offsets, self.ground.num_cells], np.int64),
@@ -38,7 +38,11 @@ class CachedField:
             np.array([number for group in above for number in group], np.int64),
             np.array([edge.parent for edge in edges], np.int64),
             starts(places),
-            *(np.ascontiguousarray(columns[:, i]) for i in range(5)),
+            columns[0],
+            columns[1],
+            columns[2],
+            columns[3],
+            columns[4],
             starts(free),
             np.concatenate([np.empty(0, np.int64), *free]),
             root_slot,

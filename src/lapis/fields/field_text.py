@@ -38,6 +38,7 @@ from lapis.language.syntax import (
     FunctionDeclaration,
     PredicateDeclaration,
     Statement,
+    Term,
     TypeDeclaration,
     Variable,
     WeightedFormula,
@@ -138,7 +139,7 @@ def parse_child(tokens: list[Token], source: Source) -> Child:
         )
     if isinstance(formula, Comparison):
         target: str = formula.operator
-        terms = (formula.left, formula.right)
+        terms: tuple[Term, ...] = (formula.left, formula.right)
     elif isinstance(formula, Atom) and not formula.starred:
         target, terms = formula.predicate, formula.terms
     else:

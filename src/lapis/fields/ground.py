@@ -128,7 +128,8 @@ def ground_field(field: Field, problem: Problem, max_memory: int | None = None) 
     Raises TooLarge where the tables do not fit the memory.
     """
     domains = problem.domains
-    nodes, number = [], {}
+    nodes: list[Node] = []
+    number: dict[str, int] = {}
     offset = 0
 
     def add(name: str, shape: tuple[int, ...]) -> None:
@@ -178,8 +179,8 @@ def require_memory(nodes: list[Node], max_memory: int | None) -> None:
     if needed > limit:
         largest = max(nodes, key=lambda node: node.size)
         raise TooLarge(
-            f"the field has {num_cells:,} groundings, {largest.size:,} of them of {largest.name!r}; "
-            f"about {describe_bytes(needed)} of memory, over the limit of {describe_bytes(limit)}",
+            f"the field has {num_cells:,} features, {largest.size:,} of them of {largest.name!r}; "
+            f"about {describe_bytes(needed)} is over the limit of {describe_bytes(limit)}",
             code="too-large",
             hint="give parfeatures fewer parameters, or raise --max-memory",
         )

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from lapis.inference.log_odds import sampled_log_odds
 from lapis.inference.marginals import Marginals, Options, describe_chains, sampled_marginals
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds
 from lapis.methods import check_options, find_method
-from lapis.problem.task import DataLike, Task, World, build_task
+from lapis.problem.task import DataLike, Task, build_task
 from lapis.progress import Report, Stop, Wish
 from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
@@ -65,7 +65,7 @@ def infer(
     >>> field = fields.parse("t = {A, B}\\nP(t)\\nroot:\\n 2 both\\nboth:\\n 3 P(x)")
     >>> answer = fields.infer(field, query="P")
     >>> answer.exact, round(answer["P(A)"], 4)
-    (True, 0.8087)
+    (True, 0.801)
     """
     check_options("field infer", locals())
     seed = seed_of(random_state)
@@ -87,10 +87,14 @@ def infer(
 
 
 def by_best_method(ground: GroundField, weights: np.ndarray, options: Options) -> Marginals:
+    chosen = by_enumeration if is_quick(ground) else by_gibbs
+    return chosen(ground, weights, options)
+
+
+def is_quick(ground: GroundField) -> bool:
+    """Whether all worlds can be enumerated in no time."""
     size = len(ground.cell)
-    if size <= MAX_ATOMS and ground.num_cells << size <= QUICK_STATES:
-        return by_enumeration(ground, weights, options)
-    return by_gibbs(ground, weights, options)
+    return size <= MAX_ATOMS and ground.num_cells << size <= QUICK_STATES
 
 
 def by_enumeration(ground: GroundField, weights: np.ndarray, options: Options) -> Marginals:
@@ -148,45 +152,57 @@ def map(
     ['P(A)', 'P(B)']
     """
     check_options("field map", locals())
-    wish = Stop(stop)
+    wish, seed = Stop(stop), seed_of(random_state)
     resolved = open_field(field)
     task = field_task(resolved, data, query, opened, strict)
+    chosen = find_method("field map", method).load()
     parts = []
     for world in task.worlds:
-        limit = Stop(wish, time.monotonic() + time_limit)
         ground = ground_field(resolved, world.problem, max_memory)
+        limit = Stop(wish, time.monotonic() + time_limit)
+        found: Best = chosen(ground, resolved.weights, seed, limit, progress)
+        asked = select_atoms(ground.network, world)
+        value = asked.values(found.world.astype(float)) > 0
         parts.append(
-            map_world(
-                world, ground, resolved.weights, method, seed_of(random_state), limit, progress
+            MostLikelyWorld(
+                found.method, found.optimal, found.score, asked.atoms, value,
+                diagnostics=found.diagnostics,
             )
-        )
+        )  # fmt: skip
     return merge_worlds(task, parts)
 
 
-def map_world(
-    world: World,
-    ground: GroundField,
-    weights: np.ndarray,
-    method: str,
-    seed: int,
-    stop: Stop,
-    progress: Report | None,
-) -> MostLikelyWorld:
-    size, notes = len(ground.cell), {}
-    quick = size <= MAX_ATOMS and ground.num_cells << size <= QUICK_STATES
-    if method == "enumerate" or (method == "auto" and quick):
-        name, found = "enumerate", enumerate_field(ground, weights)
-        value, score = found.best, found.best_score
-        notes: dict[str, Any] = {"bound": score, "gap": 0.0, "interrupted": False}
-    else:
-        mode = find_mode(CachedField(ground), weights, seed=seed, stop=stop, progress=progress)
-        name, value, score = "icm", mode.world, mode.score
-        notes = {"starts": mode.starts, "interrupted": mode.interrupted}
-    asked = select_atoms(ground.network, world)
-    return MostLikelyWorld(
-        name, name == "enumerate", score, asked.atoms, asked.values(value.astype(float)) > 0,
-        diagnostics=notes,
-    )  # fmt: skip
+class Best(NamedTuple):
+    """A world of high probability."""
+
+    method: str
+    optimal: bool
+    score: float  # Σ w Σ f of the root: the log of its unnormalised probability
+    world: np.ndarray  # bool[num_unknown]
+    diagnostics: dict[str, Any]
+
+
+def map_best(
+    ground: GroundField, weights: np.ndarray, seed: int, stop: Stop, progress: Report | None
+) -> Best:
+    chosen = map_enumerated if is_quick(ground) else map_icm
+    return chosen(ground, weights, seed, stop, progress)
+
+
+def map_enumerated(
+    ground: GroundField, weights: np.ndarray, seed: int, stop: Stop, progress: Report | None
+) -> Best:
+    found = enumerate_field(ground, weights)
+    notes = {"bound": found.best_score, "gap": 0.0, "interrupted": False}
+    return Best("enumerate", True, found.best_score, found.best, notes)
+
+
+def map_icm(
+    ground: GroundField, weights: np.ndarray, seed: int, stop: Stop, progress: Report | None
+) -> Best:
+    mode = find_mode(CachedField(ground), weights, seed=seed, stop=stop, progress=progress)
+    notes = {"starts": mode.starts, "interrupted": mode.interrupted}
+    return Best("icm", False, mode.score, mode.world, notes)
 
 
 def open_field(field: FieldLike) -> Field:

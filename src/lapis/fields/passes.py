@@ -40,7 +40,7 @@ class Values(NamedTuple):
 
 
 def base_values(ground: GroundField, worlds: np.ndarray) -> np.ndarray:
-    """float64[num_worlds, num_cells] with atoms and comparisons; worlds bool[num_worlds, num_unknown]."""
+    """float64[num_worlds, num_cells], atoms and comparisons set; bool[num_worlds, num_unknown]."""
     value = np.tile(ground.known, (len(worlds), 1))
     value[:, ground.cell] = worlds
     return value

@@ -108,7 +108,7 @@ def is_gone(cells, cell):  # type: ignore[no-untyped-def]
 
 @inner
 def try_flip(graph, weight, cells, node, cell):  # type: ignore[no-untyped-def]
-    """The change of the log-probability if the atom at `cell` were flipped; nothing is committed."""
+    """The change of the log-probability if the atom were flipped; nothing is committed."""
     cells.fresh[cell] = 1.0 - cells.value[cell]
     raise_parents(graph, weight, cells, node, cell, cells.fresh[cell] - cells.value[cell])
     root = len(graph.node_offset) - 2

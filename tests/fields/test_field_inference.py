@@ -1,0 +1,106 @@
+"""Marginals and most likely worlds of fields, against worlds from the definition."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from field_worlds import enumerate_worlds, log_weight
+
+from cli_run import Run
+from lapis import fields
+from lapis.data.database import Database
+from lapis.errors import LapisError
+
+TEXT = """\
+person = {Anna, Bob, Eve}
+Smokes(person)
+Friends(person, person)
+root:
+  -2.5 lonely(x)
+  -0.5 Friends(x, y)
+  1 Smokes(Anna)
+lonely(x):
+  -2 friend(x, y)
+friend(x, y):
+  3 Friends(x, y)
+  3 Smokes(y)
+  -1 x = y
+"""
+FACTS = "Friends(Anna,Bob) Friends(Bob,Eve) Friends(Eve,Anna) Friends(Eve,Bob)"
+PEOPLE = {"person": ("Anna", "Bob", "Eve")}
+FIELD = fields.parse(TEXT)
+TRUE = {("Anna", "Bob"), ("Bob", "Eve"), ("Eve", "Anna"), ("Eve", "Bob")}
+KNOWN = {("Friends", pair): pair in TRUE for pair in product(*[PEOPLE["person"]] * 2)}
+
+
+@pytest.mark.parametrize("method", ["auto", "enumerate", "gibbs", "icm-gibbs"])
+def test_marginals_given_evidence(method: str) -> None:
+    answer = fields.infer(FIELD, Database.parse(FACTS), "Smokes", method=method)
+    log_partition, expected = enumerate_worlds(FIELD, PEOPLE, KNOWN)
+    assert answer.exact == (method in ("auto", "enumerate"))
+    if answer.exact:
+        assert answer.log_partition == pytest.approx(log_partition)
+        assert answer.probability == pytest.approx(list(expected.values()), abs=1e-9)
+    else:
+        assert answer.diagnostics["converged"]
+        errors = np.abs(answer.probability - list(expected.values()))
+        assert (errors < 4 * np.maximum(answer.errors, 1e-3)).all()
+    sums = answer.expected_counts
+    assert sums[2] == pytest.approx(expected["Smokes", ("Anna",)], abs=0.05)
+    assert sums[1] == pytest.approx(4.0)
+
+
+def test_sampled_marginals_of_all_atoms() -> None:
+    answer = fields.infer(FIELD, None, ["Smokes", "Friends"], method="gibbs")
+    exact = fields.infer(FIELD, None, ["Smokes", "Friends"], method="enumerate")
+    errors = np.abs(answer.probability - exact.probability)
+    assert (errors < 4 * np.maximum(answer.errors, 1e-3)).all()
+    again = fields.infer(FIELD, None, ["Smokes", "Friends"], method="gibbs")
+    assert np.array_equal(answer.probability, again.probability)
+
+
+@pytest.mark.parametrize("method", ["auto", "enumerate", "icm"])
+def test_most_likely_world(method: str) -> None:
+    found = fields.map(FIELD, Database.parse(FACTS), "Smokes", method=method)
+    scores = {}
+    for values in product([False, True], repeat=3):
+        world = KNOWN | {("Smokes", (p,)): v for p, v in zip(PEOPLE["person"], values, strict=True)}
+        scores[values] = log_weight(FIELD, PEOPLE, world)
+    assert found.optimal == (method != "icm")
+    assert found.score == pytest.approx(max(scores.values()))
+    assert tuple(found.value.tolist()) == max(scores, key=lambda values: scores[values])
+
+
+def test_several_worlds_add_up() -> None:
+    one, two = Database.parse(FACTS), Database.parse("Friends(Anna,Anna)")
+    both = fields.infer(FIELD, [one, two], "Smokes")
+    parts = [fields.infer(FIELD, data, "Smokes") for data in (one, two)]
+    assert both.exact
+    assert both.log_partition == pytest.approx(sum(part.log_partition or 0 for part in parts))
+    assert both.probability == pytest.approx(np.concatenate([p.probability for p in parts]))
+    assert both.expected_counts == pytest.approx(sum(p.expected_counts for p in parts))
+
+
+def test_formulas_are_refused() -> None:
+    with pytest.raises(LapisError, match="predicates and atoms, not formulas"):
+        fields.infer(FIELD, Database.parse(FACTS), "Smokes(x) ^ Smokes(Anna)")
+
+
+def test_the_commands(run: Run) -> None:
+    run.write("f.rrf", TEXT)
+    run.write("f.db", FACTS)
+    found = run.json("field", "infer", "f.rrf", "f.db", "-q", "Smokes")
+    answer = fields.infer(FIELD, Database.parse(FACTS), "Smokes")
+    assert found["method"] == "enumerate"
+    assert found["exact"] is True
+    assert [entry["probability"] for entry in found["atoms"]] == answer.probability.tolist()
+    world = run.json("field", "map", "f.rrf", "f.db", "-q", "Smokes")
+    assert world["optimal"] is True
+    code, out, _ = run("field", "infer", "f.rrf", "f.db", "-q", "Smokes", "--method", "gibbs")
+    assert code == 0
+    assert "approximate (by gibbs)" in out
+    code, _, err = run("field", "infer", "missing.rrf")
+    assert code == 1
+    assert "cannot read missing.rrf" in err
