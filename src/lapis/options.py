@@ -227,6 +227,19 @@ WORLDS = Argument(
     "several worlds, unless --merge.", many=True, is_required=False,
 )  # fmt: skip
 
+ANY_MODEL = Argument("model", "MODEL", "A Markov logic file (.mln) or a network (.bif, .uai).")
+ANY_DATA = Argument(
+    "data", "DATA", "Facts for a Markov logic file; a .evid file for a network.", many=True,
+    is_required=False,
+)  # fmt: skip
+EVIDENCE = Option(
+    "evidence", "names", "States of a network's variables, as in smoke=yes.", (), is_keyword=False
+)
+CIRCUIT_OUT = Option(
+    "output", "path", "Write the circuit: .npz, .ac or .dot.", flag="-o --output",
+    is_keyword=False,
+)  # fmt: skip
+
 INFERRING = (METHOD, PRECISION, TIME_LIMIT, MAX_MEMORY)
 
 FIELD_COMMANDS: Mapping[str, tuple[Option, ...]] = {
@@ -277,16 +290,23 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
                is_keyword=False),
         STRICT, SEED, AS_JSON,
     ),
+    "circuit compile": (
+        QUERY, OPEN, EVIDENCE, CIRCUIT_OUT,
+        Option("max_edges", "integer", "Edges at most.", 1 << 26, "--edges-max", low=1),
+        TIME_LIMIT, MERGE, STRICT, SEED, AS_JSON,
+    ),
 }  # fmt: skip
 
 # Commands that are given other things than a model and data; a name in two words is of a group.
 ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {
     "demo": (),
     **dict.fromkeys(FIELD_COMMANDS, (FIELD, WORLDS)),
+    "circuit compile": (ANY_MODEL, ANY_DATA),
 }
 # What each group of commands is for.
 GROUPS: Mapping[str, str] = {
     "field": "Recursive random fields: every connective and quantifier soft.",
+    "circuit": "Arithmetic circuits: learned, compiled, approximated, queried.",
 }
 
 

@@ -134,4 +134,12 @@ def evaluate(model: Path, worlds: Worlds, **options: Any) -> None:
     run_evaluate(model, worlds, learn_options=learning, **options)
 
 
-ALL = (demo, check, count, ground, infer, map_, learn, score, evaluate, *FIELD)
+@takes("circuit compile")
+def circuit_compile(model: Path, data: list[Path] | None, **options: Any) -> None:
+    """A circuit that computes a model exactly: all its marginals in one sweep."""
+    from lapis.cli.circuit_compile import run_compile
+
+    run_compile(model, data or [], **options)
+
+
+ALL = (demo, check, count, ground, infer, map_, learn, score, evaluate, *FIELD, circuit_compile)

@@ -114,17 +114,17 @@ class Table(Result):
 class Figures(Result):
     """Named figures, such as the sizes of a network."""
 
-    values: Mapping[str, float | int | None]
+    values: Mapping[str, float | int | str | None]
 
     def columns(self) -> Columns:
         return {name: [value] for name, value in self.values.items()}
 
     def views(self) -> list[View]:
-        rows = [(name.replace("_", " "), format_number(v)) for name, v in self.values.items()]
+        rows = [(name.replace("_", " "), format_figure(v)) for name, v in self.values.items()]
         return [new_view(["measure", "value"], rows, numbers=["value"])]
 
     def summary(self) -> str:
-        shown = (f"{format_number(v)} {name.replace('_', ' ')}" for name, v in self.values.items())
+        shown = (f"{format_figure(v)} {name.replace('_', ' ')}" for name, v in self.values.items())
         return ", ".join(shown)
 
     def caption(self) -> str:
@@ -132,6 +132,10 @@ class Figures(Result):
 
     def document(self) -> dict[str, Any]:
         return dict(self.values)
+
+
+def format_figure(figure: float | int | str | None) -> str:
+    return figure if isinstance(figure, str) else format_number(figure)
 
 
 def as_list(values: Sequence[Any] | np.ndarray) -> list[Any]:

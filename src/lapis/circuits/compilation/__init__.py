@@ -1,0 +1,1 @@
+"""Factor graphs → circuits, exactly: by elimination and by search."""

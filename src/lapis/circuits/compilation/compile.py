@@ -1,0 +1,162 @@
+"""A factor graph as a circuit that computes exactly its product: the smaller of two.
+
+Elimination goes first, where its tables fit; search then has to beat it, and is given up as soon
+as it cannot, or after work in proportion to the tables (it looks at all that is left of a model
+with each value it sets, so on long chains it takes ten times as long for the same circuit). Where
+no order is narrow enough search is tried alone: determinism can make the circuit of a model of any
+width small.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.circuits.circuit import PARAMETER, Circuit, Properties, new_circuit
+from lapis.circuits.compilation.elimination import eliminate
+from lapis.circuits.compilation.gates import FULL, ZERO, Gates, new_gates
+from lapis.circuits.compilation.orders import elimination_order
+from lapis.circuits.compilation.search import search
+from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.errors import LapisError, TooLarge
+from lapis.inference.compiled import entry
+from lapis.progress import Progress, Report, Stop
+
+MAX_EDGES = 1 << 26
+ROOM = 1 << 20  # edges, to begin with, where elimination says nothing
+WORK_PER_ENTRY = 30  # of search, for each entry of elimination's tables
+LEAST_WORK, MOST_WORK = 100_000_000, 400_000_000
+ALONE_WORK = 2_000_000_000
+
+
+class Compiled(NamedTuple):
+    circuit: Circuit
+    method: str  # elimination or search
+    entries: float  # of the tables of the best order found
+    width: int  # variables in the largest of them, less one
+
+
+def compile_factors(
+    graph: FactorGraph,
+    max_edges: int = MAX_EDGES,
+    seed: int = 0,
+    stop: Stop | None = None,
+    progress: Report | None = None,
+) -> Compiled:
+    """The smallest circuit found; TooLarge if none has at most `max_edges` edges."""
+    order = elimination_order(graph, 4.0 * max_edges, seed)
+    found: list[tuple[int, str, Gates, int]] = []
+    num_states = int(graph.size.sum())
+    if order.is_complete:
+        if progress is not None:
+            progress(Progress("compiling", 0, text=f"{order.entries:.3g} entries of tables"))
+        room = int(min(2.5 * order.entries, 2 * max_edges)) + 64
+        gates = new_gates(num_states, room + len(graph.states), 4 * room)
+        root = eliminate(graph, order.variable, gates)
+        if root == ZERO:
+            raise impossible()
+        if root != FULL:
+            found.append((count_edges(gates, root), "elimination", gates, root))
+    for limit, work in search_limits(found, order.entries, max_edges):
+        gates = new_gates(num_states, limit, 2 * limit)
+        turned = order.variable[::-1] if order.is_complete else decision_order(graph)
+        root = search(graph, turned, gates, work, stop, progress)
+        if root == ZERO:
+            raise impossible()
+        if root != FULL:
+            found.append((count_edges(gates, root), "search", gates, root))
+            break
+    fitting = [one for one in found if one[0] <= max_edges]
+    if not fitting:
+        raise too_large(order.entries, order.width, max_edges)
+    _, method, gates, root = min(fitting, key=lambda one: one[0])
+    return Compiled(gather(graph, gates, root), method, order.entries, order.width)
+
+
+def search_limits(
+    found: list[tuple[int, str, Gates, int]], entries: float, max_edges: int
+) -> list[tuple[int, int]]:
+    """Edges and work that search is given, in turn."""
+    if found:
+        work = min(max(LEAST_WORK, WORK_PER_ENTRY * int(entries)), MOST_WORK)
+        return [(found[0][0] + 64, work)]
+    limits = []
+    room = min(ROOM, max_edges)
+    while room < max_edges:
+        limits.append((room, ALONE_WORK))
+        room *= 16
+    return [*limits, (max_edges, ALONE_WORK)]
+
+
+def decision_order(graph: FactorGraph) -> np.ndarray:
+    """An order to set variables in where elimination has none that fits."""
+    order = elimination_order(graph, np.inf, 0)
+    return order.variable[::-1] if order.is_complete else np.arange(graph.num_variables)
+
+
+def count_edges(gates: Gates, root: int) -> int:
+    """The edges below a root."""
+    return int(_mark(gates, np.zeros(root + 1, np.bool_), root))
+
+
+def gather(graph: FactorGraph, gates: Gates, root: int) -> Circuit:
+    """The nodes below a root as a circuit."""
+    used = np.zeros(root + 1, np.bool_)
+    num_edges = int(_mark(gates, used, root))
+    kept = np.flatnonzero(used)
+    start = np.empty(len(kept) + 1, np.int64)
+    child = np.empty(num_edges, np.int32)
+    number = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    _copy(gates, kept, number, start, child)
+    kind = gates.kind[kept]
+    leaf = np.full(len(kept), -1, np.int32)
+    is_state = kept < graph.size.sum()
+    leaf[is_state] = kept[is_state]
+    constants = np.flatnonzero(kind == PARAMETER)
+    leaf[constants] = np.arange(len(constants))
+    return new_circuit(
+        graph.names, graph.states, kind, leaf, start, child, gates.log_value[kept[constants]],
+        Properties(True, True, True),
+    )  # fmt: skip
+
+
+def impossible() -> LapisError:
+    return LapisError(
+        "the model has no possible state: every product of its tables is 0",
+        code="unsatisfiable",
+        hint="contradicting hard formulas or evidence do that",
+    )
+
+
+def too_large(entries: float, width: int, max_edges: int) -> TooLarge:
+    return TooLarge(
+        f"no circuit of at most {max_edges:,} edges was found: elimination would join "
+        f"{width + 1} variables in a table and need {entries:.1e} entries or more",
+        code="circuit-too-large",
+        hint="give evidence, raise --edges-max, or use `lapis circuit approximate`",
+    )
+
+
+@entry
+def _mark(gates, used, root):  # type: ignore[no-untyped-def]
+    """Mark what is below the root; how many edges that has."""
+    num_edges = 0
+    used[root] = True
+    for node in range(root, -1, -1):
+        if used[node]:
+            for at in range(gates.child_start[node], gates.child_start[node + 1]):
+                used[gates.child[at]] = True
+                num_edges += 1
+    return num_edges
+
+
+@entry
+def _copy(gates, kept, number, start, child):  # type: ignore[no-untyped-def]
+    start[0] = 0
+    for place in range(len(kept)):
+        end = start[place]
+        for at in range(gates.child_start[kept[place]], gates.child_start[kept[place] + 1]):
+            child[end] = number[gates.child[at]]
+            end += 1
+        start[place + 1] = end

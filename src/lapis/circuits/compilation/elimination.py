@@ -1,0 +1,152 @@
+"""Compilation by variable elimination (Chavira & Darwiche, IJCAI 2007; Darwiche 2003).
+
+Elimination of a variable v multiplies the tables that hold v and sums v out. With nodes of a
+circuit for numbers, an entry of the message over the neighbours S is
+
+    m(S) = Σ_s  λ_{v=s} · θ(s, S) · Π_messages m'(s, S)
+
+and the trace of the computation is the circuit: sums have children with different λ of v
+(deterministic), products join messages over different variables (decomposable), and every entry
+that is not zero mentions all that was eliminated below it (smooth).
+
+The authors keep tables as algebraic decision diagrams. Ours are dense arrays of node numbers whose
+equal entries share a node (`gates.py`): the same circuit comes out, one pass over an array costs
+a few nanoseconds an entry, and where diagrams would be far smaller than tables `search.py` is the
+better compiler anyway. All tables of the model that meet at v are multiplied first and become one
+constant, so an entry costs at most 2 + (number of messages) edges.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lapis.circuits.circuit import PRODUCT, SUM
+from lapis.circuits.compilation.gates import (
+    FULL,
+    ZERO,
+    Gates,
+    add_constant,
+    add_node,
+    make_constant,
+    make_node,
+)
+from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.inference.compiled import entry
+from lapis.network.csr import row_starts
+
+
+def eliminate(graph: FactorGraph, order: np.ndarray, gates: Gates) -> int:
+    """The root after elimination of all variables in an order, or FULL."""
+    size = graph.size
+    state_start = row_starts(size)
+    time = np.empty(len(size), np.int64)
+    time[order] = np.arange(len(order))
+    # What waits at the variable of its scope that is eliminated first.
+    tables: list[list[int]] = [[] for _ in order]
+    messages: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in order]
+    log_constant = 0.0
+    for factor in range(graph.num_factors):
+        scope = graph.variables_of(factor)
+        if len(scope):
+            tables[time[scope].min()].append(factor)
+        else:
+            log_constant += float(graph.table(factor))
+    roots = [add_constant(gates, log_constant)]
+    for step, v in enumerate(order.tolist()):
+        own = [(graph.variables_of(f), graph.table(f)) for f in tables[step]]
+        scopes = [scope for scope, _ in own] + [scope for scope, _ in messages[step]]
+        members = np.unique(np.concatenate([np.array([v]), *scopes]))
+        rest = members[members != v]
+        rest = rest[np.argsort(-time[rest])]
+        axes = np.concatenate((rest, [v])).astype(np.int32)
+        shape = size[axes]
+        log_table = np.zeros(1)
+        for scope, table in own:
+            log_table = log_table + spread(scope, table, axes)
+        strides = [strides_of(scope, axes, size) for scope, _ in messages[step]]
+        message = np.empty(int(np.prod(shape[:-1], dtype=np.int64)), np.int32)
+        full = join(
+            gates,
+            np.ascontiguousarray(np.broadcast_to(log_table, shape)).ravel(),
+            shape.astype(np.int64),
+            int(state_start[v]),
+            np.array(strides, np.int64).reshape(len(strides), len(axes)),
+            row_starts(np.array([len(m) for _, m in messages[step]], np.int64))[:-1],
+            np.concatenate([m for _, m in messages[step]] or [np.empty(0, np.int32)]),
+            message,
+            np.zeros(len(axes), np.int64),
+            np.empty(len(strides) + 2 + int(shape[-1]), np.int32),
+        )
+        messages[step] = []
+        if full:
+            return FULL
+        if len(rest):
+            messages[int(time[rest].min())].append((rest, message))
+        else:
+            roots.append(int(message[0]))
+    return int(add_node(gates, PRODUCT, np.array(roots, np.int32)))
+
+
+def spread(scope: np.ndarray, table: np.ndarray, axes: np.ndarray) -> np.ndarray:
+    """A table with its axes in the order of `axes`, and axes of length 1 for the others."""
+    place = {int(v): at for at, v in enumerate(axes)}
+    order = np.argsort([place[int(v)] for v in scope])
+    shape = np.ones(len(axes), np.int64)
+    for v, length in zip(scope, table.shape, strict=True):
+        shape[place[int(v)]] = length
+    return table.transpose(order).reshape(shape)
+
+
+def strides_of(scope: np.ndarray, axes: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """int64[num_axes], how far apart neighbours along each axis are in a flat table."""
+    length = size[scope].astype(np.int64)
+    own = np.concatenate((np.cumprod(length[::-1])[::-1][1:], [1]))
+    strides = np.zeros(len(axes), np.int64)
+    place = {int(v): at for at, v in enumerate(axes)}
+    for v, stride in zip(scope, own, strict=True):
+        strides[place[int(v)]] = stride
+    return strides
+
+
+@entry
+def join(  # type: ignore[no-untyped-def]
+    gates, log_table, shape, first_state, strides, at, entries, message, digit, work
+):
+    """Fill the message, the last axis summed out; whether the room was used up."""
+    num_axes, num_messages, num_states = len(shape), len(at), shape[-1]
+    factors, terms = work[: num_messages + 2], work[num_messages + 2 :]
+    for row in range(len(message)):
+        for state in range(num_states):
+            log_value = log_table[row * num_states + state]
+            terms[state] = ZERO
+            if log_value == -np.inf:
+                continue
+            possible = True
+            for number in range(num_messages):
+                node = entries[at[number] + state * strides[number, num_axes - 1]]
+                factors[2 + number] = node
+                if node == ZERO:
+                    possible = False
+                    break
+            if not possible:
+                continue
+            factors[0] = first_state + state
+            factors[1] = make_constant(gates, log_value)
+            terms[state] = make_node(gates, PRODUCT, factors)
+            if terms[state] == FULL or factors[1] == FULL:
+                return True
+        message[row] = make_node(gates, SUM, terms)
+        if message[row] == FULL:
+            return True
+        axis = num_axes - 2
+        while axis >= 0:
+            digit[axis] += 1
+            for number in range(num_messages):
+                at[number] += strides[number, axis]
+            if digit[axis] < shape[axis]:
+                break
+            for number in range(num_messages):
+                at[number] -= strides[number, axis] * digit[axis]
+            digit[axis] = 0
+            axis -= 1
+    return False

@@ -1,0 +1,151 @@
+"""The nodes of a circuit under construction: equal nodes are one node.
+
+Numbers of nodes are given in order of making, children before parents. The first nodes are the
+indicators λ of all states; ZERO and ONE are no nodes, and vanish where they meet a sum or a
+product. A node is found by the hash of its kind and its sorted children, so that the entries of a
+table that do not depend on some variable are one node however they came about: this is where
+context-specific independence and equal parameters make circuits small.
+
+Room is allotted once and untouched memory costs nothing; who runs out of room is told so.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, SUM
+from lapis.inference.compiled import entry, inner
+
+ZERO, ONE = -1, -2
+FULL = -3  # no node: the room is used up
+
+
+class Gates(NamedTuple):
+    kind: np.ndarray  # int8[room]
+    child_start: np.ndarray  # int64[room + 1]
+    child: np.ndarray  # int32[edge room]
+    log_value: np.ndarray  # float64[room], of parameters
+    slot: np.ndarray  # int32[2^k], node + 1 by hash, 0 where empty
+    made: np.ndarray  # int64[1], nodes so far
+    number: np.ndarray  # float64[1], a number whose bits are wanted
+    bits: np.ndarray  # uint64[1], the same memory
+
+    @property
+    def num_edges(self) -> int:
+        return int(self.child_start[self.made[0]])
+
+
+def new_gates(num_states: int, room: int, edge_room: int) -> Gates:
+    """Room for so many nodes and edges; the indicators are there."""
+    room = min(room + num_states, 2**31 - 8)
+    slots = 1 << int(np.ceil(np.log2(2 * room + 2)))
+    number = np.zeros(1)
+    gates = Gates(
+        np.empty(room, np.int8),
+        np.zeros(room + 1, np.int64),
+        np.empty(edge_room, np.int32),
+        np.zeros(room),
+        np.zeros(slots, np.int32),
+        np.array([num_states], np.int64),
+        number,
+        number.view(np.uint64),
+    )
+    gates.kind[:num_states] = INDICATOR
+    return gates
+
+
+@entry
+def add_constant(gates, log_value):  # type: ignore[no-untyped-def]
+    return make_constant(gates, log_value)
+
+
+@entry
+def add_node(gates, kind, children):  # type: ignore[no-untyped-def]
+    return make_node(gates, kind, children)
+
+
+@inner
+def mix(hashed, value):  # type: ignore[no-untyped-def]
+    """One step of a hash of whole numbers."""
+    hashed = (hashed ^ np.uint64(value)) * np.uint64(0x9E3779B97F4A7C15)
+    return hashed ^ (hashed >> np.uint64(29))
+
+
+@inner
+def make_constant(gates, log_value):  # type: ignore[no-untyped-def]
+    """The node of a number, given as its logarithm."""
+    if log_value == 0.0:
+        return ONE
+    if log_value == -np.inf:
+        return ZERO
+    mask = np.uint64(len(gates.slot) - 1)
+    gates.number[0] = log_value
+    place = mix(mix(np.uint64(PARAMETER), gates.bits[0]), 1) & mask
+    while gates.slot[place]:
+        node = gates.slot[place] - 1
+        if gates.kind[node] == PARAMETER and gates.log_value[node] == log_value:
+            return node
+        place = (place + np.uint64(1)) & mask
+    node = gates.made[0]
+    if node >= len(gates.kind):
+        return FULL
+    gates.kind[node] = PARAMETER
+    gates.log_value[node] = log_value
+    gates.child_start[node + 1] = gates.child_start[node]
+    gates.slot[place] = node + 1
+    gates.made[0] = node + 1
+    return node
+
+
+@inner
+def make_node(gates, kind, children):  # type: ignore[no-untyped-def]
+    """The sum or product of nodes; `children` is sorted on the way. FULL if there is no room."""
+    count = 0
+    for at in range(len(children)):
+        node = children[at]
+        if node == ZERO:
+            if kind == PRODUCT:
+                return ZERO
+            continue
+        if node == ONE and kind == PRODUCT:
+            continue
+        place = count
+        while place > 0 and children[place - 1] > node:
+            children[place] = children[place - 1]
+            place -= 1
+        children[place] = node
+        count += 1
+    if count == 0:
+        return ZERO if kind == SUM else ONE
+    if count == 1:
+        return children[0]
+    hashed = mix(np.uint64(kind), count)
+    for at in range(count):
+        hashed = mix(hashed, children[at])
+    mask = np.uint64(len(gates.slot) - 1)
+    place = hashed & mask
+    while gates.slot[place]:
+        node = gates.slot[place] - 1
+        first = gates.child_start[node]
+        if gates.kind[node] == kind and gates.child_start[node + 1] - first == count:
+            same = True
+            for at in range(count):
+                if gates.child[first + at] != children[at]:
+                    same = False
+                    break
+            if same:
+                return node
+        place = (place + np.uint64(1)) & mask
+    node = gates.made[0]
+    first = gates.child_start[node]
+    if node >= len(gates.kind) or first + count > len(gates.child):
+        return FULL
+    for at in range(count):
+        gates.child[first + at] = children[at]
+    gates.kind[node] = kind
+    gates.child_start[node + 1] = first + count
+    gates.slot[place] = node + 1
+    gates.made[0] = node + 1
+    return node

@@ -1,0 +1,1 @@
+"""Models as products of tables: Bayesian networks, Markov networks, ground Markov logic."""

@@ -1,0 +1,124 @@
+"""A distribution as a product of tables over many-valued variables.
+
+    P(x) = 1/Z · Π_f exp(log_value_f[x_scope(f)])
+
+Bayesian and Markov networks and ground Markov logic networks all become one of these; whatever
+compiles, samples or approximates a model starts here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lapis.network.csr import row_starts
+
+
+@dataclass(frozen=True, slots=True)
+class FactorGraph:
+    names: tuple[str, ...]  # of variables
+    states: tuple[tuple[str, ...], ...]  # of each variable
+    scope_start: np.ndarray  # int64[num_factors + 1]
+    scope: np.ndarray  # int32[...], variables, none twice in a factor
+    table_start: np.ndarray  # int64[num_factors + 1]
+    log_value: np.ndarray  # float64[...], tables one after another, the last variable fastest
+    # int32[num_factors], the variable whose distribution given the rest of the scope a table is;
+    # None for a Markov network. Each variable is the child of one table, parents come first.
+    child: np.ndarray | None = None
+
+    @property
+    def size(self) -> np.ndarray:
+        """int32[num_variables], the number of states of each variable."""
+        return np.array([len(names) for names in self.states], np.int32)
+
+    @property
+    def num_variables(self) -> int:
+        return len(self.names)
+
+    @property
+    def num_factors(self) -> int:
+        return len(self.scope_start) - 1
+
+    def variables_of(self, factor: int) -> np.ndarray:
+        return self.scope[self.scope_start[factor] : self.scope_start[factor + 1]]
+
+    def table(self, factor: int) -> np.ndarray:
+        """float64[size of each variable of the scope], the logarithms of a factor."""
+        flat = self.log_value[self.table_start[factor] : self.table_start[factor + 1]]
+        return flat.reshape([len(self.states[v]) for v in self.variables_of(factor)])
+
+    def log_score(self, worlds: np.ndarray) -> np.ndarray:
+        """float64[num_worlds], Σ_f log f(x) of worlds, int32[num_worlds, num_variables]."""
+        total = np.zeros(len(worlds))
+        for factor in range(self.num_factors):
+            total += self.table(factor)[tuple(worlds[:, self.variables_of(factor)].T)]
+        return total
+
+    def condition(self, evidence: Mapping[int, int]) -> FactorGraph:
+        """The same product where variables are in the states observed.
+
+        Tables are cut down to these states, and an observed variable gets a table of its own that
+        forbids the others.
+        """
+        tables = []
+        for factor in range(self.num_factors):
+            scope = self.variables_of(factor).tolist()
+            cut = tuple(evidence.get(v, slice(None)) for v in scope)
+            free = [v for v in scope if v not in evidence]
+            tables.append((free, self.table(factor)[cut]))
+        for variable, state in evidence.items():
+            only = np.full(len(self.states[variable]), -np.inf)
+            only[state] = 0.0
+            tables.append(([variable], only))
+        return graph_of_tables(self.names, self.states, tables)
+
+
+def graph_of_tables(
+    names: Sequence[str],
+    states: Sequence[Sequence[str]],
+    tables: Sequence[tuple[Sequence[int], np.ndarray]],
+    child: Sequence[int] | None = None,
+) -> FactorGraph:
+    """Tables of logarithms with their variables, one axis each.
+
+    >>> graph_of_tables(["a"], [["no", "yes"]], [([0], np.log([1.0, 3.0]))]).num_factors
+    1
+    """
+    flat = [np.asarray(table, np.float64).ravel() for _, table in tables]
+    return FactorGraph(
+        tuple(names),
+        tuple(map(tuple, states)),
+        row_starts(np.array([len(scope) for scope, _ in tables], np.int64)),
+        np.array([v for scope, _ in tables for v in scope], np.int32),
+        row_starts(np.array([len(table) for table in flat], np.int64)),
+        np.concatenate(flat) if flat else np.empty(0),
+        None if child is None else np.array(child, np.int32),
+    )
+
+
+def parents_first(graph: FactorGraph) -> FactorGraph | None:
+    """The tables of a Bayesian network in an order that samples can be drawn in; None if cyclic."""
+    assert graph.child is not None
+    own = {int(child): factor for factor, child in enumerate(graph.child)}
+    order: list[int] = []
+    mark: dict[int, bool] = {}  # False while its parents are being placed
+    for root in range(graph.num_variables):
+        stack = [root]
+        while stack:
+            v = stack[-1]
+            waiting = [int(u) for u in graph.variables_of(own[v]) if u != v and not mark.get(u)]
+            if mark.get(v):
+                stack.pop()
+            elif not waiting:
+                mark[v] = True
+                order.append(own[v])
+            elif any(u in mark for u in waiting):
+                return None
+            else:
+                mark[v] = False
+                stack += waiting
+    tables = [(graph.variables_of(f).tolist(), graph.table(f)) for f in order]
+    sorted_graph = graph_of_tables(graph.names, graph.states, tables)
+    return replace(sorted_graph, child=graph.child[order])

@@ -1,0 +1,98 @@
+"""A ground Markov logic network as tables.
+
+Variables and cubes are those of `network/cubes.py`: an atom, or a whole block of which one atom is
+true; a clause is a table that differs from 1 in the cube where it is false. Clauses over the same
+variables share a table. The constant is the score of all soft clauses if they were true, so the
+product of the tables is exp(score) of a world, as the model's definition has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
+from lapis.network.cubes import (
+    Cubes,
+    Variables,
+    falsifying_cubes,
+    find_variables,
+    penalties,
+    sum_by_weight,
+)
+from lapis.network.long_cubes import cut_long_cubes
+from lapis.network.network import Network
+
+MAX_MEMBERS = 10  # variables of a table; longer clauses are cut into chains
+
+
+@dataclass(frozen=True, slots=True)
+class GroundFactors:
+    """The tables, and which cubes of which clauses they were made of."""
+
+    graph: FactorGraph
+    network: Network
+    variables: Variables
+    cubes: Cubes
+
+    def atom_states(self) -> np.ndarray:
+        """int64[num_atoms], the number among all states of the one that makes an atom true."""
+        atoms, place = self.variables.place_of_atoms()
+        found = np.zeros(self.network.num_atoms, np.int64)
+        found[atoms] = place
+        return found
+
+    def expected_count(self, probability: np.ndarray) -> np.ndarray:
+        """float64[num_weights], given the probability that each cube holds."""
+        network = self.network
+        soft = np.flatnonzero(network.weight_id >= 0)
+        own = self.cubes.clause >= 0
+        lost = sum_by_weight(network, self.cubes.clause[own], probability[own])
+        true = network.constant_count + sum_by_weight(network, soft, np.ones(len(soft)))
+        expected: np.ndarray = true - lost
+        return expected
+
+
+def ground_factors(network: Network) -> GroundFactors:
+    """The tables of a network."""
+    variables = find_variables(network, np.ones(network.num_atoms, bool))
+    clauses = np.arange(network.num_clauses)
+    cubes, origin = cut_long_cubes(falsifying_cubes(network, variables, clauses), MAX_MEMBERS)
+    penalty = penalties(network, cubes, network.weights)
+    soft = np.flatnonzero(network.weight_id >= 0)
+    all_true = sum_by_weight(network, soft, np.ones(len(soft)))
+    constant = network.constant_score + float(network.weights @ all_true)
+    tables: dict[tuple[int, ...], np.ndarray] = {}
+    for cube in range(len(cubes.clause)):
+        members = range(cubes.start[cube], cubes.start[cube + 1])
+        by_variable = sorted(members, key=lambda member: int(cubes.variable[member]))
+        scope = tuple(int(cubes.variable[member]) for member in by_variable)
+        if scope not in tables:
+            tables[scope] = np.zeros([cubes.size[v] for v in scope])
+        held = [cubes.state[cubes.state_start[m] : cubes.state_start[m + 1]] for m in by_variable]
+        tables[scope][np.ix_(*held)] += penalty[cube]
+    names, states = name_variables(network, variables)
+    names += [f"link {number + 1}" for number in range(len(origin))]
+    states += [("false", "true")] * len(origin)
+    listed = [((), np.array(constant)), *tables.items()]
+    return GroundFactors(graph_of_tables(names, states, listed), network, variables, cubes)
+
+
+def name_variables(
+    network: Network, variables: Variables
+) -> tuple[list[str], list[tuple[str, ...]]]:
+    """An atom is false or true; a block has its atoms for states, and perhaps none of them."""
+    atom_name = network.atom_names(np.arange(network.num_atoms))
+    names: list[str] = []
+    states: list[tuple[str, ...]] = []
+    for v in range(len(variables.size)):
+        atoms = variables.state_atom[variables.state_start[v] : variables.state_start[v + 1]]
+        true = [atom_name[atom] for atom in atoms if atom >= 0]
+        if len(atoms) == 2 and atoms[0] < 0:
+            names.append(true[0])
+            states.append(("false", "true"))
+        else:
+            names.append(" or ".join(true) if len(true) < 3 else f"{true[0]} or … {true[-1]}")
+            states.append(tuple(atom_name[atom] if atom >= 0 else "none" for atom in atoms))
+    return names, states

@@ -1,0 +1,117 @@
+"""`lapis circuit compile` and `approximate`: from models of all kinds to circuits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lapis.cli.options import read_worlds
+from lapis.cli.progress import progress_bar
+from lapis.cli.render import present
+from lapis.errors import LapisError, check_word
+from lapis.progress import Stop
+from lapis.results.result import Figures
+
+if TYPE_CHECKING:
+    from lapis.circuits.circuit import Circuit
+    from lapis.circuits.factors.factor_graph import FactorGraph
+
+
+def run_compile(
+    model: Path,
+    data: Sequence[Path],
+    *,
+    query: Sequence[str],
+    opened: Sequence[str],
+    evidence: Sequence[str],
+    output: Path | None,
+    max_edges: int,
+    time_limit: float | None,
+    merge: bool,
+    strict: bool,
+    random_state: int,
+    as_json: bool,
+) -> None:
+    from lapis.circuits.compilation.compile import compile_factors
+    from lapis.circuits.queries import log_partition
+
+    graph = open_factors(model, data, query, opened, evidence, merge, strict)
+    began = time.monotonic()
+    stop = Stop(deadline=began + time_limit) if time_limit else None
+    with progress_bar("compiling") as progress:
+        found = compile_factors(graph, max_edges, random_state, stop, progress)
+    save(found.circuit, output)
+    figures: dict[str, float | int | str | None] = {
+        "method": found.method,
+        **sizes(found.circuit),
+        "width": found.width,
+        "log_partition": log_partition(found.circuit),
+        "seconds": time.monotonic() - began,
+    }
+    present(Figures(figures), as_json)
+
+
+def open_factors(
+    model: Path,
+    data: Sequence[Path],
+    query: Sequence[str],
+    opened: Sequence[str],
+    evidence: Sequence[str],
+    merge: bool,
+    strict: bool,
+) -> FactorGraph:
+    """The tables of a network file or of a ground Markov logic network, evidence included."""
+    from lapis.circuits.factors.files import is_factor_file, read_evidence, read_factors
+
+    if is_factor_file(model):
+        if query or opened:
+            raise LapisError(
+                f"{model}: a network has no predicates to ask for or to open", code="option-value"
+            )
+        graph = read_factors(model)
+        observed: dict[int, int] = {}
+        for path in data:
+            observed |= read_evidence(path, graph)
+        observed |= dict(parse_state(text, graph) for text in evidence)
+        return graph.condition(observed) if observed else graph
+    if evidence:
+        raise LapisError(
+            f"{model}: --evidence is for .bif and .uai files", code="option-value",
+            hint="write facts to a .db file",
+        )  # fmt: skip
+    from lapis.circuits.factors.ground import ground_factors
+    from lapis.grounding.bottom_up import ground
+    from lapis.problem.task import build_task
+
+    worlds = read_worlds(data, merge)
+    if len(worlds) > 1:
+        raise LapisError("one circuit is one world", code="several-worlds", hint="use --merge")
+    task = build_task(model, worlds or None, query, opened=opened, strict=strict)
+    return ground_factors(ground(task.worlds[0].problem)).graph
+
+
+def parse_state(text: str, graph: FactorGraph) -> tuple[int, int]:
+    """A variable and a state from a text like smoke=yes."""
+    name, _, state = (part.strip() for part in text.partition("="))
+    check_word("variable", name, graph.names, code="unknown-variable")
+    variable = graph.names.index(name)
+    check_word(f"state of {name}", state, graph.states[variable], code="unknown-state")
+    return variable, graph.states[variable].index(state)
+
+
+def sizes(circuit: Circuit) -> dict[str, int]:
+    return {
+        "variables": circuit.num_variables,
+        "nodes": circuit.num_nodes,
+        "edges": circuit.num_edges,
+        "parameters": circuit.num_parameters,
+    }
+
+
+def save(circuit: Circuit, output: Path | None) -> None:
+    from lapis.circuits.files import save_circuit
+
+    if output is not None:
+        save_circuit(circuit, output)

@@ -1,0 +1,50 @@
+"""`lapis circuit compile`, as it is typed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from cli_run import Run
+
+COINS = """variable a { type discrete [ 2 ] { h, t }; }
+variable b { type discrete [ 2 ] { h, t }; }
+probability ( a ) { table 0.25, 0.75; }
+probability ( b | a ) { (h) 0.5, 0.5; (t) 0.1, 0.9; }
+"""
+
+
+def test_a_network_is_compiled(run: Run) -> None:
+    run.write("coins.bif", COINS)
+    whole = run.json("circuit", "compile", "coins.bif", "-o", "coins.ac")
+    assert whole["log_partition"] == pytest.approx(0.0, abs=1e-12)
+    assert (run.folder / "coins.ac").read_text().startswith("(2 2)\n")
+    given = run.json("circuit", "compile", "coins.bif", "--evidence", "b=h")
+    assert given["log_partition"] == pytest.approx(math.log(0.25 * 0.5 + 0.75 * 0.1))
+    assert given["method"] in ("elimination", "search")
+
+
+def test_rules_are_compiled(run: Run) -> None:
+    exact = run.json("infer", "m.mln", "d.db", "-q", "Smokes,Cancer")
+    found = run.json("circuit", "compile", "m.mln", "d.db", "-q", "Smokes,Cancer")
+    assert found["log_partition"] == pytest.approx(exact["log_partition"])
+    assert found["variables"] == len(exact["atoms"])
+
+
+def test_what_is_refused(run: Run) -> None:
+    run.write("coins.bif", COINS)
+    code, _, err = run("circuit", "compile", "coins.bif", "--evidence", "b=x")
+    assert (code, err) == (1, "error: unknown state of b 'x'\n    choose one of h, t\n")
+    code, _, err = run("circuit", "compile", "coins.bif", "-q", "P")
+    assert (code, err) == (
+        1, "error: coins.bif: a network has no predicates to ask for or to open\n",
+    )  # fmt: skip
+    code, _, err = run("circuit", "compile", "m.mln", "--evidence", "a=h")
+    assert (code, err) == (
+        1,
+        "error: m.mln: --evidence is for .bif and .uai files\n    write facts to a .db file\n",
+    )
+    code, _, err = run("circuit", "compile", "coins.bif", "--edges-max", "5")
+    assert code == 3
+    assert err.startswith("error: no circuit of at most 5 edges was found")
