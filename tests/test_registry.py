@@ -209,7 +209,7 @@ def test_what_a_method_does_not_read_is_refused(
         (
             "infer m.mln d.db -q Smokes --method exact --precision 0.1",
             "error: method 'exact' does not read --precision\n"
-            "    it belongs to auto, gibbs, mcsat, tempering, count-gibbs\n",
+            "    it belongs to auto, gibbs, mcsat, tempering, ais, count-gibbs\n",
         ),
         (
             "infer m.mln d.db -q Smokes --method mcsta",

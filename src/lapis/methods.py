@@ -126,6 +126,11 @@ INFER = (
         (*SAMPLING, "max_memory"),
     ),
     Method(
+        "infer", "ais", "annealed importance sampling: an estimate of log Z with a standard error",
+        f"{MARGINALS}:by_annealing", "network", "where affordable",
+        ("precision", "max_samples", "time_limit", "max_memory"),
+    ),
+    Method(
         "infer", "bp", "loopy belief propagation, the cheap estimate",
         f"{MARGINALS}:by_belief_propagation", "network", "on forests", ("max_memory",),
     ),

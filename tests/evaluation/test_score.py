@@ -302,7 +302,8 @@ def test_data_that_break_a_hard_rule_are_named(query: list[str], method: str) ->
 
 def test_what_is_too_large_is_left_out_with_a_note() -> None:
     crowd = " ".join(f"Friends(P{i},P{(i * 7 + 3) % 40})" for i in range(40))
-    model, data = lapis.parse(SMOKERS), lapis.Database.parse(crowd)
+    own = "".join(f"{0.01 * (i + 1)} Smokes(P{i})\n" for i in range(40))  # all differ
+    model, data = lapis.parse(f"{SMOKERS}\n{own}"), lapis.Database.parse(crowd)
     found = score_worlds(model, [data], ["Cancer"])
     assert found.log_likelihood is None
     assert any(note.startswith("no log-likelihood") for note in found.notes)

@@ -7,7 +7,11 @@
                              with g_r ground atoms (or blocks), so that large predicates do not
                              drown small ones (Kok & Domingos 2005)
 
-The second needs all ground atoms but never lists them: it is summed over difference classes.
+Where the second log Z is beyond exact inference, annealed importance sampling estimates it, if that
+is asked for, and the log-likelihood has a standard error.
+
+The pseudo-log-likelihood needs all ground atoms but never lists them: it is summed over difference
+classes.
 """
 
 from __future__ import annotations
@@ -35,8 +39,21 @@ class PseudoLikelihood(NamedTuple):
     num_variables: int  # ground atoms; blocks for a predicate that has them
 
 
-def log_likelihood(example: Example, options: Options | None = None) -> float:
-    """log P(the facts of an example in which everything is asked); TooLarge if not affordable."""
+class LogLikelihood(NamedTuple):
+    """Of the facts of one example, or of several."""
+
+    value: float
+    stderr: float | None = None  # None where it is exact
+    method: str = "exact"
+
+
+def log_likelihood(
+    example: Example, options: Options | None = None, method: str = "auto"
+) -> LogLikelihood:
+    """log P(the facts of an example in which everything is asked).
+
+    Raises TooLarge where that is not affordable exactly; with method `ais` it is estimated then.
+    """
     options = options or Options()
     if options.max_memory is None:
         options = replace(options, max_memory=MAX_OPEN_MEMORY)
@@ -47,7 +64,24 @@ def log_likelihood(example: Example, options: Options | None = None) -> float:
             f"the likelihood of {num_atoms:,} ground atoms together is beyond exact inference",
             code="too-large",
         )
-    return known - exact_log_partition(example.free, options)
+    if method != "ais":
+        return LogLikelihood(known - exact_log_partition(example.free, options))
+    from lapis.inference.marginals import infer_problem
+
+    found = infer_problem(example.free, method, options)[1]
+    assert found.log_partition is not None
+    stderr = found.diagnostics.get("log_partition_stderr")
+    return LogLikelihood(known - found.log_partition, stderr, found.method)
+
+
+def add_log_likelihoods(worlds: list[LogLikelihood]) -> LogLikelihood:
+    """That of independent worlds together."""
+    errors = [world.stderr for world in worlds if world.stderr is not None]
+    return LogLikelihood(
+        sum(world.value for world in worlds),
+        math.hypot(*errors) if errors else None,
+        "+".join(dict.fromkeys(name for world in worlds for name in world.method.split("+"))),
+    )
 
 
 def num_ground_atoms(problem: Problem) -> int:

@@ -126,7 +126,8 @@ def predict_example(
         np.zeros(len(asked)) if found.stderr is None else found.stderr[asked],
         name_atoms(network, asked, example.free.name),
     )
-    joint = joint_log_likelihood(example, network, answers, found.log_partition, options)
+    log_partition = found.log_partition if found.exact else None
+    joint = joint_log_likelihood(example, network, answers, log_partition, options)
     return WorldPrediction(predictions, joint, found.method, found.exact, found.diagnostics)
 
 

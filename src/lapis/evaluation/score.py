@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lapis.data.database import Database
 from lapis.errors import LapisError, TooLarge
 from lapis.evaluation.likelihood import (
+    LogLikelihood,
     PseudoLikelihood,
+    add_log_likelihoods,
     add_pseudo_log_likelihoods,
     log_likelihood,
     pseudo_log_likelihoods,
@@ -85,6 +87,7 @@ MEASURE_HEADINGS = {
 
 FIGURES = {
     "log_likelihood": "log-likelihood",
+    "log_likelihood_stderr": "its standard error",
     "pseudo_log_likelihood": "pseudo-log-likelihood",
     "weighted_pseudo_log_likelihood": "weighted pseudo-log-likelihood",
     "cll": "CLL",
@@ -102,7 +105,7 @@ FIGURES = {
 class Score(Result):
     """How well a model explains data, as a whole and for each predicate."""
 
-    log_likelihood: float | None  # None where it cannot be had exactly
+    log_likelihood: float | None  # None where it cannot be had
     pseudo_log_likelihood: float | None  # None where facts are unknown
     weighted_pseudo_log_likelihood: float | None
     cll: float | None  # None without a query
@@ -118,6 +121,8 @@ class Score(Result):
     predicates: tuple[PredicateScore, ...]  # those of the query; all without a query
     notes: tuple[str, ...] = ()  # what could not be had, and why
     interrupted: bool = False  # sampling was stopped by the user
+    log_likelihood_method: str | None = None
+    log_likelihood_stderr: float | None = None  # None where it is exact
     predictions: Predictions | None = field(default=None, compare=False, repr=False)
 
     def document(self) -> dict[str, Any]:
@@ -138,6 +143,8 @@ class Score(Result):
     def views(self) -> list[View]:
         """The measures of the whole, then those of each predicate."""
         whole = {text: getattr(self, name) for name, text in FIGURES.items()}
+        if self.log_likelihood_stderr is None:
+            del whole[FIGURES["log_likelihood_stderr"]]
         found = Figures(whole).views()
         if self.predicates:
             numbers = ("atoms", "true", *MEASURE_HEADINGS.values(), "pseudo-LL")
@@ -218,7 +225,10 @@ def score_worlds(
     notes: list[str] = []
     model = gather_instances(model, type_sizes(model, worlds)).model
     everything = build_examples(model, worlds, hidden=hidden)
-    total = total_likelihood(everything, options, notes) if likelihood else None
+    whole = total_likelihood(everything, method, options, notes) if likelihood else None
+    total = None if whole is None else whole.value
+    method_of_total = None if whole is None else whole.method
+    stderr_of_total = None if whole is None else whole.stderr
     parts = total_pseudo(everything, notes) if pseudo else None
     plain = None if parts is None else sum(part.value for part in parts.values())
     weighted = None if parts is None else weighted_sum(parts)
@@ -227,7 +237,7 @@ def score_worlds(
         rows = [predicate_score(name, none, parts) for name in model.predicates]
         return Score(
             total, plain, weighted, *none[:4], None, 0, 0, None, None, None, tuple(rows),
-            tuple(notes),
+            tuple(notes), False, method_of_total, stderr_of_total,
         )  # fmt: skip
     examples = build_examples(model, worlds, query, hidden=hidden, listed=listed)
     found = predict_examples(examples, method, options, notes)
@@ -252,6 +262,8 @@ def score_worlds(
         tuple(predicate_score(name, measure(predictions.of(name)), parts) for name in names),
         tuple(notes),
         any(part.diagnostics.get("interrupted") for part in found),
+        method_of_total,
+        stderr_of_total,
         predictions,
     )
 
@@ -288,12 +300,13 @@ def predict_examples(
 
 
 def total_likelihood(
-    examples: Sequence[Example], options: Options, notes: list[str]
-) -> float | None:
+    examples: Sequence[Example], method: str, options: Options, notes: list[str]
+) -> LogLikelihood | None:
     try:
-        return sum(log_likelihood(example, options) for example in examples)
+        return add_log_likelihoods([log_likelihood(e, options, method) for e in examples])
     except TooLarge as error:
-        notes.append(f"no log-likelihood: {error.message}")
+        hint = "" if method == "ais" else "; method 'ais' estimates it"
+        notes.append(f"no log-likelihood: {error.message}{hint}")
         return None
 
 

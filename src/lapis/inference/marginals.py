@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class ChainTrace:
 class Marginals:
     method: str
     exact: bool
-    log_partition: float | None  # where exact
+    log_partition: float | None  # where exact; an estimate by ais
     marginal: np.ndarray  # float64[num_base_atoms]
     log_odds: np.ndarray  # float64[num_base_atoms]; of sampled atoms no more than samples can say
     stderr: np.ndarray | None  # float64[num_base_atoms]; None where all is exact
@@ -281,8 +282,9 @@ def join_answers(whole: Marginals, part: Marginals, atom: np.ndarray, num_base: 
     log_partition = None
     if whole.log_partition is not None and part.log_partition is not None:
         log_partition = whole.log_partition + part.log_partition
+    method = "exact" if part.exact else f"exact+{part.method.removeprefix('exact+')}"
     return Marginals(
-        f"{whole.method}+{part.method}", part.exact, log_partition, whole.marginal,
+        method, part.exact, log_partition, whole.marginal,
         whole.log_odds, stderr, whole.expected_count + part.expected_count, sampled,
         part.diagnostics | whole.diagnostics,
         part.trace and replace(part.trace, atoms=atom[part.trace.atoms]),
@@ -300,6 +302,53 @@ def solve_all(plan: ExactPlan) -> Marginals:
 
 def by_parts(network: Network, options: Options) -> Marginals:
     """Exact where it fits, by the same rule as learning's moments; the rest is sampled."""
+    return divide(network, options, by_best_sampler)
+
+
+def by_annealing(network: Network, options: Options) -> Marginals:
+    """Exact where it fits, and an estimate of log Z by annealed importance sampling elsewhere."""
+    return counts_first(network, options, partial(divide, sample=anneal_rest))
+
+
+def anneal_rest(network: Network, options: Options) -> Marginals:
+    from lapis.inference.sampling.annealed import NUM_RUNS, anneal
+
+    found = anneal(
+        network,
+        precision=options.precision,
+        max_samples=options.max_samples,
+        time_limit=options.time_limit,
+        seed=options.seed,
+        progress=options.progress,
+        should_stop=options.stop,
+    )
+    if found.log_partition == -np.inf:
+        raise LapisError(
+            "no world that keeps the hard formulas was found by annealing",
+            code="unsatisfiable",
+            hint="method 'exact' or 'mcsat' says whether there is one",
+        )
+    notes: dict[str, Any] = {
+        "log_partition_stderr": found.stderr,
+        "runs": NUM_RUNS,
+        "sweeps": found.sweeps,
+        "ess": found.ess,
+        "converged": found.converged,
+        "interrupted": found.interrupted,
+        "core_atoms": found.num_core_atoms,
+        "expected_counts_stderr": found.expected_stderr.tolist(),
+    }
+    return Marginals(
+        "ais", False, found.log_partition, found.marginal,
+        sampled_log_odds(found.marginal, NUM_RUNS), found.marginal_stderr, found.expected_count,
+        np.ones(network.num_base_atoms, bool), notes,
+    )  # fmt: skip
+
+
+def divide(
+    network: Network, options: Options, sample: Callable[[Network, Options], Marginals]
+) -> Marginals:
+    """Junction trees for the components that fit, `sample` for the others."""
     from lapis.inference.exact.by_components import DEFAULT_MEMORY
     from lapis.inference.moments.planning import divide_network
 
@@ -310,7 +359,7 @@ def by_parts(network: Network, options: Options) -> Marginals:
     solved = plan.solve(log_odds=True)
     assert solved.log_odds is not None
     # What evidence decides is counted once.
-    part = by_best_sampler(replace(rest, constant_count=np.zeros(len(rest.weights))), options)
+    part = sample(replace(rest, constant_count=np.zeros(len(rest.weights))), options)
     expected = solved.expected_count + part.expected_count
     if plan.network is not network:
         expected = expected + network.constant_count
@@ -327,7 +376,14 @@ def by_parts(network: Network, options: Options) -> Marginals:
     notes |= part.diagnostics | {"sampled_atoms": int(sampled.sum())}
     name = part.method if sampled.all() else f"exact+{part.method}"
     trace = part.trace and replace(part.trace, atoms=rest_atom[part.trace.atoms])
-    return Marginals(name, False, None, marginal, log_odds, stderr, expected, sampled, notes, trace)
+    log_partition = part.log_partition
+    if log_partition is not None:
+        log_partition += solved.log_partition
+        if plan.network is not network:
+            log_partition += float(network.weights @ network.constant_count)
+    return Marginals(
+        name, False, log_partition, marginal, log_odds, stderr, expected, sampled, notes, trace
+    )
 
 
 def by_best_sampler(network: Network, options: Options) -> Marginals:

@@ -1,0 +1,249 @@
+"""Annealed importance sampling: an estimate of log Z with its standard error (Neal 2001).
+
+A run starts from independent fair atoms and blocks, whose Z₀ = Π sizes is known, and is led to the
+model by Gibbs sweeps at β from 0 to 1. What it gathers on its way,
+
+    w = Z₀ · Π_t exp((β_t − β_{t−1}) · score(x_{t−1})),        E[w] = Z,
+
+is an unbiased estimate of Z however badly the sweeps mix; the mean over runs is the answer, and the
+last worlds, drawn again in proportion to their weights, answer marginals.
+
+Hard clauses are soft on the way, with weight `HARD_WEIGHT` at β = 1, and a run that ends with one
+of them broken weighs nothing: that keeps the mean what it should be. What is easy is eliminated
+first, so that only the core is annealed.
+
+Where the temperatures go: the first round has few, evenly spaced. Each later round has twice as
+many, spread so that the score's standard deviation, as the runs before saw it, times the step is
+the same everywhere (thermodynamic length; Grosse, Maddison and Salakhutdinov 2013). Rounds end when
+the standard error is below the precision or the samples are used up. Log weights that spread by s
+have a mean that few runs carry, and their empirical variance is too small; so the standard error is
+at least that of log-normal weights, √((exp s² − 1)/runs).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.inference.random_numbers import random_states
+from lapis.inference.reduction.eliminate import Reduction, reduce
+from lapis.inference.sampling.chains import count_ranges
+from lapis.inference.sampling.gibbs import Gibbs, Plan
+from lapis.inference.sampling.kernels.annealing import run_annealing
+from lapis.inference.sampling.recovery import depends_on_core
+from lapis.network.cubes import Variables, find_variables
+from lapis.network.network import Network
+from lapis.progress import Progress, Report, Wish
+
+NUM_RUNS = 64
+FIRST_SWEEPS = 50
+GROUPS = 16  # of runs, whose estimates differ as the standard error says
+HARD_WEIGHT = 12.0
+DRAWN_AGAIN = 64  # worlds of each group that stand for its weighted ones
+
+
+class Annealed(NamedTuple):
+    """Estimates about a network."""
+
+    log_partition: float  # −∞ if no run kept the hard clauses
+    stderr: float  # of log Z
+    marginal: np.ndarray  # float64[num_base_atoms]
+    marginal_stderr: np.ndarray  # float64[num_base_atoms]
+    expected_count: np.ndarray  # float64[num_weights]
+    expected_stderr: np.ndarray  # float64[num_weights]
+    sweeps: int  # of each run in the last round
+    ess: float  # effective number of runs
+    converged: bool
+    interrupted: bool
+    num_core_atoms: int
+
+
+class Round(NamedTuple):
+    """Runs along the same temperatures."""
+
+    beta: np.ndarray  # float64[num_sweeps + 1]
+    log_weight: np.ndarray  # float64[num_runs], of Z without constants; −∞ where infeasible
+    worlds: np.ndarray  # bool[num_runs, core.num_atoms]
+    trail: np.ndarray  # float64[num_runs, num_sweeps], scores on the way
+
+
+def anneal(
+    network: Network,
+    *,
+    precision: float = 0.01,
+    max_samples: int = 400_000,
+    time_limit: float | None = None,
+    seed: int = 0,
+    progress: Report | None = None,
+    should_stop: Wish | None = None,
+) -> Annealed:
+    """Estimate log Z; `max_samples` bounds the sweeps of all runs together."""
+    reduction = reduce(network)
+    core = reduction.core
+    constant = float(core.weights @ core.constant_count)
+    if not core.num_atoms:
+        found = reduction.recover(np.zeros((1, 0), bool))
+        base, none = network.num_base_atoms, np.zeros(len(found.expected_count))
+        return Annealed(
+            constant, 0.0, found.marginal[:base], np.zeros(base), found.expected_count, none,
+            0, float(NUM_RUNS), True, False, 0,
+        )  # fmt: skip
+    plan = soften(Gibbs().prepare(core))
+    began = time.perf_counter()
+    beta = np.linspace(0.0, 1.0, FIRST_SWEEPS + 1)
+    streams = random_states(seed, NUM_RUNS)
+    used, interrupted = 0, False
+    best: Round | None = None
+    while True:
+        rng = np.random.default_rng((seed, len(beta)))
+        now = run_round(plan, core, beta, streams, rng)
+        used += NUM_RUNS * (len(beta) - 1)
+        if best is None or spread(now.log_weight)[1] <= spread(best.log_weight)[1]:
+            best = now
+        _, error, _ = spread(best.log_weight)
+        if progress is not None:
+            progress(Progress("annealing", used, max_samples, text=f"log Z ± {error:.3g}"))
+        interrupted = should_stop is not None and should_stop()
+        late = time_limit is not None and 3 * (time.perf_counter() - began) > time_limit
+        more = 2 * (len(beta) - 1)
+        if error <= precision or interrupted or late or used + NUM_RUNS * more > max_samples:
+            return describe(reduction, plan, best, constant, precision, interrupted)
+        beta = place_temperatures(now, more)
+
+
+def soften(plan: Plan) -> Plan:
+    """Hard clauses with a finite weight of their own, the last one."""
+    graph, network = plan.graph, plan.network
+    hard = np.isinf(graph.weight)
+    own = len(network.weights)
+    return plan._replace(
+        network=replace(
+            network,
+            weights=np.append(network.weights, HARD_WEIGHT),
+            constant_count=np.append(network.constant_count, 0.0),
+        ),
+        graph=graph._replace(
+            weight=np.where(hard, HARD_WEIGHT, graph.weight),
+            weight_id=np.where(hard, own, graph.weight_id).astype(np.int32),
+            coefficient=np.where(hard, 1.0, graph.coefficient),
+        ),
+    )
+
+
+def run_round(
+    plan: Plan, core: Network, beta: np.ndarray, streams: np.ndarray, rng: np.random.Generator
+) -> Round:
+    """All runs, on all cores; each has its own random numbers."""
+    is_base = np.arange(core.num_atoms) < core.num_base_atoms
+    variables = find_variables(core, is_base)
+    starts = draw_worlds(variables, len(streams), core.num_atoms, rng)
+    weights = plan.network.weights
+    num_hard = float((plan.graph.weight_id == len(weights) - 1).sum())
+    trail = np.zeros((len(streams), len(beta) - 1))
+    worlds = np.zeros((len(streams), core.num_atoms), bool)
+    log_weight = np.full(len(streams), float(np.log(variables.size).sum()))
+
+    def run(number: int) -> None:
+        state = Gibbs().init(plan, starts[number], streams[number])
+        log_weight[number] += run_annealing(
+            plan.graph, plan.units, weights, beta, state.world, state.order, state.estimate,
+            state.rng, state.score, state.digit, trail[number],
+        )  # fmt: skip
+        worlds[number] = state.world.value
+        if state.world.count[-1] < num_hard:
+            log_weight[number] = -np.inf
+        else:
+            log_weight[number] -= HARD_WEIGHT * num_hard
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(run, range(len(streams))))
+    return Round(beta, log_weight, worlds, trail)
+
+
+def draw_worlds(
+    variables: Variables, num_worlds: int, num_atoms: int, rng: np.random.Generator
+) -> np.ndarray:
+    """bool[num_worlds, num_atoms], every variable in a state at random."""
+    state = (rng.random((num_worlds, len(variables.size))) * variables.size).astype(np.int64)
+    true = variables.state_atom[variables.state_start[:-1] + state]
+    worlds = np.zeros((num_worlds, num_atoms), bool)
+    world, variable = np.nonzero(true >= 0)
+    worlds[world, true[world, variable]] = True
+    return worlds
+
+
+def spread(log_weight: np.ndarray) -> tuple[float, float, float]:
+    """log mean, its standard error and the effective number of runs."""
+    runs = len(log_weight)
+    peak = float(log_weight.max())
+    if peak == -np.inf:
+        return -np.inf, np.inf, 0.0
+    weight = np.exp(log_weight - peak)
+    mean = float(weight.mean())
+    seen = float(weight.std(ddof=1)) / mean / np.sqrt(runs)
+    feasible = log_weight[log_weight > -np.inf]
+    wide = float(feasible.var(ddof=1)) if len(feasible) > 1 else np.inf
+    tail = np.sqrt(np.expm1(min(wide, 30.0)) / runs)
+    error = max(float(seen), min(float(tail), wide / 2 + float(np.sqrt(wide))))
+    return peak + float(np.log(mean)), error, float(weight.sum() ** 2 / (weight**2).sum())
+
+
+def place_temperatures(before: Round, sweeps: int) -> np.ndarray:
+    """float64[sweeps + 1], from 0 to 1, close together where the score varies most."""
+    deviation = before.trail.std(axis=0)
+    deviation = np.maximum(deviation, 0.05 * deviation.max(initial=0.0)) + 1e-12
+    length = np.concatenate(([0.0], np.cumsum(deviation * np.diff(before.beta))))
+    placed: np.ndarray = np.interp(np.linspace(0.0, length[-1], sweeps + 1), length, before.beta)
+    placed[0], placed[-1] = 0.0, 1.0
+    return placed
+
+
+def describe(
+    reduction: Reduction,
+    plan: Plan,
+    found: Round,
+    constant: float,
+    precision: float,
+    interrupted: bool,
+) -> Annealed:
+    """Marginals and counts from the last worlds, drawn again by weight in groups of runs."""
+    network, base = reduction.network, reduction.network.num_base_atoms
+    log_mean, error, ess = spread(found.log_weight)
+    groups = np.array_split(np.arange(len(found.log_weight)), GROUPS)
+    share, estimates = [], []
+    for group in groups:
+        weight = np.exp(found.log_weight[group] - log_mean) if ess else np.ones(len(group))
+        total = float(weight.sum())
+        share.append(total)
+        if not total:
+            estimates.append((np.zeros(base), np.zeros(len(network.weights))))
+            continue
+        place = (np.arange(DRAWN_AGAIN) + 0.5) / DRAWN_AGAIN * total
+        chosen = group[np.minimum(np.searchsorted(np.cumsum(weight), place), len(group) - 1)]
+        recovered = reduction.recover(found.worlds[chosen])
+        estimates.append((recovered.marginal[:base], recovered.expected_count))
+    part = np.array(share) / sum(share)
+    marginal, marginal_error = weighted_mean(np.array([m for m, _ in estimates]), part)
+    count, count_error = weighted_mean(np.array([c for _, c in estimates]), part)
+    # What the last worlds agree on is not known better than their number says.
+    likely = (marginal * ess + 1.0) / (ess + 2.0)
+    marginal_error = np.maximum(marginal_error, np.sqrt(likely * (1.0 - likely) / (ess + 1.0)))
+    span, _ = count_ranges(network, depends_on_core(reduction))
+    count_error = np.maximum(count_error, span / (ess + 1.0))
+    return Annealed(
+        constant + log_mean, error, marginal, marginal_error, count, count_error,
+        len(found.beta) - 1, ess, error <= precision, interrupted,
+        reduction.core.num_base_atoms,
+    )  # fmt: skip
+
+
+def weighted_mean(estimates: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean of groups and its standard error: a ratio's, √Σ share²·(estimate − mean)²."""
+    mean = share @ estimates
+    bessel = len(share) / max(1, len(share) - 1)
+    return mean, np.sqrt(bessel * (share**2) @ (estimates - mean) ** 2)
