@@ -1,5 +1,6 @@
 """Arithmetic circuits: learned, compiled, approximated, queried.
 
 `lapis.circuits.circuit` is the data type, `lapis.circuits.evaluation` gives its values and
-derivatives, `lapis.circuits.queries` what else can be asked, `lapis.circuits.files` keeps it.
+derivatives, `lapis.circuits.queries` what else can be asked, `lapis.circuits.files` keeps it, and
+`lapis.circuits.learn` learns one.
 """

@@ -1,0 +1,316 @@
+"""LearnAC: circuits from data, paying for every edge (thesis, tables 5.1 and 5.2).
+
+    score = log P(data) − k_e · edges − k_p · parameters
+
+Starting with a product of marginals, the best split of a distribution is made (`split`) until none
+improves the score (`candidates`). A distribution's parameters are (N_j + prior/size) / (N + prior);
+the thesis has one count a state, Libra one in total, which is the default here. The result is a
+circuit and the equivalent Bayesian network with decision trees. With k_e = 0 and no circuit the
+same search is the learner of Chickering, Heckerman and Meek (1997) that the thesis compares with.
+
+Data are bits: a word holds 64 rows of one state.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from lapis.circuits.candidates import (
+    NEVER,
+    choose_split,
+    count_gains,
+    count_states,
+    expire_costs,
+    grown,
+    log_likelihood,
+    new_candidates,
+    refresh_best,
+)
+from lapis.circuits.circuit import PARAMETER, Circuit, Properties, new_circuit
+from lapis.circuits.split import (
+    MAX_STATES,
+    new_layout,
+    new_walk,
+    product_of_marginals,
+    split_circuit,
+)
+from lapis.circuits.tree_network import TreeNetwork
+from lapis.errors import LapisError
+from lapis.progress import Progress, Report, Stop
+
+Method = Literal["greedy", "quick"]
+REPORT_EVERY = 0.2  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a search found, and how."""
+
+    circuit: Circuit | None  # None for the learner without one
+    network: TreeNetwork
+    log_likelihood: float  # of the training data, in total
+    num_splits: int
+    seconds: float
+    converged: bool  # no split improves the score
+
+
+def learn_circuit(
+    data: np.ndarray,
+    names: Sequence[str],
+    states: Sequence[Sequence[str]],
+    *,
+    edge_cost: float = 0.1,
+    parameter_cost: float = 0.0,
+    prior: float = 1.0,
+    method: Method = "quick",
+    max_edges: int | None = None,
+    with_circuit: bool = True,
+    allowed: np.ndarray | None = None,
+    progress: Report | None = None,
+    stop: Stop | None = None,
+) -> Learned:
+    """Learn from complete rows of states, int[num_rows, num_variables].
+
+    `allowed`, bool[num_variables, num_variables], says which variables (columns) a variable's
+    distributions (row) may be split on.
+    """
+    search = Search(data, names, states, edge_cost, parameter_cost, prior, with_circuit, allowed)
+    stop = stop or Stop()
+    began = told = time.monotonic()
+    converged = False
+    while not stop.is_over():
+        found = search.find_split(method)
+        if found is None:
+            converged = True
+            break
+        if not search.split(*found, greedy=method == "greedy", max_edges=max_edges):
+            break
+        now = time.monotonic()
+        if progress is not None and now - told > REPORT_EVERY:
+            told = now
+            figures = {"score": search.score, "edges": float(search.num_edges)}
+            progress(Progress("learning", search.num_splits, None, now - began, figures))
+    return search.finish(time.monotonic() - began, converged)
+
+
+class Search:
+    """The circuit so far, its distributions and the data of each."""
+
+    def __init__(
+        self,
+        data: np.ndarray,
+        names: Sequence[str],
+        states: Sequence[Sequence[str]],
+        edge_cost: float,
+        parameter_cost: float,
+        prior: float,
+        with_circuit: bool = True,
+        allowed: np.ndarray | None = None,
+    ) -> None:
+        self.names, self.states = tuple(names), tuple(map(tuple, states))
+        check_data(data, self.names, self.states)
+        num_variables = len(self.names)
+        self.edge_cost, self.parameter_cost, self.prior = edge_cost, parameter_cost, prior
+        self.layout = new_layout(self.states)
+        self.bits = pack_states(data, self.states)
+        self.allowed = np.ones((num_variables, num_variables), np.bool_)
+        if allowed is not None:
+            self.allowed &= allowed
+        np.fill_diagonal(self.allowed, False)
+        self.is_descendant = np.zeros((num_variables, num_variables), np.bool_)
+        self.candidates = new_candidates(4 * num_variables, num_variables)
+        self.rows: list[np.ndarray | None] = []  # of a leaf, as bits
+        self.open: list[np.ndarray | None] = []  # variables that a leaf may be split on
+        self.variable: list[int] = []
+        self.split_on: list[int] = []
+        self.first_child: list[int] = []
+        self.first_parameter: list[int] = []
+        self.num_parameters = 0  # ever
+        self.num_splits = self.num_priced = 0
+        everything = pack_bits(np.ones(len(data), np.bool_))
+        for variable in range(num_variables):
+            self.add_distribution(variable, everything, self.allowed[variable])
+        self.with_circuit = with_circuit  # otherwise the graph stays as it is, and free
+        self.graph = product_of_marginals(self.layout, np.array(self.first_parameter))
+        self.walk = new_walk(2 * len(self.graph.kind))
+        self.log_likelihood = sum(self.log_likelihood_of(number) for number in range(num_variables))
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.graph.child) if self.with_circuit else 0
+
+    @property
+    def score(self) -> float:
+        sizes = sum(
+            len(self.states[own])
+            for own, asked in zip(self.variable, self.split_on, strict=True)
+            if asked < 0
+        )
+        costs = self.edge_cost * self.num_edges + self.parameter_cost * sizes
+        return self.log_likelihood - costs
+
+    def add_distribution(self, variable: int, rows: np.ndarray, open_: np.ndarray) -> None:
+        number = len(self.variable)
+        if number == len(self.candidates.gain):
+            self.candidates = grown(self.candidates)
+        self.variable.append(variable)
+        self.split_on.append(-1)
+        self.first_child.append(-1)
+        self.first_parameter.append(self.num_parameters)
+        self.num_parameters += len(self.states[variable])
+        self.rows.append(rows)
+        self.open.append(open_)
+        table = self.candidates
+        table.variable[number] = variable
+        table.first[number] = self.first_parameter[number]
+        count_gains(
+            self.bits, self.layout, rows, variable, open_ & ~self.is_descendant[variable],
+            self.prior, self.parameter_cost, table.gain[number],
+        )  # fmt: skip
+        table.bound[number] = table.gain[number]
+        refresh_best(table, number)
+
+    def counts(self, number: int) -> np.ndarray:
+        """int64[size], how often each state occurs in the rows of a leaf."""
+        return count_states(self.bits, self.layout, self.rows[number], self.variable[number])
+
+    def parameters_of(self, number: int) -> np.ndarray:
+        counts = self.counts(number)
+        return (counts + self.prior / len(counts)) / (counts.sum() + self.prior)
+
+    def log_likelihood_of(self, number: int) -> float:
+        counts = self.counts(number)
+        return float(log_likelihood(counts, 0, len(counts), self.prior))
+
+    def find_split(self, method: Method) -> tuple[int, int] | None:
+        """The distribution and the variable of the best split, if one improves the score."""
+        self.grow_walk()
+        price = self.edge_cost if self.with_circuit else 0.0
+        number, variable, priced = choose_split(
+            self.graph, self.layout, self.walk, self.candidates, len(self.variable),
+            self.is_descendant, price, self.num_splits + 1, method == "greedy",
+        )  # fmt: skip
+        self.num_priced += priced
+        return None if number < 0 else (number, variable)
+
+    def grow_walk(self) -> None:
+        """Have room to walk through the circuit."""
+        if len(self.walk.kept) < len(self.graph.kind):
+            self.walk = new_walk(2 * len(self.graph.kind))
+
+    def split(self, number: int, on: int, *, greedy: bool, max_edges: int | None = None) -> bool:
+        """Make a split, unless the circuit would become too large."""
+        own = self.variable[number]
+        size, num_cases = len(self.states[own]), len(self.states[on])
+        first = self.first_parameter[number]
+        if self.with_circuit:
+            new = split_circuit(
+                self.graph, self.layout, self.walk, first, size, on, self.num_parameters
+            )
+            if max_edges is not None and len(new.child) > max_edges:
+                return False
+            if greedy:
+                expire_costs(
+                    self.graph, self.layout, self.walk, self.candidates, len(self.variable),
+                    number,
+                )  # fmt: skip
+            self.graph = new
+        before = self.log_likelihood_of(number)
+        rows, open_ = self.rows[number], self.open[number]
+        assert rows is not None
+        assert open_ is not None
+        still_open = open_.copy()
+        still_open[on] = False
+        self.add_arc(on, own)
+        self.split_on[number] = on
+        self.first_child[number] = len(self.variable)
+        for state in range(num_cases):
+            part = rows & self.bits[self.layout.first[on] + state]
+            self.add_distribution(own, part, still_open)
+            self.log_likelihood += self.log_likelihood_of(len(self.variable) - 1)
+        self.log_likelihood -= before
+        self.rows[number] = self.open[number] = None
+        self.candidates.best[number] = NEVER
+        self.candidates.first[number] = -1
+        self.num_splits += 1
+        return True
+
+    def add_arc(self, parent: int, own: int) -> None:
+        """A variable becomes a parent; what is below `own` is now below all above the parent."""
+        above = self.is_descendant[:, parent].copy()
+        above[parent] = True
+        below = self.is_descendant[own].copy()
+        below[own] = True
+        self.is_descendant[np.ix_(above, below)] = True
+
+    def finish(self, seconds: float, converged: bool) -> Learned:
+        is_leaf = np.array(self.split_on) < 0
+        sizes = np.array([len(self.states[own]) for own in self.variable])
+        used = np.where(is_leaf, sizes, 0)
+        first = np.where(is_leaf, np.cumsum(used) - used, -1)
+        log_parameter = np.concatenate(
+            [np.log(self.parameters_of(number)) for number in np.flatnonzero(is_leaf).tolist()]
+        )
+        network = TreeNetwork(
+            self.names, self.states, np.array(self.variable, np.int32),
+            np.array(self.split_on, np.int32), np.array(self.first_child, np.int32),
+            first, log_parameter,
+        )  # fmt: skip
+        circuit = None
+        if self.with_circuit:
+            number = np.full(self.num_parameters, -1, np.int32)
+            for distribution in np.flatnonzero(is_leaf):
+                own = self.first_parameter[distribution] + np.arange(sizes[distribution])
+                number[own] = first[distribution] + np.arange(sizes[distribution])
+            graph = self.graph
+            leaf = np.where(graph.kind == PARAMETER, number[graph.leaf], graph.leaf)
+            circuit = new_circuit(
+                self.names, self.states, graph.kind, leaf, graph.start, graph.child,
+                log_parameter, Properties(True, True, True),
+            )  # fmt: skip
+        return Learned(circuit, network, self.log_likelihood, self.num_splits, seconds, converged)
+
+
+def check_data(data: np.ndarray, names: Sequence[str], states: Sequence[Sequence[str]]) -> None:
+    """Refuse data that cannot be learned from."""
+    if data.ndim != 2 or data.shape[1] != len(names) or not data.size:
+        raise LapisError(
+            f"{len(names)} variables cannot be learned from data of shape {data.shape}",
+            code="circuit-data",
+        )
+    for variable, (name, values) in enumerate(zip(names, states, strict=True)):
+        column = data[:, variable]
+        if (column < 0).any():
+            raise LapisError(
+                f"{name} has missing values; circuits are learned from complete rows",
+                code="missing-values",
+                hint=f"row {int(np.argmax(column < 0)) + 1} is the first; leave such rows out",
+            )
+        if len(values) > MAX_STATES:
+            raise LapisError(
+                f"{name} has {len(values)} values; circuits are learned with at most {MAX_STATES}",
+                code="circuit-data",
+                hint="is it a number or a name? Group its values, or leave the column out",
+            )
+
+
+def pack_states(data: np.ndarray, states: Sequence[Sequence[str]]) -> np.ndarray:
+    """uint64[num_states, num_words], for each state the rows that are in it, as bits."""
+    columns = [
+        data[:, variable] == state
+        for variable, values in enumerate(states)
+        for state in range(len(values))
+    ]
+    return np.stack([pack_bits(column) for column in columns])
+
+
+def pack_bits(flags: np.ndarray) -> np.ndarray:
+    """uint64[num_words], row r in bit r % 64 of word r // 64."""
+    padded = np.zeros(-(-len(flags) // 64) * 64, np.bool_)
+    padded[: len(flags)] = flags
+    return np.packbits(padded, bitorder="little").view(np.uint64)
