@@ -23,7 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lapis.api import count, infer, learn, map, score
+    from lapis.api import count, infer, learn, lift, map, score
     from lapis.data.database import Database
     from lapis.errors import LapisError, TooLarge
     from lapis.evaluation.cross_validation import cross_validate
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lapis.language.resolution.resolve import read_model as read
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
+    from lapis.lifted.answer import Lifted
     from lapis.problem.problem import Problem, build_problem
     from lapis.results.answer import Answer
     from lapis.results.most_likely_world import MostLikelyWorld
@@ -45,6 +46,7 @@ _HOMES = {
     "Database": "lapis.data.database",
     "Fit": "lapis.learning.fit",
     "LapisError": "lapis.errors",
+    "Lifted": "lapis.lifted.answer",
     "Model": "lapis.language.model",
     "MostLikelyWorld": "lapis.results.most_likely_world",
     "Prior": "lapis.learning.objectives.priors",
@@ -56,6 +58,7 @@ _HOMES = {
     "ground": "lapis.grounding.bottom_up",
     "infer": "lapis.api",
     "learn": "lapis.api",
+    "lift": "lapis.api",
     "map": "lapis.api",
     "parse": "lapis.language.resolution.resolve:parse_model",
     "read": "lapis.language.resolution.resolve:read_model",
@@ -67,6 +70,7 @@ __all__ = [
     "Database",
     "Fit",
     "LapisError",
+    "Lifted",
     "Model",
     "MostLikelyWorld",
     "Prior",
@@ -78,6 +82,7 @@ __all__ = [
     "ground",
     "infer",
     "learn",
+    "lift",
     "map",
     "parse",
     "read",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lapis.counting.rule_counts import CountKind
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
+    from lapis.lifted.answer import Lifted
 
 
 def infer(
@@ -131,6 +132,44 @@ def map(
         progress=progress,
         stop=Stop(stop),
         relaxing=relax,
+    )
+
+
+def lift(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    method: str = "circuit",
+    sizes: Mapping[str, int] | None = None,
+    classes: bool = False,
+    strict: bool = False,
+) -> Lifted:
+    """log Z and the expected count of every formula, in time polynomial in the domains' sizes.
+
+    The sum runs over all worlds that agree with the data: every predicate is open where the data is
+    silent, or only those of the `query`. `sizes` gives types more constants than model and data
+    name, at no cost. `classes` tells the groundings of a formula apart that may differ in
+    probability. The result has the circuit as text (`tree`) and as a picture (`draw`). Raises
+    TooLarge where the model cannot be lifted, and says which formulas are why.
+
+    >>> import lapis
+    >>> model = lapis.parse("Smokes(person)\\nFriends(person, person)\\n"
+    ...                     "1 Smokes(x) ^ Friends(x, y) => Smokes(y)")
+    >>> lapis.lift(model, sizes={"person": 10_000}).log_partition
+    169314718.749142
+    """
+    check_options("lift", locals())
+    from lapis.lifted.answer import lift_worlds
+
+    inputs = open_inputs(model, data, strict=strict, probabilities=False)
+    return lift_worlds(
+        inputs.model,
+        inputs.databases,
+        query_predicates(query, inputs.model),
+        method=method,
+        sizes=sizes or {},
+        classes=classes,
     )
 
 

@@ -9,6 +9,7 @@ is used, so that looking at the registry costs nothing. What is called, by task 
                sampler   () → Sampler, whose chains run on the core that elimination leaves
     map        network   (network, method=, time_limit=, …) → MapResult
                problem   (problem, time_limit=, …) → (Network, MapResult)
+    lift       problem   (problem, sizes of types, by classes?) → Lifted
     counts     problem   (problem, **options it reads) → rows
     optimizer            (**fixed, **own options) → Optimizer or Solver
     field infer          (ground field, weights, Options) → Marginals
@@ -27,15 +28,21 @@ from typing import Any, Literal
 from lapis.errors import LapisError, check_word, did_you_mean
 from lapis.options import COMMANDS, Option
 
+<<<<<<< HEAD
 Task = Literal[
     "infer", "map", "counts", "objective", "expectation", "optimizer", "field infer", "field map",
 ]  # fmt: skip
 Takes = Literal["network", "problem", "sampler", "examples", "objective", "field"]
+=======
+Task = Literal["infer", "map", "lift", "counts", "objective", "expectation", "optimizer"]
+Takes = Literal["network", "problem", "sampler", "examples", "objective"]
+>>>>>>> 23a835c (Models are lifted: a first-order circuit gives log Z and all its derivatives without grounding)
 
 # The option that names the method, and the tasks that a command performs.
 OPTION_OF_TASK: Mapping[Task, str] = {
     "infer": "method",
     "map": "method",
+    "lift": "method",
     "counts": "counts",
     "objective": "objective",
     "expectation": "expectation",
@@ -48,6 +55,7 @@ TASKS_OF_COMMAND: Mapping[str, tuple[Task, ...]] = {
     "count": ("counts",),
     "infer": ("infer",),
     "map": ("map",),
+    "lift": ("lift",),
     "learn": LEARNING,
     "score": ("infer",),
     "field infer": ("field infer",),
@@ -171,6 +179,13 @@ MAP = (
     Method(
         "map", "enumerate", "all joint states of each component, up to 2^20",
         f"{SOLVER}:solve_whole", "network", "always",
+    ),
+)  # fmt: skip
+
+LIFT = (
+    Method(
+        "lift", "circuit", "a first-order circuit, compiled once for any weights and sizes",
+        "lapis.lifted.answer:lift_by_circuit", "problem", "always", ("classes",),
     ),
 )  # fmt: skip
 
@@ -309,6 +324,7 @@ OPTIMIZER = (
     ),
 )  # fmt: skip
 
+<<<<<<< HEAD
 FIELDS = "lapis.fields.infer"
 FIELD_METHODS = (
     Method(
@@ -343,6 +359,10 @@ FIELD_METHODS = (
 
 METHODS: tuple[Method, ...] = (
     *INFER, *MAP, *COUNTING, *OBJECTIVE, *EXPECTATION, *OPTIMIZER, *FIELD_METHODS,
+=======
+METHODS: tuple[Method, ...] = (
+    *INFER, *MAP, *LIFT, *COUNTING, *OBJECTIVE, *EXPECTATION, *OPTIMIZER,
+>>>>>>> 23a835c (Models are lifted: a first-order circuit gives log Z and all its derivatives without grounding)
 )  # fmt: skip
 BY_NAME: Mapping[tuple[str, str], Method] = {(m.task, m.name): m for m in METHODS}
 

@@ -270,6 +270,15 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         replace(TIME_LIMIT, default=60.0, help="Seconds after which the best so far is given."),
         MAX_MEMORY, RELAX, MERGE, STRICT, SEED, AS_JSON,
     ),
+    "lift": (
+        replace(QUERY, help="Predicates that are unknown (else: all where the data is silent)."),
+        replace(METHOD, default="circuit", help="How to sum over all worlds"),
+        Option("sizes", "settings", "Constants of a type, as in person=30000.", flag="--size"),
+        Option("classes", "flag", "A row for each class of equally probable groundings.", False),
+        Option("tree", "flag", "Print the circuit as a text.", False, is_keyword=False),
+        Option("draw", "path", "Draw the circuit (.svg).", is_keyword=False),
+        MERGE, STRICT, AS_JSON,
+    ),
     "learn": (
         LEARN_QUERY,
         Option("output", "path", "Write the learned model (.mln).", flag="-o --output",

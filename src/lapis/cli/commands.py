@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from lapis.cli.field import FIELD
+from lapis.cli.lift import lift
 from lapis.cli.options import takes
 from lapis.data.database import Database
 from lapis.errors import LapisError
@@ -142,4 +143,6 @@ def circuit_compile(model: Path, data: list[Path] | None, **options: Any) -> Non
     run_compile(model, data or [], **options)
 
 
-ALL = (demo, check, count, ground, infer, map_, learn, score, evaluate, *FIELD, circuit_compile)
+ALL = (
+    demo, check, count, ground, infer, map_, lift, learn, score, evaluate, *FIELD, circuit_compile,
+)  # fmt: skip

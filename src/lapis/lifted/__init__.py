@@ -1,0 +1,1 @@
+"""Model × domain sizes → log Z and all its derivatives, without grounding."""

@@ -1,0 +1,220 @@
+"""What lifting a model gives: log Z, the expected count of each formula, and the circuit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lapis.data.binding import bind
+from lapis.data.database import Database
+from lapis.data.whole_path import whole_path
+from lapis.errors import LapisError, raise_all
+from lapis.language.model import Model
+from lapis.lifted.drawing import Drawing
+from lapis.lifted.lift import LiftedProblem, lift_problem, num_constants
+from lapis.methods import find_method
+from lapis.problem.problem import Problem, problem_on
+from lapis.results.result import Columns, Result
+from lapis.results.view import View, new_view
+
+
+@dataclass(frozen=True)
+class LiftedFormula:
+    """The groundings of a weight's formula; with classes, those of one class."""
+
+    formula: str
+    weight: float
+    expected: float  # number of true groundings
+    groundings: int
+    group: str = ""  # which groundings, where they are told apart
+
+
+@dataclass(frozen=True, repr=False)
+class Lifted(Result):
+    """log Z over all worlds that agree with the data, and what follows from it.
+
+    `error_bound` is on log_partition: rigorous where the arithmetic is balls; in floating point it
+    follows every rounding, given that exp and log of the machine err by two units at most.
+    """
+
+    method: str
+    liftable: bool  # without telling the constants of a type apart
+    log_partition: float
+    error_bound: float
+    weight_names: tuple[str, ...]  # the formula of each weight, in the order of the rules
+    expected_counts: np.ndarray  # float64[num_weights]
+    formulas: tuple[LiftedFormula, ...]
+    arithmetic: str = ""
+    reasons: tuple[str, ...] = ()  # why types were grounded
+    circuit: Drawing | None = None  # where it has one
+
+    def columns(self) -> Columns:
+        names = ["formula", *["group"] * self.has_groups, "weight", "expected", "groundings"]
+        return {name: [getattr(row, name) for row in self.formulas] for name in names}
+
+    @property
+    def has_groups(self) -> bool:
+        return any(row.group for row in self.formulas)
+
+    def views(self) -> list[View]:
+        headings = ["weight", "formula", *["group"] * self.has_groups]
+        numbers = ["weight", "probability", "expected", "groundings"]
+        cells = [
+            (
+                f"{row.weight:g}",
+                row.formula,
+                *[row.group] * self.has_groups,
+                f"{row.expected / row.groundings:.6f}" if row.groundings else "–",
+                f"{row.expected:,.10g}",
+                f"{row.groundings:,}",
+            )
+            for row in self.formulas
+        ]
+        return [new_view([*headings, *numbers[1:]], cells, numbers=numbers)]
+
+    def summary(self) -> str:
+        how = "lifted" if self.liftable else "lifted in part"
+        return (
+            f"log Z = {self.log_partition:.15g} ± {self.error_bound:.1g}, {how} "
+            f"(by {self.method}, {self.arithmetic})"
+        )
+
+    def remarks(self) -> list[str]:
+        return list(self.reasons)
+
+    def document(self) -> dict[str, Any]:
+        """The contract of `lapis lift --json`."""
+        rows = [
+            {"formula": row.formula, "weight": row.weight, "expected": row.expected,
+             "groundings": row.groundings, **({"class": row.group} if self.has_groups else {})}
+            for row in self.formulas
+        ]  # fmt: skip
+        return {
+            "liftable": self.liftable,
+            "log_partition": self.log_partition,
+            "expected_counts": self.expected_counts.tolist(),
+            "method": self.method,
+            "error_bound": self.error_bound,
+            "arithmetic": self.arithmetic,
+            "reasons": list(self.reasons),
+            "formulas": rows,
+        }
+
+    @property
+    def tree(self) -> str:
+        """The circuit as an indented text."""
+        return "" if self.circuit is None else self.circuit.text()
+
+    def draw(self, path: str | Path) -> None:
+        """Write the circuit as SVG."""
+        assert self.circuit is not None
+        with whole_path(Path(path)) as place:
+            place.write_text(self.circuit.svg(), encoding="utf-8")
+
+
+def lift_worlds(
+    model: Model,
+    databases: Sequence[Database],
+    query: Sequence[str],
+    *,
+    method: str,
+    sizes: Mapping[str, int],
+    classes: bool,
+) -> Lifted:
+    """Lift a model on each database; log partitions and expected counts add up.
+
+    Without a query every predicate is open where the data is silent, but those declared closed.
+    """
+    names = query or [name for name, p in model.predicates.items() if not p.closed]
+    entry = find_method("lift", method).load()
+    found = [
+        entry(problem_on(model, bind(database, model), names), sizes, classes)
+        for database in databases
+    ]
+    return found[0] if len(found) == 1 else add_worlds(found)
+
+
+def add_worlds(parts: Sequence[Lifted]) -> Lifted:
+    rows: dict[tuple[str, str], LiftedFormula] = {}
+    counts: dict[str, float] = {}
+    for part in parts:
+        for row in part.formulas:
+            old = rows.get((row.formula, row.group))
+            rows[row.formula, row.group] = row if old is None else replace(
+                row, expected=old.expected + row.expected, groundings=old.groundings + row.groundings
+            )  # fmt: skip
+        for name, count in zip(part.weight_names, part.expected_counts.tolist(), strict=True):
+            counts[name] = counts.get(name, 0.0) + count
+    return replace(
+        parts[0],
+        liftable=all(part.liftable for part in parts),
+        log_partition=sum(part.log_partition for part in parts),
+        error_bound=sum(part.error_bound for part in parts),
+        weight_names=tuple(counts),
+        expected_counts=np.array(list(counts.values())),
+        formulas=tuple(rows.values()),
+        reasons=tuple(dict.fromkeys(reason for part in parts for reason in part.reasons)),
+    )
+
+
+def lift_by_circuit(problem: Problem, sizes: Mapping[str, int], classes: bool) -> Lifted:
+    """The method `circuit` of `lapis lift`."""
+    raise_all(
+        [
+            LapisError(
+                "cardinality constraints have no circuit",
+                code="cardinality",
+                span=constraint.span,
+            )
+            for constraint in problem.model.constraints
+        ]
+    )
+    lifted = lift_problem(problem, sizes, classes=() if classes else None)
+    found = lifted.columns_at()
+    counts = lifted.by_weight(found.expected_count)
+    rules = problem.model.rules
+    rows = class_rows(lifted, found.expected_count) if classes else weight_rows(lifted, counts)
+    return Lifted(
+        "circuit",
+        lifted.is_liftable,
+        found.log_partition,
+        found.error_bound,
+        tuple(name for rule in rules for name in lifted.problem.rule_weight_names(rule)),
+        counts,
+        tuple(rows),
+        found.arithmetic,
+        lifted.reasons,
+        Drawing(lifted.root, lifted.encoding, [f"w{i + 1}" for i in range(len(rules))]),
+    )
+
+
+def weight_rows(lifted: LiftedProblem, counts: np.ndarray) -> Iterator[LiftedFormula]:
+    """A row for each weight."""
+    table = lifted.problem.weight_table
+    for number, rule in enumerate(lifted.problem.model.rules):
+        groundings = prod(
+            num_constants(lifted.encoding, type_name)
+            for name, type_name in rule.variables
+            if name not in rule.plus
+        )
+        for place, name in enumerate(lifted.problem.rule_weight_names(rule)):
+            weight = int(table.offset[number]) + place
+            yield LiftedFormula(name, float(table.value[weight]), float(counts[weight]), groundings)
+
+
+def class_rows(lifted: LiftedProblem, counts: np.ndarray) -> Iterator[LiftedFormula]:
+    """A row for each class of groundings that are certainly equally probable."""
+    sizes = {region: np.asarray(size) for region, size in lifted.encoding.kinds.sizes.items()}
+    for column, count in zip(lifted.encoding.columns, counts.tolist(), strict=True):
+        yield LiftedFormula(
+            lifted.problem.model.rules[column.rule].text,
+            float(lifted.problem.weight_table.value[column.weight]),
+            count,
+            int(column.size.at(sizes)),
+            column.text,
+        )

@@ -1,0 +1,1 @@
+"""Theories over regions of interchangeable constants → first-order circuits."""

@@ -1,0 +1,174 @@
+"""First-order circuits: what compiling a theory gives, independent of weights and sizes.
+
+    node = Factor | Product | Sum | Power | Count | Rest | Guard | Never | Recursion
+         | Grounding | Call
+
+Every node denotes a number that depends on the sizes of some regions and on all weights; a node
+says how it is made from those below it. A circuit is a tree but for `Call`, which evaluates a node
+compiled before, with other regions in place of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lapis.lifted.compilation.regions import Region, Size
+from lapis.lifted.compilation.theory import Exponent, Need
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """exp(Σ weight · size) · Π literal weight^size · Π (both literal weights added)^size."""
+
+    exponent: Exponent = ()
+    literals: tuple[tuple[str, bool, Size], ...] = ()
+    free: tuple[tuple[str, Size], ...] = ()  # atoms that nothing constrains
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """Independent parts."""
+
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """Cases that exclude each other; with negative signs, inclusion–exclusion."""
+
+    parts: tuple[Node, ...]
+    signs: tuple[int, ...]
+    label: str = ""  # what is decided
+
+
+@dataclass(frozen=True, eq=False)
+class Power:
+    """`exponent` independent copies of a part, alike but for the elements they are about."""
+
+    part: Node
+    exponent: Size
+    label: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Count:
+    """Σ_m (size(region) choose m) part, with size(plus) = m and size(minus) the rest."""
+
+    part: Node
+    region: Region
+    plus: Region
+    minus: Region
+    label: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Rest:
+    """The part, with size(rest) = size(region) − taken."""
+
+    part: Node
+    region: Region
+    rest: Region
+    taken: int
+
+
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """One node where a region has at least so many elements, another where it has fewer."""
+
+    need: Need
+    met: Node
+    unmet: Node
+
+
+@dataclass(frozen=True, eq=False)
+class Never:
+    """0 where all needs are met (no world is possible), 1 elsewhere."""
+
+    needs: frozenset[Need]
+
+
+@dataclass(eq=False)
+class Recursion:
+    """A node that is made from itself at smaller sizes, through calls below it."""
+
+    regions: tuple[Region, ...]  # whose sizes it depends on
+    region: Region  # that an element is taken out of
+    part: Node | None = None  # filled in when it is compiled
+
+
+@dataclass(frozen=True, eq=False)
+class Grounding:
+    """The part, in which the constants of a type are told apart; it holds for these alone."""
+
+    part: Node
+    type_name: str
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A node compiled before, its regions (left) standing for ours (right)."""
+
+    node: Node
+    names: tuple[tuple[Region, Region], ...]
+
+
+Node = Factor | Product | Sum | Power | Count | Rest | Guard | Never | Recursion | Grounding | Call
+
+ONE = Factor()
+
+
+def product(*parts: Node) -> Node:
+    """The product without factors of one, products within it opened and factors taken together."""
+    flat = [
+        inner
+        for part in parts
+        for inner in (part.parts if isinstance(part, Product) else (part,))
+        if not (isinstance(inner, Factor) and is_one(inner))
+    ]
+    factors = [part for part in flat if isinstance(part, Factor)]
+    others = [part for part in flat if not isinstance(part, Factor)]
+    if len(factors) > 1:
+        factors = [
+            Factor(
+                tuple(term for f in factors for term in f.exponent),
+                tuple(term for f in factors for term in f.literals),
+                tuple(term for f in factors for term in f.free),
+            )
+        ]
+    both: list[Node] = [*factors, *others]
+    return both[0] if len(both) == 1 else Product(tuple(both)) if both else ONE
+
+
+def is_one(factor: Factor) -> bool:
+    return not (factor.exponent or factor.literals or factor.free)
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    match node:
+        case Product(parts) | Sum(parts):
+            return parts
+        case Power(part) | Count(part) | Rest(part) | Grounding(part):
+            return (part,)
+        case Guard(_, met, unmet):
+            return (met, unmet)
+        case Recursion(part=part) if part is not None:
+            return (part,)
+        case _:
+            return ()
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """All nodes, each once, called ones too."""
+    seen: set[int] = set()
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        pending += children(node)
+        if isinstance(node, Call):
+            pending.append(node.node)

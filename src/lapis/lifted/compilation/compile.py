@@ -1,0 +1,224 @@
+"""First-order knowledge compilation: a theory to a circuit, by the first rule that applies.
+
+After Van den Broeck, Taghipour, Meert, Davis and De Raedt (2011), with two deviations that make
+the rules short. Theories are shattered beforehand (`theory`), so a rule compares shapes where the
+paper unifies constrained atoms. And weights stay on clauses: no auxiliary predicate ξ ⇔ F for each
+weighted formula, which would make two to five times as many clauses and as many atoms to count.
+
+Every rule gives a node that sums over the atoms of its theory's shapes, no more and no less:
+atoms that a rule loses on the way are multiplied in as free (the paper's smoothing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from lapis.lifted.compilation.circuit import Call, Factor, Guard, Node, Recursion, Rest, product
+from lapis.lifted.compilation.isomorphism import canonical_form
+from lapis.lifted.compilation.regions import Region, Size
+from lapis.lifted.compilation.theory import (
+    Clause,
+    Exponent,
+    Literal,
+    Need,
+    Shape,
+    Term,
+    Theory,
+    build_theory,
+    rename_literal,
+    shape_of,
+)
+
+TAKEN_OUT = "\0"  # begins the names of elements that no constant is named like
+MAX_THEORIES = 5000  # compiled in all
+MAX_OF_RECURSION = 500  # compiled before a recursion is given up
+Values = Mapping[Shape, bool]
+Parts = tuple[frozenset[Literal], Mapping[int, Region]]
+
+
+class NotLiftable(Exception):
+    """No rule applies to these clauses."""
+
+    def __init__(self, theory: Theory) -> None:
+        super().__init__("no rule applies")
+        self.theory = theory
+
+
+class TooManyTheories(Exception):
+    """The circuit grows beyond what is allowed."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"beyond {limit} theories")
+        self.limit = limit
+
+
+Rule = Callable[["Compiler", Theory], Node | None]
+
+
+@dataclass
+class Compiler:
+    rules: tuple[Rule, ...]  # tried in this order
+    names: list[str]  # of regions, for people
+    max_theories: int = MAX_THEORIES
+    cache: dict[object, tuple[Node, tuple[Region, ...]]] = field(default_factory=dict)
+    num_elements: int = 0
+    num_theories: int = 0  # compiled so far
+    give_up: int | None = None  # at so many, while a recursion is tried
+
+    def compile(self, theory: Theory) -> Node:
+        if not theory.hard and not theory.soft:
+            return product()
+        key, regions = canonical_form(theory)
+        known = self.cache.get(key)
+        if known is not None:
+            node, own = known
+            if own == regions:
+                return node
+            return Call(node, tuple(zip(own, regions, strict=True)))
+        self.num_theories += 1
+        if self.num_theories > self.max_theories:
+            raise TooManyTheories(self.max_theories)
+        if self.give_up is not None and self.num_theories > self.give_up:
+            raise NotLiftable(theory)
+        for rule in self.rules:
+            found = rule(self, theory)
+            if found is not None:
+                self.cache[key] = found, regions
+                return found
+        return self.recur(theory, key, regions)
+
+    def recur(self, theory: Theory, key: object, regions: tuple[Region, ...]) -> Node:
+        """Domain recursion: take one element out of a region; what is left may be the theory again.
+
+        Then it is a call of the circuit that is being compiled, at a smaller size.
+        """
+        if self.give_up is not None:  # one recursion within another never came to an end
+            raise NotLiftable(theory)
+        try:
+            for region in sorted({r for clause in theory.clauses for r in clause.regions}):
+                before = set(self.cache)
+                self.give_up = self.num_theories + MAX_OF_RECURSION
+                node = Recursion(regions, region)
+                self.cache[key] = node, regions
+                try:
+                    node.part = self.take_out(theory, region)
+                except NotLiftable:
+                    # What was compiled meanwhile may call the circuit that is given up.
+                    for other in set(self.cache) - before:
+                        del self.cache[other]
+                else:
+                    return node
+        finally:
+            self.give_up = None
+        raise NotLiftable(theory)
+
+    def take_out(self, theory: Theory, region: Region) -> Node:
+        element, others = self.new_element(), self.new_region(f"{self.names[region]} but one")
+        cases = partial(place_one, element=element, region=region, others=others)
+        rest, certain = transform(theory, cases)
+        node = self.go_on(shapes_of_cases(theory, cases), rest, certain)
+        empty = Theory(
+            frozenset(part for part in theory.hard if region not in part.clause.regions),
+            frozenset(part for part in theory.soft if region not in part.clause.regions),
+        )
+        kept = frozenset(shape for shape in theory.shapes if region not in shape.regions)
+        base = self.go_on(kept, empty, ())
+        return Guard((region, 1), Rest(node, region, others, 1), base)
+
+    def new_region(self, name: str) -> Region:
+        self.names.append(name)
+        return len(self.names) - 1
+
+    def new_element(self) -> str:
+        self.num_elements += 1
+        return f"{TAKEN_OUT}{self.num_elements}"
+
+    def go_on(
+        self, before: Iterable[Shape], theory: Theory, certain: Exponent, *factors: Node
+    ) -> Node:
+        """The circuit of what is left, times what is decided, times the atoms that got lost."""
+        lost = frozenset(before) - theory.shapes
+        free = Factor(certain, free=tuple((s.predicate, s.num_atoms) for s in sorted(lost)))
+        return product(*factors, free, self.compile(theory))
+
+    def decide(self, theory: Theory, shape: Shape, value: bool) -> Node:
+        """All atoms of a shape are true, or all are false."""
+        rest, certain = condition(theory, {shape: value})
+        literal = Factor(literals=((shape.predicate, value, shape.num_atoms),))
+        return self.go_on(theory.shapes - {shape}, rest, certain, literal)
+
+
+def condition(theory: Theory, values: Values) -> tuple[Theory, Exponent]:
+    """The theory where all atoms of some shapes have a value, and the exponent decided by it."""
+    return transform(theory, lambda clause: iter([split_off(clause, values)]))
+
+
+def split_off(clause: Clause, values: Values) -> Parts | None:
+    """The clause without the literals that are false; None if one is true."""
+    kept: list[Literal] = []
+    for literal in clause.literals:
+        value = values.get(shape_of(literal.atom, clause.regions))
+        if value is None:
+            kept.append(literal)
+        elif value == literal.positive:
+            return None
+    return frozenset(kept), dict(enumerate(clause.regions))
+
+
+def transform(
+    theory: Theory, cases: Callable[[Clause], Iterator[Parts | None]]
+) -> tuple[Theory, Exponent]:
+    """Each clause replaced by its cases; None stands for the clause itself, being true."""
+    hard: list[tuple[Iterable[Literal], Mapping[int, Region], frozenset[Need]]] = [
+        (*case, part.needs)
+        for part in theory.hard
+        for case in cases(part.clause)
+        if case is not None
+    ]
+    soft: list[tuple[Iterable[Literal], Mapping[int, Region], Exponent]] = []
+    certain: list[tuple[int, Size]] = []
+    for part in theory.soft:
+        for case in cases(part.clause):
+            if case is None:
+                times = part.clause.num_groundings
+                certain += [(weight, size * times) for weight, size in part.exponent]
+            else:
+                soft.append((*case, part.exponent))
+    built, more = build_theory(hard, soft)
+    return built, (*certain, *more)
+
+
+def place_one(clause: Clause, element: str, region: Region, others: Region) -> Iterator[Parts]:
+    """The clause with none or one of its variables being the element, the others elsewhere."""
+    own = [v for v, r in enumerate(clause.regions) if r == region]
+    left = {v: others if r == region else r for v, r in enumerate(clause.regions)}
+    yield clause.literals, left
+    for variable in own:
+        terms: dict[int, Term] = {variable: element}
+        kept = {v: r for v, r in left.items() if v != variable}
+        yield frozenset(rename_literal(literal, terms) for literal in clause.literals), kept
+
+
+def shapes_of_cases(theory: Theory, cases: Callable[[Clause], Iterator[Parts]]) -> set[Shape]:
+    return {
+        shape_of(literal.atom, regions)
+        for clause in theory.clauses
+        for literals, regions in cases(clause)
+        for literal in literals
+    }
+
+
+def element_name(element: str) -> str:
+    return element.replace(TAKEN_OUT, "x")
+
+
+def describe(shape: Shape) -> str:
+    """A shape as people write atoms; elements that were taken out are x1, x2, …"""
+    letters = "yzuvw"
+    words = (
+        element_name(slot.element) if slot.element else letters[slot.number % len(letters)]
+        for slot in shape.slots
+    )
+    return f"{shape.predicate}({', '.join(words)})" if shape.slots else shape.predicate

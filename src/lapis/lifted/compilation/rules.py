@@ -1,0 +1,345 @@
+"""The rules of first-order compilation, in the order in which they are tried.
+
+    contradiction         an empty clause
+    unit propagation      a clause of one literal decides all its ground atoms
+    independence          clauses without a common atom: a product
+    guard                 a clause that holds only where a region has enough elements
+    Shannon               a ground atom, true or false: a sum
+    partial grounding     k elements at a time, every atom is about all k: a power
+    root grounding        one element at a time, it is in every atom at one place: a power
+    atom counting         how many elements have a property: a sum over numbers
+    inclusion–exclusion   a clause of two parts without a common region
+
+A rule gives the node for a theory, or None where it does not apply. The tenth, domain recursion,
+is the compiler's own: its circuit refers to itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import permutations
+from itertools import product as combinations
+from math import factorial
+
+from lapis.lifted.compilation.circuit import (
+    Count,
+    Factor,
+    Guard,
+    Never,
+    Node,
+    Power,
+    Rest,
+    Sum,
+    product,
+)
+from lapis.lifted.compilation.compile import (
+    Compiler,
+    Parts,
+    Rule,
+    describe,
+    element_name,
+    shapes_of_cases,
+    transform,
+)
+from lapis.lifted.compilation.regions import Region, Size, num_choices
+from lapis.lifted.compilation.theory import (
+    ALWAYS,
+    Atom,
+    Clause,
+    Hard,
+    Literal,
+    Shape,
+    Slot,
+    Soft,
+    Term,
+    Theory,
+    build_theory,
+    clause_shapes,
+    rename_literal,
+    shape_of,
+)
+
+
+def contradiction(compiler: Compiler, theory: Theory) -> Node | None:
+    """An empty clause: no world where its needs are met."""
+    empty = [part for part in theory.hard if not part.clause.literals]
+    if not empty:
+        return None
+    rest = Theory(theory.hard - set(empty), theory.soft)
+    return product(*(Never(part.needs) for part in empty), compiler.compile(rest))
+
+
+def unit_propagation(compiler: Compiler, theory: Theory) -> Node | None:
+    for part in sorted(theory.hard, key=repr):
+        if len(part.clause.literals) == 1 and not part.needs:
+            ((atom, positive),) = part.clause.literals
+            return compiler.decide(theory, shape_of(atom, part.clause.regions), positive)
+    return None
+
+
+def independence(compiler: Compiler, theory: Theory) -> Node | None:
+    """Clauses that share no atom."""
+    leader: dict[Shape, Shape] = {}
+
+    def find(shape: Shape) -> Shape:
+        while leader.setdefault(shape, shape) != shape:
+            shape = leader[shape]
+        return shape
+
+    for clause in theory.clauses:
+        first, *others = sorted(clause_shapes(clause))
+        for shape in others:
+            leader[find(shape)] = find(first)
+    groups: dict[Shape, tuple[set[Hard], set[Soft]]] = {}
+
+    def group_of(clause: Clause) -> tuple[set[Hard], set[Soft]]:
+        return groups.setdefault(find(min(clause_shapes(clause))), (set(), set()))
+
+    for hard in theory.hard:
+        group_of(hard.clause)[0].add(hard)
+    for soft in theory.soft:
+        group_of(soft.clause)[1].add(soft)
+    if len(groups) < 2:
+        return None
+    parts = [Theory(frozenset(hs), frozenset(ss)) for _, (hs, ss) in sorted(groups.items())]
+    return product(*map(compiler.compile, parts))
+
+
+def guard(compiler: Compiler, theory: Theory) -> Node | None:
+    """A clause that only holds where a region has enough elements."""
+    needs = Counter(need for part in theory.hard for need in part.needs)
+    if not needs:
+        return None
+    region, least = need = min(needs, key=lambda n: (-needs[n], n))
+    met = frozenset(
+        part._replace(needs=frozenset(n for n in part.needs if n[0] != region or n[1] > least))
+        for part in theory.hard
+    )
+    unmet = frozenset(
+        part for part in theory.hard if not any(r == region and k >= least for r, k in part.needs)
+    )
+    shapes = theory.shapes
+    return Guard(
+        need,
+        compiler.go_on(shapes, Theory(met, theory.soft), ()),
+        compiler.go_on(shapes, Theory(unmet, theory.soft), ()),
+    )
+
+
+def shannon(compiler: Compiler, theory: Theory) -> Node | None:
+    """A ground atom, the one in most clauses first."""
+    uses = Counter(
+        shape for clause in theory.clauses for shape in clause_shapes(clause) if not shape.regions
+    )
+    if not uses:
+        return None
+    shape = min(uses, key=lambda s: (-uses[s], s))
+    cases = tuple(compiler.decide(theory, shape, value) for value in (True, False))
+    return Sum(cases, (1, 1), label=describe(shape))
+
+
+def partial_grounding(compiler: Compiler, theory: Theory) -> Node | None:
+    """k elements of a region at a time: every atom mentions all k variables of its clause."""
+    for region in sorted({region for clause in theory.clauses for region in clause.regions}):
+        numbers = {clause.regions.count(region) for clause in theory.clauses}
+        if len(numbers) != 1:
+            continue
+        (k,) = numbers
+        if k == 0 or any(s.regions.count(region) != k for s in theory.shapes):
+            continue
+        names = [compiler.new_element() for _ in range(k)]
+        cases = partial(place, region=region, names=names)
+        rest, certain = transform(theory, cases)
+        part = compiler.go_on(shapes_of_cases(theory, cases), rest, certain)
+        times = num_choices((region,) * k)
+        who = ", ".join(map(element_name, names))
+        label = f"each {{{who}}} of {compiler.names[region]}"
+        return Power(part, Size(times.factors, 1, factorial(k)), label=label)
+    return None
+
+
+def place(clause: Clause, region: Region, names: list[str]) -> Iterator[Parts]:
+    """The clause with its variables of a region replaced by elements, in all orders."""
+    own = [v for v, r in enumerate(clause.regions) if r == region]
+    others = {v: r for v, r in enumerate(clause.regions) if r != region}
+    for order in permutations(names):
+        terms: dict[int, Term] = dict(zip(own, order, strict=True))
+        yield frozenset(rename_literal(literal, terms) for literal in clause.literals), others
+
+
+def root_grounding(compiler: Compiler, theory: Theory) -> Node | None:
+    """One element at a time: a variable of each clause is in all its atoms, always at one place."""
+    for region in sorted({region for clause in theory.clauses for region in clause.regions}):
+        roots = find_roots(theory, region)
+        if roots is None:
+            continue
+        name = compiler.names[region]
+        element, others = compiler.new_element(), compiler.new_region(f"{name} but one")
+        cases = partial(place_root, roots=roots, element=element, region=region, others=others)
+        rest, certain = transform(theory, cases)
+        node = compiler.go_on(shapes_of_cases(theory, cases), rest, certain)
+        part = Rest(node, region, others, 1)
+        return Power(part, Size(((region, 0),)), label=f"each {element_name(element)} of {name}")
+    return None
+
+
+def place_root(
+    clause: Clause, roots: Mapping[Clause, int], element: str, region: Region, others: Region
+) -> Iterator[Parts]:
+    root = roots[clause]
+    left = {v: others if r == region else r for v, r in enumerate(clause.regions) if v != root}
+    terms: dict[int, Term] = {root: element}
+    yield frozenset(rename_literal(literal, terms) for literal in clause.literals), left
+
+
+def find_roots(theory: Theory, region: Region) -> dict[Clause, int] | None:
+    """A variable of each clause that stands in all its atoms, in each shape at the same place."""
+    chosen: dict[Clause, int] = {}
+    place_of: dict[Shape, int] = {}
+    clauses = sorted(set(theory.clauses), key=repr)
+
+    def search(index: int) -> bool:
+        if index == len(clauses):
+            return True
+        clause = clauses[index]
+        for variable, own in enumerate(clause.regions):
+            if own != region or any(variable not in x.atom.terms for x in clause.literals):
+                continue
+            added: list[Shape] = []
+            fits = True
+            for literal in clause.literals:
+                shape = shape_of(literal.atom, clause.regions)
+                number = shape.slots[literal.atom.terms.index(variable)].number
+                if shape not in place_of:
+                    place_of[shape] = number
+                    added.append(shape)
+                fits = fits and place_of[shape] == number
+            chosen[clause] = variable
+            if fits and search(index + 1):
+                return True
+            for shape in added:
+                del place_of[shape]
+        return False
+
+    return chosen if search(0) else None
+
+
+def atom_counting(compiler: Compiler, theory: Theory) -> Node | None:
+    """Σ over how many elements of a region have a property."""
+    uses: Counter[Shape] = Counter()
+    for clause in theory.clauses:
+        for shape in clause_shapes(clause):
+            if len(shape.regions) == 1:
+                uses[shape] += 1 + 1000 * (len(clause.regions) > 1)
+    if not uses:
+        return None
+    shape = min(uses, key=lambda s: (-uses[s], s))
+    (region,) = shape.regions
+    name = compiler.names[region]
+    plus = compiler.new_region(f"{name} with {describe(shape)}")
+    minus = compiler.new_region(f"{name} without {describe(shape)}")
+
+    def split(clause: Clause) -> Iterator[Parts | None]:
+        own = [v for v, r in enumerate(clause.regions) if r == region]
+        for sides in combinations((plus, minus), repeat=len(own)):
+            regions = dict(enumerate(clause.regions)) | dict(zip(own, sides, strict=True))
+            kept = [x for x in clause.literals if shape_of(x.atom, clause.regions) != shape]
+            decided = [x for x in clause.literals if shape_of(x.atom, clause.regions) == shape]
+            truths = [(regions[variable_of(x.atom)] == plus) == x.positive for x in decided]
+            if any(truths):
+                yield frozenset(ALWAYS), regions
+            else:
+                yield frozenset(kept), regions
+
+    rest, certain = transform(theory, split)
+    before = {
+        refined for s in theory.shapes - {shape} for refined in refine(s, region, plus, minus)
+    }
+    literals = Factor(
+        literals=(
+            (shape.predicate, True, Size(((plus, 0),))),
+            (shape.predicate, False, Size(((minus, 0),))),
+        )
+    )
+    part = compiler.go_on(before, rest, certain, literals)
+    return Count(part, region, plus, minus, label=f"number of {name} with {describe(shape)}")
+
+
+def variable_of(atom: Atom) -> int:
+    return next(term for term in atom.terms if isinstance(term, int))
+
+
+def refine(shape: Shape, region: Region, plus: Region, minus: Region) -> Iterator[Shape]:
+    """The shapes that a shape falls into when a region is cut in two."""
+    own = sorted({slot.number for slot in shape.slots if slot.region == region})
+    for sides in combinations((plus, minus), repeat=len(own)):
+        side = dict(zip(own, sides, strict=True))
+        yield Shape(
+            shape.predicate,
+            tuple(
+                Slot("", side[s.number], s.number) if s.region == region else s for s in shape.slots
+            ),
+        )
+
+
+def inclusion_exclusion(compiler: Compiler, theory: Theory) -> Node | None:
+    """A hard clause of two parts without a common region: Z(C₁) + Z(C₂) − Z(C₁ ∧ C₂)."""
+    for part in sorted(theory.hard, key=repr):
+        found = two_parts(part.clause)
+        if found is None:
+            continue
+        rest = theory.hard - {part}
+        shapes = theory.shapes
+        halves = [
+            build_theory([(half, regions, part.needs)], ())[0].hard for half, regions in found
+        ]
+        cases = [
+            compiler.go_on(shapes, Theory(rest | more, theory.soft), ())
+            for more in (halves[0], halves[1], halves[0] | halves[1])
+        ]
+        return Sum(tuple(cases), (1, 1, -1), label="inclusion–exclusion")
+    return None
+
+
+def two_parts(clause: Clause) -> list[Parts] | None:
+    """The literals in two groups that share no region, if there are such."""
+    groups: list[tuple[set[Region], set[Literal]]] = []
+    for literal in clause.literals:
+        regions = {clause.regions[t] for t in literal.atom.terms if isinstance(t, int)}
+        literals = {literal}
+        for group in [g for g in groups if g[0] & regions]:
+            groups.remove(group)
+            regions |= group[0]
+            literals |= group[1]
+        groups.append((regions, literals))
+    if len(groups) < 2:
+        return None
+    first, rest = groups[0], groups[1:]
+    both = [first[1], {literal for _, literals in rest for literal in literals}]
+    return [
+        (
+            frozenset(half),
+            {t: clause.regions[t] for x in half for t in x.atom.terms if isinstance(t, int)},
+        )
+        for half in both
+    ]
+
+
+RULES: tuple[Rule, ...] = (
+    contradiction,
+    unit_propagation,
+    independence,
+    guard,
+    shannon,
+    partial_grounding,
+    root_grounding,
+    atom_counting,
+    inclusion_exclusion,
+)
+
+
+def compile_theory(theory: Theory, names: Sequence[str]) -> Node:
+    """The circuit of a theory; `names` are those of its regions. Raises NotLiftable."""
+    return Compiler(RULES, list(names)).compile(theory)

@@ -1,0 +1,244 @@
+"""First-order theories in which every two atoms are the same set of ground atoms or disjoint.
+
+A clause has variables 0, 1, …, each over a region; variables of one region always stand for
+*different* elements (formulas are split beforehand, one clause for each way in which their
+variables can be equal). So an atom's `Shape`, that is its predicate with the region or element
+of each argument and which arguments are equal, says which ground atoms it stands for, all
+different ones, and two shapes have either all ground atoms in common or none. Unification,
+shattering and independence, the hard parts of first-order compilation, become comparisons.
+
+    Z = Σ_worlds Π literal weights · Π_hard 1[clause] · exp(Σ_soft exponent · true groundings)
+
+A soft clause keeps the exponent of each of its groundings as Σ coefficient · weight · size: where
+a variable no longer occurs in a literal, its number of values moves into the size. A hard clause
+without such a variable keeps the need for it: (region, k), there are at least k elements.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations
+from typing import NamedTuple
+
+from lapis.lifted.compilation.regions import Region, Size, num_choices
+
+Term = int | str  # a variable of the clause, or the name of an element
+
+
+class Atom(NamedTuple):
+    predicate: str
+    terms: tuple[Term, ...]
+
+
+class Literal(NamedTuple):
+    atom: Atom
+    positive: bool
+
+
+# A disjunction that is always true, for clauses that are known to be.
+ALWAYS = (Literal(Atom("", ()), True), Literal(Atom("", ()), False))
+
+
+class Slot(NamedTuple):
+    """An argument of a shape: an element, or the `number`-th different one of a region."""
+
+    element: str
+    region: Region
+    number: int
+
+
+class Shape(NamedTuple):
+    predicate: str
+    slots: tuple[Slot, ...]
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        """The region of each different element of it."""
+        found = {slot.number: slot.region for slot in self.slots if not slot.element}
+        return tuple(found[number] for number in sorted(found))
+
+    @property
+    def num_atoms(self) -> Size:
+        return num_choices(self.regions)
+
+
+class Clause(NamedTuple):
+    """A disjunction; the variables' regions in order, every variable in some literal."""
+
+    literals: frozenset[Literal]
+    regions: tuple[Region, ...]
+
+    @property
+    def num_groundings(self) -> Size:
+        return num_choices(self.regions)
+
+
+Need = tuple[Region, int]  # the region has at least so many elements
+Exponent = tuple[tuple[int, Size], ...]  # (weight, how often it counts), sorted
+
+
+class Hard(NamedTuple):
+    clause: Clause
+    needs: frozenset[Need] = frozenset()
+
+
+class Soft(NamedTuple):
+    clause: Clause
+    exponent: Exponent
+
+
+@dataclass(frozen=True)
+class Theory:
+    hard: frozenset[Hard]
+    soft: frozenset[Soft]  # no two with the same clause
+
+    @cached_property
+    def clauses(self) -> tuple[Clause, ...]:
+        return tuple([part.clause for part in self.hard] + [part.clause for part in self.soft])
+
+    @property
+    def parts(self) -> tuple[Hard | Soft, ...]:
+        found: list[Hard | Soft] = [*self.hard]
+        return (*found, *self.soft)
+
+    @cached_property
+    def shapes(self) -> frozenset[Shape]:
+        return frozenset(shape for clause in self.clauses for shape in clause_shapes(clause))
+
+
+def shape_of(atom: Atom, regions: Mapping[int, Region] | tuple[Region, ...]) -> Shape:
+    numbers: dict[int, int] = {}
+    slots: list[Slot] = []
+    for term in atom.terms:
+        if isinstance(term, str):
+            slots.append(Slot(term, -1, -1))
+        else:
+            slots.append(Slot("", regions[term], numbers.setdefault(term, len(numbers))))
+    return Shape(atom.predicate, tuple(slots))
+
+
+def clause_shapes(clause: Clause) -> frozenset[Shape]:
+    return frozenset(shape_of(literal.atom, clause.regions) for literal in clause.literals)
+
+
+def make_clause(
+    literals: Iterable[Literal], regions: Mapping[int, Region]
+) -> tuple[Clause, tuple[Region, ...]] | None:
+    """The clause in its canonical form, and the regions of variables that no literal mentions.
+
+    None if it is always true.
+    """
+    distinct = frozenset(literals)
+    if any(literal._replace(positive=not literal.positive) in distinct for literal in distinct):
+        return None
+    used = sorted({t for literal in distinct for t in literal.atom.terms if isinstance(t, int)})
+    unused = tuple(sorted(regions[v] for v in regions if v not in set(used)))
+    return canonical(distinct, tuple(used), regions), unused
+
+
+def canonical(
+    literals: frozenset[Literal], used: tuple[int, ...], regions: Mapping[int, Region]
+) -> Clause:
+    """The least of the clauses that differ in the variables' order alone, regions ascending."""
+    best: tuple[list[tuple[str, tuple[str, ...], bool]], Clause] | None = None
+    target = tuple(sorted(regions[v] for v in used))
+    for order in permutations(used):
+        if tuple(regions[v] for v in order) != target:
+            continue
+        number = {variable: index for index, variable in enumerate(order)}
+        renamed = frozenset(rename_literal(literal, number) for literal in literals)
+        key = sorted((a.predicate, tuple(map(str, a.terms)), sign) for a, sign in renamed)
+        if best is None or key < best[0]:
+            best = key, Clause(renamed, target)
+    assert best is not None
+    return best[1]
+
+
+def rename_literal(literal: Literal, terms: Mapping[int, Term]) -> Literal:
+    atom = literal.atom
+    swapped = tuple(terms.get(t, t) if isinstance(t, int) else t for t in atom.terms)
+    return Literal(Atom(atom.predicate, swapped), literal.positive)
+
+
+def build_theory(
+    hard: Iterable[tuple[Iterable[Literal], Mapping[int, Region], frozenset[Need]]],
+    soft: Iterable[tuple[Iterable[Literal], Mapping[int, Region], Exponent]],
+) -> tuple[Theory, Exponent]:
+    """Clauses put together, and the exponent of soft ones that are always true."""
+    hards: set[Hard] = set()
+    for literals, regions, needs in hard:
+        made = make_clause(literals, regions)
+        if made is not None:
+            clause, unused = made
+            hards.add(Hard(clause, needs | needs_of(clause.regions, unused)))
+    softs: dict[Clause, Counter[tuple[int, Size]]] = {}
+    certain: Counter[tuple[int, Size]] = Counter()
+    for literals, regions, exponent in soft:
+        made = make_clause(literals, regions)
+        if made is None:
+            times = num_choices(regions.values())
+            add_exponent(certain, exponent, times)
+            continue
+        clause, unused = made
+        if clause.literals:
+            times = num_choices(unused, Counter(clause.regions))
+            add_exponent(softs.setdefault(clause, Counter()), exponent, times)
+    merged = frozenset(Soft(clause, exponent_of(total)) for clause, total in softs.items())
+    return Theory(strengthen(hards), merged), exponent_of(certain)
+
+
+def needs_of(regions: Iterable[Region], unused: Iterable[Region]) -> frozenset[Need]:
+    total = Counter(regions)
+    total.update(unused)
+    return frozenset((region, total[region]) for region in set(unused))
+
+
+def add_exponent(total: Counter[tuple[int, Size]], exponent: Exponent, times: Size) -> None:
+    for weight, size in exponent:
+        scaled = size * times
+        total[weight, Size(scaled.factors)] += scaled.coefficient
+
+
+def exponent_of(total: Counter[tuple[int, Size]]) -> Exponent:
+    return tuple(
+        sorted((w, Size(size.factors, times)) for (w, size), times in total.items() if times)
+    )
+
+
+def strengthen(hards: set[Hard]) -> frozenset[Hard]:
+    """The same hard clauses, shorter: C ∨ l and C ∨ ¬l are C; what another implies is left out."""
+    while True:
+        shorter = next((pair for part in hards for pair in resolve(part, hards)), None)
+        if shorter is None:
+            break
+        longer, clause = shorter
+        hards = (hards - {longer}) | {clause}
+    return frozenset(
+        one
+        for one in hards
+        if not any(
+            other != one
+            and other.needs <= one.needs
+            and other.clause.regions == one.clause.regions
+            and other.clause.literals <= one.clause.literals
+            for other in hards
+        )
+    )
+
+
+def resolve(part: Hard, hards: set[Hard]) -> Iterator[tuple[Hard, Hard]]:
+    """(part, part without a literal) for each literal that another clause denies."""
+    clause = part.clause
+    regions = dict(enumerate(clause.regions))
+    for literal in clause.literals:
+        rest = clause.literals - {literal}
+        opposite = rest | {literal._replace(positive=not literal.positive)}
+        other = canonical(opposite, tuple(regions), regions)
+        if any(hard.clause == other and hard.needs <= part.needs for hard in hards):
+            made = make_clause(rest, regions)
+            assert made is not None
+            found, unused = made
+            yield part, Hard(found, part.needs | needs_of(found.regions, unused))

@@ -1,0 +1,213 @@
+"""First-order circuits for people: a tree of lines, as text or as SVG.
+
+Sizes of regions are letters: n for a type, m₁, m₂, … for the numbers that are summed over. A part
+that is used again is drawn once, with a number that later uses refer to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+from xml.sax.saxutils import escape as escape_xml
+
+from lapis.lifted.compilation.circuit import (
+    Call,
+    Count,
+    Factor,
+    Grounding,
+    Guard,
+    Never,
+    Node,
+    Power,
+    Product,
+    Recursion,
+    Rest,
+    Sum,
+    children,
+)
+from lapis.lifted.compilation.regions import Region, Size
+from lapis.lifted.encode import Encoding
+
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+INK = {"Σ": "#b5542a", "∏": "#2a6fb5", "^": "#3a8f4f", "f": "#7d4fa8"}  # by what a line begins with
+ROW, INDENT, LETTER, MARGIN = 26, 28, 7.3, 14  # pixels
+
+
+class Line(NamedTuple):
+    depth: int
+    sign: str  # Σ sum, ∏ product, ^ power, f recursion, or empty
+    text: str
+
+
+class Drawing:
+    """The lines of a circuit, in the order of the tree."""
+
+    def __init__(self, root: Node, encoding: Encoding, rule_names: Sequence[str]) -> None:
+        self.encoding = encoding
+        self.rule_names = rule_names
+        self.numbers: dict[int, int] = {}  # of nodes that are used again
+        self.shown: set[int] = set()
+        self.num_counts = 0
+        self.uses = uses_of(root)
+        kinds = encoding.kinds
+        several = len(kinds.names) > 1
+        letters = {r: f"n_{name}" if several else "n" for r, name in enumerate(kinds.names)}
+        self.lines = list(self.draw(root, 0, letters, ""))
+
+    def draw(self, node: Node, depth: int, size: dict[Region, str], lead: str) -> Iterator[Line]:
+        if isinstance(node, Rest):
+            rest = {**size, node.rest: less(size[node.region], node.taken)}
+            yield from self.draw(node.part, depth, rest, lead)
+            return
+        target = node.node if isinstance(node, Call) else node
+        if isinstance(node, Call) or id(node) in self.shown:
+            places = [f"{size[ours]}" for _, ours in node.names] if isinstance(node, Call) else []
+            number = self.number_of(target)
+            if id(target) in self.shown:
+                where = f", at {', '.join(places)}" if places else ""
+                yield Line(depth, "", f"{lead}part {number} again{where}")
+                return
+            inner = (
+                {own: size[ours] for own, ours in node.names} if isinstance(node, Call) else size
+            )
+            yield from self.draw(target, depth, inner, lead)
+            return
+        self.shown.add(id(node))
+        head = f"part {self.number_of(node)}: " if self.uses.get(id(node), 0) > 1 else ""
+        lead = lead + head
+        match node:
+            case Factor():
+                yield Line(depth, "", lead + self.factor_text(node, size))
+            case Product(parts):
+                yield Line(depth, "∏", f"{lead}independent parts")
+                for part in parts:
+                    yield from self.draw(part, depth + 1, size, "")
+            case Sum(parts, signs, label):
+                yield Line(depth, "Σ", lead + (label if -1 in signs else f"{label}, true or false"))
+                leads = (
+                    ["true: ", "false: "]
+                    if -1 not in signs
+                    else ["+ " if s > 0 else "− " for s in signs]
+                )
+                for part, word in zip(parts, leads, strict=True):
+                    yield from self.draw(part, depth + 1, size, word)
+            case Power(part, exponent, label):
+                yield Line(depth, "^", f"{lead}{label}: to the power {size_text(exponent, size)}")
+                yield from self.draw(part, depth + 1, size, "")
+            case Count(part, region, plus, minus, label):
+                self.num_counts += 1
+                letter = f"m{self.num_counts}".translate(SUBSCRIPTS)
+                whole = size[region]
+                text = f"{lead}over {letter} = 0 … {whole}, the {label}: C({whole}, {letter}) times"
+                yield Line(depth, "Σ", text)
+                inner = {**size, plus: letter, minus: minus_text(whole, letter)}
+                yield from self.draw(part, depth + 1, inner, "")
+            case Guard((region, least), met, unmet):
+                yield Line(depth, "", f"{lead}depending on whether {size[region]} ≥ {least}")
+                yield from self.draw(met, depth + 1, size, "if so: ")
+                yield from self.draw(unmet, depth + 1, size, "if not: ")
+            case Never(needs):
+                when = " and ".join(f"{size[region]} ≥ {k}" for region, k in sorted(needs))
+                yield Line(depth, "", lead + (f"0 where {when}, else 1" if when else "0"))
+            case Recursion(regions, region, part):
+                names = ", ".join(size[r] for r in regions)
+                text = f"part {self.number_of(node)} at {names}, from itself at"
+                yield Line(depth, "f", f"{lead}{text} {less(size[region], 1)}")
+                if part is not None:
+                    yield from self.draw(part, depth + 1, size, "")
+            case Grounding(part, type_name, number):
+                yield Line(
+                    depth, "", f"{lead}type {type_name} grounded: {number} constants told apart"
+                )
+                yield from self.draw(part, depth + 1, size, "")
+
+    def number_of(self, node: Node) -> int:
+        return self.numbers.setdefault(id(node), len(self.numbers) + 1)
+
+    def factor_text(self, node: Factor, size: Mapping[Region, str]) -> str:
+        words = []
+        score = [
+            times(self.weight_text(column), size_text(number, size))
+            for column, number in node.exponent
+        ]
+        if score:
+            words.append(f"exp({' + '.join(score)})")
+        weights = self.encoding.literal_weights
+        for predicate, positive, number in node.literals:
+            base = weights.get(predicate, (1.0, 1.0))[0 if positive else 1]
+            if base != 1:
+                words.append(f"({base:g})^({size_text(number, size)})")
+        for predicate, number in node.free:
+            words.append(f"{sum(weights.get(predicate, (1.0, 1.0))):g}^({size_text(number, size)})")
+        return " · ".join(words) or "1"
+
+    def weight_text(self, column: int) -> str:
+        rule = self.encoding.columns[column].rule
+        return self.rule_names[rule].translate(SUBSCRIPTS) if rule >= 0 else "0"
+
+    def text(self) -> str:
+        return "\n".join(f"{'  ' * d}{s + ' ' if s else ''}{text}" for d, s, text in self.lines)
+
+    def svg(self) -> str:
+        """A row for each line, elbows from each part to what it is a part of."""
+        width = max(2 * MARGIN + d * INDENT + LETTER * (len(t) + 4) for d, _, t in self.lines)
+        height = 2 * MARGIN + ROW * len(self.lines)
+        out = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
+            f'viewBox="0 0 {width:.0f} {height}" font-family="monospace" font-size="12">',
+            f'<rect width="{width:.0f}" height="{height}" fill="white"/>',
+        ]
+        last: dict[int, int] = {}  # the row of the latest line at each depth
+        for row, (depth, sign, text) in enumerate(self.lines):
+            x, y = MARGIN + depth * INDENT, MARGIN + ROW * row + ROW / 2
+            if depth:
+                top = MARGIN + ROW * last[depth - 1] + ROW / 2 + 9
+                left = x - INDENT + 9
+                out.append(f'<path d="M{left} {top} V{y} H{x - 1}" fill="none" stroke="#bbbbbb"/>')
+            last[depth] = row
+            colour = INK.get(sign, "#555555")
+            mark = escape_xml({"f": "↻", "": "·"}.get(sign, sign))
+            out.append(f'<circle cx="{x + 9}" cy="{y}" r="9" fill="{colour}"/>')
+            out.append(
+                f'<text x="{x + 9}" y="{y + 4}" fill="white" text-anchor="middle">{mark}</text>'
+            )
+            out.append(f'<text x="{x + 24}" y="{y + 4}" fill="#222222">{escape_xml(text)}</text>')
+        return "\n".join([*out, "</svg>", ""])
+
+
+def uses_of(root: Node) -> dict[int, int]:
+    """How often each node is a part of another, or called."""
+    uses: dict[int, int] = {id(root): 1}
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        below = (node.node,) if isinstance(node, Call) else children(node)
+        for child in below:
+            uses[id(child)] = uses.get(id(child), 0) + 1
+            if uses[id(child)] == 1:
+                pending.append(child)
+    return uses
+
+
+def less(text: str, number: int) -> str:
+    return minus_text(text, str(number)) if number else text
+
+
+def minus_text(text: str, other: str) -> str:
+    return f"({text.strip('()')} − {other})" if text.count("(") < 2 else f"({text} − {other})"
+
+
+def times(*words: str) -> str:
+    kept = [word for word in words if word != "1"]
+    return "·".join(kept) or "1"
+
+
+def size_text(size: Size, letters: Mapping[Region, str]) -> str:
+    """A size with letters for those of its regions.
+
+    >>> size_text(Size(((0, 0), (0, 1)), 1, 2), {0: "n"})
+    'n·(n − 1)/2'
+    """
+    factors = [less(letters[region], offset) for region, offset in size.factors]
+    text = times(str(size.coefficient), *factors)
+    return text if size.divisor == 1 else f"{text}/{size.divisor}"

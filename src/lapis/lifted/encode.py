@@ -1,0 +1,285 @@
+"""A Markov logic network as a weighted theory over regions.
+
+A formula is split into one clause for each way in which its variables can be elements or
+different members of regions (`kinds`). A quantified part is a derived predicate E with
+
+    E(x) ⇔ ∃y φ(x, y)    as    φ(x, y) ⇒ E(x),  φ(x, y) ⇒ S(x),  E(x) ∨ S(x),
+
+where S weighs 1 if true and −1 if false (Van den Broeck, Meert and Darwiche 2014): where E is true
+without a witness the two values of S cancel. A block is an existential and a pairwise exclusion.
+Facts are unit clauses, one for all members of a region that share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from lapis.language.model import Predicate
+from lapis.language.syntax import Constant, Variable
+from lapis.lifted.compilation.compile import describe
+from lapis.lifted.compilation.regions import Region, Size
+from lapis.lifted.compilation.theory import (
+    ALWAYS,
+    Atom,
+    Exponent,
+    Literal,
+    Need,
+    Shape,
+    Term,
+    Theory,
+    build_theory,
+    shape_of,
+)
+from lapis.lifted.kinds import Assignment, Kinds, all_shapes, assignments
+from lapis.logic.clauses import Condition, Cube, Feature, SimpleTerm, TypedVariable
+from lapis.logic.clauses import Literal as LogicLiteral
+from lapis.problem.problem import Problem
+from lapis.relational.algebra import Test
+from lapis.relational.comparison import compare_constants
+
+SKOLEM = (1.0, -1.0)
+Row = tuple[frozenset[Literal], Mapping[int, Region]]
+
+
+class Column(NamedTuple):
+    """What an exponent of the theory counts: groundings of a formula, or atoms, of one class."""
+
+    weight: int  # of the problem; −1 for atoms, which weigh nothing
+    rule: int  # of the model; −1 for atoms
+    shape: Shape | None  # of the atoms
+    text: str  # the class, for people
+    size: Size  # its number of groundings or atoms
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Z of the problem = Z of the theory · exp(certain) · Π free atoms' literal weights."""
+
+    theory: Theory
+    certain: Exponent  # of groundings that are true in every world
+    free: tuple[Shape, ...]  # atoms that no clause mentions
+    literal_weights: Mapping[str, tuple[float, float]]  # of a true and a false atom, if not 1
+    kinds: Kinds
+    columns: tuple[Column, ...]  # what the exponents' numbers stand for
+
+
+def encode(problem: Problem, kinds: Kinds, classes: Iterable[str] | None = None) -> Encoding:
+    """The theory of a problem. `classes`: count each class of groundings by itself, and the atoms
+    of these predicates.
+    """
+    encoder = Encoder(problem, kinds, classes is not None)
+    certain: list[tuple[int, Size]] = []
+    for definition in problem.normal_form.definitions:
+        encoder.define(
+            definition.predicate, definition.variables, definition.bound, definition.cubes
+        )
+    for predicate in problem.model.predicates.values():
+        encoder.add_predicate(predicate)
+    for feature in problem.normal_form.features:
+        certain += encoder.add_feature(feature)
+    for name in classes or ():
+        encoder.count_atoms(problem.model.predicates[name])
+    theory, more = build_theory(encoder.hard, encoder.soft)
+    shapes = {
+        shape
+        for predicate in encoder.predicates.values()
+        for shape in all_shapes(predicate.name, predicate.types, kinds)
+    }
+    free = tuple(sorted(shapes - theory.shapes))
+    return Encoding(
+        theory, (*certain, *more), free, encoder.literal_weights, kinds, tuple(encoder.columns)
+    )
+
+
+@dataclass
+class Encoder:
+    problem: Problem
+    kinds: Kinds
+    by_class: bool
+    hard: list[tuple[frozenset[Literal], Mapping[int, Region], frozenset[Need]]] = field(
+        default_factory=list
+    )
+    soft: list[tuple[frozenset[Literal], Mapping[int, Region], Exponent]] = field(
+        default_factory=list
+    )
+    literal_weights: dict[str, tuple[float, float]] = field(default_factory=dict)
+    predicates: dict[str, Predicate] = field(default_factory=dict)
+    columns: list[Column] = field(default_factory=list)
+    column_of_weight: dict[int, int] = field(default_factory=dict)
+
+    def new_column(self, weight: int, rule: int, shape: Shape | None, text: str, size: Size) -> int:
+        self.columns.append(Column(weight, rule, shape, text, size))
+        return len(self.columns) - 1
+
+    def column_of(self, feature: Feature, assignment: Assignment) -> int:
+        """Where the groundings of a soft rule under an assignment are counted."""
+        weight = self.weight_of(feature, assignment)
+        if self.by_class:
+            text = describe_assignment(feature.variables, assignment, self.kinds)
+            return self.new_column(weight, feature.rule, None, text, assignment.num_groundings)
+        if weight not in self.column_of_weight:
+            self.column_of_weight[weight] = self.new_column(weight, feature.rule, None, "", Size())
+        return self.column_of_weight[weight]
+
+    def count_atoms(self, predicate: Predicate) -> None:
+        """A feature of weight zero for each shape of a predicate's atoms."""
+        variables = [(str(position), t) for position, t in enumerate(predicate.types)]
+        for assignment in assignments(variables, self.kinds):
+            atom = Atom(predicate.name, tuple(assignment.term[name] for name, _ in variables))
+            shape = shape_of(atom, assignment.regions)
+            column = self.new_column(-1, -1, shape, describe(shape), assignment.num_groundings)
+            self.soft.append(
+                (frozenset([Literal(atom, True)]), assignment.regions, ((column, Size()),))
+            )
+
+    def require(self, literals: Iterable[Literal], regions: Mapping[int, Region]) -> None:
+        self.hard.append((frozenset(literals), regions, frozenset()))
+
+    def add_feature(self, feature: Feature) -> list[tuple[int, Size]]:
+        """Its clauses; returned is the exponent of its constant."""
+        certain: list[tuple[int, Size]] = []
+        for assignment in assignments(feature.variables, self.kinds):
+            column = -1 if feature.hard else self.column_of(feature, assignment)
+            if feature.constant and not feature.hard:
+                size = assignment.num_groundings
+                certain.append((column, size._replace(coefficient=feature.constant)))
+            for clause in feature.clauses:
+                row = disjunction(clause.literals, clause.conditions, assignment)
+                if feature.hard:
+                    if row is not None:
+                        self.require(*row)
+                else:
+                    always = frozenset(ALWAYS), assignment.regions
+                    self.soft.append((*(row or always), ((column, Size()),)))
+        return certain
+
+    def weight_of(self, feature: Feature, assignment: Assignment) -> int:
+        """The weight that the constants of the plus variables select."""
+        table, types = self.problem.weight_table, dict(feature.variables)
+        number = 0
+        for name, size in zip(feature.plus, table.shape[feature.rule], strict=True):
+            element = assignment.term[name]
+            assert isinstance(element, str)
+            number = number * size + self.problem.domains[types[name]].index[element]
+        return int(table.offset[feature.rule]) + number
+
+    def define(
+        self,
+        predicate: Predicate,
+        variables: tuple[TypedVariable, ...],
+        bound: tuple[TypedVariable, ...],
+        cubes: Sequence[Cube],
+    ) -> None:
+        """predicate(variables) ⇔ ∃ bound: some cube."""
+        skolem = Predicate(f"{predicate.name}?", predicate.types)
+        self.literal_weights[skolem.name] = SKOLEM
+        self.predicates |= {predicate.name: predicate, skolem.name: skolem}
+
+        def heads(assignment: Assignment) -> list[Literal]:
+            terms = tuple(assignment.term[name] for name, _ in variables)
+            return [Literal(Atom(name, terms), True) for name in (predicate.name, skolem.name)]
+
+        for assignment in assignments(variables, self.kinds):
+            self.require(heads(assignment), assignment.regions)
+        for cube in cubes:
+            for assignment in assignments((*variables, *bound), self.kinds):
+                negated = [literal.negate() for literal in cube.literals]
+                holds = [decide(condition, assignment) for condition in cube.conditions]
+                row = disjunction(negated, (), assignment)
+                if all(holds) and row is not None:
+                    for head in heads(assignment):
+                        self.require(row[0] | {head}, row[1])
+
+    def add_predicate(self, predicate: Predicate) -> None:
+        """Its block, its literal weights and what is known of it."""
+        self.predicates[predicate.name] = predicate
+        if predicate.factors is not None:
+            self.literal_weights[predicate.name] = predicate.factors
+        if predicate.block:
+            self.add_block(predicate)
+        self.add_evidence(predicate)
+
+    def add_block(self, predicate: Predicate) -> None:
+        variables = tuple((f"a{i}", t) for i, t in enumerate(predicate.types))
+        others = {i: (f"b{i}", predicate.types[i]) for i in predicate.block}
+        for assignment in assignments((*variables, *others.values()), self.kinds):
+            terms = tuple(assignment.term[name] for name, _ in variables)
+            again = tuple(
+                assignment.term[others[i][0]] if i in others else term
+                for i, term in enumerate(terms)
+            )
+            if terms != again:
+                pair = (Literal(Atom(predicate.name, t), False) for t in (terms, again))
+                self.require(pair, assignment.regions)
+        if not predicate.exactly_one:
+            return
+        kept = tuple(v for i, v in enumerate(variables) if i not in others)
+        bound = tuple(v for i, v in enumerate(variables) if i in others)
+        some = Predicate(f"{predicate.name}!", tuple(t for _, t in kept))
+        atom = LogicLiteral(predicate.name, tuple(Variable(name) for name, _ in variables), True)
+        self.define(some, kept, bound, [Cube((atom,))])
+        for assignment in assignments(kept, self.kinds):
+            terms = tuple(assignment.term[name] for name, _ in kept)
+            self.require([Literal(Atom(some.name, terms), True)], assignment.regions)
+
+    def add_evidence(self, predicate: Predicate) -> None:
+        """A unit clause for the atoms of a shape that are known."""
+        is_open = self.problem.evidence[predicate.name].open
+        variables = [(str(position), t) for position, t in enumerate(predicate.types)]
+        for assignment in assignments(variables, self.kinds):
+            atom = Atom(predicate.name, tuple(assignment.term[name] for name, _ in variables))
+            shape = shape_of(atom, assignment.regions)
+            value = self.kinds.facts.get(shape, None if is_open else False)
+            if value is not None:
+                self.require([Literal(atom, value)], assignment.regions)
+
+
+def describe_assignment(
+    variables: Sequence[TypedVariable], assignment: Assignment, kinds: Kinds
+) -> str:
+    """Which variables are equal, which are constants, and where the others are from."""
+    words: dict[Term, list[str]] = {}
+    for name, _ in variables:
+        words.setdefault(assignment.term[name], []).append(name)
+    parts = []
+    for term, names in words.items():
+        if isinstance(term, str):
+            parts.append(" = ".join([*names, term]))
+        else:
+            parts.append(f"{' = '.join(names)} in {kinds.names[assignment.regions[term]]}")
+    return ", ".join(parts)
+
+
+def disjunction(
+    literals: Iterable[LogicLiteral], conditions: Iterable[Condition], assignment: Assignment
+) -> Row | None:
+    """A clause under an assignment; None where a condition makes it true."""
+    if any(decide(condition, assignment) for condition in conditions):
+        return None
+    return (
+        frozenset(
+            Literal(
+                Atom(literal.predicate, tuple(term_of(t, assignment) for t in literal.terms)),
+                literal.positive,
+            )
+            for literal in literals
+        ),
+        assignment.regions,
+    )
+
+
+def term_of(term: SimpleTerm, assignment: Assignment) -> Term:
+    return term.name if isinstance(term, Constant) else assignment.term[term.name]
+
+
+def decide(condition: Condition, assignment: Assignment) -> bool:
+    """Numbers are only compared between elements: `kinds` tells such constants apart."""
+    left, right = term_of(condition.left, assignment), term_of(condition.right, assignment)
+    if condition.operator in ("=", "!=") and not condition.offset:
+        return (left == right) == (condition.operator == "=")
+    assert isinstance(left, str)
+    assert isinstance(right, str)
+    named = condition._replace(left=Constant(left), right=Constant(right))
+    return compare_constants(Test(named))

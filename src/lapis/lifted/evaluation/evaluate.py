@@ -1,0 +1,167 @@
+"""A circuit at weights and sizes: log Z, its derivatives and a bound on the error of log Z.
+
+Three kinds of numbers are tried, the cheap ones first, until the bound is good enough: doubles,
+long doubles, and balls whose precision doubles. In floats the bound is a running analysis of
+roundings (`floats`), rigorous as far as the machine's exp and log are good to two units in the last
+place; balls are rigorous. Derivatives come from the same numbers and have no bound of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lapis.errors import LapisError, TooLarge
+from lapis.lifted.compilation.circuit import Node
+from lapis.lifted.compilation.regions import Region
+from lapis.lifted.evaluation.floats import Floats, Value, num_states
+from lapis.lifted.evaluation.walk import Weights
+
+if TYPE_CHECKING:
+    from flint import arb
+
+ABSOLUTE, RELATIVE = 1e-9, 1e-13  # errors of log Z that are good enough
+DOUBLE_BITS, EXTENDED_BITS = 53, 64
+FLOATS: Mapping[int, np.dtype] = {
+    DOUBLE_BITS: np.dtype(np.float64),
+    EXTENDED_BITS: np.dtype(np.longdouble),
+}
+FIRST_BITS, LAST_BITS = 128, 1 << 17
+SPARE_BITS = 60  # of a difference quotient
+MAX_BALLS = 1 << 21  # index combinations
+STEP = 1e-30  # of complex-step differentiation; no rounding depends on it
+
+
+@dataclass(frozen=True)
+class Partition:
+    """log Z at some weights and sizes."""
+
+    log_partition: float
+    error_bound: float  # |log_partition − log Z| is at most this
+    expected_count: np.ndarray  # float64[num_weights], ∂ log Z / ∂ weight
+    bits: int  # of the numbers it was computed with
+
+    @property
+    def arithmetic(self) -> str:
+        if self.bits <= EXTENDED_BITS:
+            return "doubles" if self.bits == DOUBLE_BITS else "long doubles"
+        return f"balls of {self.bits} bits"
+
+
+def evaluate(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Partition:
+    """log Z and the expected counts. Raises LapisError if no world is possible."""
+    for bits in (DOUBLE_BITS, EXTENDED_BITS):
+        found, slopes = run_floats(root, weights, sizes, FLOATS[bits])
+        log = float(found.log)
+        bound = float(found.error) + math.ulp(log)
+        good_enough = ABSOLUTE if bits == DOUBLE_BITS else max(ABSOLUTE, RELATIVE * abs(log))
+        if found.sign == 0 and found.error == 0:
+            raise impossible()
+        if found.sign > 0 and bound <= good_enough:
+            return Partition(log, bound, slopes.astype(float), bits)
+    return run_balls(root, weights, sizes)
+
+
+def run_floats(
+    root: Node, weights: Weights, sizes: Mapping[Region, int], dtype: np.dtype
+) -> tuple[Value, np.ndarray]:
+    """Z as a float, and dtype[num_weights], the derivatives of its logarithm."""
+    walk = Floats(weights, dtype)
+    found = walk.value(root, {r: np.asarray(n, walk.real) for r, n in sizes.items()})
+    found.slope = np.ones(found.log.shape, dtype)
+    walk.sweep_back()
+    return found, walk.slopes
+
+
+def run_balls(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Partition:
+    """Balls of twice the bits until the one of log Z is small."""
+    states = num_states(root, {region: np.asarray(n) for region, n in sizes.items()})
+    if states > MAX_BALLS:
+        raise TooLarge(
+            "positive and negative terms cancel beyond the digits of floating point, and sums over "
+            f"{states:,} combinations of numbers are too many for ball arithmetic",
+            code="cancellation",
+            hint="existential quantifiers and blocks bring negative terms; take smaller domains",
+        )
+    bits = FIRST_BITS
+    while bits <= LAST_BITS:
+        ball, slopes = balls_of_bits(root, weights, sizes, bits)
+        if not ball > 0 and is_impossible(root, weights, sizes, bits):
+            raise impossible()
+        if ball > 0:
+            log = ball.log()
+            middle = float(log.mid())
+            bound = float(log.rad()) + math.ulp(middle)
+            if bound <= max(ABSOLUTE, RELATIVE * abs(middle)):
+                counts = np.array([float(slope.mid()) for slope in slopes])
+                return Partition(middle, bound, counts, bits)
+        bits *= 2
+    raise TooLarge(
+        f"terms cancel beyond {LAST_BITS:,} bits: most likely no world is possible",
+        code="cancellation",
+        hint="lapis infer --method exact names hard formulas that contradict each other",
+    )
+
+
+def is_impossible(root: Node, weights: Weights, sizes: Mapping[Region, int], bits: int) -> bool:
+    """Whether there certainly is no world: at weights of zero Z is their number, a whole one."""
+    zero = Weights(np.zeros(len(weights.value)), weights.literals)
+    return bool(balls_of_bits(root, zero, sizes, bits)[0] == 0)
+
+
+def balls_of_bits(
+    root: Node, weights: Weights, sizes: Mapping[Region, int], bits: int
+) -> tuple[arb, np.ndarray]:
+    """Z as a ball, and object[num_weights], balls of the derivatives of its logarithm."""
+    from flint import ctx
+
+    from lapis.lifted.evaluation.balls import ONE, Balls, as_objects
+
+    before = ctx.prec
+    ctx.prec = bits
+    try:
+        walk = Balls(weights)
+        found = walk.value(root, {r: as_objects(n) for r, n in sizes.items()})
+        found.slope = as_objects(ONE)
+        walk.sweep_back()
+        return found.ball[()], walk.slopes / found.ball[()]
+    finally:
+        ctx.prec = before
+
+
+def impossible() -> LapisError:
+    return LapisError(
+        "the hard formulas leave no possible world", code="unsatisfiable",
+        hint="lapis infer --method exact names the formulas that contradict each other",
+    )  # fmt: skip
+
+
+def hessian_product(
+    root: Node, weights: Weights, sizes: Mapping[Region, int], direction: np.ndarray
+) -> np.ndarray:
+    """float64[num_weights], ∂²log Z / ∂w² · direction: the counts' covariance with a direction."""
+    bits = evaluate(root, weights, sizes).bits
+    if bits <= EXTENDED_BITS:
+        dtype = np.result_type(FLOATS[bits], np.complex64)
+        moved = weights.value.astype(dtype) + 1j * STEP * direction
+        _, slopes = run_floats(root, Weights(moved, weights.literals), sizes, dtype)
+        return np.asarray(slopes.imag / STEP, float)
+    # With so many bits a difference quotient is as good as a derivative.
+    from flint import arb
+
+    step = arb(2) ** -SPARE_BITS
+    away = [arb(float(d)) * step for d in direction]
+    ends = []
+    for sign in (1, -1):
+        moved = np.array(
+            [arb(float(w)) + sign * d for w, d in zip(weights.value, away, strict=True)]
+        )
+        _, slopes = balls_of_bits(
+            root, Weights(moved, weights.literals), sizes, bits + 3 * SPARE_BITS
+        )
+        ends.append(slopes)
+    return np.array([float(d.mid()) for d in (ends[0] - ends[1]) / (2 * step)])

@@ -1,0 +1,343 @@
+"""Which constants are told apart, and the ways in which variables can stand for them.
+
+Constants that a formula names are elements, and so are all constants of a type whose values are
+compared as numbers or select weights. The others of a type are put into regions by what the data
+says of them: colour refinement over the facts, where the colour of a constant is the multiset of
+facts it is in, other constants given by their colours. Constants of a region are interchangeable if
+every relation is, on every combination of regions, known true throughout, known false throughout
+or unknown throughout; that is checked, and where it fails constants become elements. So facts about
+single constants cost next to nothing, and neither does a relation complete between groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.errors import LapisError, TooLarge
+from lapis.language.syntax import Constant, Variable
+from lapis.lifted.compilation.regions import Region, Size, num_choices
+from lapis.lifted.compilation.theory import Atom, Shape, Slot, Term, shape_of
+from lapis.logic.clauses import Condition, Literal, TypedVariable
+from lapis.problem.problem import Problem
+
+MAX_KINDS = 60  # constants told apart and regions, of all types
+MAX_ROUNDS = 8  # of colour refinement; the check that follows needs no stable colours
+
+
+class Kind(NamedTuple):
+    """The constants of a type."""
+
+    elements: tuple[str, ...]  # told apart
+    regions: tuple[Region, ...]
+    kind_of: np.ndarray  # int64[num_constants], −1 − number of the element, or the region
+
+
+@dataclass(frozen=True)
+class Kinds:
+    of_type: Mapping[str, Kind]
+    names: tuple[str, ...]  # of the regions, for people
+    sizes: Mapping[Region, int]
+    facts: Mapping[Shape, bool | None]  # what the data says of all atoms of a shape, if it does
+
+    @cached_property
+    def type_of_region(self) -> Mapping[Region, str]:
+        return {r: name for name, kind in self.of_type.items() for r in kind.regions}
+
+
+class Assignment(NamedTuple):
+    """What each variable stands for: an element, or a member of a region; equal ones are one."""
+
+    term: Mapping[str, Term]
+    regions: Mapping[int, Region]
+
+    @property
+    def num_groundings(self) -> Size:
+        return num_choices(self.regions.values())
+
+
+def assignments(variables: Sequence[TypedVariable], kinds: Kinds) -> Iterator[Assignment]:
+    """All ways in which variables are elements, or equal or different members of regions.
+
+    Without elements and facts there are Bell(number of variables) of one type.
+    """
+
+    def extend(
+        index: int, term: dict[str, Term], regions: dict[int, Region]
+    ) -> Iterator[Assignment]:
+        if index == len(variables):
+            yield Assignment(term, regions)
+            return
+        name, type_name = variables[index]
+        kind = kinds.of_type[type_name]
+        for element in kind.elements:
+            yield from extend(index + 1, {**term, name: element}, regions)
+        for number, region in regions.items():
+            if region in kind.regions:
+                yield from extend(index + 1, {**term, name: number}, regions)
+        for region in kind.regions:
+            number = len(regions)
+            yield from extend(index + 1, {**term, name: number}, {**regions, number: region})
+
+    return extend(0, {}, {})
+
+
+def all_shapes(predicate: str, types: Sequence[str], kinds: Kinds) -> Iterator[Shape]:
+    """The shapes that the ground atoms of a predicate fall into."""
+    variables = [(str(position), type_name) for position, type_name in enumerate(types)]
+    for assignment in assignments(variables, kinds):
+        terms = tuple(assignment.term[name] for name, _ in variables)
+        yield shape_of(Atom(predicate, terms), assignment.regions)
+
+
+def tell_apart(
+    problem: Problem, grounded: Iterable[str] = (), sizes: Mapping[str, int] | None = None
+) -> Kinds:
+    """Elements and regions of each type; types in `grounded` have elements only.
+
+    `sizes` are numbers of constants where they are more than the problem names: the others are
+    like those that the data says nothing of.
+    """
+    named = named_constants(problem)
+    for type_name in grounded:
+        named[type_name] |= set(problem.domains[type_name].constants)
+    extra = extra_constants(problem, sizes or {})
+    while True:
+        kinds = group_constants(problem, named, extra)
+        refuse_many(kinds)
+        mixed = mixed_constants(problem, kinds)
+        if not mixed:
+            return kinds
+        for type_name, constants in mixed.items():
+            named[type_name] |= constants
+
+
+def extra_constants(problem: Problem, sizes: Mapping[str, int]) -> dict[str, int]:
+    found = dict.fromkeys(problem.domains, 0)
+    for type_name, size in sizes.items():
+        if type_name not in found:
+            raise LapisError(
+                f"there is no type {type_name!r} to give a size to",
+                code="unknown-type",
+                hint=f"the model has: {', '.join(found)}",
+            )
+        found[type_name] = size - len(problem.domains[type_name])
+        if found[type_name] < 0:
+            raise LapisError(
+                f"type {type_name!r} has {len(problem.domains[type_name]):,} constants, more than "
+                f"the size {size:,} asked for",
+                code="size",
+            )
+    return found
+
+
+def refuse_many(kinds: Kinds) -> None:
+    """Refuse problems in which constants are told apart, by themselves or in many groups."""
+    number = {name: len(kind.elements) + len(kind.regions) for name, kind in kinds.of_type.items()}
+    if sum(number.values()) > MAX_KINDS:
+        worst = max(number, key=lambda name: number[name])
+        raise TooLarge(
+            f"this cannot be lifted: formulas and facts tell {number[worst]:,} constants or groups "
+            f"of constants of type {worst!r} apart, and lifting gains only where most are alike",
+            code="not-liftable",
+            hint=f"at most {MAX_KINDS} may differ in all; use another method",
+        )
+
+
+def group_constants(
+    problem: Problem, named: Mapping[str, set[str]], extra: Mapping[str, int]
+) -> Kinds:
+    colours = refine(problem, named)
+    of_type: dict[str, Kind] = {}
+    names: list[str] = []
+    sizes: dict[Region, int] = {}
+    for type_name, domain in problem.domains.items():
+        elements = tuple(name for name in domain.constants if name in named[type_name])
+        kind_of = np.full(len(domain), -1, np.int64)
+        kind_of[[domain.index[name] for name in elements]] = -1 - np.arange(len(elements))
+        others = np.ones(len(domain), bool)
+        others[[domain.index[name] for name in elements]] = False
+        found, number = np.unique(colours[type_name][others], return_counts=True)
+        groups = dict(zip(found.tolist(), number.tolist(), strict=True))
+        if extra[type_name]:
+            groups[0] = groups.get(0, 0) + extra[type_name]
+        first = len(names)
+        for place, colour in enumerate(sorted(groups)):
+            kind_of[others & (colours[type_name] == colour)] = first + place
+            sizes[first + place] = groups[colour]
+            names.append(type_name if len(groups) == 1 else f"{type_name}{place + 1}")
+        of_type[type_name] = Kind(elements, tuple(range(first, len(names))), kind_of)
+    bare = Kinds(of_type, tuple(names), sizes, {})
+    return Kinds(of_type, tuple(names), sizes, facts_of_shapes(problem, bare))
+
+
+def stated_rows(problem: Problem) -> Iterator[tuple[str, tuple[str, ...], bool | None, np.ndarray]]:
+    """Predicate, its types, and the rows known true, known false or (None) unknown.
+
+    Those that its being open or closed says already are left out.
+    """
+    for name, evidence in problem.evidence.items():
+        types = evidence.predicate.types
+        yield name, types, True, evidence.true
+        if evidence.open:
+            yield name, types, False, evidence.false
+        else:
+            yield name, types, None, evidence.unknown
+
+
+def refine(problem: Problem, named: Mapping[str, set[str]]) -> dict[str, np.ndarray]:
+    """uint64[num_constants] for each type: colours; 0 where nothing is said of a constant."""
+    start: dict[str, np.ndarray] = {}
+    for type_name, domain in problem.domains.items():
+        start[type_name] = np.zeros(len(domain), np.uint64)
+        codes = [domain.index[name] for name in domain.constants if name in named[type_name]]
+        start[type_name][codes] = mix(np.arange(1, len(codes) + 1, dtype=np.uint64))
+    colours = start
+    num_colours = 0
+    for _ in range(MAX_ROUNDS):
+        new = {name: colour.copy() for name, colour in start.items()}
+        for number, (_, types, truth, rows) in enumerate(stated_rows(problem)):
+            if not len(rows):
+                continue
+            seed = np.uint64(3 * number + 1 + (0 if truth is None else 1 + truth))
+            equal = equality_pattern(types, rows)
+            for position, type_name in enumerate(types):
+                word = mix(equal + np.uint64(1000 * position) + (seed << np.uint64(32)))
+                for other, other_type in enumerate(types):
+                    if other != position:
+                        told = colours[other_type][rows[:, other]]
+                        word = mix(word * np.uint64(31) + mix(told + np.uint64(other + 1)))
+                np.add.at(new[type_name], rows[:, position], word)
+        colours = new
+        before, num_colours = num_colours, sum(len(np.unique(c)) for c in colours.values())
+        if num_colours == before:
+            break
+    return colours
+
+
+def mix(values: np.ndarray) -> np.ndarray:
+    """uint64[...], a hash; 0 stays 0. Colours that collide are found out by `mixed_constants`."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(values ^ (values >> np.uint64(31)))
+
+
+def equality_pattern(types: Sequence[str], rows: np.ndarray) -> np.ndarray:
+    """uint64[num_rows], which arguments of one type are the same constant, a bit a pair."""
+    found = np.zeros(len(rows), np.uint64)
+    bit = 0
+    for second in range(len(types)):
+        for first in range(second):
+            if types[first] == types[second]:
+                same = rows[:, first] == rows[:, second]
+                found |= same.astype(np.uint64) << np.uint64(bit)
+                bit += 1
+    return found
+
+
+def shapes_of_rows(
+    predicate: str, types: Sequence[str], rows: np.ndarray, kinds: Kinds
+) -> tuple[list[Shape], np.ndarray]:
+    """The shapes that ground atoms have, and int64[num_rows], which of them each has."""
+    columns = [kinds.of_type[t].kind_of[rows[:, i]] for i, t in enumerate(types)]
+    columns.append(equality_pattern(types, rows).astype(np.int64))
+    key = np.zeros(len(rows), np.int64)
+    for column in columns:
+        low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
+        key = key * (high - low + 1) + (column - low)
+    _, first, which = np.unique(key, return_index=True, return_inverse=True)
+    return [shape_of_row(predicate, types, rows[i], kinds) for i in first.tolist()], which.ravel()
+
+
+def shape_of_row(predicate: str, types: Sequence[str], row: np.ndarray, kinds: Kinds) -> Shape:
+    numbers: dict[tuple[str, int], int] = {}
+    slots: list[Slot] = []
+    for type_name, code in zip(types, row.tolist(), strict=True):
+        kind = kinds.of_type[type_name]
+        own = int(kind.kind_of[code])
+        if own < 0:
+            slots.append(Slot(kind.elements[-1 - own], -1, -1))
+        else:
+            number = numbers.setdefault((type_name, code), len(numbers))
+            slots.append(Slot("", own, number))
+    return Shape(predicate, tuple(slots))
+
+
+def facts_of_shapes(problem: Problem, kinds: Kinds) -> dict[Shape, bool | None]:
+    found: dict[Shape, bool | None] = {}
+    for predicate, types, truth, rows in stated_rows(problem):
+        found |= dict.fromkeys(shapes_of_rows(predicate, types, rows, kinds)[0], truth)
+    return found
+
+
+def mixed_constants(problem: Problem, kinds: Kinds) -> dict[str, set[str]]:
+    """Constants of regions on which a relation is neither known throughout nor nowhere."""
+    sizes = {region: np.asarray(size) for region, size in kinds.sizes.items()}
+    for predicate, types, _, rows in stated_rows(problem):
+        shapes, which = shapes_of_rows(predicate, types, rows, kinds)
+        number = np.bincount(which, minlength=len(shapes))
+        mixed = {
+            region
+            for shape, stated in zip(shapes, number.tolist(), strict=True)
+            if stated != int(shape.num_atoms.at(sizes))
+            for region in shape.regions
+        }
+        if mixed:
+            region = min(mixed, key=lambda r: (kinds.sizes[r], r))
+            type_name = kinds.type_of_region[region]
+            codes = np.flatnonzero(kinds.of_type[type_name].kind_of == region)
+            names = problem.domains[type_name].names[codes].tolist()
+            return {type_name: set(names)}
+    return {}
+
+
+def named_constants(problem: Problem) -> dict[str, set[str]]:
+    """For each type, the constants that formulas tell apart."""
+    named: dict[str, set[str]] = {name: set() for name in problem.domains}
+    form = problem.normal_form
+    predicates = dict(problem.model.predicates)
+    predicates |= {name: definition.predicate for name, definition in form.derived.items()}
+
+    def visit(
+        literals: Iterable[Literal], conditions: Iterable[Condition], types: Mapping[str, str]
+    ) -> None:
+        for literal in literals:
+            for term, type_name in zip(
+                literal.terms, predicates[literal.predicate].types, strict=True
+            ):
+                if isinstance(term, Constant):
+                    named[type_name].add(term.name)
+        for condition in conditions:
+            mark_compared(problem, named, condition, types)
+
+    for feature in form.features:
+        types = dict(feature.variables)
+        for name in feature.plus:
+            named[types[name]] |= set(problem.domains[types[name]].constants)
+        for clause in feature.clauses:
+            visit(clause.literals, clause.conditions, types)
+    for definition in form.definitions:
+        types = dict(definition.variables + definition.bound)
+        for cube in definition.cubes:
+            visit(cube.literals, cube.conditions, types)
+    return named
+
+
+def mark_compared(
+    problem: Problem, named: dict[str, set[str]], condition: Condition, types: Mapping[str, str]
+) -> None:
+    sides = condition.left, condition.right
+    own = {types[side.name] for side in sides if isinstance(side, Variable)}
+    if condition.operator in ("=", "!=") and not condition.offset and len(own) < 2:
+        for side in sides:
+            if isinstance(side, Constant):
+                for type_name in own:
+                    if side.name in problem.domains[type_name].index:
+                        named[type_name].add(side.name)
+        return
+    for type_name in own:  # numbers, or names of two types, are compared one by one
+        named[type_name] |= set(problem.domains[type_name].constants)

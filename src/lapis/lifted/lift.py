@@ -1,0 +1,241 @@
+"""log Z, expected counts and curvature of a problem, polynomial in the number of constants.
+
+    lifted = lift_problem(problem)         encode and compile, once
+    found = lifted.at(weights)             a Partition: log Z, error bound, expected counts
+    lifted.at(weights, {"person": 500})    the same circuit with another number of constants
+    lifted.hessian_product(v, weights)     ∂²log Z/∂w² · v, without the Hessian
+    lift_problems(problems)                one circuit for all problems whose theories are equal
+
+Weights are float64[num_weights] in the order of `problem.weight_table`, and `expected_count` is in
+the same order: it is the gradient of log Z. For learning from databases, build a problem for each
+with every predicate open and no facts (its domains are then all that it has of the database), call
+`lift_problems` once, and `at(weights)` on each at every step. Facts in a problem are evidence:
+those of single constants, and relations that are complete or empty between groups of constants,
+cost regions (`kinds`), other facts tell constants apart.
+
+Where no rule of compilation applies, the smallest type that the clauses in question range over is
+grounded: its constants are told apart, and the rest is lifted again. Ground atoms are then decided
+one by one, with components and with a cache of isomorphic theories, up to `MAX_THEORIES` of them.
+The circuit holds for that type's constants only; `grounded` and `reasons` say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from lapis.data.database import Domain
+from lapis.errors import TooLarge
+from lapis.lifted.compilation.circuit import Factor, Grounding, Node, product
+from lapis.lifted.compilation.compile import NotLiftable, TooManyTheories
+from lapis.lifted.compilation.regions import Region
+from lapis.lifted.compilation.rules import compile_theory
+from lapis.lifted.compilation.theory import Theory
+from lapis.lifted.encode import Encoding, encode
+from lapis.lifted.evaluation.evaluate import Partition, evaluate, hessian_product
+from lapis.lifted.evaluation.walk import Weights
+from lapis.lifted.kinds import tell_apart
+from lapis.problem.problem import Problem
+
+MAX_GROUNDED = 12  # constants of a type that is grounded
+Cache = dict[object, Node]
+
+
+@dataclass(frozen=True)
+class LiftedProblem:
+    """A circuit for a problem."""
+
+    problem: Problem
+    encoding: Encoding
+    root: Node
+    grounded: tuple[str, ...]  # types whose constants are told apart
+    reasons: tuple[str, ...]  # why, one for each
+
+    @property
+    def is_liftable(self) -> bool:
+        return not self.grounded
+
+    @cached_property
+    def weight_of_column(self) -> np.ndarray:
+        """int64[num_columns], the problem's weight, −1 for atoms."""
+        return np.array([column.weight for column in self.encoding.columns], np.int64)
+
+    def weights_at(self, weights: np.ndarray | None) -> Weights:
+        value = self.problem.weight_table.value if weights is None else weights
+        of_column = np.append(value, 0.0)[self.weight_of_column]
+        return Weights(of_column, self.encoding.literal_weights)
+
+    def sizes_at(self, sizes: Mapping[str, int] | None) -> Mapping[Region, int]:
+        """The regions' sizes, for other numbers of constants of some types."""
+        found = dict(self.encoding.kinds.sizes)
+        for type_name, size in (sizes or {}).items():
+            kind = self.encoding.kinds.of_type[type_name]
+            if len(kind.regions) != 1 or size < len(kind.elements):
+                raise ValueError(f"type {type_name!r} cannot have {size} constants in this circuit")
+            found[kind.regions[0]] = size - len(kind.elements)
+        return found
+
+    def columns_at(
+        self, weights: np.ndarray | None = None, sizes: Mapping[str, int] | None = None
+    ) -> Partition:
+        """log Z, and the expected count of each column of the encoding."""
+        return evaluate(self.root, self.weights_at(weights), self.sizes_at(sizes))
+
+    def at(
+        self, weights: np.ndarray | None = None, sizes: Mapping[str, int] | None = None
+    ) -> Partition:
+        """log Z and the expected counts, at the problem's weights and sizes or at others."""
+        found = self.columns_at(weights, sizes)
+        return replace(found, expected_count=self.by_weight(found.expected_count))
+
+    def by_weight(self, of_column: np.ndarray) -> np.ndarray:
+        """float64[num_weights], the columns of each weight added up."""
+        counted = self.weight_of_column >= 0
+        return np.bincount(
+            self.weight_of_column[counted],
+            weights=of_column[counted],
+            minlength=len(self.problem.weight_table),
+        )
+
+    def hessian_product(
+        self,
+        direction: np.ndarray,
+        weights: np.ndarray | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> np.ndarray:
+        """float64[num_weights]: the counts' covariance matrix times a direction."""
+        along = np.append(direction, 0.0)[self.weight_of_column]
+        found = hessian_product(self.root, self.weights_at(weights), self.sizes_at(sizes), along)
+        return self.by_weight(found)
+
+
+def lift_problem(
+    problem: Problem,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    classes: Iterable[str] | None = None,
+    cache: Cache | None = None,
+) -> LiftedProblem:
+    """Compile a problem. Raises TooLarge where too much would have to be grounded.
+
+    `sizes` gives types more constants than the problem names. `classes`: each class of groundings
+    is counted by itself, and so are the atoms of these predicates. `cache` holds circuits of
+    theories compiled before.
+
+    >>> import lapis
+    >>> model = lapis.parse("p = {A, B, C}\\nF(p, p)\\n(EXIST y F(x, y)).")
+    >>> lifted = lift_problem(lapis.build_problem(model, query=["F"]))
+    >>> round(np.exp(lifted.at().log_partition))  # (2³ − 1)³
+    343
+    >>> round(np.exp(lifted.at(sizes={"p": 2}).log_partition))
+    9
+    """
+    grounded: list[str] = []
+    reasons: list[str] = []
+    cache = {} if cache is None else cache
+    classes = None if classes is None else tuple(classes)
+    while True:
+        encoding = encode(problem, tell_apart(problem, grounded, sizes), classes)
+        key = encoding.theory, encoding.certain, encoding.free
+        try:
+            if key not in cache:
+                cache[key] = compile_encoding(encoding)
+        except NotLiftable as stuck:
+            type_name, reason = choose_type(problem, encoding, stuck.theory)
+            problem, sizes = name_constants(problem, type_name, sizes or {})
+            grounded.append(type_name)
+            reasons.append(reason)
+            continue
+        root = cache[key]
+        for type_name in grounded:
+            root = Grounding(root, type_name, len(problem.domains[type_name]))
+        return LiftedProblem(problem, encoding, root, tuple(grounded), tuple(reasons))
+
+
+def lift_problems(problems: Sequence[Problem]) -> list[LiftedProblem]:
+    """Compile problems, once for all whose theories differ in sizes alone."""
+    cache: Cache = {}
+    return [lift_problem(problem, cache=cache) for problem in problems]
+
+
+def compile_encoding(encoding: Encoding) -> Node:
+    free = tuple((shape.predicate, shape.num_atoms) for shape in encoding.free)
+    try:
+        node = compile_theory(encoding.theory, encoding.kinds.names)
+    except TooManyTheories as reached:
+        raise TooLarge(
+            f"the circuit of this model grows beyond {reached.limit:,} sub-theories",
+            code="not-liftable",
+            hint="fewer constants told apart by formulas and facts, or another method",
+        ) from None
+    return product(Factor(encoding.certain, free=free), node)
+
+
+def choose_type(problem: Problem, encoding: Encoding, stuck: Theory) -> tuple[str, str]:
+    """The smallest type that the clauses without a rule range over, and why it is grounded."""
+    kinds = encoding.kinds
+    clause = max(stuck.clauses, key=lambda c: (len(c.regions), repr(c)))
+    predicates = {literal.atom.predicate for literal in clause.literals}
+    rules = stuck_rules(problem, encoding, stuck, predicates)
+    types = {
+        type_name
+        for rule in rules
+        for _, type_name in (*problem.model.rules[rule].variables, *problem.model.rules[rule].bound)
+        if kinds.of_type[type_name].regions
+    }
+    candidates = types or {name for name, kind in kinds.of_type.items() if kind.regions}
+    size = {name: num_constants(encoding, name) for name in candidates}
+    type_name = min(sorted(candidates), key=lambda name: size[name])
+    named = [problem.model.rules[rule] for rule in rules]
+    texts = " and ".join(repr(rule.text) for rule in named[:3]) or "a block"
+    ties = "ties" if len(named) < 2 else "tie"
+    through = " and ".join(sorted(p for p in predicates if p in problem.model.predicates))
+    reason = (
+        f"{texts} {ties} {len(clause.regions)} or more different constants together"
+        f"{f' through {through}' if through else ''}, and none of them can be summed over by itself"
+    )
+    if size[type_name] > MAX_GROUNDED:
+        raise TooLarge(
+            f"this model cannot be lifted: {reason}; telling the {size[type_name]:,} constants of "
+            f"type {type_name!r} apart would be too many (at most {MAX_GROUNDED})",
+            code="not-liftable",
+            span=named[0].span if named else None,
+            hint="learn by pseudo-likelihood, infer by sampling (--method auto)",
+        )
+    return type_name, reason
+
+
+def stuck_rules(
+    problem: Problem, encoding: Encoding, stuck: Theory, predicates: set[str]
+) -> list[int]:
+    """The rules that the clauses without a rule of compilation come from."""
+    soft = {encoding.columns[column].rule for part in stuck.soft for column, _ in part.exponent}
+    found = {rule for rule in soft if rule >= 0}
+    for feature in problem.normal_form.features:
+        used = {x.predicate for clause in feature.clauses for x in clause.literals}
+        if feature.hard and used & predicates:
+            found.add(feature.rule)
+    return sorted(found)
+
+
+def num_constants(encoding: Encoding, type_name: str) -> int:
+    kind = encoding.kinds.of_type[type_name]
+    return len(kind.elements) + sum(encoding.kinds.sizes[region] for region in kind.regions)
+
+
+def name_constants(
+    problem: Problem, type_name: str, sizes: Mapping[str, int]
+) -> tuple[Problem, dict[str, int]]:
+    """The problem with names for the constants that a size asks for, and the sizes left."""
+    domain = problem.domains[type_name]
+    missing = sizes.get(type_name, 0) - len(domain)
+    rest = {name: size for name, size in sizes.items() if name != type_name}
+    if missing <= 0:
+        return problem, rest
+    new = (f"{type_name}{number}" for number in range(1, len(domain) + missing + 1))
+    names = [name for name in new if name not in domain.index][:missing]
+    longer = Domain(type_name, (*domain.constants, *names))
+    return replace(problem, domains={**problem.domains, type_name: longer}), rest
