@@ -34,6 +34,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "count": lapis.count,
     "infer": lapis.infer,
     "map": lapis.map,
+    "lift": lapis.lift,
     "learn": lapis.learn,
     "score": lapis.score,
     "evaluate": lapis.cross_validate,

@@ -156,8 +156,8 @@ def lift(
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nFriends(person, person)\\n"
     ...                     "1 Smokes(x) ^ Friends(x, y) => Smokes(y)")
-    >>> lapis.lift(model, sizes={"person": 10_000}).log_partition
-    169314718.749142
+    >>> round(lapis.lift(model, sizes={"person": 10_000}).log_partition, 5)
+    169314718.74914
     """
     check_options("lift", locals())
     from lapis.lifted.answer import lift_worlds

@@ -28,15 +28,11 @@ from typing import Any, Literal
 from lapis.errors import LapisError, check_word, did_you_mean
 from lapis.options import COMMANDS, Option
 
-<<<<<<< HEAD
 Task = Literal[
-    "infer", "map", "counts", "objective", "expectation", "optimizer", "field infer", "field map",
+    "infer", "map", "lift", "counts", "objective", "expectation", "optimizer", "field infer",
+    "field map",
 ]  # fmt: skip
 Takes = Literal["network", "problem", "sampler", "examples", "objective", "field"]
-=======
-Task = Literal["infer", "map", "lift", "counts", "objective", "expectation", "optimizer"]
-Takes = Literal["network", "problem", "sampler", "examples", "objective"]
->>>>>>> 23a835c (Models are lifted: a first-order circuit gives log Z and all its derivatives without grounding)
 
 # The option that names the method, and the tasks that a command performs.
 OPTION_OF_TASK: Mapping[Task, str] = {
@@ -324,7 +320,6 @@ OPTIMIZER = (
     ),
 )  # fmt: skip
 
-<<<<<<< HEAD
 FIELDS = "lapis.fields.infer"
 FIELD_METHODS = (
     Method(
@@ -358,11 +353,7 @@ FIELD_METHODS = (
 )  # fmt: skip
 
 METHODS: tuple[Method, ...] = (
-    *INFER, *MAP, *COUNTING, *OBJECTIVE, *EXPECTATION, *OPTIMIZER, *FIELD_METHODS,
-=======
-METHODS: tuple[Method, ...] = (
-    *INFER, *MAP, *LIFT, *COUNTING, *OBJECTIVE, *EXPECTATION, *OPTIMIZER,
->>>>>>> 23a835c (Models are lifted: a first-order circuit gives log Z and all its derivatives without grounding)
+    *INFER, *MAP, *LIFT, *COUNTING, *OBJECTIVE, *EXPECTATION, *OPTIMIZER, *FIELD_METHODS,
 )  # fmt: skip
 BY_NAME: Mapping[tuple[str, str], Method] = {(m.task, m.name): m for m in METHODS}
 

@@ -32,6 +32,8 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "answer of worlds": lambda: lapis.infer(MODEL, WORLDS, [*QUERY, "Smokes(x) ^ Cancer(x)"]),
     "sampled": lambda: lapis.infer(MODEL, WORLDS, QUERY, method="gibbs", max_samples=400),
     "world": lambda: lapis.map(MODEL, WORLDS, QUERY),
+    "lifted": lambda: lapis.lift(MODEL, sizes={"person": 20}),
+    "classes of worlds": lambda: lapis.lift(MODEL, WORLDS, classes=True),
     "counts": lambda: lapis.count(MODEL, WORLDS),
     "estimated counts": lambda: lapis.count(MODEL, WORLDS, counts="ijgp", measure_error=True),
     "fit": lambda: lapis.learn(MODEL, WORLDS, QUERY),

@@ -145,9 +145,10 @@ def add_worlds(parts: Sequence[Lifted]) -> Lifted:
     for part in parts:
         for row in part.formulas:
             old = rows.get((row.formula, row.group))
-            rows[row.formula, row.group] = row if old is None else replace(
-                row, expected=old.expected + row.expected, groundings=old.groundings + row.groundings
-            )  # fmt: skip
+            if old is not None:
+                expected, groundings = old.expected + row.expected, old.groundings + row.groundings
+                row = replace(row, expected=expected, groundings=groundings)
+            rows[row.formula, row.group] = row
         for name, count in zip(part.weight_names, part.expected_counts.tolist(), strict=True):
             counts[name] = counts.get(name, 0.0) + count
     return replace(

@@ -79,6 +79,10 @@ class Drawing:
             case Factor():
                 yield Line(depth, "", lead + self.factor_text(node, size))
             case Product(parts):
+                parts = tuple(part for part in parts if not self.is_one(part, size))
+                if len(parts) == 1:
+                    yield from self.draw(parts[0], depth, size, lead)
+                    return
                 yield Line(depth, "∏", f"{lead}independent parts")
                 for part in parts:
                     yield from self.draw(part, depth + 1, size, "")
@@ -121,6 +125,9 @@ class Drawing:
                 )
                 yield from self.draw(part, depth + 1, size, "")
 
+    def is_one(self, node: Node, size: Mapping[Region, str]) -> bool:
+        return isinstance(node, Factor) and self.factor_text(node, size) == "1"
+
     def number_of(self, node: Node) -> int:
         return self.numbers.setdefault(id(node), len(self.numbers) + 1)
 
@@ -136,9 +143,10 @@ class Drawing:
         for predicate, positive, number in node.literals:
             base = weights.get(predicate, (1.0, 1.0))[0 if positive else 1]
             if base != 1:
-                words.append(f"({base:g})^({size_text(number, size)})")
+                words.append(power_text(base, size_text(number, size)))
         for predicate, number in node.free:
-            words.append(f"{sum(weights.get(predicate, (1.0, 1.0))):g}^({size_text(number, size)})")
+            base = sum(weights.get(predicate, (1.0, 1.0)))
+            words.append(power_text(base, size_text(number, size)))
         return " · ".join(words) or "1"
 
     def weight_text(self, column: int) -> str:
@@ -195,6 +203,11 @@ def less(text: str, number: int) -> str:
 
 def minus_text(text: str, other: str) -> str:
     return f"({text.strip('()')} − {other})" if text.count("(") < 2 else f"({text} − {other})"
+
+
+def power_text(base: float, exponent: str) -> str:
+    text = f"{base:g}" if base >= 0 else f"({base:g})"
+    return text if exponent == "1" else f"{text}^({exponent})"
 
 
 def times(*words: str) -> str:

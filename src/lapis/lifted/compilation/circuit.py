@@ -10,7 +10,6 @@ compiled before, with other regions in place of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lapis.lifted.compilation.regions import Region, Size
@@ -157,18 +156,3 @@ def children(node: Node) -> tuple[Node, ...]:
             return (part,)
         case _:
             return ()
-
-
-def walk(root: Node) -> Iterator[Node]:
-    """All nodes, each once, called ones too."""
-    seen: set[int] = set()
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        yield node
-        pending += children(node)
-        if isinstance(node, Call):
-            pending.append(node.node)
