@@ -242,6 +242,7 @@ CIRCUIT_OUT = Option(
 
 INFERRING = (METHOD, PRECISION, TIME_LIMIT, MAX_MEMORY)
 
+FIELD_OUT = Option("output", "path", "", flag="-o --output", is_keyword=False)
 FIELD_COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "field infer": (
         QUERY, OPEN, METHOD, PRECISION, TIME_LIMIT, MAX_SAMPLES, CHAINS, MAX_MEMORY, MERGE, STRICT,
@@ -252,8 +253,28 @@ FIELD_COMMANDS: Mapping[str, tuple[Option, ...]] = {
         replace(TIME_LIMIT, default=60.0, help="Seconds after which the best so far is given."),
         MAX_MEMORY, MERGE, STRICT, SEED, AS_JSON,
     ),
+    "field from": (
+        Option("sharpness", "number", "How hard connectives are: weights below the root.", 8.0,
+               low=0, above=True),
+        Option("others", "flag", "Give every parfeature all other predicates, with small weights.",
+               False),
+        Option("num_random", "integer", "Parfeatures of all predicates, with small weights.", 0,
+               "--random", low=0),
+        replace(FIELD_OUT, help="Write the field (.rrf)."), SEED,
+    ),
+    "field extract": (
+        Option("threshold", "number", "Weights below it, within a parfeature, are left out.", 1.0,
+               low=0, above=True),
+        replace(FIELD_OUT, help="Write the formulas (.mln)."),
+    ),
     "field score": (LEARN_QUERY, MAX_MEMORY, NO_LIKELIHOOD, MERGE, STRICT, AS_JSON),
 }  # fmt: skip
+
+FIELD_ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {
+    **dict.fromkeys(FIELD_COMMANDS, (FIELD, WORLDS)),
+    "field from": (MODEL,),
+    "field extract": (FIELD,),
+}
 
 COMMANDS: Mapping[str, tuple[Option, ...]] = {
     **FIELD_COMMANDS,
@@ -309,7 +330,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
 # Commands that are given other things than a model and data; a name in two words is of a group.
 ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {
     "demo": (),
-    **dict.fromkeys(FIELD_COMMANDS, (FIELD, WORLDS)),
+    **FIELD_ARGUMENTS,
     "circuit compile": (ANY_MODEL, ANY_DATA),
 }
 # What each group of commands is for.

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from lapis.cli.options import takes
 from lapis.data.database import Database
 
@@ -45,4 +47,34 @@ def score(field: Path, worlds: Worlds, as_json: bool, **options: Any) -> None:
     present(fields.score(field, worlds or None, **options), as_json)
 
 
-FIELD = (infer, map_, score)
+@takes("field from")
+def from_(model: Path, output: Path | None, **options: Any) -> None:
+    """The field that mirrors the connectives and quantifiers of a Markov logic model."""
+    from lapis import fields
+
+    title = f"from {model}, sharpness {options['sharpness']:g}"
+    write_text(fields.print_field(fields.from_model(model, **options), title), output)
+
+
+@takes("field extract")
+def extract(field: Path, output: Path | None, threshold: float) -> None:
+    """The strongest parts of a field as Markov logic formulas, an approximation."""
+    from lapis import fields
+    from lapis.language.model_text import print_model
+
+    title = f"extracted from {field}: what is weaker than {threshold:g} is left out"
+    write_text(print_model(fields.extract(field, threshold=threshold), title=title), output)
+
+
+def write_text(text: str, output: Path | None) -> None:
+    """To a file, which appears whole or not at all, or to the terminal."""
+    from lapis.data.whole_path import whole_path
+
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    with whole_path(output) as place:
+        place.write_text(text, encoding="utf-8")
+
+
+FIELD = (from_, infer, map_, score, extract)

@@ -20,8 +20,21 @@ from __future__ import annotations
 
 from lapis.fields.field import Field
 from lapis.fields.field_text import parse_field as parse
+from lapis.fields.field_text import print_field
 from lapis.fields.field_text import read_field as read
+from lapis.fields.from_logic import from_model
 from lapis.fields.infer import infer, map
 from lapis.fields.score import score
+from lapis.fields.to_logic import extract
 
-__all__ = ["Field", "infer", "map", "parse", "read", "score"]
+__all__ = [
+    "Field",
+    "extract",
+    "from_model",
+    "infer",
+    "map",
+    "parse",
+    "print_field",
+    "read",
+    "score",
+]

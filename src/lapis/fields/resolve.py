@@ -24,7 +24,11 @@ class Header:
 
 def resolve_field(statements: Sequence[Statement], headers: Sequence[Header], name: str) -> Field:
     """Check everything; raises all mistakes together."""
-    declarations = resolve(statements, name=name)
+    return build_field(resolve(statements, name=name), headers, name)
+
+
+def build_field(declarations: Model, headers: Sequence[Header], name: str) -> Field:
+    """A field of parfeatures over a model's predicates, checked."""
     raise_all(find_blocks(declarations))
     errors = find_clashes(headers, declarations)
     raise_all(errors)

@@ -1,0 +1,123 @@
+"""The strongest parts of a field as a Markov logic network, to be read by people.
+
+The inverse of `from_logic`, and an approximation where that is exact only in the limit. A
+parfeature is read as the conjunction of its strong children, those whose weight is beyond a
+threshold: true where it is positive, false where it is negative; a sum over y is ∀y, and a negative
+one ¬∃y. Its weight in the root is the formula's. What is lost is everything that makes it a field:
+how much two are better than one, and that weights of 1 and 4 are not the same. (The thesis names
+such an extraction in its section 3.7, without saying how.)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lapis.errors import LapisError
+from lapis.fields.field import COMPARISONS, Child, Field, Parfeature, Term
+from lapis.fields.field_text import read_field
+from lapis.language.model import Model
+from lapis.language.resolution.extend import with_statements
+from lapis.language.syntax import (
+    Atom,
+    Comparison,
+    Exists,
+    ForAll,
+    Formula,
+    Truth,
+    Variable,
+    WeightedFormula,
+)
+from lapis.logic.passes import conjunction, negated, push_negations, simplify
+from lapis.methods import check_options
+
+THRESHOLD = 1.0
+
+
+def extract(source: Field | str | Path, *, threshold: float = THRESHOLD) -> Model:
+    """Formulas for the children of the root, the strongest first.
+
+    >>> from lapis import fields
+    >>> field = fields.parse('''
+    ... Sm(p)
+    ... Ca(p)
+    ... root:
+    ...   -1.4  f(x)
+    ... f(x):
+    ...   5     Sm(x)
+    ...   -4    Ca(x)
+    ... ''')
+    >>> [(rule.weight, rule.text) for rule in fields.extract(field).rules]
+    [(1.4, '!Sm(x) v Ca(x)')]
+    """
+    check_options("field extract", {"threshold": threshold})
+    found = source if isinstance(source, Field) else read_field(source)
+    reader = Reader(found, threshold)
+    formulas = []
+    for child in sorted(found.root.children, key=lambda child: -abs(child.weight)):
+        names = {name: name for name in child.variables}
+        reader.taken = set(names)
+        formula, weight = simplify(reader.read(child, names)), child.weight
+        if isinstance(formula, Truth) or not weight:
+            continue
+        if weight < 0 and not isinstance(formula, Atom):
+            formula, weight = push_negations(negated(formula)), -weight
+        formulas.append(WeightedFormula(formula, weight))
+    if not formulas:
+        raise LapisError(
+            "nothing in the field is as strong as that",
+            code="nothing-extracted",
+            hint=f"lower the threshold, which is {threshold:g}",
+        )
+    bare = replace(found.declarations, name=found.name)
+    return with_statements(bare, *formulas)
+
+
+@dataclass
+class Reader:
+    """Reads parfeatures as formulas, with names of their own for what they quantify."""
+
+    found: Field
+    threshold: float
+    taken: set[str] = field(default_factory=set)
+
+    def read(self, child: Child, names: Mapping[str, str]) -> Formula:
+        """The child as a formula of the variables that `names` gives to those in its terms."""
+        terms = tuple(self.put(term, names) for term in child.terms)
+        if child.target in COMPARISONS:
+            return Comparison(child.target, terms[0], terms[1])  # type: ignore[arg-type]
+        parfeature = self.found.by_name.get(child.target)
+        if parfeature is None:
+            return Atom(child.target, terms)
+        below = dict(zip(parfeature.parameters, terms, strict=True))
+        return conjunction(tuple(self.conjuncts(parfeature, below)))
+
+    def conjuncts(self, parfeature: Parfeature, below: Mapping[str, Term]) -> Iterator[Formula]:
+        for child in parfeature.children:
+            if abs(child.weight) < self.threshold:
+                continue
+            summed = {name: self.fresh(name) for name in parfeature.summed(child)}
+            inner = replace(child, terms=tuple(self.fill(t, below, summed) for t in child.terms))
+            formula = self.read(inner, {})
+            if child.weight < 0:
+                formula = Exists(tuple(summed.values()), formula) if summed else formula
+                yield negated(formula)
+            else:
+                yield ForAll(tuple(summed.values()), formula) if summed else formula
+
+    def fill(self, term: Term, below: Mapping[str, Term], summed: Mapping[str, str]) -> Term:
+        if not isinstance(term, Variable):
+            return term
+        return Variable(summed[term.name]) if term.name in summed else below[term.name]
+
+    def put(self, term: Term, names: Mapping[str, str]) -> Term:
+        return Variable(names.get(term.name, term.name)) if isinstance(term, Variable) else term
+
+    def fresh(self, name: str) -> str:
+        for number in itertools.chain([""], itertools.count(2)):
+            if f"{name}{number}" not in self.taken:
+                self.taken.add(f"{name}{number}")
+                return f"{name}{number}"
+        raise AssertionError

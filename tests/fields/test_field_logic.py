@@ -1,0 +1,137 @@
+"""Markov logic to fields and back: the same distribution where connectives are sharp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+import lapis
+from cli_run import Run
+from lapis import fields
+from lapis.errors import LapisError
+from lapis.language.model import Model
+from oracle import Facts, NoWorld, constants_of, infer
+from strategies import Case, cases
+
+SHARP = 45.0
+# What a field has no room for.
+REFUSED = {"field-block", "field-offset", "plus-without-constants", "empty-field"}
+
+KINDS = """\
+person = {Ann, Bob}
+Smokes(person)
+Cancer(person)
+Friends(person, person)
+1.5 Smokes(x) => Cancer(x)
+0.7 Friends(x, y) ^ Friends(y, z) => Friends(x, z)
+2 EXIST y Friends(x, y) ^ Smokes(y)
+-0.5 Friends(x, y)
+1 Smokes(x) <=> Cancer(y) ^ Friends(x, y)
+-0.8 !(Smokes(x) <=> Cancer(x))
+0.3 FORALL y (Friends(x, y) v x = y)
+1.1 Smokes(x) ^ EXIST y (Friends(x, y) ^ !EXIST z Friends(y, z))
+0.4 Friends(x, Bob)
+"""
+
+
+def marginals_of(
+    model: Model, facts: Facts, query: Sequence[str] | None = None
+) -> tuple[list[str], np.ndarray]:
+    found = infer(model, facts, model.predicates if query is None else query)
+    names = sorted(found.unknown)
+    return names, np.array([found.marginals[name] for name in names])
+
+
+@given(cases())
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_sharp_fields_are_their_networks(case: Case) -> None:
+    model = lapis.parse(case.model)
+    model = model.with_rules(
+        tuple(replace(r, weight=0.0) if r.weight is None and not r.hard else r for r in model.rules)
+    )
+    try:
+        field = fields.from_model(model, sharpness=SHARP)
+    except LapisError as error:
+        assert error.code in REFUSED  # noqa: PT017
+        return
+    # Data may name constants that a + rule would have weights for.
+    named = constants_of(model, Facts())
+    assume(not any(rule.plus for rule in model.rules) or named == constants_of(model, case.facts))
+    assert fields.parse(fields.print_field(field)) == field
+    try:
+        names, expected = marginals_of(model, case.facts, case.query)
+    except NoWorld:
+        return
+    assume(names)
+    data = lapis.Database.parse(case.data)
+    answer = fields.infer(field, data, list(case.query), method="enumerate")
+    oracle = dict(zip(names, expected, strict=True))  # unknown atoms of closed predicates, too
+    assert {*answer.atoms} <= {*names}
+    assert answer.probability == pytest.approx([oracle[n] for n in answer.atoms], abs=1e-6)
+
+
+def test_every_connective_and_its_way_back() -> None:
+    model = lapis.parse(KINDS)
+    names, expected = marginals_of(model, Facts())
+    field = fields.from_model(model, sharpness=SHARP)
+    answer = fields.infer(field, None, list(model.predicates), method="enumerate")
+    assert [answer[name] for name in names] == pytest.approx(expected, abs=1e-9)
+    _, extracted = marginals_of(fields.extract(field), Facts())
+    assert extracted == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_error_shrinks_with_the_sharpness() -> None:
+    """S n e^−S for each sum over n that should be zero."""
+    model = lapis.parse(KINDS)
+    names, expected = marginals_of(model, Facts())
+    errors = []
+    for sharpness in (3.0, 6.0, 9.0, 12.0):
+        field = fields.from_model(model, sharpness=sharpness)
+        answer = fields.infer(field, None, list(model.predicates), method="enumerate")
+        errors.append(float(np.abs([answer[n] for n in names] - expected).max()))
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 1e-3
+
+
+def test_weights_by_constants_are_written_out() -> None:
+    model = lapis.parse("t = {A, B}\nP(t)\n1 P(+x)")
+    assert [str(c.terms[0].name) for c in fields.from_model(model).root.children] == ["A", "B"]
+    with pytest.raises(LapisError, match="but the model names none"):
+        fields.from_model(lapis.parse("P(t)\n1 P(+x)"))
+
+
+def test_theory_revision_adds_what_is_missing() -> None:
+    model = lapis.parse("Smokes(person)\nFriends(person, person)\nRain\n1 Smokes(x) ^ Rain")
+    field = fields.from_model(model, others=True, num_random=2, random_state=3)
+    [conjunction] = [f for f in field.parfeatures if f.name == "f1"]
+    assert {c.target for c in conjunction.children} == {"Smokes", "Rain", "Friends"}
+    assert [f.name for f in field.parfeatures] == ["root", "f1", "random1", "random2"]
+    added = [c.weight for f in field.parfeatures[1:] for c in f.children if abs(c.weight) < 1]
+    assert added
+    assert np.abs(added).max() < 0.1
+    assert fields.from_model(model, others=True, num_random=2, random_state=3) == field
+
+
+def test_what_is_weak_is_left_out() -> None:
+    field = fields.parse("P(t)\nQ(t)\nroot:\n 2 f(x)\nf(x):\n 3 P(x)\n 0.4 Q(x)\n")
+    assert [rule.text for rule in fields.extract(field).rules] == ["P(x)"]
+    assert [rule.text for rule in fields.extract(field, threshold=0.1).rules] == ["P(x) ^ Q(x)"]
+    with pytest.raises(LapisError, match="nothing in the field is as strong as that"):
+        fields.extract(field, threshold=10.0)
+
+
+def test_the_commands(run: Run) -> None:
+    run.write("k.mln", KINDS)
+    assert run("field", "from", "k.mln", "--sharpness", "20", "-o", "k.rrf")[0] == 0
+    text = (run.folder / "k.rrf").read_text(encoding="utf-8")
+    assert fields.parse(text) == fields.from_model(lapis.parse(KINDS), sharpness=20.0)
+    assert run("field", "extract", "k.rrf", "-o", "back.mln")[0] == 0
+    back = lapis.read(run.folder / "back.mln")
+    assert {rule.weight for rule in back.rules} >= {1.5, 2.0, 1.1, -0.5}
+    code, out, _ = run("field", "from", "k.mln")
+    assert code == 0
+    assert "root:" in out
