@@ -143,6 +143,10 @@ INFER = (
         "estimates them by IJGP", f"{MARGINALS}:by_counts", "problem", "never",
         (*SAMPLING, "ibound"),
     ),
+    Method(
+        "infer", "lifted", "a first-order circuit, without grounding, for models and evidence that "
+        "leave most constants alike", "lapis.lifted.marginals:by_lifting", "problem", "always",
+    ),
 )  # fmt: skip
 
 SOLVER = "lapis.inference.map.solver"

@@ -12,7 +12,7 @@ Facts are unit clauses, one for all members of a region that share them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -51,6 +51,7 @@ class Column(NamedTuple):
     shape: Shape | None  # of the atoms
     text: str  # the class, for people
     size: Size  # its number of groundings or atoms
+    positive: bool = True  # whether true atoms are counted, or false ones
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,8 @@ class Encoder:
     columns: list[Column] = field(default_factory=list)
     column_of_weight: dict[int, int] = field(default_factory=dict)
 
-    def new_column(self, weight: int, rule: int, shape: Shape | None, text: str, size: Size) -> int:
-        self.columns.append(Column(weight, rule, shape, text, size))
+    def add_column(self, column: Column) -> int:
+        self.columns.append(column)
         return len(self.columns) - 1
 
     def column_of(self, feature: Feature, assignment: Assignment) -> int:
@@ -118,21 +119,29 @@ class Encoder:
         weight = self.weight_of(feature, assignment)
         if self.by_class:
             text = describe_assignment(feature.variables, assignment, self.kinds)
-            return self.new_column(weight, feature.rule, None, text, assignment.num_groundings)
+            return self.add_column(
+                Column(weight, feature.rule, None, text, assignment.num_groundings)
+            )
         if weight not in self.column_of_weight:
-            self.column_of_weight[weight] = self.new_column(weight, feature.rule, None, "", Size())
+            column = Column(weight, feature.rule, None, "", Size())
+            self.column_of_weight[weight] = self.add_column(column)
         return self.column_of_weight[weight]
 
     def count_atoms(self, predicate: Predicate) -> None:
-        """A feature of weight zero for each shape of a predicate's atoms."""
+        """Two features of weight zero for each shape of its atoms: true ones and false ones."""
+        for atom, assignment in self.atoms_of(predicate):
+            shape = shape_of(atom, assignment.regions)
+            for sign in (True, False):
+                size = assignment.num_groundings
+                column = self.add_column(Column(-1, -1, shape, describe(shape), size, sign))
+                clause = frozenset([Literal(atom, sign)])
+                self.soft.append((clause, assignment.regions, ((column, Size()),)))
+
+    def atoms_of(self, predicate: Predicate) -> Iterator[tuple[Atom, Assignment]]:
+        """An atom for each shape of a predicate."""
         variables = [(str(position), t) for position, t in enumerate(predicate.types)]
         for assignment in assignments(variables, self.kinds):
-            atom = Atom(predicate.name, tuple(assignment.term[name] for name, _ in variables))
-            shape = shape_of(atom, assignment.regions)
-            column = self.new_column(-1, -1, shape, describe(shape), assignment.num_groundings)
-            self.soft.append(
-                (frozenset([Literal(atom, True)]), assignment.regions, ((column, Size()),))
-            )
+            yield Atom(predicate.name, tuple(assignment.term[n] for n, _ in variables)), assignment
 
     def require(self, literals: Iterable[Literal], regions: Mapping[int, Region]) -> None:
         self.hard.append((frozenset(literals), regions, frozenset()))
@@ -227,9 +236,7 @@ class Encoder:
     def add_evidence(self, predicate: Predicate) -> None:
         """A unit clause for the atoms of a shape that are known."""
         is_open = self.problem.evidence[predicate.name].open
-        variables = [(str(position), t) for position, t in enumerate(predicate.types)]
-        for assignment in assignments(variables, self.kinds):
-            atom = Atom(predicate.name, tuple(assignment.term[name] for name, _ in variables))
+        for atom, assignment in self.atoms_of(predicate):
             shape = shape_of(atom, assignment.regions)
             value = self.kinds.facts.get(shape, None if is_open else False)
             if value is not None:

@@ -133,6 +133,24 @@ def balls_of_bits(
         ctx.prec = before
 
 
+def log_counts(
+    root: Node, weights: Weights, sizes: Mapping[Region, int], counts: np.ndarray
+) -> np.ndarray:
+    """float64[num_weights], logarithms of expected counts, some of which floats have as zero.
+
+    In balls, whose exponents have no limit; −∞ where a count is certainly zero. Where balls would
+    be too many, or cannot tell a count from zero, floats are taken at their word.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = np.log(np.maximum(counts, 0.0))
+    if num_states(root, {region: np.asarray(n) for region, n in sizes.items()}) <= MAX_BALLS:
+        _, slopes = balls_of_bits(root, weights, sizes, 4 * FIRST_BITS)
+        for number in np.flatnonzero(counts <= 0).tolist():
+            if slopes[number] > 0:
+                logs[number] = float(slopes[number].log().mid())
+    return logs
+
+
 def impossible() -> LapisError:
     return LapisError(
         "the hard formulas leave no possible world", code="unsatisfiable",
