@@ -28,7 +28,15 @@ from lapis.counting.differences.differences import (
     cube_difference,
 )
 from lapis.counting.indexed_relation import IndexedRelation, Row
-from lapis.counting.nested_loops import Compiler, Counter, Emit, Source, Values, read_sources
+from lapis.counting.nested_loops import (
+    Compiler,
+    Count,
+    Counter,
+    Emit,
+    Source,
+    Values,
+    read_sources,
+)
 from lapis.counting.weight_keys import WeightKey, count_violations, count_weights, number_weights
 from lapis.problem.problem import Problem
 from lapis.relational.conjunction import Scope
@@ -49,8 +57,8 @@ class _Effect(NamedTuple):
 
     counter: Counter
     num_slots: int
-    owner: WeightKey | str  # the weights, or the derived predicate whose witnesses change
-    weight: int | None  # the one weight, where the rule has no plus variables
+    owner: str | None  # the derived predicate whose witnesses change
+    weight: Count | None  # the weight of a match, where true groundings change
 
 
 class World:
@@ -121,8 +129,13 @@ class World:
 
     def delta(self, predicate: str, arguments: Sequence[int]) -> Change:
         """How the counts would change if the atom flipped. The world stays as it is."""
+        atom = tuple(map(int, arguments))
         journal = _Journal()
-        change = self._cascade(predicate, tuple(map(int, arguments)), journal)
+        if not self._definitions:  # nothing follows, so that nothing need be flipped and undone
+            changed: dict[int, int] = {}
+            self._add_effects(predicate, atom, changed, {}, journal)
+            return self._change(changed)
+        change = self._cascade(predicate, atom, journal)
         self._undo(journal)
         return change
 
@@ -144,6 +157,9 @@ class World:
             for derived in touched.pop(name, ()):
                 if (self._witnesses[name].get(derived, 0) > 0) != self.is_true(name, derived):
                     self._flip_one(name, derived, changed, touched, journal)
+        return self._change(changed)
+
+    def _change(self, changed: dict[int, int]) -> Change:
         violations = -changed.pop(self._keys.hard, 0)
         weights = tuple(sorted(weight for weight, difference in changed.items() if difference))
         return Change(weights, tuple(changed[weight] for weight in weights), violations)
@@ -157,31 +173,38 @@ class World:
         journal: _Journal,
     ) -> None:
         """Flips one base or derived atom; others are touched but not yet flipped."""
-        relation = self._relations[predicate]
-        truth = atom in relation.rows
+        self._add_effects(predicate, atom, changed, touched, journal)
+        self._relations[predicate].toggle(atom)
+        journal.flips.append((predicate, atom))
+
+    def _add_effects(
+        self,
+        predicate: str,
+        atom: Row,
+        changed: dict[int, int],
+        touched: dict[str, set[Row]],
+        journal: _Journal,
+    ) -> None:
+        """Adds up what flipping one atom changes."""
+        truth = atom in self._relations[predicate].rows
         sign = -1 if truth else 1
         effects = self._effects_of(predicate, truth)
         num_slots = max((effect.num_slots for effect in effects), default=0)
         values: Values = [*atom, *[0] * (num_slots - len(atom))]
-        for counter, _, owner, only_weight in effects:
-            if only_weight is not None and counter.total is not None:
-                changed[only_weight] = changed.get(only_weight, 0) + sign * counter.total(values)
-                continue
-            found: dict[Row, int] = {}
-            if counter.total is not None:
-                number = counter.total(values)
-                if number:
+        for counter, _, owner, weight in effects:
+            if weight is not None:
+                if counter.run is not None:
+                    counter.run(values, _weigher(weight, sign, changed))
+                elif counter.total is not None and (number := counter.total(values)):
+                    own = weight(values)
+                    changed[own] = changed.get(own, 0) + sign * number
+            elif owner is not None:
+                found: dict[Row, int] = {}
+                if counter.run is not None:
+                    counter.run(values, _collector(counter.outputs, found))
+                elif counter.total is not None and (number := counter.total(values)):
                     found[read_sources(counter.outputs, values)] = number
-            elif counter.run is not None:
-                counter.run(values, _collector(counter.outputs, found))
-            if isinstance(owner, str):
                 self._add_witnesses(owner, found, sign, touched, journal)
-            else:
-                for outputs, number in found.items():
-                    weight = owner.weight_id(outputs)
-                    changed[weight] = changed.get(weight, 0) + sign * number
-        relation.toggle(atom)
-        journal.flips.append((predicate, atom))
 
     def _add_witnesses(
         self,
@@ -235,10 +258,41 @@ class World:
         scope = Scope(types, kept, self._domains)
         known = frozenset(target.positions)
         compiler = Compiler(scope, known, self._relations, self._types)
-        weight = owner.offset if isinstance(owner, WeightKey) and not outputs else None
         for conjunction in difference.when_true if truth else difference.when_false:
             for counter in compiler.compile(conjunction, outputs):
-                yield _Effect(counter, len(types), owner, weight)
+                if isinstance(owner, str):
+                    yield _Effect(counter, len(types), owner, None)
+                else:
+                    weight = _weight_reader(owner, counter.outputs)
+                    yield _Effect(counter, len(types), None, weight)
+
+
+def _weight_reader(key: WeightKey, outputs: Sequence[Source]) -> Count:
+    """The weight id of the constants that the outputs stand for, as one sum."""
+    offset, stride = key.offset, 1
+    terms: list[tuple[int, int]] = []  # (slot, stride)
+    for (is_slot, number), size in zip(reversed(outputs), reversed(key.shape), strict=True):
+        if is_slot:
+            terms.append((number, stride))
+        else:
+            offset += number * stride
+        stride *= size
+    if not terms:
+        return lambda values: offset
+    if len(terms) == 1:
+        ((slot, step),) = terms
+        return lambda values: offset + step * values[slot]
+    return lambda values: offset + sum([step * values[slot] for slot, step in terms])
+
+
+def _weigher(weight: Count, sign: int, changed: dict[int, int]) -> Emit:
+    """Adds up signed counts by weight."""
+
+    def collect(values: Values, number: int) -> None:
+        own = weight(values)
+        changed[own] = changed.get(own, 0) + sign * number
+
+    return collect
 
 
 def _collector(outputs: Sequence[Source], found: dict[Row, int]) -> Emit:
