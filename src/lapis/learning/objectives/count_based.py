@@ -65,9 +65,10 @@ from lapis.learning.parameters import Parameters
 Counts = Literal["exact", "ijgp"]
 Expectation = Literal["gibbs", "map"]
 
+PERSISTENT_SWEEPS = 2  # the first gets used to new weights, the second is averaged
 COVARIANCE_SWEEPS = 4
 DEFAULT_SWEEPS = 20
-DEFAULT_STEPS = (500, 10_000)  # at least, at most; but a whole sweep where that is more,
+DEFAULT_STEPS = (500, 10_000)  # at least, at most; but PERSISTENT_SWEEPS where they are more,
 MOST_STEPS = 100_000  # up to here
 NUM_BATCHES = 16  # of the recorded worlds, for standard errors
 EXACT_RECORDS = 16 * NUM_BATCHES  # worlds counted on the way of a persistent chain
@@ -235,7 +236,7 @@ def count_objective(
 
     `num_samples` steps are made at each evaluation, shared out among the examples by their number
     of asked atoms; unless told, those of `default_steps`. Chains are persistent where that makes
-    COVARIANCE_SWEEPS sweeps and restarted where it does not, unless `persistent` is given.
+    PERSISTENT_SWEEPS sweeps and restarted where it does not, unless `persistent` is given.
 
     >>> import lapis
     >>> from lapis.learning.examples import build_examples
@@ -263,7 +264,7 @@ def count_objective(
     if num_samples < 1:
         raise LapisError("num_samples must be at least 1", code="invalid-option")
     if persistent is None:
-        persistent = bool(num_samples >= COVARIANCE_SWEEPS * sizes.sum())
+        persistent = bool(num_samples >= PERSISTENT_SWEEPS * sizes.sum())
     streams = np.random.default_rng(seed).spawn(len(examples))
     worlds = []
     for example, own, size, rng in zip(examples, sites, sizes.tolist(), streams, strict=True):
@@ -287,14 +288,14 @@ def count_objective(
 
 
 def default_steps(num_sites: int) -> int:
-    """The steps of an evaluation: DEFAULT_SWEEPS sweeps, in large worlds one.
+    """The steps of an evaluation: DEFAULT_SWEEPS sweeps, in large worlds PERSISTENT_SWEEPS.
 
     >>> [default_steps(number) for number in (10, 100, 5_000, 20_000, 20_000_000)]
-    [500, 2000, 10000, 20000, 100000]
+    [500, 2000, 10000, 40000, 100000]
     """
     least, most = DEFAULT_STEPS
     some = min(max(DEFAULT_SWEEPS * num_sites, least), most)
-    return max(some, min(num_sites, MOST_STEPS))
+    return max(some, min(PERSISTENT_SWEEPS * num_sites, MOST_STEPS))
 
 
 def data_world(example: Example, ibound: int | None, sites: Sequence[Sites]) -> CountedWorld:

@@ -75,13 +75,15 @@ def walk(
 ) -> Visits:
     """`num_steps` sites drawn at random are resampled, or given their best value if `greedy`.
 
-    Counts are taken of `records` worlds, evenly spaced and the last one included. With `returns`
-    the chain is put back to where it started.
+    Counts are taken of `records` worlds, evenly spaced and the last one included, once every site
+    has been visited or half of the steps are made: worlds before that are still those of earlier
+    weights. With `returns` the chain is put back to where it started.
     """
     tally = _Tally()
     counts: list[np.ndarray] = []
     flipped: list[Flip] = []
-    due = iter(np.linspace(0, num_steps, records + 1)[1:].round().astype(int).tolist())
+    first = min(sum(map(len, sites)), num_steps // 2)
+    due = iter(np.linspace(first, num_steps, records + 1)[1:].round().astype(int).tolist())
     next_record = next(due, None)
     for step, flips in enumerate(_steps(chain, sites, weights, num_steps, rng, greedy, tally), 1):
         flipped += flips
@@ -105,22 +107,13 @@ def _steps(
     greedy: bool,
     tally: _Tally,
 ) -> Iterator[list[Flip]]:
-    """Visits one site after the other; yields the atoms that each has flipped.
-
-    Predicates take turns in random order, for a batch of sites each.
-    """
+    """Visits one site after the other; yields the atoms that each has flipped."""
     local: list[float] = weights.tolist()
-    turns: list[int] = []
     done = 0
-    while done < num_steps and sites:
-        turns = turns or rng.permutation(len(sites)).tolist()
-        own = sites[turns.pop()]
-        name = own.predicate.name
-        number = min(BATCH, max(1, num_steps // (ROUNDS * len(sites))), num_steps - done)
-        drawn = rng.integers(len(own), size=number)
+    for own, drawn, importance in _draw_sites(sites, num_steps, rng):
+        name, number = own.predicate.name, len(drawn)
         uniform = rng.random(number).tolist()
-        # Each predicate gets num_steps / len(sites) visits.
-        tally.importance += [len(own) * len(sites) / num_steps] * number
+        tally.importance += [importance] * number
         if own.shape is None:
             rows = own.rows(drawn)
             for at, difference in enumerate(chain.differences(name, rows)):
@@ -133,6 +126,38 @@ def _steps(
             for at, site in enumerate(drawn.tolist()):
                 yield _visit_block(chain, own, site, local, uniform[at], greedy, tally, done + at)
         done += number
+
+
+def _draw_sites(
+    sites: Sequence[Sites], num_steps: int, rng: np.random.Generator
+) -> Iterator[tuple[Sites, np.ndarray, float]]:
+    """Batches of sites of one predicate, int64[n], with A_r/N_r; `num_steps` sites in all.
+
+    Where there are steps for a sweep, every site is visited once before any is visited again:
+    drawn with replacement, a sweep's worth of steps leaves out a third of them. Where there are
+    not, predicates take turns in random order, and their sites are drawn alike.
+    """
+    total = sum(map(len, sites))
+    size = min(BATCH, max(1, min(num_steps, total) // (ROUNDS * max(1, len(sites)))))
+    done = 0
+    while done < num_steps and sites:
+        batches: list[tuple[Sites, np.ndarray]] = []
+        for own in sites:
+            if num_steps >= total:
+                order = rng.permutation(len(own))
+                cuts = range(0, len(own), size)
+                batches += [(own, order[cut : cut + size]) for cut in cuts]
+            else:
+                batches.append((own, rng.integers(len(own), size=size)))
+        for turn in rng.permutation(len(batches)).tolist():
+            own, drawn = batches[turn]
+            drawn = drawn[: num_steps - done]
+            if not len(drawn):
+                break
+            # Each gets visits by its size in whole sweeps, num_steps / len(sites) in parts of one.
+            share = total if num_steps >= total else len(own) * len(sites)
+            yield own, drawn, share / num_steps
+            done += len(drawn)
 
 
 def _visit_atom(
