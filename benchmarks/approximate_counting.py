@@ -10,10 +10,13 @@ say which predicates it asks for, so that its CLL is shown beside ours for the o
 only; its time and memory limits were 96 hours and 8 GB.
 
 P comes from Gibbs sampling by exact counts, each visit to an atom counting with its conditional
-probability. The chain starts from the evidence alone: every query atom has the value that is
-better with all others false. CLL is estimated from at most SCORED true and as many false atoms,
-drawn at random and weighted by their numbers. Each method, with its counts, runs over all folds in
-a process of its own, whose peak memory is shown.
+probability, in two chains. One starts from the evidence alone: every query atom has the value that
+is better with all others false; in the other every query atom is a coin. They warm up until the
+CLLs of the two are within AGREED of each other, twice as long each time, or for as many sweeps as
+allowed; what is left between them stands in the table as the gap, and a CLL with a large one is
+not to be trusted. CLL is estimated from at most SCORED true and as many false atoms, drawn at
+random and weighted by their numbers. Each method, with its counts, runs over all folds in a process
+of its own, whose peak memory is shown.
 """
 
 from __future__ import annotations
@@ -29,7 +32,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
-from math import exp
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +41,7 @@ import lapis
 from lapis.counting.differences.atom_differences import open_differences
 from lapis.counting.differences.sparse_vectors import split_column
 from lapis.data.tuples import contains
-from lapis.inference.sampling.counted_world import ExactWorld
+from lapis.inference.sampling.counted_world import ExactWorld, truth_probability
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.count_based import count_objective
 from lapis.learning.objectives.count_based_sites import Sites, asked_sites
@@ -62,6 +64,7 @@ WIDTH = 2.0  # of the Gaussian prior
 SCORED = 300  # true, and as many false atoms, whose probabilities are estimated
 PASSES = 5  # over the scored atoms
 LEAST_WARM = 5000  # steps before scoring: a sweep of a hundred atoms mixes nothing
+AGREED = 0.005  # of CLL: two chains that are no further apart have warmed up
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Job:
     counts: str  # exact, or the i-bound
     steps: int | None  # of the chains, at each evaluation; None: in proportion to the atoms
     iterations: int
-    warm_sweeps: float  # of the chain that predicts, before anything is scored
+    warm_sweeps: float  # of the chains that predict, at most, before they are scored
     folds: int
     worlds: str  # a file that holds the databases
     fraction: float = 1.0
@@ -90,6 +93,7 @@ class Snapshot:
 @dataclass(frozen=True)
 class FoldResult:
     cll: float
+    gap: float  # between the CLLs of two chains from different starts
     seconds: float
     iterations: int
     reason: str
@@ -107,7 +111,7 @@ def main() -> None:
     options.add_argument("--folds", type=int, default=5)
     options.add_argument("--steps", type=int, help="by default, a sweep")
     options.add_argument("--iterations", type=int, default=25)
-    options.add_argument("--warm", type=float, default=1.0, help="sweeps before scoring")
+    options.add_argument("--warm", type=float, default=64.0, help="most sweeps to score")
     options.add_argument("--quick", action="store_true", help="a third of the data, two folds")
     options.add_argument("--figures", action="store_true")
     options.add_argument("--output", type=Path, default=HERE / "out")
@@ -123,8 +127,8 @@ def main() -> None:
     print(
         f"{job.steps or 'a sweep of'} steps an evaluation, "
         f"at most {job.iterations} iterations (PLL: 200) of {optimizers}; "
-        f"prior of width {WIDTH:g}; {job.warm_sweeps:g} sweeps, "
-        f"{LEAST_WARM} steps at least, before scoring; "
+        f"prior of width {WIDTH:g}; at most {job.warm_sweeps:g} sweeps "
+        f"until two chains agree; "
         f"{job.folds} folds at most; {job.fraction:.0%} of the constants"
     )
     chosen = [DATA_SETS[name] for name in given.data.split(",") if name]
@@ -172,7 +176,7 @@ def print_results(data: DataSet, job: Job, methods: Sequence[str], counts: Seque
     """Tables 3 and 4 for one data set."""
     print(
         f"\n{data.name}: query {', '.join(data.query)}\n{'':4} {'counts':>7} {'CLL':>18} "
-        f"{'seconds a fold':>15} {'steps':>6} {'peak MB':>8} {'bound':>9}  paper"
+        f"{'gap':>7} {'seconds a fold':>15} {'steps':>6} {'peak MB':>8} {'bound':>9}  paper"
     )
     for method in methods:
         for each in counts:
@@ -184,7 +188,7 @@ def print_results(data: DataSet, job: Job, methods: Sequence[str], counts: Seque
             spread = cll.std(ddof=1) if len(cll) > 1 else 0.0
             print(
                 f"{method:4} {name_counts(each, found):>7} "
-                f"{cll.mean():9.4f} ± {spread:6.4f} "
+                f"{cll.mean():9.4f} ± {spread:6.4f} {max(fold.gap for fold in found):7.4f} "
                 f"{np.mean([fold.seconds for fold in found]):15.1f} "
                 f"{np.mean([fold.iterations for fold in found]):6.0f} {memory:8.0f} "
                 f"{np.mean([fold.bound for fold in found]):9.2g}  {paper}",
@@ -251,7 +255,7 @@ def learn_fold(job: Job, model: lapis.Model, examples: Sequence[Example]) -> Fol
     parameters = share_parameters(model, [example.complete for example in examples])
     training, test = examples[:-1], examples[-1]
 
-    def score(weights: np.ndarray) -> float:
+    def score(weights: np.ndarray) -> tuple[float, float]:
         return estimate_cll(test, parameters.of_world(len(training), weights), job.warm_sweeps)
 
     started = time.perf_counter()
@@ -266,7 +270,7 @@ def learn_fold(job: Job, model: lapis.Model, examples: Sequence[Example]) -> Fol
     if not is_exact:
         errors = measure_errors(training, parameters, int(job.counts))
     return FoldResult(
-        score(course.weights),
+        *score(course.weights),
         seconds,
         course.iterations,
         course.reason,
@@ -320,7 +324,7 @@ def ascend(job: Job, posterior: Posterior, progress: Report | None) -> Course:
 
 
 def take_snapshots(
-    steps: Sequence[Progress], number: int, score: Callable[[np.ndarray], float]
+    steps: Sequence[Progress], number: int, score: Callable[[np.ndarray], tuple[float, float]]
 ) -> tuple[Snapshot, ...]:
     """Some steps, evenly spread over the time of learning."""
     if not steps or not number:
@@ -331,35 +335,79 @@ def take_snapshots(
     before = np.zeros_like(steps[0].weights)
     for step in (steps[at] for at in chosen.tolist()):
         change = float(np.abs(step.weights - before).max(initial=0.0))
-        found.append(Snapshot(step.seconds, score(step.weights), change))
+        found.append(Snapshot(step.seconds, score(step.weights)[0], change))
         before = step.weights
     return tuple(found)
 
 
-def estimate_cll(test: Example, weights: np.ndarray, warm_sweeps: float) -> float:
-    """Σ over query atoms of log P(value in the data | evidence), divided by their number."""
+def estimate_cll(test: Example, weights: np.ndarray, most_sweeps: float) -> tuple[float, float]:
+    """Σ over query atoms of log P(value in the data | evidence), divided by their number.
+
+    P is the mean of two chains; with it, how far apart their own CLLs are.
+    """
     rng = np.random.default_rng(0)
     sites = asked_sites(test.free)
-    chain = ExactWorld(start_from_evidence(test, sites, weights))
     chosen = [choose_atoms(test, each, rng) for each in sites]
-    local = weights.tolist()
-    sizes = np.array([len(each) for each in sites])
-    warm_steps = max(LEAST_WARM, int(warm_sweeps * sizes.sum()))
-    for _ in range(warm_steps):
-        visit_random(chain, sites, sizes, local, rng)
-    total = [np.zeros(len(atoms.rows)) for atoms in chosen]
-    for _ in range(PASSES):
-        for each, atoms, sums in zip(sites, chosen, total, strict=True):
-            for number, row in enumerate(atoms.rows):
-                sums[number] += visit(chain, each.predicate.name, row, local, rng)
-        for _ in range(warm_steps // PASSES):
-            visit_random(chain, sites, sizes, local, rng)
-    scores = 0.0
-    for atoms, sums in zip(chosen, total, strict=True):
-        probability = sums / PASSES
-        value = np.where(atoms.truth, probability, 1.0 - probability)
-        scores += float(atoms.share @ np.log(np.maximum(value, np.finfo(float).tiny)))
-    return scores / float(sizes.sum())
+    truth = np.concatenate([atoms.truth for atoms in chosen])
+    share = np.concatenate([atoms.share for atoms in chosen])
+    starts = start_from_evidence(test, sites, weights), start_from_coins(test, sites, rng)
+    chains = [Predictor(ExactWorld(start), sites, weights.tolist(), rng) for start in starts]
+    least = LEAST_WARM / sum(map(len, sites))
+    sweeps = made = max(1.0, least)
+    while True:
+        found = [chain.predict(sweeps, chosen) for chain in chains]
+        one, other = (weigh_logs(each, truth, share) for each in found)
+        if abs(one - other) <= AGREED or made >= most_sweeps:
+            return weigh_logs((found[0] + found[1]) / 2.0, truth, share), abs(one - other)
+        sweeps, made = made, 2.0 * made
+
+
+def weigh_logs(probability: np.ndarray, truth: np.ndarray, share: np.ndarray) -> float:
+    value = np.where(truth, probability, 1.0 - probability)
+    return float(share @ np.log(np.maximum(value, np.finfo(float).tiny)) / share.sum())
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A chain over the query atoms."""
+
+    chain: ExactWorld
+    sites: Sequence[Sites]
+    weights: list[float]
+    rng: np.random.Generator
+
+    def predict(self, sweeps: float, chosen: Sequence[ScoredAtoms]) -> np.ndarray:
+        """Warms up, then goes on as long again: float64[num_chosen], their mean P(true | rest)."""
+        self.move(sweeps)
+        total = np.zeros(sum(len(atoms.rows) for atoms in chosen))
+        for _ in range(PASSES):
+            self.move(sweeps / PASSES)
+            seen = [
+                self.visit(each.predicate.name, row)
+                for each, atoms in zip(self.sites, chosen, strict=True)
+                for row in atoms.rows
+            ]
+            total += seen
+        return total / PASSES
+
+    def move(self, sweeps: float) -> None:
+        """Resamples query atoms, drawn from all alike."""
+        sizes = np.array([len(each) for each in self.sites])
+        drawn = self.rng.integers(sizes.sum(), size=int(sweeps * sizes.sum()))
+        last = np.cumsum(sizes)
+        number = np.searchsorted(last, drawn, side="right")
+        first = last - sizes
+        for at, place in zip(drawn.tolist(), number.tolist(), strict=True):
+            own = self.sites[place]
+            self.visit(own.predicate.name, own.rows(np.array([at - first[place]]))[0])
+
+    def visit(self, name: str, row: np.ndarray) -> float:
+        """Resamples an atom; its conditional probability of being true."""
+        (difference,) = self.chain.differences(name, row[None, :])
+        probability = truth_probability(difference, difference.score(self.weights))
+        if (self.rng.random() < probability) != difference.truth:
+            self.chain.flip(name, row.tolist())
+        return probability
 
 
 @dataclass(frozen=True)
@@ -404,31 +452,16 @@ def start_from_evidence(
     return replace(problem, evidence=evidence)
 
 
-def visit_random(
-    chain: ExactWorld,
-    sites: Sequence[Sites],
-    sizes: np.ndarray,
-    weights: list[float],
-    rng: np.random.Generator,
-) -> None:
-    """Resamples one query atom, all alike."""
-    at = int(rng.integers(sizes.sum()))
-    number = int(np.searchsorted(np.cumsum(sizes), at, side="right"))
-    before = int(sizes[:number].sum())
-    row = sites[number].rows(np.array([at - before]))[0]
-    visit(chain, sites[number].predicate.name, row, weights, rng)
-
-
-def visit(
-    chain: ExactWorld, name: str, row: np.ndarray, weights: list[float], rng: np.random.Generator
-) -> float:
-    """Resamples an atom; its conditional probability of being true."""
-    (difference,) = chain.differences(name, row[None, :])
-    score = sum(weights[w] * d for w, d in zip(difference.weight_id, difference.value, strict=True))
-    probability = 1.0 / (1.0 + exp(min(700.0, -score)))
-    if (rng.random() < probability) != difference.truth:
-        chain.flip(name, row.tolist())
-    return probability
+def start_from_coins(
+    test: Example, sites: Sequence[Sites], rng: np.random.Generator
+) -> lapis.Problem:
+    """A complete problem in which each query atom is true or false by chance."""
+    evidence = dict(test.complete.evidence)
+    for each in sites:
+        name = each.predicate.name
+        rows = each.rows(np.flatnonzero(rng.random(len(each)) < 0.5))
+        evidence[name] = replace(evidence[name], true=rows)
+    return replace(test.complete, evidence=evidence)
 
 
 if __name__ == "__main__":
