@@ -413,7 +413,7 @@ def draw_ring(size: int, weights: tuple[float, float, float], rng: np.random.Gen
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sweeps", [1, 20])
+@pytest.mark.parametrize("sweeps", [1, 2, 20])
 def test_what_is_learned_predicts_better_than_frequencies(sweeps: int) -> None:
     """Of a known model: near its own score on held-out data, by exact inference."""
     size, true = 200, (-0.5, 1.5, 1.5)
