@@ -240,6 +240,58 @@ CIRCUIT_OUT = Option(
     is_keyword=False,
 )  # fmt: skip
 
+CIRCUIT = Argument("circuit", "CIRCUIT", "A circuit (.npz or .ac).")
+ROWS = Argument("table", "TABLE", "Rows: .csv, with or without a header, .gz, .parquet or .npy.")
+HEADER = Option(
+    "header", "word", "Whether the first row of a CSV file names its columns.", "auto",
+    words=("auto", "yes", "no"), is_keyword=False,
+)  # fmt: skip
+GIVEN = replace(EVIDENCE, help="States of variables that are known, as in smoke=yes.")
+CIRCUIT_COMMANDS: Mapping[str, tuple[Option, ...]] = {
+    "circuit learn": (
+        Option("valid", "path", "Rows to score the circuit on.", is_keyword=False),
+        Option("edge_cost", "number", "What an edge costs, in nats (k_e).", 0.1, low=0),
+        Option("parameter_cost", "number", "What a parameter costs, in nats (k_p).", 0.0,
+               "--param-cost", low=0),
+        Option("prior", "number", "Counts added to a distribution, in total.", 1.0, low=0,
+               above=True),
+        Option("method", "word", "greedy: the best split in every step. quick: nearly so.", "quick",
+               words=("greedy", "quick")),
+        Option("max_edges", "integer", "Edges at most.", None, "--edges-max", low=1),
+        TIME_LIMIT, CIRCUIT_OUT,
+        Option("network", "path", "Write the equivalent Bayesian network with decision trees.",
+               is_keyword=False),
+        HEADER, AS_JSON,
+    ),
+    "circuit score": (
+        Option("per_example", "path", "Write the log-likelihood of each row, one a line.",
+               is_keyword=False),
+        HEADER, AS_JSON,
+    ),
+    "circuit query": (
+        Option("query", "texts", "States or variables asked for, as in cancer=yes or cancer.", (),
+               "-q --query", is_keyword=False),
+        GIVEN,
+        Option("rows", "path", "Queries, one a row; what is not asked is missing.",
+               is_keyword=False),
+        Option("given", "path", "Evidence for each of --rows.", is_keyword=False),
+        Option("most_likely", "flag", "The most likely states given the evidence.", False, "--mpe",
+               is_keyword=False),
+        HEADER, AS_JSON,
+    ),
+    "circuit sample": (
+        Option("num_samples", "integer", "Samples.", 10, "-n --samples", low=1, is_keyword=False),
+        GIVEN,
+        Option("output", "path", "Write a CSV file.", flag="-o --output", is_keyword=False),
+        SEED, AS_JSON,
+    ),
+    "circuit info": (
+        replace(CIRCUIT_OUT, help="Write it in another form: .npz, .ac or .dot."),
+        Option("plot", "path", "Draw a small circuit (.png, .svg, .pdf).", is_keyword=False),
+        AS_JSON,
+    ),
+}  # fmt: skip
+
 INFERRING = (METHOD, PRECISION, TIME_LIMIT, MAX_MEMORY)
 
 FIELD_OUT = Option("output", "path", "", flag="-o --output", is_keyword=False)
@@ -278,6 +330,7 @@ FIELD_ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {
 
 COMMANDS: Mapping[str, tuple[Option, ...]] = {
     **FIELD_COMMANDS,
+    **CIRCUIT_COMMANDS,
     "demo": (AS_JSON,),
     "check": (MERGE, STRICT, AS_JSON),
     "count": (COUNTS, IBOUND, MEASURE_ERROR, EXPLAIN, MERGE, STRICT, AS_JSON),
@@ -330,6 +383,9 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
 # Commands that are given other things than a model and data; a name in two words is of a group.
 ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {
     "demo": (),
+    **dict.fromkeys(CIRCUIT_COMMANDS, (CIRCUIT,)),
+    "circuit learn": (ROWS,),
+    "circuit score": (CIRCUIT, ROWS),
     **FIELD_ARGUMENTS,
     "circuit compile": (ANY_MODEL, ANY_DATA),
 }

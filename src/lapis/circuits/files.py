@@ -34,8 +34,7 @@ ARRAYS = ("kind", "leaf", "start", "child", "log_parameter")
 def save_circuit(circuit: Circuit, path: str | Path) -> None:
     """Write a circuit, whole or not at all; the ending says how."""
     path = Path(path)
-    if path.suffix not in (".npz", ".ac", ".dot"):
-        raise LapisError(f"{path}: circuits are written as .npz, .ac or .dot", code="circuit-file")
+    check_output(path)
     with whole_path(path) as temporary:
         if path.suffix == ".npz":
             head = {
@@ -48,6 +47,17 @@ def save_circuit(circuit: Circuit, path: str | Path) -> None:
         else:
             text = format_ac(circuit) if path.suffix == ".ac" else format_dot(circuit)
             temporary.write_text(text, encoding="utf-8")
+
+
+def check_output(path: Path | None) -> None:
+    """Refuse a place that a circuit cannot be written to: now, not after hours."""
+    if path is None:
+        return
+    if path.suffix not in (".npz", ".ac", ".dot"):
+        raise LapisError(f"{path}: circuits are written as .npz, .ac or .dot", code="circuit-file")
+    if path.is_dir() or not path.parent.is_dir():
+        wrong = "it is a folder" if path.is_dir() else f"no folder {path.parent}"
+        raise LapisError(f"{path}: cannot be written: {wrong}", code="unwritable")
 
 
 def load_circuit(path: str | Path) -> Circuit:

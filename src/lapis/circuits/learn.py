@@ -13,8 +13,11 @@ Data are bits: a word holds 64 rows of one state.
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,19 +86,33 @@ def learn_circuit(
     stop = stop or Stop()
     began = told = time.monotonic()
     converged = False
-    while not stop.is_over():
-        found = search.find_split(method)
-        if found is None:
-            converged = True
-            break
-        if not search.split(*found, greedy=method == "greedy", max_edges=max_edges):
-            break
-        now = time.monotonic()
-        if progress is not None and now - told > REPORT_EVERY:
-            told = now
-            figures = {"score": search.score, "edges": float(search.num_edges)}
-            progress(Progress("learning", search.num_splits, None, now - began, figures))
+    with pressed_by_interrupt(stop):
+        while not stop.is_over():
+            found = search.find_split(method)
+            if found is None:
+                converged = True
+                break
+            if not search.split(*found, greedy=method == "greedy", max_edges=max_edges):
+                break
+            now = time.monotonic()
+            if progress is not None and now - told > REPORT_EVERY:
+                told = now
+                figures = {"score": search.score, "edges": float(search.num_edges)}
+                progress(Progress("splits", search.num_splits, None, now - began, figures))
     return search.finish(time.monotonic() - began, converged)
+
+
+@contextmanager
+def pressed_by_interrupt(stop: Stop) -> Iterator[None]:
+    """Ctrl-C ends the search between two splits, where the circuit is whole."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: stop.press())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class Search:
@@ -121,6 +138,7 @@ class Search:
         self.allowed = np.ones((num_variables, num_variables), np.bool_)
         if allowed is not None:
             self.allowed &= allowed
+        self.allowed[:, self.layout.size < 2] = False
         np.fill_diagonal(self.allowed, False)
         self.is_descendant = np.zeros((num_variables, num_variables), np.bool_)
         self.candidates = new_candidates(4 * num_variables, num_variables)

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from lapis.cli.circuit import CIRCUIT
 from lapis.cli.field import FIELD
 from lapis.cli.lift import lift
 from lapis.cli.options import takes
@@ -144,5 +145,6 @@ def circuit_compile(model: Path, data: list[Path] | None, **options: Any) -> Non
 
 
 ALL = (
-    demo, check, count, ground, infer, map_, lift, learn, score, evaluate, *FIELD, circuit_compile,
+    demo, check, count, ground, infer, map_, lift, learn, score, evaluate, *FIELD, *CIRCUIT,
+    circuit_compile,
 )  # fmt: skip

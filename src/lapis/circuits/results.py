@@ -1,0 +1,124 @@
+"""Answers of a circuit as results: frames, text, JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lapis.circuits.circuit import Circuit
+from lapis.circuits.evaluation import posteriors
+from lapis.circuits.queries import (
+    log_conditionals,
+    log_probabilities,
+    most_likely,
+    refuse_impossible,
+)
+from lapis.results.result import Columns, Result, Table
+from lapis.results.view import View, format_number, new_view
+
+
+@dataclass(frozen=True, repr=False)
+class CircuitAnswer(Result):
+    """What a circuit says about one query."""
+
+    log_probability: float  # of the states asked for given the evidence; without, of the evidence
+    distribution: Mapping[str, Mapping[str, float]]  # state → probability, for each variable
+    most_likely: Mapping[str, str] | None = None  # state of each variable
+
+    def columns(self) -> Columns:
+        rows = [(v, s, p) for v, states in self.distribution.items() for s, p in states.items()]
+        found: dict[str, list[Any]] = {"variable": [], "state": [], "probability": []}
+        for column, values in zip(found.values(), zip(*rows, strict=True), strict=False):
+            column += values
+        return found
+
+    def views(self) -> list[View]:
+        columns = self.columns()
+        chances = list(columns["probability"])
+        views = []
+        if chances:
+            rows = zip(columns["variable"], columns["state"], map(as_chance, chances), strict=True)
+            views.append(new_view(list(columns), rows, numbers=["probability"], bars=chances))
+        if self.most_likely is not None:
+            views.append(new_view(["variable", "most likely"], self.most_likely.items()))
+        return views
+
+    def summary(self) -> str:
+        return (
+            f"log probability {format_number(self.log_probability)} "
+            f"(probability {np.exp(self.log_probability):.6g}), exact"
+        )
+
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "log_probability": self.log_probability,
+            "distribution": {name: dict(states) for name, states in self.distribution.items()},
+        }
+        if self.most_likely is not None:
+            found["most_likely"] = dict(self.most_likely)
+        return found
+
+
+def as_chance(probability: float) -> str:
+    return f"{probability:.4f}"
+
+
+def ask(
+    circuit: Circuit,
+    event: np.ndarray,
+    evidence: np.ndarray,
+    variables: Sequence[str] = (),
+    with_most_likely: bool = False,
+) -> CircuitAnswer:
+    """P(event | evidence) and the marginals of variables, rows of states with -1 for missing.
+
+    Without an event or variables: P(evidence), and the marginals of all that it leaves open.
+    """
+    log_evidence = log_probabilities(circuit, evidence)
+    refuse_impossible(log_evidence)
+    is_asked = (event >= 0).any()
+    value = log_conditionals(circuit, event, evidence) if is_asked else log_evidence
+    if not variables and not is_asked and not with_most_likely:
+        variables = [n for n, state in zip(circuit.names, evidence, strict=True) if state < 0]
+    distribution = {}
+    if variables:
+        _, chance = posteriors(circuit, evidence)
+        first = circuit.state_start
+        for name in variables:
+            v = circuit.names.index(name)
+            own = chance[0, first[v] : first[v + 1]].tolist()
+            distribution[name] = dict(zip(circuit.states[v], own, strict=True))
+    world = None
+    if with_most_likely:
+        row = most_likely(circuit, evidence)[0][0].tolist()
+        world = {
+            name: states[state]
+            for name, states, state in zip(circuit.names, circuit.states, row, strict=True)
+        }
+    return CircuitAnswer(float(value[0]), distribution, world)
+
+
+@dataclass(frozen=True, repr=False)
+class RowAnswers(Table):
+    """The log probability of each row of queries."""
+
+    def summary(self) -> str:
+        values = np.asarray(self.values["log_probability"])
+        mean = values.mean() if len(values) else np.nan
+        return f"{len(values):,} queries, mean log probability {format_number(float(mean))}, exact"
+
+    def document(self) -> dict[str, Any]:
+        values = np.asarray(self.values["log_probability"])
+        return {
+            "log_probability": float(values.mean()) if len(values) else None,
+            "distribution": None,
+            "queries": ({"log_probability": value} for value in values.tolist()),
+        }
+
+
+def ask_rows(circuit: Circuit, events: np.ndarray, evidence: np.ndarray) -> RowAnswers:
+    """log P(event | evidence) of each row, all of them at once."""
+    return RowAnswers({"log_probability": log_conditionals(circuit, events, evidence)})

@@ -1,0 +1,221 @@
+"""Tables of discrete values: CSV with or without a header, Parquet, NumPy.
+
+A column is a variable, its values are states. An empty cell, `?`, `*`, a null, NaN or (in a NumPy
+array) a negative number is missing. States are what the columns hold, numbers in their order and
+other values in that of the alphabet; a column of zeros and ones has both states even if it shows
+one of them, so that data like these can be split into files.
+
+Files of single digits, which is what benchmarks are made of, are read as one block of bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from lapis.errors import LapisError, did_you_mean
+
+Header = Literal["auto", "yes", "no"]
+MISSING_CELLS = ("", "?", "*")
+BOOLEAN = ("0", "1")
+
+
+class Table(NamedTuple):
+    """Columns as codes of their own values."""
+
+    path: Path
+    names: tuple[str, ...] | None  # None: there is no header
+    values: list[tuple[str, ...]]  # of each column
+    codes: np.ndarray  # int32[num_rows, num_columns], -1 for missing
+
+
+def read_table(path: str | Path, header: Header = "auto") -> Table:
+    """The table in a file; its ending says what kind it is."""
+    path = Path(path)
+    try:
+        if path.name.endswith(".npy"):
+            return from_array(path, np.load(path, allow_pickle=False))
+        if path.name.endswith(".parquet"):
+            return read_parquet(path)
+        content = path.read_bytes()
+        text = gzip.decompress(content) if path.name.endswith(".gz") else content
+    except FileNotFoundError:
+        raise LapisError(f"{path}: there is no such file", code="no-such-file") from None
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise LapisError(f"{path}: cannot be read: {error}", code="unreadable-file") from None
+    return read_digits(path, text, header) or read_csv(path, text, header)
+
+
+def read_digits(path: Path, text: bytes, header: Header) -> Table | None:
+    """A table of single digits separated by commas, if that is all there is."""
+    end = text.find(b"\n") + 1
+    width = end or len(text)
+    if header == "yes" or not end or len(text) % width or width % 2:
+        return None
+    block = np.frombuffer(text, np.uint8).reshape(-1, width)
+    cells = block[:, 0::2] - ord("0")
+    separators = np.full(width // 2, ord(","), np.uint8)
+    separators[-1] = ord("\n")
+    if cells.max(initial=0) > 9 or (block[:, 1::2] != separators).any():
+        return None
+    return from_array(path, cells)
+
+
+def read_csv(path: Path, text: bytes, header: Header) -> Table:
+    try:
+        rows = list(csv.reader(io.StringIO(text.decode("utf-8-sig"), newline="")))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise LapisError(f"{path}: this is not a table: {error}", code="data-table") from None
+    rows = [row for row in rows if row]
+    if not rows:
+        raise LapisError(f"{path}: there is nothing in it", code="data-table")
+    for number, row in enumerate(rows, 1):
+        if len(row) != len(rows[0]):
+            raise LapisError(
+                f"{path}: row {number} has {len(row)} columns, the first has {len(rows[0])}",
+                code="data-table",
+            )
+    names = None
+    if header == "yes" or (header == "auto" and looks_like_header(rows)):
+        names, rows = tuple(name.strip() for name in rows[0]), rows[1:]
+        if len(set(names)) < len(names):
+            raise LapisError(f"{path}: two columns have the same name", code="data-table")
+    columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
+    return encode(path, names, columns or [[] for _ in names or ()])
+
+
+def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether no cell of the first row is a number, and none is a value of its column."""
+    first = rows[0]
+    if len(set(first)) < len(first) or any(is_number(cell) for cell in first):
+        return False
+    return all(row[column] != cell for row in rows[1:] for column, cell in enumerate(first))
+
+
+def read_parquet(path: Path) -> Table:
+    from lapis.data.formats.duckdb_tables import connect, select_file, sql_errors
+
+    with connect() as connection, sql_errors(str(path)):
+        found = connection.execute(select_file(path)).fetchnumpy()
+    columns = []
+    for name in found:
+        column = np.ma.asarray(found[name])
+        masked = np.ma.getmaskarray(column)
+        values = ((value, gone) for value, gone in zip(column.data.tolist(), masked, strict=True))
+        columns.append(["" if gone or value != value else as_text(value) for value, gone in values])
+    return encode(path, tuple(found), columns)
+
+
+def as_text(value: object) -> str:
+    """A value as CSV has it; Booleans and whole floats as whole numbers."""
+    if isinstance(value, bool | float) and value == int(value):
+        return str(int(value))
+    return "" if value is None else str(value)
+
+
+def from_array(path: Path, array: np.ndarray) -> Table:
+    """A table of whole numbers."""
+    if array.ndim != 2 or array.dtype.kind not in "biuf":
+        raise LapisError(
+            f"{path}: wanted an array of numbers with rows and columns, not {array.dtype} of shape "
+            f"{array.shape}",
+            code="data-table",
+        )
+    missing = np.isnan(array) if array.dtype.kind == "f" else array != array
+    numbers = np.where(missing, -1, array)
+    whole = numbers.astype(np.int64)
+    if (whole != numbers).any():
+        raise LapisError(f"{path}: its numbers are not whole", code="data-table")
+    values, codes = [], np.empty(whole.shape, np.int32)
+    for column in range(whole.shape[1]):
+        known = np.unique(whole[:, column])
+        known = known[known >= 0]
+        codes[:, column] = np.where(
+            whole[:, column] < 0, -1, np.searchsorted(known, whole[:, column])
+        )
+        values.append(tuple(str(value) for value in known.tolist()))
+    return Table(path, None, values, codes)
+
+
+def encode(path: Path, names: tuple[str, ...] | None, columns: Sequence[Sequence[str]]) -> Table:
+    values, codes = [], []
+    for column in columns:
+        known = {value: code for code, value in enumerate(sorted_values(set(column)))}
+        for cell in MISSING_CELLS:
+            known[cell] = -1
+        codes.append([known[cell] for cell in column])
+        values.append(tuple(value for value, code in known.items() if code >= 0))
+    return Table(path, names, values, np.array(codes, np.int32).reshape(len(columns), -1).T)
+
+
+def sorted_values(values: set[str]) -> list[str]:
+    """Numbers by size, other values by the alphabet; missing ones left out."""
+    known = sorted(values - set(MISSING_CELLS))
+    return sorted(known, key=float) if all(map(is_number, known)) else known
+
+
+def is_number(text: str) -> bool:
+    try:
+        return float(text) == float(text)
+    except ValueError:
+        return False
+
+
+def variables_of(tables: Sequence[Table]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Names and states of the variables that tables with the same columns have together."""
+    first = tables[0]
+    num_columns = first.codes.shape[1]
+    for table in tables[1:]:
+        if table.codes.shape[1] != num_columns:
+            raise LapisError(
+                f"{table.path} has {table.codes.shape[1]} columns, {first.path} has {num_columns}",
+                code="data-table",
+            )
+    names = first.names or tuple(f"x{column}" for column in range(num_columns))
+    states = []
+    for column in range(num_columns):
+        seen = {value for table in tables for value in table.values[column]}
+        states.append(BOOLEAN if seen <= set(BOOLEAN) else tuple(sorted_values(seen)))
+    return names, tuple(states)
+
+
+def rows_of(table: Table, names: Sequence[str], states: Sequence[Sequence[str]]) -> np.ndarray:
+    """int32[num_rows, num_variables], the table's rows as states of these variables.
+
+    Columns are found by their names; without a header they stand in order.
+    """
+    given = table.names or tuple(names)
+    if table.names is None and table.codes.shape[1] != len(names):
+        raise LapisError(
+            f"{table.path} has {table.codes.shape[1]} columns, the circuit {len(names)} variables",
+            code="data-table",
+        )
+    number = {name: variable for variable, name in enumerate(names)}
+    rows = np.full((len(table.codes), len(names)), -1, np.int32)
+    for column, name in enumerate(given):
+        if name not in number:
+            close = did_you_mean(name, names)
+            raise LapisError(
+                f"{table.path}: the circuit has no variable {name!r}",
+                code="unknown-variable",
+                hint=f"did you mean {close!r}?" if close else None,
+            )
+        known = {state: code for code, state in enumerate(states[number[name]])}
+        translated = np.array([known.get(v, -2) for v in table.values[column]] + [-1], np.int32)
+        rows[:, number[name]] = translated[table.codes[:, column]]
+        if (rows[:, number[name]] == -2).any():
+            row = int(np.argmax(rows[:, number[name]] == -2))
+            value = table.values[column][table.codes[row, column]]
+            raise LapisError(
+                f"{table.path}: row {row + 1}: {name} has no state {value!r}",
+                code="unknown-state",
+                hint=f"it has {', '.join(states[number[name]])}",
+            )
+    return rows

@@ -1,0 +1,217 @@
+"""`lapis circuit …`: learn a circuit from rows, and ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lapis.cli.options import split, takes
+from lapis.errors import LapisError, check_word
+from lapis.progress import Stop
+
+if TYPE_CHECKING:
+    from lapis.circuits.circuit import Circuit
+
+
+@takes("circuit learn")
+def learn(
+    table: Path,
+    valid: Path | None,
+    time_limit: float | None,
+    output: Path | None,
+    network: Path | None,
+    header: Any,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Learn a circuit from rows of discrete values, paying for its edges."""
+    import time
+
+    from lapis.circuits.files import check_output, save_circuit
+    from lapis.circuits.learn import learn_circuit
+    from lapis.circuits.table import read_table, rows_of, variables_of
+    from lapis.cli.progress import progress_bar
+    from lapis.cli.render import present
+    from lapis.data.whole_path import whole_path
+    from lapis.results.result import Figures
+
+    check_output(output)
+    tables = [read_table(path, header) for path in (table, valid) if path is not None]
+    names, states = variables_of(tables)
+    train, *others = (rows_of(one, names, states) for one in tables)
+    stop = Stop(deadline=time.monotonic() + time_limit) if time_limit else Stop()
+    with progress_bar("splits") as progress:
+        found = learn_circuit(train, names, states, progress=progress, stop=stop, **options)
+    if found.circuit is None:
+        raise AssertionError("a circuit was asked for")
+    if output is not None:
+        save_circuit(found.circuit, output)
+    if network is not None:
+        with whole_path(network) as temporary:
+            temporary.write_text(found.network.format(), encoding="utf-8")
+    figures = {
+        "edges": found.circuit.num_edges,
+        "parameters": found.circuit.num_parameters,
+        "splits": found.num_splits,
+        "train_log_likelihood": found.log_likelihood / len(train),
+        "valid_log_likelihood": mean_log_likelihood(found.circuit, others[0]) if others else None,
+        "seconds": found.seconds,
+        "converged": found.converged,
+    }
+    present(Figures(figures), as_json)
+
+
+@takes("circuit score")
+def score(circuit: Path, table: Path, per_example: Path | None, header: Any, as_json: bool) -> None:
+    """The mean log-likelihood of rows; variables that a row leaves out are summed out."""
+    from lapis.circuits.files import load_circuit
+    from lapis.circuits.queries import log_probabilities
+    from lapis.circuits.table import read_table, rows_of
+    from lapis.cli.render import present
+    from lapis.data.whole_path import whole_path
+    from lapis.results.result import Figures
+
+    found = load_circuit(circuit)
+    rows = rows_of(read_table(table, header), found.names, found.states)
+    values = log_probabilities(found, rows)
+    if per_example is not None:
+        with whole_path(per_example) as temporary:
+            temporary.write_text("".join(f"{value!r}\n" for value in values.tolist()))
+    mean = float(values.mean()) if len(values) else None
+    present(Figures({"log_likelihood": mean, "examples": len(values)}), as_json)
+
+
+@takes("circuit query")
+def query(
+    circuit: Path,
+    query: Sequence[str],
+    evidence: Sequence[str],
+    rows: Path | None,
+    given: Path | None,
+    most_likely: bool,
+    header: Any,
+    as_json: bool,
+) -> None:
+    """Conditional probabilities, exactly: one query, or a file of them."""
+    from lapis.circuits.files import load_circuit
+    from lapis.circuits.results import ask, ask_rows
+    from lapis.circuits.table import read_table, rows_of
+    from lapis.cli.render import present
+
+    found = load_circuit(circuit)
+    if rows is None:
+        if given is not None:
+            raise LapisError("--given is the evidence for --rows", code="option-value")
+        row = row_of_states(found, evidence)
+        asked = [text for text in split(query) if "=" not in text]
+        for name in asked:
+            check_word("variable", name, found.names, code="unknown-variable")
+        event = row_of_states(found, [text for text in split(query) if "=" in text])
+        present(ask(found, event, row, asked, most_likely), as_json)
+        return
+    if query or evidence or most_likely:
+        raise LapisError("a query stands in --query or in --rows, not in both", code="option-value")
+    events = rows_of(read_table(rows, header), found.names, found.states)
+    known = np.full_like(events, -1)
+    if given is not None:
+        known = rows_of(read_table(given, header), found.names, found.states)
+        if len(known) != len(events):
+            raise LapisError(
+                f"{rows} has {len(events)} rows, {given} has {len(known)}", code="data-table"
+            )
+    present(ask_rows(found, events, known), as_json)
+
+
+@takes("circuit sample")
+def sample(
+    circuit: Path,
+    num_samples: int,
+    evidence: Sequence[str],
+    output: Path | None,
+    random_state: int,
+    as_json: bool,
+) -> None:
+    """Independent samples, given evidence."""
+    import csv
+    import sys
+
+    from lapis.circuits.files import load_circuit
+    from lapis.circuits.queries import draw_samples
+    from lapis.cli.render import print_json
+    from lapis.data.whole_path import whole_path
+
+    found = load_circuit(circuit)
+    worlds = draw_samples(found, num_samples, random_state, row_of_states(found, evidence))
+    columns = [
+        np.array(states, object)[worlds[:, v]].tolist() for v, states in enumerate(found.states)
+    ]
+    rows = zip(*columns, strict=True)
+    if as_json:
+        print_json({"samples": (dict(zip(found.names, row, strict=True)) for row in rows)})
+    elif output is None:
+        csv.writer(sys.stdout, lineterminator="\n").writerows([found.names, *rows])
+    if output is not None:
+        with (
+            whole_path(output) as temporary,
+            temporary.open("w", encoding="utf-8", newline="") as stream,
+        ):
+            csv.writer(stream, lineterminator="\n").writerows(
+                [found.names, *zip(*columns, strict=True)]
+            )
+
+
+@takes("circuit info")
+def info(circuit: Path, output: Path | None, plot: Path | None, as_json: bool) -> None:
+    """Size and guarantees of a circuit; other forms and a picture of it."""
+    from lapis.circuits.files import load_circuit, save_circuit
+    from lapis.circuits.queries import entropy, log_partition
+    from lapis.cli.render import present
+    from lapis.results.result import Figures
+
+    found = load_circuit(circuit)
+    if output is not None:
+        save_circuit(found, output)
+    if plot is not None:
+        from lapis.circuits.draw import draw_circuit
+
+        draw_circuit(found, plot)
+    figures: dict[str, float | int | str | None] = {
+        "variables": found.num_variables,
+        "nodes": found.num_nodes,
+        "edges": found.num_edges,
+        "parameters": found.num_parameters,
+        **found.properties._asdict(),
+        "log_partition": log_partition(found),
+        "entropy": entropy(found) if all(found.properties) else None,
+    }
+    present(Figures(figures), as_json)
+
+
+def mean_log_likelihood(circuit: Circuit, rows: np.ndarray) -> float | None:
+    from lapis.circuits.queries import log_probabilities
+
+    return float(log_probabilities(circuit, rows).mean()) if len(rows) else None
+
+
+def row_of_states(circuit: Circuit, texts: Sequence[str]) -> np.ndarray:
+    """int32[num_variables], what texts like smoke=yes say, -1 for the rest."""
+    row = np.full(circuit.num_variables, -1, np.int32)
+    for text in texts:
+        name, mark, state = (part.strip() for part in text.partition("="))
+        if not mark:
+            raise LapisError(
+                f"{text!r} is not a state of a variable",
+                code="option-value",
+                hint="as in smoke=yes",
+            )
+        check_word("variable", name, circuit.names, code="unknown-variable")
+        variable = circuit.names.index(name)
+        check_word(f"state of {name}", state, circuit.states[variable], code="unknown-state")
+        row[variable] = circuit.states[variable].index(state)
+    return row
+
+
+CIRCUIT = (learn, score, query, sample, info)

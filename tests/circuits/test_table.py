@@ -1,0 +1,102 @@
+"""Tables in all their forms, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lapis.circuits.table import read_table, rows_of, variables_of
+from lapis.errors import LapisError
+
+ROWS = [[0, 1, 2], [1, 1, 0], [0, 0, 2], [1, 0, 1]]
+
+
+def write(path: Path, text: str) -> Path:
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text, encoding="utf-8")
+    return path
+
+
+def digits(separator: str = ",", end: str = "\n") -> str:
+    return "".join(separator.join(map(str, row)) + end for row in ROWS)
+
+
+@pytest.mark.parametrize("form", ["data.gz", "csv", "spaced.csv", "named.csv", "npy", "parquet"])
+def test_every_form_gives_the_same_rows(form: str, tmp_path: Path) -> None:
+    path = tmp_path / f"t.{form}"
+    if form == "npy":
+        np.save(path, np.array(ROWS))
+    elif form == "parquet":
+        pandas = pytest.importorskip("pandas")
+        pandas.DataFrame(ROWS, columns=["A", "B", "C"]).to_parquet(path)
+    elif form == "named.csv":
+        write(path, "A,B,C\n" + digits())
+    else:
+        write(path, digits(", " if form == "spaced.csv" else ","))
+    names, states = variables_of([read_table(path)])
+    assert names == (("A", "B", "C") if form in ("named.csv", "parquet") else ("x0", "x1", "x2"))
+    assert states == (("0", "1"), ("0", "1"), ("0", "1", "2"))
+    assert rows_of(read_table(path), names, states).tolist() == ROWS
+
+
+def test_values_missing_ones_and_order(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "size,colour\n10,red\n9,?\n,blue\n*,red\n")
+    names, states = variables_of([read_table(path)])
+    assert (names, states) == (("size", "colour"), (("9", "10"), ("blue", "red")))
+    assert rows_of(read_table(path), names, states).tolist() == [[1, 1], [0, -1], [-1, 0], [-1, 1]]
+    again = write(tmp_path / "other.csv", "colour,size\nblue,9\n")
+    assert rows_of(read_table(again), names, states).tolist() == [[0, 0]]
+    part = write(tmp_path / "part.csv", "colour\nblue\n")
+    assert rows_of(read_table(part, "yes"), names, states).tolist() == [[-1, 0]]
+
+
+def test_headers_are_told_from_rows(tmp_path: Path) -> None:
+    rows = write(tmp_path / "a.csv", "yes,no\nno,no\nyes,yes\n")
+    assert read_table(rows).names is None
+    assert read_table(rows, "yes").names == ("yes", "no")
+    named = write(tmp_path / "b.csv", "smokes,cancer\nno,no\nyes,yes\n")
+    assert read_table(named).names == ("smokes", "cancer")
+    assert len(read_table(named, "no").codes) == 3
+    one = write(tmp_path / "c.csv", "1,0\n")
+    assert read_table(one).codes.shape == (1, 2)
+
+
+def test_missing_numbers(tmp_path: Path) -> None:
+    np.save(tmp_path / "t.npy", np.array([[0.0, np.nan], [1.0, 3.0]]))
+    table = read_table(tmp_path / "t.npy")
+    names, states = variables_of([table])
+    assert states == (("0", "1"), ("3",))
+    assert rows_of(table, names, states).tolist() == [[0, -1], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("A,B\n0,1\n0\n", "t.csv: row 3 has 1 columns, the first has 2"),
+        ("", "t.csv: there is nothing in it"),
+        ("A,A\n0,1\n", "t.csv: two columns have the same name"),
+        ("A,C\n0,1\n", "t.csv: the circuit has no variable 'C'"),
+        ("A,B\n0,1\n0,2\n", "t.csv: row 2: B has no state '2'\n    it has 0, 1"),
+    ],
+)
+def test_tables_that_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", text)
+    with pytest.raises(LapisError) as found:
+        rows_of(read_table(path, "yes"), ["A", "B"], [["0", "1"]] * 2)
+    assert str(found.value) == f"{tmp_path}/{message}"
+
+
+def test_arrays_that_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "t.npy", np.array([0.5, 1.0]))
+    with pytest.raises(LapisError, match=r"wanted an array of numbers with rows and columns"):
+        read_table(tmp_path / "t.npy")
+    np.save(tmp_path / "t.npy", np.array([[0.5, 1.0]]))
+    with pytest.raises(LapisError, match="its numbers are not whole"):
+        read_table(tmp_path / "t.npy")
+    with pytest.raises(LapisError, match="there is no such file"):
+        read_table(tmp_path / "none.csv")

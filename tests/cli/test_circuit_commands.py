@@ -1,0 +1,173 @@
+"""`lapis circuit`: what people type, what programs read, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cli_run import Run
+
+COUNTS = {("no", "no"): 40, ("no", "yes"): 4, ("yes", "no"): 5, ("yes", "yes"): 11}
+
+
+@pytest.fixture
+def learned(run: Run) -> Run:
+    rows = [f"{a},{b}\n" for (a, b), count in COUNTS.items() for _ in range(count)]
+    run.write("t.csv", "smokes,cancer\n" + "".join(rows))
+    run.json("circuit", "learn", "t.csv", "-o", "c.npz")
+    return run
+
+
+def wanted() -> dict[tuple[str, str], float]:
+    """P(smokes) P(cancer | smokes), each with a count of 1 in total added."""
+    found = {}
+    for a, b in product(("no", "yes"), repeat=2):
+        own = sum(count for (x, _), count in COUNTS.items() if x == a)
+        found[a, b] = (own + 0.5) / 61 * (COUNTS[a, b] + 0.5) / (own + 1)
+    return found
+
+
+def reversed_wanted() -> dict[tuple[str, str], float]:
+    """The same with the arc the other way round."""
+    found = {}
+    for a, b in product(("no", "yes"), repeat=2):
+        own = sum(count for (_, y), count in COUNTS.items() if y == b)
+        found[a, b] = (own + 0.5) / 61 * (COUNTS[a, b] + 0.5) / (own + 1)
+    return found
+
+
+def table_of(run: Run) -> dict[tuple[str, str], float]:
+    """The learned distribution, by which arc the network has."""
+    assert run("circuit", "learn", "t.csv", "--network", "net.txt")[0] == 0
+    text = (run.folder / "net.txt").read_text()
+    return wanted() if "( cancer | smokes )" in text else reversed_wanted()
+
+
+def test_learn_tells_its_figures(learned: Run) -> None:
+    table = table_of(learned)
+    found = learned.json("circuit", "learn", "t.csv", "--valid", "t.csv")
+    mean = sum(count * math.log(table[row]) for row, count in COUNTS.items()) / 60
+    assert found["train_log_likelihood"] == pytest.approx(mean, abs=1e-10)
+    assert found["valid_log_likelihood"] == pytest.approx(mean, abs=1e-10)
+    assert (found["splits"], found["parameters"], found["converged"]) == (1, 6, True)
+    assert found["edges"] == 20
+    assert found["seconds"] >= 0
+    small = learned.json("circuit", "learn", "t.csv", "--edges-max", "19", "--method", "greedy")
+    assert (small["edges"], small["splits"], small["converged"]) == (14, 0, False)
+    assert small["valid_log_likelihood"] is None
+
+
+def test_score(learned: Run) -> None:
+    table = table_of(learned)
+    learned.write("s.csv", "cancer,smokes\nyes,yes\n?,no\n")
+    found = learned.json("circuit", "score", "c.npz", "s.csv", "--per-example", "each.txt")
+    each = [math.log(table["yes", "yes"]), math.log(table["no", "no"] + table["no", "yes"])]
+    assert found == {"log_likelihood": pytest.approx(sum(each) / 2, abs=1e-10), "examples": 2}
+    lines = (learned.folder / "each.txt").read_text().split()
+    assert [float(line) for line in lines] == pytest.approx(each, abs=1e-10)
+
+
+def test_one_query(learned: Run) -> None:
+    table = table_of(learned)
+    given = table["yes", "no"] + table["yes", "yes"]
+    found = learned.json(
+        "circuit", "query", "c.npz", "-q", "cancer=yes,cancer", "--evidence", "smokes=yes"
+    )
+    chance = table["yes", "yes"] / given
+    assert found["log_probability"] == pytest.approx(math.log(chance), abs=1e-10)
+    assert found["distribution"] == {"cancer": pytest.approx({"no": 1 - chance, "yes": chance})}
+    found = learned.json("circuit", "query", "c.npz", "--evidence", "smokes=yes", "--mpe")
+    assert found["log_probability"] == pytest.approx(math.log(given), abs=1e-10)
+    assert found["most_likely"] == {"smokes": "yes", "cancer": "yes"}
+    code, out, _ = learned("circuit", "query", "c.npz")
+    assert code == 0
+    assert "smokes" in out
+    assert "exact" in out
+
+
+def test_a_file_of_queries(learned: Run) -> None:
+    table = table_of(learned)
+    learned.write("q.csv", "cancer\nyes\nno\n")
+    learned.write("e.csv", "smokes\nyes\n*\n")
+    arguments = ("circuit", "query", "c.npz", "--rows", "q.csv", "--header", "yes")
+    found = learned.json(*arguments, "--given", "e.csv")
+    given = table["yes", "no"] + table["yes", "yes"]
+    each = [
+        math.log(table["yes", "yes"] / given), math.log(table["yes", "no"] + table["no", "no"])
+    ]  # fmt: skip
+    rows = [row["log_probability"] for row in found["queries"]]
+    assert rows == pytest.approx(each, abs=1e-10)
+    assert found["log_probability"] == pytest.approx(sum(each) / 2, abs=1e-10)
+    learned.write("short.csv", "smokes\nyes\n")
+    code, _, err = learned(*arguments, "--given", "short.csv")
+    assert (code, err) == (1, "error: q.csv has 2 rows, short.csv has 1\n")
+
+
+def test_samples(learned: Run) -> None:
+    code, out, _ = learned("circuit", "sample", "c.npz", "-n", "200", "--evidence", "smokes=yes")
+    assert code == 0
+    names, *rows = csv.reader(io.StringIO(out))
+    assert names == ["smokes", "cancer"]
+    assert len(rows) == 200
+    assert {row[0] for row in rows} == {"yes"}
+    assert {row[1] for row in rows} == {"no", "yes"}
+    assert learned("circuit", "sample", "c.npz", "-n", "200", "-o", "s.csv")[1] == ""
+    assert len((learned.folder / "s.csv").read_text().splitlines()) == 201
+    assert len(learned.json("circuit", "sample", "c.npz", "-n", "3")["samples"]) == 3
+
+
+def test_info_and_other_forms(learned: Run) -> None:
+    table = table_of(learned)
+    found = learned.json("circuit", "info", "c.npz", "-o", "c.ac", "--plot", "c.png")
+    assert (found["variables"], found["edges"], found["deterministic"]) == (2, 20, True)
+    entropy = -sum(p * math.log(p) for p in table.values())
+    assert found["entropy"] == pytest.approx(entropy, abs=1e-10)
+    assert (learned.folder / "c.png").read_bytes().startswith(b"\x89PNG")
+    again = learned.json("circuit", "info", "c.ac")
+    assert again["entropy"] == pytest.approx(entropy, abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("learn", "none.csv"), "none.csv: there is no such file"),
+        (("learn", "t.csv", "-o", "c.txt"), "c.txt: circuits are written as .npz, .ac or .dot"),
+        (("learn", "t.csv", "-o", "no/c.npz"), "no/c.npz: cannot be written: no folder no"),
+        (("learn", "t.csv", "--method", "best"), "--method must be greedy or quick, not 'best'"),
+        (("score", "t.csv", "t.csv"), "t.csv: this is not a circuit\n    circuits are .npz files, "
+         "as `lapis circuit learn -o` writes them, or .ac files"),
+        (("query", "c.npz", "-q", "smoks"), "unknown variable 'smoks'\n    did you mean 'smokes'?"),
+        (("query", "c.npz", "-q", "smokes=y"), "unknown state of smokes 'y'\n    choose one of no, "
+         "yes"),
+        (("query", "c.npz", "--evidence", "smokes"), "'smokes' is not a state of a variable\n    "
+         "as in smoke=yes"),
+        (("query", "c.npz", "--given", "t.csv"), "--given is the evidence for --rows"),
+        (("query", "c.npz", "--rows", "t.csv", "--mpe"), "a query stands in --query or in --rows, "
+         "not in both"),
+        (("info", "c.npz", "--plot", "c.txt"), "c.txt: pictures are .png, .svg or .pdf files"),
+    ],
+)  # fmt: skip
+def test_mistakes(learned: Run, arguments: tuple[str, ...], message: str) -> None:
+    code, _, err = learned("circuit", *arguments)
+    assert (code, err) == (1, f"error: {message}\n")
+
+
+def test_impossible_evidence_is_said(run: Run) -> None:
+    run.write("c.ac", "(2)\nv 0 0\nv 0 1\nn 0\nn 1\n* 0 2\n* 1 3\n+ 4 5\nEOF\n")
+    code, _, err = run("circuit", "query", "c.ac", "--evidence", "x0=0")
+    assert (code, err) == (1, "error: the evidence has probability 0\n")
+
+
+def test_large_circuits_are_not_drawn(run: Run) -> None:
+    rng = np.random.default_rng(0)
+    np.save(Path("t.npy"), rng.integers(0, 2, (30, 40)))
+    run.json("circuit", "learn", "t.npy", "-o", "c.npz", "--edge-cost", "9")
+    code, _, err = run("circuit", "info", "c.npz", "--plot", "c.png")
+    assert code == 3
+    assert "nodes are too many to draw" in err
