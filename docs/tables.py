@@ -36,7 +36,7 @@ def list_methods(name: str) -> list[str]:
             f"| `{m.name}` | {m.help} | {'; '.join(describe_own(o) for o in m.own)} |"
             for m in methods
         ]
-    word = "method" if "infer" in task or "map" in task else task
+    word = "method" if "infer" in task or "map" in task else task.split()[-1]
     return [f"| {word} | what it does | exact |", "|---|---|---|"] + [
         f"| `{m.name}` | {m.help} | {m.exact} |" for m in methods
     ]

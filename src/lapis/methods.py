@@ -12,6 +12,7 @@ is used, so that looking at the registry costs nothing. What is called, by task 
     lift       problem   (problem, sizes of types, by classes?) → Lifted
     counts     problem   (problem, **options it reads) → rows
     optimizer            (**fixed, **own options) → Optimizer or Solver
+    field objective      (lessons, num_samples, seed) → Objective
     field infer          (ground field, weights, Options) → Marginals
     field map            (ground field, weights, seed, Stop, progress) → (name, world, score, notes)
     objective, expectation   what `learning/learn.py` builds
@@ -30,7 +31,7 @@ from lapis.options import COMMANDS, Option
 
 Task = Literal[
     "infer", "map", "lift", "counts", "objective", "expectation", "optimizer", "field infer",
-    "field map",
+    "field map", "field objective",
 ]  # fmt: skip
 Takes = Literal["network", "problem", "sampler", "examples", "objective", "field"]
 
@@ -45,6 +46,7 @@ OPTION_OF_TASK: Mapping[Task, str] = {
     "optimizer": "optimizer",
     "field infer": "method",
     "field map": "method",
+    "field objective": "objective",
 }
 LEARNING: tuple[Task, ...] = ("objective", "optimizer", "expectation", "counts")
 TASKS_OF_COMMAND: Mapping[str, tuple[Task, ...]] = {
@@ -56,6 +58,7 @@ TASKS_OF_COMMAND: Mapping[str, tuple[Task, ...]] = {
     "score": ("infer",),
     "field infer": ("field infer",),
     "field map": ("field map",),
+    "field learn": ("field objective",),
 }
 PARTS_OF_COMMAND: Mapping[str, tuple[str, ...]] = {"evaluate": ("learn", "score")}
 UNDECIDED = (None, "auto")  # the method is chosen later, and may read anything
@@ -353,6 +356,16 @@ FIELD_METHODS = (
     Method(
         "field map", "icm", "iterated conditional modes from several worlds", f"{FIELDS}:map_icm",
         "field", "never", ("time_limit",),
+    ),
+    Method(
+        "field objective", "pseudo", "Σ log P(atom given all others), by flips",
+        "lapis.fields.objectives:pseudo_objective", "field", "always",
+    ),
+    Method(
+        "field objective", "likelihood", "log P of what is asked given the rest: by all worlds "
+        "where they are few, by contrastive divergence elsewhere",
+        "lapis.fields.objectives:likelihood_objective", "field", "where affordable",
+        ("num_samples",),
     ),
 )  # fmt: skip
 

@@ -319,6 +319,20 @@ FIELD_COMMANDS: Mapping[str, tuple[Option, ...]] = {
                low=0, above=True),
         replace(FIELD_OUT, help="Write the formulas (.mln)."),
     ),
+    "field learn": (
+        LEARN_QUERY,
+        replace(FIELD_OUT, help="Write the learned field (.rrf)."),
+        Option("objective", "word", "What to maximise", "pseudo"),
+        Option("optimizer", "word", "lbfgs where values are exact, adam or adagrad anywhere.",
+               words=("lbfgs", "adam", "adagrad")),
+        Option("rate", "number", "Of adam and adagrad.", low=0, above=True),
+        *(option for option in LEARNING if option.name in ("prior", "prior_mean", "num_samples")),
+        Option("restarts", "integer", "Climbs from other weights; the best is kept.", 0, low=0),
+        *(option for option in LEARNING if option.name in ("max_iterations", "tolerance")),
+        TIME_LIMIT, MAX_MEMORY,
+        Option("checkpoint", "path", "Keep the state here, and go on from it if it exists."),
+        MERGE, STRICT, SEED, AS_JSON,
+    ),
     "field score": (LEARN_QUERY, MAX_MEMORY, NO_LIKELIHOOD, MERGE, STRICT, AS_JSON),
 }  # fmt: skip
 

@@ -100,13 +100,11 @@ def learn(model: Path, worlds: Worlds, output: Path | None, as_json: bool, **opt
     from lapis.api import learn as learn_weights
     from lapis.cli.progress import progress_bar
     from lapis.cli.render import present
+    from lapis.data.whole_path import require_writable
 
     if not worlds:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
-    if output is not None and (output.is_dir() or not output.parent.is_dir()):
-        # Said now, not after hours.
-        wrong = "it is a folder" if output.is_dir() else f"no folder {output.parent}"
-        raise LapisError(f"{output}: cannot be written: {wrong}", code="unwritable")
+    require_writable(output)
     with progress_bar("learning") as progress:
         fit = learn_weights(model, worlds, progress=progress, **options)
     if output is not None:

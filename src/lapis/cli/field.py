@@ -10,6 +10,7 @@ import typer
 
 from lapis.cli.options import takes
 from lapis.data.database import Database
+from lapis.errors import LapisError
 
 Worlds = Sequence[Database]
 
@@ -36,6 +37,24 @@ def map_(field: Path, worlds: Worlds, as_json: bool, **options: Any) -> None:
     with progress_bar("most likely world") as progress:
         world = fields.map(field, worlds or None, progress=progress, **options)
     present(world, as_json)
+
+
+@takes("field learn")
+def learn(field: Path, worlds: Worlds, output: Path | None, as_json: bool, **options: Any) -> None:
+    """Learn the weights of a field from data."""
+    from lapis import fields
+    from lapis.cli.progress import progress_bar
+    from lapis.cli.render import present
+    from lapis.data.whole_path import require_writable
+
+    if not worlds:
+        raise LapisError("nothing to learn from", code="no-data", hint="name data files")
+    require_writable(output)
+    with progress_bar("learning") as progress:
+        fit = fields.learn(field, worlds, progress=progress, **options)
+    if output is not None:
+        fit.save(output)
+    present(fit, as_json)
 
 
 @takes("field score")
@@ -77,4 +96,4 @@ def write_text(text: str, output: Path | None) -> None:
         place.write_text(text, encoding="utf-8")
 
 
-FIELD = (from_, infer, map_, score, extract)
+FIELD = (from_, infer, map_, learn, score, extract)

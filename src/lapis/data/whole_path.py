@@ -34,3 +34,10 @@ def whole_path(path: Path, folder: bool = False) -> Iterator[Path]:
             ) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def require_writable(path: Path | None) -> None:
+    """Refuse a place for a result that cannot be written: now, not after hours."""
+    if path is not None and (path.is_dir() or not path.parent.is_dir()):
+        wrong = "it is a folder" if path.is_dir() else f"no folder {path.parent}"
+        raise LapisError(f"{path}: cannot be written: {wrong}", code="unwritable")

@@ -24,6 +24,7 @@ from lapis.fields.field_text import print_field
 from lapis.fields.field_text import read_field as read
 from lapis.fields.from_logic import from_model
 from lapis.fields.infer import infer, map
+from lapis.fields.learn import learn
 from lapis.fields.score import score
 from lapis.fields.to_logic import extract
 
@@ -32,6 +33,7 @@ __all__ = [
     "extract",
     "from_model",
     "infer",
+    "learn",
     "map",
     "parse",
     "print_field",

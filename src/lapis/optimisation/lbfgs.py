@@ -32,6 +32,7 @@ MIN_VARIANCE = 1e-12  # of the largest
 MAX_NEWTON_STEPS = 20
 MAX_HALVINGS = 10
 MAX_LINE_SEARCH = 40
+MAX_FALL = 1e-10  # of the value, that rounding explains
 NEWTON_PRECISION = 1e-8  # of a Newton step, relative to the gradient
 UNLIMITED = 10**9  # the recorder knows the limits
 
@@ -208,10 +209,20 @@ def newton_step(point: Point, free: np.ndarray) -> np.ndarray:
 
 
 def take_newton_step(terrain: Terrain, point: Point, step: np.ndarray) -> Point | None:
-    """The first of the step, its half, its quarter, … that leaves a smaller gradient."""
+    """The first of the step, its half, its quarter, … that leaves a smaller gradient.
+
+    Never down by more than rounding: where the objective is not concave, a saddle may lie there.
+    """
     for halving in range(MAX_HALVINGS):
         proposal = terrain.project(point, point.weights + 0.5**halving * step)
         reached = terrain.evaluate(proposal)
-        if max_norm(reached.gradient) < max_norm(point.gradient):
+        if max_norm(reached.gradient) < max_norm(point.gradient) and not falls(point, reached):
             return reached
     return None
+
+
+def falls(before: Point, after: Point) -> bool:
+    """Whether the value went down, beyond rounding."""
+    if before.value is None or after.value is None:
+        return False
+    return after.value < before.value - MAX_FALL * abs(before.value)

@@ -1,0 +1,237 @@
+"""Learning the weights of a field, by back-propagation and the optimisers of everything else.
+
+The objectives are not concave (an inner weight and the weight of its parfeature in the parent may
+trade places), so the climb is repeated from `restarts` other weights and the best is kept: those of
+the field, each multiplied by a random factor, since it is the scale of the inner weights (how sharp
+a connective is) that local optima differ in. Which of two climbs is better is told by the value, or
+by the pseudo-likelihood where contrastive divergence has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lapis.errors import LapisError
+from lapis.fields.field import Field
+from lapis.fields.field_text import call, print_field, print_target
+from lapis.fields.infer import FieldLike, open_field, seed_of
+from lapis.fields.objectives import PseudoLikelihood
+from lapis.fields.pseudo import Lesson, make_lesson
+from lapis.learning.examples import build_examples
+from lapis.learning.fit import Fit
+from lapis.learning.objectives.posterior import Posterior, with_prior
+from lapis.learning.objectives.priors import Prior, parse_prior
+from lapis.learning.parameters import Parameters
+from lapis.methods import check_options, find_method
+from lapis.optimisation.climb import Course, climb, make_optimizer
+from lapis.problem.query import query_predicates
+from lapis.problem.task import DataLike, open_inputs
+from lapis.progress import Report, Stop, Wish
+
+if TYPE_CHECKING:
+    import threading
+
+    from lapis.optimisation.objective import Objective
+
+PRIOR = Prior("gaussian", 10.0)
+TOLERANCE = 1e-6  # of the gradient, for each atom
+SPREAD = 1.0  # standard deviation of the log of a restart's factors
+SHIFT = 0.05  # and of what is added, so that a weight of 0 is not stuck there
+
+
+@dataclass(frozen=True)
+class FieldParameters(Parameters):
+    """One for each child of each parfeature."""
+
+    field: Field
+
+    def names(self) -> list[str]:
+        return [
+            f"{call(parfeature.name, parfeature.parameters)}: {print_target(child)}"
+            for parfeature, child in self.field.edges()
+        ]
+
+
+@dataclass(frozen=True, repr=False)
+class FieldFit(Fit):
+    """Learned weights of a field."""
+
+    @property
+    def field(self) -> Field:
+        """The field with the learned weights."""
+        assert isinstance(self.parameters, FieldParameters)
+        return self.parameters.field.with_weights(self.weights)
+
+    @property
+    def text(self) -> str:
+        return print_field(self.field, self.title())
+
+
+def learn(
+    field: FieldLike,
+    data: DataLike,
+    query: Sequence[str] | str = (),
+    *,
+    objective: str = "pseudo",
+    optimizer: str | None = None,
+    prior: Prior | str | None = None,
+    prior_mean: str = "zero",
+    num_samples: int = 5,
+    rate: float | None = None,
+    restarts: int = 0,
+    max_iterations: int | None = None,
+    tolerance: float | None = None,
+    time_limit: float | None = None,
+    max_memory: int | None = None,
+    random_state: int | np.random.Generator = 0,
+    checkpoint: str | Path | None = None,
+    strict: bool = False,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> FieldFit:
+    """Learn the weights of a field from data; those marked @fixed keep theirs.
+
+    Without a query all atoms are explained, with one the query predicates' given the others. The
+    climb starts at the weights of the field, and `restarts` times at others. `tolerance` is of the
+    gradient, 1e-6 for each atom unless given.
+
+    >>> from lapis import Database, fields
+    >>> field = fields.parse("P(t)\\nroot:\\n 1 P(x)")
+    >>> fit = fields.learn(field, Database.parse("P(A) P(B) P(C) !P(D)"), prior="none")
+    >>> round(fit["root: P(x)"], 4)  # log 3: three of four
+    1.0986
+    """
+    check_options("field learn", locals())
+    resolved, seed = open_field(field), seed_of(random_state)
+    inputs = open_inputs(resolved.declarations, data, strict=strict)
+    asked = query_predicates(query, inputs.model)
+    began = time.monotonic()
+    lessons = [
+        make_lesson(resolved, example, max_memory)
+        for example in build_examples(inputs.model, inputs.databases, asked)
+    ]
+    atoms = sum(len(lesson.world) for lesson in lessons)
+    if not atoms:
+        raise LapisError(
+            "there is nothing to learn from: the data names no constants of what is asked",
+            code="empty-data",
+            hint="give facts, or list the constants of the types in the field",
+        )
+    target = find_method("field objective", objective).load()(lessons, num_samples, seed)
+    chosen = choose_prior(prior, prior_mean, resolved)
+    name = optimizer or ("lbfgs" if target.is_fixed else "adam")
+    own = {} if rate is None else {"rate": rate}
+    if tolerance is None and target.is_fixed:
+        tolerance = TOLERANCE * atoms
+    posterior = with_prior(target, chosen, resolved.weights, resolved.fixed)
+    judge = posterior if target.is_fixed else judge_of(lessons, posterior)
+    wish, rng = Stop(stop), np.random.default_rng(seed)
+    best: tuple[float, Course] | None = None
+    starts = []
+    for number in range(restarts + 1):
+        left = None if time_limit is None else time_limit - (time.monotonic() - began)
+        if best is not None and (wish() or (left is not None and left <= 0)):
+            break
+        start = resolved.weights if number == 0 else other_start(resolved, rng)
+        course = climb(
+            posterior,
+            make_optimizer(name, **own),
+            posterior.free_weights(start),
+            l1=posterior.l1,
+            max_iterations=max_iterations,
+            tolerance=tolerance,
+            time_limit=left,
+            progress=progress,
+            should_stop=wish,
+            checkpoint=None if checkpoint is None else restart_path(Path(checkpoint), number),
+            fingerprint=fingerprint(resolved, lessons, objective, number),
+        )
+        value = value_of(judge, course)
+        starts.append({"value": value, "converged": course.converged, "reason": course.reason})
+        if best is None or value > best[0]:
+            best = value, course
+        if course.interrupted:
+            break
+    assert best is not None
+    return account(resolved, posterior, best[1], name, chosen, objective, starts, began, atoms)
+
+
+def choose_prior(prior: Prior | str | None, mean: str, field: Field) -> Prior:
+    chosen = parse_prior(prior) if isinstance(prior, str) else prior or PRIOR
+    return replace(chosen, mean=field.weights) if mean == "initial" else chosen
+
+
+def judge_of(lessons: Sequence[Lesson], posterior: Posterior) -> Posterior:
+    """The pseudo-likelihood with the same prior, for objectives without a value."""
+    return replace(posterior, objective=PseudoLikelihood(tuple(lessons), "pseudo"))
+
+
+def value_of(judge: Posterior, course: Course) -> float:
+    """With the prior."""
+    value = judge.objective.evaluate(judge.all_weights(course.weights)).value
+    assert value is not None
+    return value + judge.log_prior(course.weights)
+
+
+def other_start(field: Field, rng: np.random.Generator) -> np.ndarray:
+    """float64[num_weights], the field's weights by random factors."""
+    weights = field.weights
+    factor = np.exp(rng.normal(-SPREAD / 2, SPREAD, len(weights)))
+    return weights * factor + rng.normal(0.0, SHIFT, len(weights))
+
+
+def restart_path(path: Path, number: int) -> Path:
+    return path if number == 0 else path.with_name(f"{path.name}.{number}")
+
+
+def fingerprint(field: Field, lessons: Sequence[Lesson], objective: str, number: int) -> str:
+    """Names what is learned, so that a checkpoint of something else is not resumed."""
+    worlds = [np.packbits(lesson.world).tobytes().hex() for lesson in lessons]
+    text = "\n".join([objective, str(number), print_field(field), *worlds])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def account(
+    field: Field,
+    posterior: Posterior,
+    course: Course,
+    optimizer: str,
+    prior: Prior,
+    objective: str,
+    starts: list[dict[str, object]],
+    began: float,
+    atoms: int,
+) -> FieldFit:
+    weights = posterior.all_weights(course.weights)
+    size = len(weights)
+    target: Objective = posterior.objective
+    value = target.evaluate(weights).value if target.is_fixed else None
+    parameters = FieldParameters(
+        field.declarations, (), np.array([0, size]), (), field.weights, field.fixed, field
+    )
+    return FieldFit(
+        objective,
+        optimizer,
+        str(prior),
+        value,
+        posterior.log_prior(course.weights),
+        target.is_exact,
+        course.converged,
+        course.interrupted,
+        course.reason,
+        course.iterations,
+        course.gradient_norm,
+        parameters,
+        weights,
+        None,
+        course.curve,
+        {"learning": time.monotonic() - began},
+        details={"starts": starts, "atoms": atoms},
+    )
