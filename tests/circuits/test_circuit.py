@@ -200,3 +200,24 @@ def test_text_of_a_coin() -> None:
     assert '[label="x0=0", shape=box]' in dot
     assert dot.count("->") == coin.num_edges == 6
     assert log_partition(coin) == pytest.approx(0, abs=1e-15)
+
+
+def test_values_too_small_for_a_double() -> None:
+    """Many rows are evaluated in numbers, and what these cannot hold in logarithms."""
+    rng = np.random.default_rng(0)
+    chance = rng.random(300) * 1e-4
+    data = rng.integers(-1, 2, (40, 300))
+    data[7] = 1
+    nodes, tops = [], []
+    for v, p in enumerate(chance.tolist()):
+        nodes += [f"v {v} 0", f"v {v} 1", f"n {1 - p!r}", f"n {p!r}"]
+        n = 7 * v
+        nodes += [f"* {n} {n + 2}", f"* {n + 1} {n + 3}", f"+ {n + 4} {n + 5}"]
+        tops.append(n + 6)
+    text = ["(" + " ".join("2" * 300) + ")", *nodes, "* " + " ".join(map(str, tops)), "EOF"]
+    circuit = parse_ac("\n".join(text))
+    wanted = np.where(data == 1, np.log(chance), np.where(data == 0, np.log1p(-chance), 0.0))
+    found = log_values(circuit, data)
+    assert (found < -700).sum() > 5
+    np.testing.assert_allclose(found, wanted.sum(axis=1), rtol=1e-10)
+    np.testing.assert_allclose(log_values(circuit, data[:3]), found[:3], rtol=1e-12)

@@ -11,8 +11,10 @@ from random_circuits import partial_rows, restrict
 
 from lapis.circuits.circuit import Properties
 from lapis.circuits.evaluation import log_values
+from lapis.circuits.gibbs import gibbs_log_conditionals
 from lapis.circuits.learn import Search, learn_circuit
 from lapis.circuits.properties import find_properties
+from lapis.circuits.queries import log_conditionals
 from lapis.circuits.split import NO_LIMIT, edge_cost, split_circuit
 from lapis.errors import LapisError
 from lapis.progress import Stop
@@ -232,3 +234,26 @@ def test_the_network_as_text() -> None:
 def test_data_that_cannot_be_learned_from(data: list[list[int]], states: int, message: str) -> None:
     with pytest.raises(LapisError, match=message):
         learn_circuit(np.array(data), ["A", "B"], [[str(s) for s in range(states)]] * 2)
+
+
+def test_gibbs_comes_to_the_exact_conditionals() -> None:
+    data, sizes, names, states = make(11)
+    learned = learn_circuit(data, names, states, edge_cost=0.02)
+    assert learned.circuit is not None
+    rows = partial_rows(sizes)
+    rng = np.random.default_rng(0)
+    query, given = rows[rng.integers(len(rows), size=(2, 60))]
+    query[given >= 0] = -1
+    num_sweeps, num_chains = 4000, 5
+    found = gibbs_log_conditionals(
+        learned.network, query, given, num_chains=num_chains, num_sweeps=num_sweeps, seed=3
+    )
+    exact = np.exp(log_conditionals(learned.circuit, query, given))
+    # Sweeps are correlated: as many independent ones as a tenth of them.
+    error = np.sqrt(exact * (1 - exact) / (num_chains * num_sweeps / 10))
+    assert (np.abs(np.exp(found) - exact) < 4 * error + 1e-3).all()
+    one, other = (
+        gibbs_log_conditionals(learned.network, query, given, num_sweeps=10, seed=3)
+        for _ in range(2)
+    )
+    assert (one == other).all()

@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from lapis.circuits.blocks import LANES, TINY, as_averages, evaluate_blocks
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, Circuit
 from lapis.inference.compiled import entry, inner
 
@@ -52,13 +53,37 @@ def log_values(circuit: Circuit, evidence: np.ndarray) -> np.ndarray:
     A negative state is missing: the variable is summed out.
     """
     rows = as_rows(circuit, evidence)
+    if len(rows) >= LANES:
+        return log_values_in_blocks(circuit, rows)
     found = np.empty(len(rows))
+    _evaluate(structure_of(circuit), rows, np.empty(circuit.num_nodes), found)
+    return found
+
+
+def log_values_in_blocks(circuit: Circuit, rows: np.ndarray) -> np.ndarray:
+    """The same for many rows; those of the smallest values again, in log space."""
     structure = structure_of(circuit)
+    nothing = np.full((1, circuit.num_variables), MISSING, np.int32)
+    whole, value = np.empty(1), np.empty(circuit.num_nodes)
+    _evaluate(structure, nothing, value, whole)
+    if whole[0] == -np.inf:
+        return np.full(len(rows), -np.inf)
+    averages = as_averages(structure, value)
+    share = np.empty(len(rows))
 
     def work(part: slice) -> None:
-        _evaluate(structure, rows[part], np.empty(circuit.num_nodes), found[part])
+        memory = np.ones((len(averages.state), LANES))
+        evaluate_blocks(
+            averages, structure.variable_of_state, structure.state_start, rows[part], memory,
+            share[part],
+        )  # fmt: skip
 
-    run_in_shares(work, len(rows), circuit.num_edges)
+    run_in_shares(work, len(rows), circuit.num_edges // LANES)
+    lost = np.flatnonzero(share < TINY)
+    found = np.log(np.maximum(share, TINY)) + whole[0]
+    again = np.empty(len(lost))
+    _evaluate(structure, rows[lost], value, again)
+    found[lost] = again
     return found
 
 

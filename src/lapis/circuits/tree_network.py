@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lapis.circuits.split import compiled
+from lapis.inference.compiled import inner
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +76,7 @@ class TreeNetwork:
         return lines
 
 
-@compiled
+@inner
 def leaf_of(row, own, split_on, first_child):  # type: ignore[no-untyped-def]
     """The leaf of a variable's tree that a row comes to."""
     node = own
