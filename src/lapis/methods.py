@@ -138,6 +138,11 @@ INFER = (
         ("precision", "max_samples", "time_limit", "max_memory"),
     ),
     Method(
+        "infer", "circuit", "compiled to an arithmetic circuit, or the closest circuit found where "
+        "that is too large", "lapis.circuits.infer:by_circuit", "network", "where it compiles",
+        ("num_chains",),
+    ),
+    Method(
         "infer", "bp", "loopy belief propagation, the cheap estimate",
         f"{MARGINALS}:by_belief_propagation", "network", "on forests", ("max_memory",),
     ),
