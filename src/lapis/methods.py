@@ -195,6 +195,11 @@ LIFT = (
         "lift", "circuit", "a first-order circuit, compiled once for any weights and sizes",
         "lapis.lifted.answer:lift_by_circuit", "problem", "always", ("classes",),
     ),
+    Method(
+        "lift", "cells", "kinds of elements and pairs, for formulas of two variables; also with "
+        "cardinality constraints, linear orders and larger counting quantifiers",
+        "lapis.lifted.cells.answer:lift_by_cells", "problem", "always",
+    ),
 )  # fmt: skip
 
 RULE_COUNTS = "lapis.counting.rule_counts"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 from two_variable_models import Theory, theories
 
 import lapis
 import oracle
-from lapis.errors import LapisError
+from lapis.errors import LapisError, TooLarge
 from lapis.lifted.cells.count import CellSum
 
 PREDICATES = ["W", "P", "Q", "U", "R", "L"]
@@ -51,6 +53,25 @@ CHECKS: dict[str, Any] = {
 @given(theories())
 def test_partition_and_expected_counts_are_those_of_all_worlds(theory: Theory) -> None:
     hold_to_all_worlds(theory)
+
+
+@pytest.mark.slow
+@settings(max_examples=100, **CHECKS)
+@given(theories(), st.sampled_from([3, 5]))
+def test_cells_agree_with_circuits(theory: Theory, size: int) -> None:
+    """Both ways to lift, at more elements than there are worlds to list."""
+    model = replace(lapis.parse(theory.text), constraints=())
+    sizes = {"a": size, "b": 2}
+    try:
+        by_cells = lapis.lift(model, method="cells", sizes=sizes)
+        assume(by_cells.log_partition > -math.inf)
+        by_circuit = lapis.lift(model, sizes=sizes)
+    except LapisError as error:
+        if "together" not in error.message and not isinstance(error, TooLarge):
+            raise
+        assume(False)
+    assert by_cells.log_partition == pytest.approx(by_circuit.log_partition, abs=1e-9)
+    assert by_cells.expected_counts == pytest.approx(by_circuit.expected_counts, abs=1e-7)
 
 
 @pytest.mark.slow

@@ -29,7 +29,8 @@ from lapis.lifted.cells.closed_form import applies, sum_compositions
 from lapis.lifted.cells.elimination import eliminate_elements
 from lapis.lifted.cells.insertion import insert_elements
 from lapis.lifted.cells.numbers import Number, Numbers, balls, exact_numbers, fraction
-from lapis.lifted.cells.sentence import HARD, Factor, Sentence, Total, build_sentence
+from lapis.lifted.cells.scott import build_sentence
+from lapis.lifted.cells.sentence import HARD, Factor, Sentence, Total
 from lapis.lifted.cells.tables import Tables, split_requirement, truth
 from lapis.problem.problem import Problem
 
@@ -86,9 +87,12 @@ class CellSum:
     pieces: tuple[Piece, ...]
 
     @staticmethod
-    def of(problem: Problem) -> CellSum:
-        """Raises a LapisError for formulas of more than two variables, TooLarge for many atoms."""
-        sentence = build_sentence(problem)
+    def of(problem: Problem, sizes: Mapping[str, int] | None = None) -> CellSum:
+        """With more constants where `sizes` says so.
+
+        Raises a LapisError for formulas of more than two variables, TooLarge for many atoms.
+        """
+        sentence = build_sentence(problem, sizes or {})
         return CellSum(sentence, tuple(split_propositions(sentence)))
 
     def evaluate(self) -> CellCount:
