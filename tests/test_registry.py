@@ -38,6 +38,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "learn": lapis.learn,
     "score": lapis.score,
     "evaluate": lapis.cross_validate,
+    "structure": lapis.learn_structure,
 }
 NOT_OPTIONS = {
     "model", "data", "databases", "progress", "stop", "learn", "learn_options", "pseudo",
@@ -171,7 +172,10 @@ def other_value(option: Option) -> object:
         case "flag":
             return not option.default
         case "word":
-            return "ijgp" if option.name == "counts" else "gibbs"
+            other = "ijgp" if option.name == "counts" else "gibbs"
+            return option.words[0] if option.words else other
+        case "number" if option.high < 3:
+            return option.high / 2
         case _:
             return 3 if option.default != 3 else 4
 

@@ -31,8 +31,7 @@ ROOMS = (
 # Of inference, in the same order.
 INFERENCE = ("exact", "reduction", "sampling", "map", "propagation", "moments", "symmetry")
 
-# All sign patterns of a path: for structure learning, which is not here yet.
-WAITING = {"path_counts": "lapis.counting.path"}
+WAITING: dict[str, str] = {}  # what a coming part of the package will use
 
 
 def module_name(path: Path) -> str:

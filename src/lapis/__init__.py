@@ -23,7 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lapis.api import count, infer, learn, lift, map, score
+    from lapis.api import count, infer, learn, learn_structure, lift, map, score
     from lapis.data.database import Database
     from lapis.errors import LapisError, TooLarge
     from lapis.evaluation.cross_validation import cross_validate
@@ -58,6 +58,7 @@ _HOMES = {
     "ground": "lapis.grounding.bottom_up",
     "infer": "lapis.api",
     "learn": "lapis.api",
+    "learn_structure": "lapis.api",
     "lift": "lapis.api",
     "map": "lapis.api",
     "parse": "lapis.language.resolution.resolve:parse_model",
@@ -82,6 +83,7 @@ __all__ = [
     "ground",
     "infer",
     "learn",
+    "learn_structure",
     "lift",
     "map",
     "parse",

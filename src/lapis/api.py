@@ -7,6 +7,8 @@ predicates that the model does not declare are left out with a warning; `strict`
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
     from lapis.lifted.answer import Lifted
+    from lapis.structure.learned_rules import LearnedRules
 
 
 def infer(
@@ -324,4 +327,69 @@ def learn(
         units=units,
         progress=progress,
         stop=Stop(stop),
+    )
+
+
+def learn_structure(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    method: str = "forward",
+    max_length: int | None = None,
+    max_variables: int | None = None,
+    max_clauses: int | None = None,
+    penalty: float | None = None,
+    shrinkage: float | None = None,
+    dangling: str | None = None,
+    final: str | None = None,
+    sample_share: float = 1.0,
+    cluster_prior: float | None = None,
+    min_support: int | None = None,
+    max_atoms: int | None = None,
+    first_penalty: float | None = None,
+    flips: int | None = None,
+    lifting: str | None = None,
+    significance: float | None = None,
+    beam: int | None = None,
+    jobs: int | None = None,
+    time_limit: float | None = None,
+    random_state: int | np.random.Generator = 0,
+    strict: bool = False,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> LearnedRules:
+    """Learn rules from data; the model declares the predicates.
+
+    With a query, only rules for its predicates are sought, given all others. Scores are weighted
+    pseudo-log-likelihoods, exact on all atoms of the data. What is None is chosen by the method
+    (`lapis.methods` lists them with the options that each reads). Ctrl-C, `stop` and `time_limit`
+    end the search with the rules so far, marked interrupted.
+
+    >>> import lapis
+    >>> model = lapis.parse("Smokes(person)\\nCancer(person)")
+    >>> facts = [f"Smokes(P{i})" for i in range(40)] + [f"Cancer(P{i})" for i in range(3, 42)]
+    >>> people = " ".join(f"!Smokes(P{i})" for i in range(40, 80))
+    >>> found = lapis.learn_structure(model, lapis.Database.parse(" ".join(facts) + " " + people))
+    >>> found.rules[0].text
+    'Smokes(p) => Cancer(p)'
+    """
+    options = dict(locals())
+    check_options("structure", options)
+    from lapis.evaluation.cross_validation import num_cores
+    from lapis.structure.learn_rules import learn_rules
+
+    inputs = open_inputs(model, data, strict=strict)
+    targets = query_predicates(query, inputs.model)
+    for name in ("model", "data", "query", "strict", "time_limit", "random_state", "stop", "jobs"):
+        del options[name]
+    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    return learn_rules(
+        inputs.model,
+        inputs.databases,
+        targets,
+        jobs=jobs or num_cores(),
+        seed=seed_of(random_state),
+        stop=Stop(stop, deadline),
+        **options,
     )

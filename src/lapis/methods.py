@@ -16,6 +16,7 @@ is used, so that looking at the registry costs nothing. What is called, by task 
     field infer          (ground field, weights, Options) → Marginals
     field map            (ground field, weights, seed, Stop, progress) → (name, world, score, notes)
     objective, expectation   what `learning/learn.py` builds
+    structure            (search, **options it reads) → Selection
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from lapis.options import COMMANDS, Option
 
 Task = Literal[
     "infer", "map", "lift", "counts", "objective", "expectation", "optimizer", "field infer",
-    "field map", "field objective",
+    "field map", "field objective", "structure",
 ]  # fmt: skip
 Takes = Literal["network", "problem", "sampler", "examples", "objective", "field"]
 
@@ -47,6 +48,7 @@ OPTION_OF_TASK: Mapping[Task, str] = {
     "field infer": "method",
     "field map": "method",
     "field objective": "objective",
+    "structure": "method",
 }
 LEARNING: tuple[Task, ...] = ("objective", "optimizer", "expectation", "counts")
 TASKS_OF_COMMAND: Mapping[str, tuple[Task, ...]] = {
@@ -59,6 +61,7 @@ TASKS_OF_COMMAND: Mapping[str, tuple[Task, ...]] = {
     "field infer": ("field infer",),
     "field map": ("field map",),
     "field learn": ("field objective",),
+    "structure": ("structure",),
 }
 PARTS_OF_COMMAND: Mapping[str, tuple[str, ...]] = {"evaluate": ("learn", "score")}
 UNDECIDED = (None, "auto")  # the method is chosen later, and may read anything
@@ -138,11 +141,6 @@ INFER = (
         ("precision", "max_samples", "time_limit", "max_memory"),
     ),
     Method(
-        "infer", "circuit", "compiled to an arithmetic circuit, or the closest circuit found where "
-        "that is too large", "lapis.circuits.infer:by_circuit", "network", "where it compiles",
-        ("num_chains",),
-    ),
-    Method(
         "infer", "bp", "loopy belief propagation, the cheap estimate",
         f"{MARGINALS}:by_belief_propagation", "network", "on forests", ("max_memory",),
     ),
@@ -194,11 +192,6 @@ LIFT = (
     Method(
         "lift", "circuit", "a first-order circuit, compiled once for any weights and sizes",
         "lapis.lifted.answer:lift_by_circuit", "problem", "always", ("classes",),
-    ),
-    Method(
-        "lift", "cells", "kinds of elements and pairs, for formulas of two variables; also with "
-        "cardinality constraints, linear orders and larger counting quantifiers",
-        "lapis.lifted.cells.answer:lift_by_cells", "problem", "always",
     ),
 )  # fmt: skip
 
@@ -379,8 +372,33 @@ FIELD_METHODS = (
     ),
 )  # fmt: skip
 
+RULES = ("max_length", "max_variables", "penalty", "dangling", "max_clauses", "shrinkage")
+STRUCTURE = (
+    Method(
+        "structure", "forward", "all connected clauses, scored exactly; the one that adds most, "
+        "again and again", "lapis.structure.learners.forward:learn_forward", "examples",
+        options=(*RULES, "final"),
+    ),
+    Method(
+        "structure", "lhl", "hypergraph lifting: cluster constants, find paths, create clauses",
+        "lapis.structure.learners.lhl:learn_lhl", "examples",
+        options=(*RULES, "final", "cluster_prior", "min_support", "max_atoms", "first_penalty",
+                 "flips", "lifting"),
+    ),
+    Method(
+        "structure", "busl", "bottom up: template nodes, Markov blankets, cliques",
+        "lapis.structure.learners.busl:learn_busl", "examples",
+        options=(*RULES, "final", "significance"),
+    ),
+    Method(
+        "structure", "msl", "beam search: literals added, deleted, flipped",
+        "lapis.structure.learners.msl:learn_msl", "examples", options=(*RULES, "beam"),
+    ),
+)  # fmt: skip
+
 METHODS: tuple[Method, ...] = (
     *INFER, *MAP, *LIFT, *COUNTING, *OBJECTIVE, *EXPECTATION, *OPTIMIZER, *FIELD_METHODS,
+    *STRUCTURE,
 )  # fmt: skip
 BY_NAME: Mapping[tuple[str, str], Method] = {(m.task, m.name): m for m in METHODS}
 

@@ -208,6 +208,34 @@ LEARNING = (
     ),
 )  # fmt: skip
 
+STRUCTURE = (
+    Option("max_length", "integer", "Literals of a rule (ω).", flag="--literals", low=2, high=8),
+    Option("max_variables", "integer", "Variables of a rule.", flag="--variables", low=1),
+    Option("max_clauses", "integer", "Rules at most.", flag="--clauses", low=1),
+    Option("penalty", "number", "Score lost for each literal (π).", low=0),
+    Option("shrinkage", "number", "Of weights: half of it times their squares is lost.", low=0),
+    Option("dangling", "word", "Rules with a variable that occurs once.", words=("keep", "drop")),
+    Option("final", "word", "How rules enter the model.", words=("lazy", "greedy", "l1", "l2")),
+    Option("sample_share", "number", "Share of the atoms to score on (σ).", 1.0, "--share", low=0,
+           high=1, above=True),
+    Option("cluster_prior", "number", "lhl: price of a cluster combination (λ).", low=0),
+    Option("min_support", "integer", "lhl: true atoms on a path, for each literal (μ).",
+           flag="--support", low=0),
+    Option("max_atoms", "integer", "lhl: atoms of a path to try it on first (ν).", flag="--atoms",
+           low=0),
+    Option("first_penalty", "number", "lhl: penalty in that trial (π′).", low=0),
+    Option("flips", "integer", "lhl: positive literals at most (else: all signs).", low=0),
+    Option("lifting", "word", "lhl: search the lifted or the ground hypergraph.",
+           words=("lifted", "ground")),
+    Option("significance", "number", "busl: of the χ² tests.", low=0, high=1, above=True),
+    Option("beam", "integer", "msl: clauses kept at each step.", low=1),
+)  # fmt: skip
+EXAMPLES = Option(
+    "explain", "flag", "Say each rule in words, with examples and counterexamples.", False,
+    is_keyword=False,
+)  # fmt: skip
+DRAW = Option("draw", "path", "Draw the lifted hypergraph (.svg, .png).", is_keyword=False)
+
 
 @dataclass(frozen=True, slots=True)
 class Argument:
@@ -375,6 +403,13 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("checkpoint", "path", "Keep the state here, and go on from it if it exists."),
         MERGE, STRICT, SEED, AS_JSON,
     ),
+    "structure": (
+        replace(LEARN_QUERY, help="Predicates to find rules for (else: all)."),
+        Option("output", "path", "Write the rules (.mln).", flag="-o --output", is_keyword=False),
+        replace(METHOD, help="How to search", default="forward"), *STRUCTURE,
+        Option("jobs", "integer", "Processes (default: one a core).", low=1),
+        TIME_LIMIT, EXAMPLES, DRAW, MERGE, STRICT, SEED, AS_JSON,
+    ),
     "score": (QUERY, HIDDEN, LISTED, *INFERRING, NO_LIKELIHOOD, MERGE, STRICT, SEED, AS_JSON),
     "evaluate": (
         LEARN_QUERY,
@@ -386,16 +421,6 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("plot", "path", "Draw precision-recall and calibration (.png, .svg, .pdf).",
                is_keyword=False),
         STRICT, SEED, AS_JSON,
-    ),
-    "circuit approximate": (
-        QUERY, OPEN, EVIDENCE, CIRCUIT_OUT,
-        Option("max_edges", "integer", "Edges at most.", 10_000, "--edges-max", low=1),
-        Option("parameters", "word", "How parameters are found: F (learned), G (Gibbs samples), "
-               "V (variational) or VI (V, corrected by weighing its worlds).", "VI",
-               words=("F", "G", "V", "VI")),
-        Option("num_samples", "integer", "Samples that the structure is learned from.", 20_000,
-               "--samples", low=1),
-        TIME_LIMIT, MERGE, STRICT, SEED, AS_JSON,
     ),
     "circuit compile": (
         QUERY, OPEN, EVIDENCE, CIRCUIT_OUT,
@@ -411,7 +436,7 @@ ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {
     "circuit learn": (ROWS,),
     "circuit score": (CIRCUIT, ROWS),
     **FIELD_ARGUMENTS,
-    **dict.fromkeys(("circuit compile", "circuit approximate"), (ANY_MODEL, ANY_DATA)),
+    "circuit compile": (ANY_MODEL, ANY_DATA),
 }
 # What each group of commands is for.
 GROUPS: Mapping[str, str] = {

@@ -40,8 +40,7 @@ KEYWORDS = {"v": "OR", "_": "UNDERSCORE"}
 QUANTIFIERS = {"exist": "EXISTS", "exists": "EXISTS", "forall": "FORALL"}
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'
-# Possessive: `12ab` is one word, not the number 1 and a word after it.
-NUMBER = r"\d++(?:\.\d++)?+(?:[eE][+-]?\d++)?+(?![^\W\d_])|\.\d+(?:[eE][+-]?\d+)?"
+NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![^\W\d_])|\.\d+(?:[eE][+-]?\d+)?"
 NAME = r"[^\W\d]\w*'*|\d+\w*'*"
 
 TOKEN = re.compile(

@@ -1,0 +1,1 @@
+"""Rules from data: paths and their clauses, scored by weighted pseudo-likelihood."""

@@ -1,0 +1,173 @@
+"""Candidate clauses: atoms over numbered variables, told apart up to renaming and order.
+
+A path is a set of connected atoms in which constants have become variables; a candidate is a path
+with a sign for each atom. Both are kept in a canonical form, the least among all orders of atoms
+with variables numbered as they occur, so that equal clauses are scored once however they were
+found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import combinations, groupby, permutations, product
+from typing import NamedTuple
+
+from lapis.language.model import Predicate
+
+
+class PathAtom(NamedTuple):
+    """A predicate applied to numbered variables."""
+
+    predicate: str
+    variables: tuple[int, ...]
+
+
+Path = tuple[PathAtom, ...]
+
+
+class Candidate(NamedTuple):
+    """A clause: literal i is positive where bit i of `positive` is set."""
+
+    path: Path
+    positive: int
+
+    def __len__(self) -> int:
+        return len(self.path)
+
+    @property
+    def literals(self) -> Iterator[tuple[PathAtom, bool]]:
+        return ((atom, bool(self.positive >> bit & 1)) for bit, atom in enumerate(self.path))
+
+
+@cache
+def canonical(path: Path, positive: int = 0) -> Candidate:
+    """The same clause with its atoms and variables in the least order.
+
+    >>> canonical((PathAtom("R", (5, 3)), PathAtom("Q", (3,))), 1)
+    Candidate(path=(PathAtom(predicate='Q', variables=(0,)), \
+PathAtom(predicate='R', variables=(1, 0))), positive=2)
+    """
+    literals = sorted(
+        [(atom.predicate, positive >> bit & 1, atom.variables) for bit, atom in enumerate(path)]
+    )
+    groups = [list(members) for _, members in groupby(literals, key=lambda part: part[:2])]
+    best: tuple[tuple[int, ...], ...] | None = None
+    for order in product(*map(permutations, groups)):
+        numbers: dict[int, int] = {}
+        found = tuple(
+            tuple(numbers.setdefault(name, len(numbers)) for name in variables)
+            for group in order
+            for _, _, variables in group
+        )
+        if best is None or found < best:
+            best = found
+    assert best is not None
+    atoms = tuple(
+        PathAtom(literal[0], names) for literal, names in zip(literals, best, strict=True)
+    )
+    return Candidate(atoms, sum(literal[1] << bit for bit, literal in enumerate(literals)))
+
+
+def sign_patterns(path: Path, flips: int | None = None) -> dict[Candidate, int]:
+    """The clauses of a path, the same by symmetry once, with their signs in the path's order.
+
+    `flips` limits how many literals may be positive, all others being negated.
+    """
+    found: dict[Candidate, int] = {}
+    for positive in range(1 << len(path)):
+        if flips is None or positive.bit_count() <= flips:
+            found.setdefault(canonical(path, positive), positive)
+    return found
+
+
+def sub_clauses(candidate: Candidate) -> list[Candidate]:
+    """The connected clauses of fewer literals, at least two."""
+    found: dict[Candidate, None] = {}
+    for size in range(2, len(candidate)):
+        for chosen in combinations(range(len(candidate)), size):
+            path = tuple(candidate.path[bit] for bit in chosen)
+            if is_connected(path):
+                signs = sum(
+                    (candidate.positive >> bit & 1) << new for new, bit in enumerate(chosen)
+                )
+                found[canonical(path, signs)] = None
+    return list(found)
+
+
+def is_connected(path: Path) -> bool:
+    """Whether each atom is reached from the first through shared variables."""
+    reached, rest = set(path[0].variables), list(path[1:])
+    while rest:
+        near = [atom for atom in rest if reached.intersection(atom.variables)]
+        if not near:
+            return False
+        reached.update(name for atom in near for name in atom.variables)
+        rest = [atom for atom in rest if atom not in near]
+    return True
+
+
+def has_dangling(path: Path) -> bool:
+    """Whether a variable occurs only once."""
+    return 1 in Counter(name for atom in path for name in atom.variables).values()
+
+
+def variable_types(path: Path, predicates: Mapping[str, Predicate]) -> dict[int, str]:
+    """The type of each variable."""
+    return {
+        name: type_name
+        for atom in path
+        for name, type_name in zip(atom.variables, predicates[atom.predicate].types, strict=True)
+    }
+
+
+def variable_names(path: Path, predicates: Mapping[str, Predicate]) -> dict[int, str]:
+    """A name for each variable: the first letter of its type, numbered where several share it."""
+    types = variable_types(path, predicates)
+    letters = {number: type_name[0].lower() for number, type_name in types.items()}
+    shared = Counter(letters.values())
+    seen: Counter[str] = Counter()
+    names: dict[int, str] = {}
+    for number in sorted(types):
+        letter = letters[number] if letters[number].isalpha() else "x"
+        seen[letter] += 1
+        names[number] = letter if shared[letter] == 1 else f"{letter}{seen[letter]}"
+    return names
+
+
+def spell_literals(
+    candidate: Candidate, predicates: Mapping[str, Predicate]
+) -> tuple[list[str], list[str]]:
+    """The atoms of the negated literals, and of the positive ones."""
+    names = variable_names(candidate.path, predicates)
+    body: list[str] = []
+    head: list[str] = []
+    for atom, is_positive in candidate.literals:
+        inside = ", ".join(names[number] for number in atom.variables)
+        (head if is_positive else body).append(f"{atom.predicate}({inside})")
+    return body, head
+
+
+def write_clause(candidate: Candidate, predicates: Mapping[str, Predicate]) -> str:
+    """The clause as text, a rule where some literals are negated and some are not.
+
+    >>> people = {"Smokes": Predicate("Smokes", ("person",)), "Ill": Predicate("Ill", ("person",))}
+    >>> write_clause(canonical((PathAtom("Smokes", (0,)), PathAtom("Ill", (0,))), 2), people)
+    'Smokes(p) => Ill(p)'
+    """
+    body, head = spell_literals(candidate, predicates)
+    if body and head:
+        return f"{' ^ '.join(body)} => {' v '.join(head)}"
+    return " v ".join([*(f"!{text}" for text in body), *head])
+
+
+def write_failure(candidate: Candidate, predicates: Mapping[str, Predicate]) -> str:
+    """The conjunction that makes the clause false: with weight w it is the clause with −w.
+
+    >>> people = {"Smokes": Predicate("Smokes", ("person",)), "Ill": Predicate("Ill", ("person",))}
+    >>> write_failure(canonical((PathAtom("Smokes", (0,)), PathAtom("Ill", (0,))), 2), people)
+    'Smokes(p) ^ !Ill(p)'
+    """
+    body, head = spell_literals(candidate, predicates)
+    return " ^ ".join([*body, *(f"!{text}" for text in head)])

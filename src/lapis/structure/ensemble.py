@@ -1,0 +1,262 @@
+"""Several clauses together: the joint weighted pseudo-log-likelihood, and its best weights.
+
+The atoms of each target predicate are told apart by the differences they make to all clauses in
+the ensemble: a new clause splits the classes of the ones before. Weights maximise
+
+    WPLL(w) − λ₁ Σ |w_i| − λ₂/2 Σ w_i²      (λ₁ spares unit weights)
+
+by Newton's method, each step a coordinate descent on the quadratic model (as glmnet does), which
+sets weights to zero exactly. Where a predicate has more than `MAX_LISTED` atoms, its true atoms
+are kept and its false ones sampled, each standing for its share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numba import njit
+
+from lapis.data.keys import unpack
+from lapis.data.tuples import contains
+from lapis.structure.clause_fit import fit
+from lapis.structure.clauses import Candidate
+from lapis.structure.path_differences import PartSums, open_path
+from lapis.structure.training_data import TrainingData
+
+MAX_LISTED = 2_000_000  # atoms of a predicate looked at one by one
+SHRINKAGE = 1e-4  # λ₂: a Gaussian of width 100, as is usual for WPLL
+
+
+@dataclass
+class TargetAtoms:
+    """Atoms of one target predicate, in classes that the clauses so far tell apart."""
+
+    predicate: str
+    rows: np.ndarray  # int32[n, arity], worlds in order
+    world: np.ndarray  # int64[n]
+    share: np.ndarray  # float64[n], of the predicate's atoms; sums to 1
+    truth: np.ndarray  # bool[n]
+    class_of: np.ndarray  # int64[n]
+    first: np.ndarray  # int64[num_classes], an atom of each class
+    matrix: np.ndarray  # float64[num_classes, num_clauses]
+
+    def column(self, sums: PartSums, candidate: Candidate) -> np.ndarray | None:
+        """float64[n], what each atom changes in the clause; None where it does not occur there."""
+        if all(atom.predicate != self.predicate for atom in candidate.path):
+            return None
+        found = open_path(sums, candidate.path, self.predicate).at(self.rows, self.world)
+        return found.differences(candidate.positive, len(candidate))
+
+    def append(self, column: np.ndarray | None) -> None:
+        """Split the classes by a clause's differences."""
+        if column is None:
+            self.matrix = np.column_stack([self.matrix, np.zeros(len(self.first))])
+            return
+        value = np.unique(column, return_inverse=True)[1]
+        key = self.class_of * (int(value.max(initial=0)) + 1) + value
+        _, first, number = np.unique(key, return_index=True, return_inverse=True)
+        self.matrix = np.column_stack([self.matrix[self.class_of[first]], column[first]])
+        self.class_of, self.first = number, first
+
+    def drop_last(self) -> None:
+        self.matrix = self.matrix[:, :-1]
+
+    def class_share(self) -> np.ndarray:
+        return np.bincount(self.class_of, self.share, minlength=len(self.first))
+
+
+class Ensemble:
+    """Clauses on training data, with their weights."""
+
+    def __init__(self, data: TrainingData, sums: PartSums, seed: int = 0) -> None:
+        self.data, self.sums = data, sums
+        generator = np.random.default_rng(seed)
+        self.targets = [
+            list_atoms(data, name, generator) for name in data.targets if data.num_atoms[name]
+        ]
+        self.clauses: list[Candidate] = []
+        self.weights = np.zeros(0)
+        self.units = np.array([unit_weight(t) for t in self.targets])
+        self.value = self._value()
+
+    def gain_of(self, candidate: Candidate) -> tuple[float, list[np.ndarray | None]]:
+        """What the clause would add at its best weight, unit weights free and all others as now."""
+        columns = [target.column(self.sums, candidate) for target in self.targets]
+        used = [j for j, column in enumerate(columns) if column is not None]
+        parts = [self._with_column(j, columns[j]) for j in used]
+        difference, offset, truth, share = (
+            np.concatenate([part[k] for part in parts]) for k in range(4)
+        )
+        predicate = np.repeat(np.arange(len(used)), [len(part[0]) for part in parts])
+        units = self.units[used].copy()
+        now = sum(target_value(self.targets[j], self._field(j)) for j in used)
+        value, _ = fit(units, offset, difference, truth, share, predicate)
+        return value - now, columns
+
+    def add(self, candidate: Candidate, columns: Sequence[np.ndarray | None]) -> None:
+        """Take a clause in, with weight 0."""
+        for target, column in zip(self.targets, columns, strict=True):
+            target.append(column)
+        self.clauses.append(candidate)
+        self.weights = np.append(self.weights, 0.0)
+
+    def remove_last(self) -> None:
+        for target in self.targets:
+            target.drop_last()
+        self.clauses.pop()
+        self.weights = self.weights[:-1]
+
+    def refit(self, *, l1: float = 0.0, l2: float = SHRINKAGE, max_steps: int = 50) -> float:
+        """Best weights of all clauses together; the WPLL there, without penalties."""
+        size = len(self.weights)
+        scale = np.ones(size)
+        for target in self.targets:
+            scale = np.maximum(scale, np.abs(target.matrix).max(axis=0, initial=0.0))
+        lasso, ridge = l1 / scale, l2 / scale**2
+        point = np.concatenate([self.weights * scale, self.units])
+        penalty1 = np.concatenate([lasso, np.zeros(len(self.units))])
+        penalty2 = np.concatenate([ridge, np.full(len(self.units), l2)])
+        matrices = [target.matrix / scale for target in self.targets]
+        shares = [target.class_share() for target in self.targets]
+        goal = self._goal(point, matrices, shares, penalty1, penalty2)
+        for _ in range(max_steps):
+            gradient, curvature = self._slope(point, matrices, shares)
+            step = descend(curvature, gradient, point, penalty1, penalty2)
+            expected = float(gradient @ step) - float(
+                penalty1 @ (np.abs(point + step) - np.abs(point))
+                + penalty2 @ ((point + step) ** 2 - point**2) / 2
+            )
+            length = 1.0
+            while length > 1e-6:
+                after = self._goal(point + length * step, matrices, shares, penalty1, penalty2)
+                if after >= goal + 1e-4 * length * expected:
+                    break
+                length /= 2
+            if after <= goal + 1e-10:
+                break
+            point, goal = point + length * step, after
+        self.weights, self.units = point[:size] / scale, point[size:]
+        self.value = self._value()
+        return self.value
+
+    def _goal(
+        self, point: np.ndarray, matrices: Sequence[np.ndarray], shares: Sequence[np.ndarray],
+        penalty1: np.ndarray, penalty2: np.ndarray,
+    ) -> float:  # fmt: skip
+        size = len(self.weights)
+        value = -float(penalty1 @ np.abs(point) + penalty2 @ point**2 / 2)
+        for j, target in enumerate(self.targets):
+            field = matrices[j] @ point[:size] + point[size + j]
+            value += class_value(field, target.truth[target.first], shares[j])
+        return value
+
+    def _slope(
+        self, point: np.ndarray, matrices: Sequence[np.ndarray], shares: Sequence[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The gradient of the WPLL and −∇²."""
+        size = len(self.weights)
+        gradient = np.zeros(len(point))
+        curvature = np.zeros((len(point), len(point)))
+        for j, target in enumerate(self.targets):
+            field = np.clip(matrices[j] @ point[:size] + point[size + j], -500, 500)
+            p = 1.0 / (1.0 + np.exp(-field))
+            slope = shares[j] * (target.truth[target.first] - p)
+            bend = shares[j] * p * (1.0 - p)
+            bent = matrices[j] * bend[:, None]
+            gradient[:size] += slope @ matrices[j]
+            gradient[size + j] = slope.sum()
+            curvature[:size, :size] += matrices[j].T @ bent
+            curvature[:size, size + j] = curvature[size + j, :size] = bent.sum(axis=0)
+            curvature[size + j, size + j] = bend.sum()
+        return gradient, curvature
+
+    def _field(self, j: int) -> np.ndarray:
+        """float64[num_classes] of target j."""
+        field: np.ndarray = self.targets[j].matrix @ self.weights + self.units[j]
+        return field
+
+    def _value(self) -> float:
+        return sum(target_value(t, self._field(j)) for j, t in enumerate(self.targets))
+
+    def _with_column(self, j: int, column: np.ndarray | None) -> tuple[np.ndarray, ...]:
+        """Differences, fields without the unit, truth and share of classes split by the column."""
+        target = self.targets[j]
+        assert column is not None
+        value = np.unique(column, return_inverse=True)[1]
+        key = target.class_of * (int(value.max(initial=0)) + 1) + value
+        _, first, number = np.unique(key, return_index=True, return_inverse=True)
+        offset = (self._field(j) - self.units[j])[target.class_of[first]]
+        return column[first], offset, target.truth[first], np.bincount(number, target.share)
+
+
+def list_atoms(data: TrainingData, name: str, generator: np.random.Generator) -> TargetAtoms:
+    """All atoms of a predicate; where they are many, the true ones and a sample of the others."""
+    types = data.predicates[name].types
+    keep = min(1.0, MAX_LISTED / data.num_atoms[name])
+    parts, worlds, shares, truths = [], [], [], []
+    for world in range(data.num_worlds):
+        sizes = data.sizes(name, world)
+        total = prod(sizes)
+        shift = np.array([data.offset[t][world] for t in types], np.int32)
+        true = data.true_rows(name, world)
+        if keep == 1.0:
+            rows = unpack(np.arange(total), sizes) + shift
+        else:
+            drawn = np.unique(generator.integers(total, size=int(total * keep)))
+            rows = unpack(drawn, sizes) + shift
+            rows = np.concatenate([true, rows[~contains(true, rows)]])
+        truth = contains(true, rows)
+        num_false = int((~truth).sum())
+        false_share = (total - len(true)) / num_false if num_false else 0.0
+        parts.append(rows.astype(np.int32))
+        worlds.append(np.full(len(rows), world))
+        truths.append(truth)
+        shares.append(np.where(truth, 1.0, false_share) / data.num_atoms[name])
+    truth = np.concatenate(truths)
+    first, class_of = np.unique(truth, return_index=True, return_inverse=True)[1:]
+    return TargetAtoms(
+        name, np.concatenate(parts), np.concatenate(worlds), np.concatenate(shares), truth,
+        class_of, first, np.zeros((len(first), 0)),
+    )  # fmt: skip
+
+
+def unit_weight(target: TargetAtoms) -> float:
+    share = float(target.share[target.truth].sum())
+    return float(np.log(share) - np.log1p(-share)) if 0 < share < 1 else (30.0 if share else -30.0)
+
+
+def class_value(field: np.ndarray, truth: np.ndarray, share: np.ndarray) -> float:
+    """Σ share · log P(truth)."""
+    return float(-share @ np.logaddexp(0.0, np.where(truth, -field, field)))
+
+
+def target_value(target: TargetAtoms, field: np.ndarray) -> float:
+    return class_value(field, target.truth[target.first], target.class_share())
+
+
+@njit(cache=True)
+def descend(curvature, gradient, point, penalty1, penalty2):  # type: ignore[no-untyped-def]
+    """The step that maximises the quadratic model less the penalties, coordinate by coordinate."""
+    size = len(point)
+    step = np.zeros(size)
+    residual = gradient.copy()
+    for _ in range(200):
+        largest = 0.0
+        for i in range(size):
+            bend = curvature[i, i] + penalty2[i]
+            if bend < 1e-14:
+                continue
+            now = point[i] + step[i]
+            wish = residual[i] + curvature[i, i] * now
+            shrunk = max(abs(wish) - penalty1[i], 0.0)
+            move = (shrunk if wish > 0 else -shrunk) / bend - now
+            if move != 0.0:
+                step[i] += move
+                residual -= move * curvature[i]
+                largest = max(largest, abs(move) * np.sqrt(bend))
+        if largest < 1e-9:
+            break
+    return step

@@ -1,0 +1,133 @@
+"""What structure learning gives back: clauses with weights, what each brings, and examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lapis.data.whole_path import whole_path
+from lapis.language.model import Model
+from lapis.language.model_text import print_model
+from lapis.results.result import Columns, Result
+from lapis.results.view import View, new_view
+
+
+class Rule(NamedTuple):
+    """One learned clause."""
+
+    text: str
+    weight: float
+    gain: float | None  # in WPLL beside unit clauses alone; None for a unit clause
+    support: int | None  # groundings in which all its atoms are true
+    true: int
+    groundings: int
+    words: str = ""
+    examples: tuple[str, ...] = ()  # of the data that keep it
+    counterexamples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, repr=False)
+class LearnedRules(Result):
+    """Learned clauses, heaviest first, then unit clauses."""
+
+    method: str
+    rules: tuple[Rule, ...]
+    model: Model
+    value: float  # WPLL of the model on the data, without penalties
+    unit_value: float  # of unit clauses alone
+    interrupted: bool
+    seconds: float
+    warnings: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def text(self) -> str:
+        """The model as a file: each clause with its gain and support as a comment."""
+        title = (
+            f"rules learned by {self.method}: weighted pseudo-log-likelihood {self.value:.4f}, "
+            f"{self.unit_value:.4f} with unit clauses alone"
+        )
+        if self.interrupted:
+            title += "\nstopped before the end: the rules so far"
+        kept = len(self.model.rules) - len(self.rules)
+        notes = [[""]] * kept + [[describe(rule)] for rule in self.rules]
+        return print_model(self.model, title=title, notes=notes)
+
+    def save(self, path: str | Path) -> None:
+        with whole_path(Path(path)) as place:
+            place.write_text(self.text, encoding="utf-8")
+
+    def columns(self) -> Columns:
+        return {
+            "formula": [rule.text for rule in self.rules],
+            "weight": [rule.weight for rule in self.rules],
+            "gain": [rule.gain for rule in self.rules],
+            "support": [rule.support for rule in self.rules],
+            "true": [rule.true for rule in self.rules],
+            "groundings": [rule.groundings for rule in self.rules],
+        }
+
+    def views(self) -> list[View]:
+        rows = [
+            (
+                f"{rule.weight:.4f}",
+                rule.text,
+                "" if rule.gain is None else f"{rule.gain:.4f}",
+                "" if rule.support is None else f"{rule.support:,}",
+            )
+            for rule in self.rules
+        ]
+        numbers = ["weight", "gain", "support"]
+        return [new_view(["weight", "formula", "gain", "support"], rows, numbers=numbers)]
+
+    def explain(self) -> str:
+        """Each rule in words, with examples and counterexamples from the data."""
+        lines = []
+        for rule in self.rules:
+            if rule.gain is None:
+                continue
+            lines.append(f"{rule.weight:9.3f}  {rule.words}")
+            lines += [f"{'':11}as in  {text}" for text in rule.examples]
+            lines += [f"{'':11}but    {text}" for text in rule.counterexamples]
+        return "\n".join(lines)
+
+    def summary(self) -> str:
+        found = sum(rule.gain is not None for rule in self.rules)
+        return (
+            f"{found} rules by {self.method} in {self.seconds:.1f} s, weighted "
+            f"pseudo-log-likelihood {self.unit_value:.4f} → {self.value:.4f}"
+        )
+
+    def remarks(self) -> list[str]:
+        stopped = ["stopped before the end: these are the rules so far"] if self.interrupted else []
+        return [*stopped, *self.warnings]
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "value": self.value,
+            "unit_value": self.unit_value,
+            "interrupted": self.interrupted,
+            "seconds": self.seconds,
+            "rules": [
+                {
+                    "formula": rule.text,
+                    "weight": rule.weight,
+                    "gain": rule.gain,
+                    "support": rule.support,
+                    "true": rule.true,
+                    "groundings": rule.groundings,
+                }
+                for rule in self.rules
+            ],
+            **self.details,
+        }
+
+
+def describe(rule: Rule) -> str:
+    if rule.gain is None:
+        return ""
+    return f"gain {rule.gain:.4f}, {rule.support:,} in support, {rule.true:,}/{rule.groundings:,}"

@@ -1,0 +1,1 @@
+"""Ways to search for rules; each gives a `Selection`."""

@@ -1,0 +1,212 @@
+"""BUSL: bottom-up structure learning (Mihalkova & Mooney 2007).
+
+For each predicate P, template nodes are P's own atom and short paths from it: one literal that
+shares a variable with P, or two literals chained through a new variable. A node is true of a ground
+atom of P if some binding of its other variables makes it true. Grow–Shrink with χ² tests finds each
+node's Markov blanket; the cliques of the resulting network that contain P say which literals go
+together. Their clauses, in all sign patterns, are scored by WPLL and added greedily.
+
+BUSL samples ground atoms; here nodes are counted over all of them, in classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+
+from lapis.counting.differences.argument_classes import Function, count_signatures
+from lapis.data.tuples import contains
+from lapis.structure.candidates import Search
+from lapis.structure.clauses import Path, PathAtom, canonical, has_dangling, is_connected
+from lapis.structure.ensemble import SHRINKAGE
+from lapis.structure.scores import ClauseScore
+from lapis.structure.select import Selection, retain, select
+
+Node = tuple[PathAtom, ...]
+MAX_BLANKET = 6  # beyond, strata are too thin for χ²
+
+
+@dataclass(frozen=True)
+class BuslOptions:
+    max_length: int = 4
+    max_variables: int = 4
+    significance: float = 0.001
+    max_nodes: int = 30  # template nodes of a predicate, the most dependent ones
+    penalty: float = 0.01
+    dangling: str = "keep"
+    final: str = "greedy"
+    max_clauses: int | None = None
+    shrinkage: float = SHRINKAGE
+
+
+def learn_busl(search: Search, **own: Any) -> Selection:
+    """Rules by BUSL."""
+    options = BuslOptions(**own)
+    paths: dict[Path, None] = {}
+    names = [n for n, p in search.data.predicates.items() if p.arity and search.data.num_atoms[n]]
+    for done, name in enumerate(names, 1):
+        if search.stop.is_over():
+            break
+        for path in clique_paths(search, name, options):
+            paths[path] = None
+        search.tell("template nodes", done, len(names), paths=len(paths))
+    chosen = [path for path in paths if options.dangling == "keep" or not has_dangling(path)]
+    scores: list[ClauseScore] = []
+    for found in search.score_paths(chosen):
+        scores += found
+    kept = retain(scores, options.penalty)
+    return select(
+        search,
+        kept,
+        how=options.final,
+        penalty=options.penalty,
+        dangling=options.dangling == "keep",
+        l2=options.shrinkage,
+        max_clauses=options.max_clauses,
+    )
+
+
+def clique_paths(search: Search, name: str, options: BuslOptions) -> Iterator[Path]:
+    """Paths of the literals in each clique around a predicate."""
+    arity = search.data.predicates[name].arity
+    head = (PathAtom(name, tuple(range(arity))),)
+    nodes = [head, *template_nodes(search, name)]
+    table, share = tabulate_nodes(search, name, nodes)
+    test = Independence(table, share * search.data.num_atoms[name], options.significance)
+    strength = [test.statistic(0, at, ()) for at in range(1, len(nodes))]
+    order = sorted(range(1, len(nodes)), key=lambda at: -strength[at - 1])[: options.max_nodes]
+    kept = [0, *order]
+    blankets = {at: test.blanket(at, kept) for at in kept}
+    linked = {at: {b for b in kept if b in blankets[at] and at in blankets[b]} for at in kept}
+    for clique in cliques_with(0, linked):
+        atoms = list(dict.fromkeys(atom for at in clique for atom in nodes[at]))
+        for size in range(1, options.max_length):
+            for others in combinations([a for a in atoms if a != head[0]], size):
+                path = (head[0], *others)
+                variables = {v for atom in path for v in atom.variables}
+                if is_connected(path) and len(variables) <= options.max_variables:
+                    yield canonical(path).path
+
+
+def template_nodes(search: Search, name: str) -> list[Node]:
+    """Literals on P's variables, and chains of two; a new variable is numbered by its type."""
+    types = search.data.predicates[name].types
+    new = {t: len(types) + at for at, t in enumerate(search.data.offset)}
+    singles: list[PathAtom] = []
+    for other, predicate in search.data.predicates.items():
+        choices = [
+            [*(at for at, own in enumerate(types) if own == t), new[t]] for t in predicate.types
+        ]
+        for variables in product(*choices):
+            fresh = [v for v in variables if v >= len(types)]
+            if any(v < len(types) for v in variables) and len(set(fresh)) == len(fresh):
+                atom = PathAtom(other, tuple(variables))
+                if atom != PathAtom(name, tuple(range(len(types)))):
+                    singles.append(atom)
+    chains: dict[Node, None] = {(atom,): None for atom in singles}
+    for first, second in combinations(singles, 2):
+        shared = set(first.variables) & set(second.variables)
+        if any(v >= len(types) for v in shared):
+            chains[first, second] = None
+    return list(chains)
+
+
+def tabulate_nodes(
+    search: Search, name: str, nodes: Sequence[Node]
+) -> tuple[np.ndarray, np.ndarray]:
+    """bool[num_classes, num_nodes] and the classes' shares of P's atoms."""
+    data, sums = search.data, search.scorer.sums
+    arity = data.predicates[name].arity
+    types = data.predicates[name].types
+    values, counts = [], []
+    for world in range(data.num_worlds):
+        sizes = data.sizes(name, world)
+        if 0 in sizes:
+            continue
+        by_axes: dict[tuple[int, ...], list[tuple[int, np.ndarray]]] = {}
+        for number, node in enumerate(nodes):
+            inside = {v for atom in node for v in atom.variables}
+            axes = tuple(at for at in range(arity) if at in inside)
+            rows = sums.sum_out(node, axes).rows
+            bounds = data.offset[types[axes[0]]][world : world + 2]
+            begin, end = np.searchsorted(rows[:, 0], bounds)
+            shift = np.array([data.offset[types[at]][world] for at in axes], np.int32)
+            by_axes.setdefault(axes, []).append((number, rows[begin:end] - shift))
+        functions, tables = [], []
+        for axes, members in by_axes.items():
+            points = np.unique(np.concatenate([rows for _, rows in members]), axis=0)
+            bits = np.zeros((len(points), len(members)), bool)
+            for place, (_, rows) in enumerate(members):
+                bits[:, place] = contains(rows, points)
+            distinct, kind = np.unique(bits, axis=0, return_inverse=True)
+            functions.append(Function(axes, points, kind.reshape(-1) + 1))
+            none = np.zeros((1, len(members)), bool)
+            tables.append(([m for m, _ in members], np.concatenate([none, distinct])))
+        found = count_signatures(functions, sizes)
+        value = np.zeros((len(found.value), len(nodes)), bool)
+        for place, (numbers, table) in enumerate(tables):
+            value[:, numbers] = table[found.value[:, place]]
+        values.append(value)
+        counts.append(found.multiplicity.astype(np.float64))
+    count = np.concatenate(counts)
+    return np.concatenate(values), count / count.sum()
+
+
+class Independence:
+    """χ² tests on weighted Boolean rows, and Markov blankets by Grow–Shrink."""
+
+    def __init__(self, table: np.ndarray, count: np.ndarray, significance: float) -> None:
+        from scipy.stats import chi2
+
+        self.table, self.count = table, count
+        self.critical = [0.0, *(float(chi2.isf(significance, d)) for d in range(1, 300))]
+
+    def statistic(self, left: int, right: int, given: Sequence[int]) -> float:
+        """χ² of two nodes over the strata of the others, less what chance allows."""
+        strata = np.zeros(len(self.count), np.int64)
+        for node in given:
+            strata = strata * 2 + self.table[:, node]
+        _, stratum = np.unique(strata, return_inverse=True)
+        cell = stratum * 4 + self.table[:, left] * 2 + self.table[:, right]
+        seen = np.bincount(cell, self.count, minlength=4 * (int(stratum.max()) + 1))
+        seen = seen.reshape(-1, 2, 2)
+        total = seen.sum(axis=(1, 2))
+        expected = seen.sum(axis=2)[:, :, None] * seen.sum(axis=1)[:, None, :]
+        expected /= np.maximum(total, 1e-300)[:, None, None]
+        usable = (expected > 0).all(axis=(1, 2))
+        if not usable.any():
+            return 0.0
+        parts = (seen[usable] - expected[usable]) ** 2 / expected[usable]
+        freedom = min(int(usable.sum()), len(self.critical) - 1)
+        return float(parts.sum()) - self.critical[freedom]
+
+    def blanket(self, node: int, nodes: Sequence[int]) -> set[int]:
+        """Grow: add what depends on the node given the rest; shrink: drop what no longer does."""
+        found: list[int] = []
+        others = [other for other in nodes if other != node]
+        others.sort(key=lambda other: -self.statistic(node, other, ()))
+        for other in others:
+            if len(found) < MAX_BLANKET and self.statistic(node, other, found) > 0:
+                found.append(other)
+        for other in list(found):
+            rest = [each for each in found if each != other]
+            if self.statistic(node, other, rest) <= 0:
+                found = rest
+        return set(found)
+
+
+def cliques_with(node: int, linked: dict[int, set[int]]) -> Iterator[list[int]]:
+    """Maximal cliques that contain the node (Bron–Kerbosch)."""
+
+    def grow(clique: list[int], open_: set[int], done: set[int]) -> Iterator[list[int]]:
+        if not open_ and not done:
+            yield clique
+        for each in sorted(open_):
+            yield from grow([*clique, each], open_ & linked[each], done & linked[each])
+            open_, done = open_ - {each}, done | {each}
+
+    yield from grow([node], set(linked[node]), set())

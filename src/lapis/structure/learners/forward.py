@@ -1,0 +1,57 @@
+"""Our own learner: everything that is connected, counted exactly, chosen by what it adds.
+
+Counting makes scores cheap, so candidates need no clustering: all connected clauses of two and
+three literals in the language (as MSL starts from), and longer ones along paths that the data shows
+(as LHL finds, on the ground hypergraph). All are scored exactly; a candidate must beat its
+sub-clauses. The model then grows by the clause that adds most to what is there (`select`, "lazy"),
+so that the second way of saying the same thing never enters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lapis.structure.candidates import Search
+from lapis.structure.clauses import Path, has_dangling
+from lapis.structure.find_paths import find_paths
+from lapis.structure.learners.msl import connected_paths
+from lapis.structure.lift_graph import lift_graph
+from lapis.structure.scores import ClauseScore
+from lapis.structure.select import Selection, retain, select
+
+
+@dataclass(frozen=True)
+class ForwardOptions:
+    max_length: int = 4
+    max_variables: int = 4
+    penalty: float = 0.002
+    dangling: str = "keep"
+    max_clauses: int | None = None
+    shrinkage: float = 1e-4
+    final: str = "lazy"
+
+
+def learn_forward(search: Search, **own: Any) -> Selection:
+    """Rules by exact scores and forward selection."""
+    options = ForwardOptions(**own)
+    paths: dict[Path, None] = {}
+    for path in connected_paths(search, min(3, options.max_length), options.max_variables):
+        paths[path] = None
+    if options.max_length > 3:
+        graph = lift_graph(search.data, stop=search.stop)
+        found = find_paths(
+            graph, options.max_length, max_variables=options.max_variables,
+            progress=search.progress, stop=search.stop,
+        )  # fmt: skip
+        paths.update((each.path, None) for each in found)
+    chosen = [path for path in paths if options.dangling == "keep" or not has_dangling(path)]
+    scores: list[ClauseScore] = []
+    for each in search.score_paths(chosen):
+        scores += each
+    kept = retain(scores, options.penalty)
+    return select(
+        search, kept, how=options.final, penalty=options.penalty,
+        dangling=options.dangling == "keep", l2=options.shrinkage,
+        max_clauses=options.max_clauses,
+    )  # fmt: skip

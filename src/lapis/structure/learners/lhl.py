@@ -1,0 +1,119 @@
+"""LHL: learning rules via hypergraph lifting (Kok & Domingos 2009).
+
+LiftGraph clusters the constants, FindPaths finds what is connected in the lifted graph, CreateMLN
+scores the clauses of each path and adds the good ones. Deviations: scores are exact on all atoms
+unless `sigma` asks for a sample, because classes of atoms cost the same for few and for many; paths
+are found by what they variabilise to (`find_paths`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lapis.structure.candidates import Search
+from lapis.structure.clauses import Path, has_dangling, sign_patterns
+from lapis.structure.ensemble import SHRINKAGE
+from lapis.structure.find_paths import FoundPath, find_paths
+from lapis.structure.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
+from lapis.structure.scores import AtomSample, ClauseScore
+from lapis.structure.select import Selection, retain, select
+
+
+@dataclass(frozen=True)
+class LhlOptions:
+    """The paper's parameters."""
+
+    cluster_prior: float = PRIOR  # λ, the price of a cluster combination
+    max_length: int = 5  # ω, literals
+    min_support: int = 50  # μ, true atoms per literal of a path; 0: no such pruning
+    max_atoms: int = 500  # ν, atoms of a path on which its clauses are tried first; 0: none
+    penalty: float = 0.01  # π, for each literal
+    first_penalty: float = 0.001  # π′, in the first trial
+    flips: int | None = None  # positive literals at most; None: all sign patterns
+    final: str = "greedy"
+    dangling: str = "drop"
+    lifting: str = "lifted"  # "ground": FindPaths alone
+    max_variables: int = 6
+    max_clauses: int | None = None
+    shrinkage: float = SHRINKAGE
+    seed: int = 0
+
+
+def learn_lhl(search: Search, **own: Any) -> Selection:
+    """Rules by LHL."""
+    options = LhlOptions(**own)
+    data = search.data
+    search.tell("lifting", 0, None)
+    graph = (
+        lift_graph(data, options.cluster_prior, search.stop)
+        if options.lifting == "lifted"
+        else ground_graph(data)
+    )
+    found = find_paths(graph, options.max_length, progress=search.progress, stop=search.stop)
+    generator = np.random.default_rng(options.seed)
+    paths: list[Path] = []
+    for done, each in enumerate(found, 1):
+        if search.stop.is_over():
+            break
+        if (
+            (options.dangling == "keep" or not has_dangling(each.path))
+            and has_support(search, each.path, options.min_support)
+            and (not options.max_atoms or is_promising(search, graph, each, options, generator))
+        ):
+            paths.append(each.path)
+        search.tell("trying paths", done, len(found), kept=len(paths))
+    scores: list[ClauseScore] = []
+    for clauses in search.score_paths(paths, options.flips):
+        scores += clauses
+    kept = retain(scores, options.penalty)
+    return select(
+        search,
+        kept,
+        how=options.final,
+        penalty=options.penalty,
+        dangling=options.dangling == "keep",
+        l2=options.shrinkage,
+        max_clauses=options.max_clauses,
+    )
+
+
+def has_support(search: Search, path: Path, least: int) -> bool:
+    """Whether enough true atoms lie on true groundings of the path (heuristic μ)."""
+    if not least:
+        return True
+    total = 0
+    for atom in path:
+        kept = list(dict.fromkeys(atom.variables))
+        total += len(search.scorer.sums.sum_out(path, kept))
+        if total >= least * len(path):
+            return True
+    return False
+
+
+def is_promising(
+    search: Search,
+    graph: LiftedGraph,
+    found: FoundPath,
+    options: LhlOptions,
+    generator: np.random.Generator,
+) -> bool:
+    """Whether a clause of the path helps on a few of the path's own atoms (heuristic ν)."""
+    data = search.data
+    chosen: dict[str, list[tuple[int, ...]]] = {atom.predicate: [] for atom in found.path}
+    edges = sorted(found.edges)
+    for number in generator.integers(len(edges), size=options.max_atoms).tolist():
+        predicate, nodes = edges[number]
+        members = [graph.members[node] for node in nodes]
+        row = tuple(each[generator.integers(len(each))][1] for each in members)
+        chosen[predicate].append(row)
+    sample = {}
+    for name, drawn in chosen.items():
+        rows = np.array(sorted(set(drawn)), np.int32).reshape(-1, data.predicates[name].arity)
+        first = data.offset[data.predicates[name].types[0]]
+        world = np.searchsorted(first, rows[:, 0], side="right") - 1
+        sample[name] = AtomSample(rows, world)
+    scores = search.scorer.score(found.path, sign_patterns(found.path, options.flips), sample)
+    return any(score.gain > options.first_penalty * len(found.path) for score in scores)

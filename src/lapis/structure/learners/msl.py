@@ -1,0 +1,189 @@
+"""MSL: beam search over clauses (Kok & Domingos 2005).
+
+Starting from unit clauses, each round searches the clause that adds most to the model's WPLL: all
+clauses of two literals, then those of a beam with a literal added, a literal deleted or a sign
+flipped, as long as the beam improves. The best clause joins, all weights are learned again, and the
+next round begins; the search ends when no clause gains more than the penalty of its length.
+
+What a clause adds shrinks as the model grows (nearly always), so the last known gain of a clause is
+taken as its bound: a round evaluates clauses by decreasing bound until the beam cannot change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from lapis.structure.candidates import Search
+from lapis.structure.clauses import (
+    Candidate,
+    Path,
+    PathAtom,
+    canonical,
+    has_dangling,
+    is_connected,
+    variable_types,
+)
+from lapis.structure.ensemble import SHRINKAGE, Ensemble
+from lapis.structure.scores import ClauseScore
+from lapis.structure.select import Selection, finish_selection
+
+
+@dataclass(frozen=True)
+class MslOptions:
+    max_length: int = 4
+    max_variables: int = 4
+    beam: int = 5
+    penalty: float = 0.01
+    dangling: str = "keep"
+    max_clauses: int | None = None
+    shrinkage: float = SHRINKAGE
+
+
+class Bounds:
+    """What each clause adds at most: its gain in an earlier, smaller model."""
+
+    def __init__(self, search: Search, options: MslOptions) -> None:
+        self.search, self.options = search, options
+        self.alone: dict[Candidate, ClauseScore] = {}
+        self.bound: dict[Candidate, float] = {}
+        self.scored: set[Path] = set()
+
+    def price(self, candidate: Candidate) -> float:
+        return self.options.penalty * len(candidate)
+
+    def prepare(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Candidates with their bounds, scored alone where they are new."""
+        found = list(dict.fromkeys(candidates))
+        new = dict.fromkeys(canonical(c.path).path for c in found)
+        paths = [path for path in new if path not in self.scored]
+        self.scored.update(paths)
+        for scores in self.search.score_paths(paths):
+            for score in scores:
+                self.alone[score.candidate] = score
+                self.bound[score.candidate] = score.gain
+        return [c for c in found if self.bound.get(c, 0.0) > self.price(c)]
+
+    def best(
+        self, ensemble: Ensemble, candidates: Sequence[Candidate]
+    ) -> list[tuple[float, Candidate]]:
+        """The beam: the candidates whose net gains in the present model are largest."""
+        order = sorted(candidates, key=lambda c: (self.price(c) - self.bound[c], c))
+        beam: list[tuple[float, Candidate]] = []
+        for candidate in order:
+            if self.search.stop.is_over():
+                break
+            most = self.bound[candidate] - self.price(candidate)
+            if len(beam) == self.options.beam and beam[-1][0] >= most:
+                break
+            gain = ensemble.gain_of(candidate)[0] if ensemble.clauses else self.bound[candidate]
+            self.bound[candidate] = gain
+            if gain > self.price(candidate):
+                beam.append((gain - self.price(candidate), candidate))
+                beam.sort(key=lambda each: (-each[0], each[1]))
+                del beam[self.options.beam :]
+        return beam
+
+
+def learn_msl(search: Search, **own: Any) -> Selection:
+    """Rules by beam search."""
+    options = MslOptions(**own)
+    ensemble = Ensemble(search.data, search.scorer.sums)
+    unit_value = ensemble.value
+    bounds = Bounds(search, options)
+    while not search.stop.is_over() and len(ensemble.clauses) != options.max_clauses:
+        best = search_clause(search, ensemble, bounds, options)
+        if best is None:
+            break
+        ensemble.add(best, ensemble.gain_of(best)[1])
+        ensemble.refit(l2=options.shrinkage)
+        search.tell("beam search", len(ensemble.clauses), None, wpll=ensemble.value)
+    return finish_selection(search, ensemble, list(bounds.alone.values()), unit_value)
+
+
+def search_clause(
+    search: Search, ensemble: Ensemble, bounds: Bounds, options: MslOptions
+) -> Candidate | None:
+    """The best clause that the beam comes to."""
+    known = set(ensemble.clauses)
+    beam = bounds.best(ensemble, bounds.prepare(c for c in pairs(search) if c not in known))
+    best = choose(beam, options)
+    while beam and not search.stop.is_over():
+        near = {c for _, own in beam for c in neighbours(search, own, options)} - known
+        longer = bounds.prepare(sorted(near | {c for _, c in beam}))
+        improved = bounds.best(ensemble, longer)
+        if improved == beam:
+            break
+        beam = improved
+        found = choose(beam, options)
+        if found is not None and (best is None or found[0] > best[0]):
+            best = found
+        elif all(len(c) >= options.max_length for _, c in beam):
+            break
+    return None if best is None else best[1]
+
+
+def choose(
+    beam: Sequence[tuple[float, Candidate]], options: MslOptions
+) -> tuple[float, Candidate] | None:
+    usable = [each for each in beam if options.dangling == "keep" or not has_dangling(each[1].path)]
+    return usable[0] if usable else None
+
+
+def pairs(search: Search) -> Iterator[Candidate]:
+    """All connected clauses of two literals."""
+    for path in connected_paths(search, 2):
+        for positive in range(4):
+            yield canonical(path, positive)
+
+
+def connected_paths(search: Search, max_length: int, max_variables: int = 99) -> Iterator[Path]:
+    """All connected paths of 2 … max_length atoms in the language, shortest first."""
+    level = {
+        canonical((PathAtom(name, tuple(range(predicate.arity))),)).path: None
+        for name, predicate in search.data.predicates.items()
+        if predicate.arity
+    }
+    for _ in range(max_length - 1):
+        level = {
+            canonical(longer).path: None
+            for path in level
+            for longer in extensions(search, path, max_variables)
+        }
+        yield from level
+
+
+def neighbours(search: Search, clause: Candidate, options: MslOptions) -> Iterator[Candidate]:
+    """Clauses one literal longer or shorter, or with one sign flipped."""
+    size = len(clause)
+    for bit in range(size):
+        yield canonical(clause.path, clause.positive ^ 1 << bit)
+    if size > 2:
+        for bit in range(size):
+            path = clause.path[:bit] + clause.path[bit + 1 :]
+            low = clause.positive & (1 << bit) - 1
+            if is_connected(path):
+                yield canonical(path, low | clause.positive >> bit + 1 << bit)
+    if size < options.max_length:
+        for path in extensions(search, clause.path, options.max_variables):
+            for sign in (0, 1):
+                yield canonical(path, clause.positive | sign << size)
+
+
+def extensions(search: Search, path: Path, max_variables: int) -> Iterator[Path]:
+    """The path with one atom more that shares a variable with it."""
+    types = variable_types(path, search.data.predicates)
+    fresh = max(types) + 1
+    for name, predicate in search.data.predicates.items():
+        choices = [
+            [*(v for v, own in types.items() if own == t), fresh + at]
+            for at, t in enumerate(predicate.types)
+        ]
+        for variables in product(*choices):
+            if all(v >= fresh for v in variables):
+                continue
+            atom = PathAtom(name, tuple(variables))
+            if atom not in path and len(types.keys() | set(variables)) <= max_variables:
+                yield (*path, atom)

@@ -1,0 +1,341 @@
+"""What one ground atom changes in every clause of a path: all sign patterns from one count.
+
+Let a path have atoms A_1 … A_k, and let U be a set of them that the ground atom g can be at once
+(unified with each other; mostly a single atom). For S among the other atoms write N_U,S(g) for the
+number of groundings in which the atoms of U are g and those in S are true. By Möbius inversion
+over supersets, as for whole counts (`lapis.counting.path`),
+
+    F_U,p(g) = Σ_{S ⊇ p} (−1)^{|S∖p|} N_U,S(g)
+
+is the number in which, of the other atoms, exactly those in p are true: those in which a clause
+whose negated literals are p is false apart from U. The clause's number of true groundings then
+differs, g true against g false, by
+
+    d(g) = − Σ_U (1 − 2·truth(g))^{|U|+1} · Π_{i∈U} δ_i · F_U,p(g)
+
+with δ_i = −1 where literal i is positive and 1 where it is negated (`counting.differences` has the
+derivation). N_U,S is a product over the parts of S that hang together outside g's arguments; each
+part is a sparse function of some arguments, found by one join and shared by all paths that contain
+it. So atoms fall into classes by few numbers each, counted without listing them
+(`argument_classes`), and all 2^k clauses read their differences off the same classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.counting.differences.argument_classes import Function, count_signatures
+from lapis.data.keys import number_rows
+from lapis.relational.algebra import Tuples
+from lapis.relational.elimination import Contraction, contract
+from lapis.relational.engines.memory import Evaluation
+from lapis.relational.factor import Factor, indicator, sort_rows
+from lapis.relational.interpretation import Extension, Interpretation
+from lapis.structure.clauses import Path, PathAtom, variable_types
+from lapis.structure.training_data import TrainingData
+
+
+class AtomClasses(NamedTuple):
+    """Atoms of a predicate told apart by what they change; or single atoms, in `at`."""
+
+    failing: dict[tuple[int, ...], np.ndarray]  # U → float64[num_classes, 2^others], F_U,p
+    truth: np.ndarray  # bool[num_classes]
+    multiplicity: np.ndarray  # float64[num_classes]
+
+    def differences(self, positive: int, num_literals: int) -> np.ndarray:
+        """float64[num_classes], d of the clause whose positive literals are the set bits."""
+        sign = 1.0 - 2.0 * self.truth
+        found = np.zeros(len(self.truth))
+        for unified, failing in self.failing.items():
+            others = [bit for bit in range(num_literals) if bit not in unified]
+            negated = sum(1 << place for place, bit in enumerate(others) if not positive >> bit & 1)
+            odd = sum(positive >> bit & 1 for bit in unified) % 2
+            power = sign if len(unified) % 2 == 0 else 1.0
+            found -= (-1.0 if odd else 1.0) * power * failing[:, negated]
+        return found
+
+
+class PartSums:
+    """Joins of connected atoms, summed over all but some variables; each is made once."""
+
+    def __init__(self, data: TrainingData) -> None:
+        self.data = data
+        self.world = Interpretation(
+            {}, {n: Extension(p.types, data.tuples[n]) for n, p in data.predicates.items()}
+        )
+        self.known: dict[tuple[tuple[PathAtom, ...], int], Factor] = {}
+
+    def sum_out(self, atoms: Sequence[PathAtom], kept: Sequence[int]) -> Factor:
+        """Σ over the variables not kept of Π atoms, rows sorted by the kept ones."""
+        number = {name: place for place, name in enumerate(kept)}
+        renamed = []
+        for atom in sorted(atoms, key=lambda a: (a.predicate, [number.get(v, 99) for v in a[1]])):
+            names = tuple(number.setdefault(name, len(number)) for name in atom.variables)
+            renamed.append(PathAtom(atom.predicate, names))
+        key = tuple(renamed), len(kept)
+        if key not in self.known:
+            self.known[key] = self._join(*key)
+        return self.known[key]
+
+    def _join(self, atoms: tuple[PathAtom, ...], num_kept: int) -> Factor:
+        leaves = []
+        for atom in atoms:
+            terms = tuple(map(str, atom.variables))
+            shape = self.world.relations[atom.predicate].shape(terms)
+            leaves.append(Contraction(Tuples(atom.predicate, terms), shape, 0.0))
+        kept = tuple(map(str, range(num_kept)))
+        plan = contract(leaves, (), kept).expression
+        return sort_rows(Evaluation(self.world, {}, frozenset()).run(plan).reorder(kept))
+
+
+class _Column(NamedTuple):
+    """A sparse function of some arguments of the target's atoms."""
+
+    axes: tuple[int, ...]
+    factor: Factor  # over the axes, rows sorted
+
+
+class _Product(NamedTuple):
+    """scale · Π columns."""
+
+    columns: tuple[int, ...]
+    scale: np.ndarray  # float64[num_worlds], for what does not hang on the target's arguments
+
+
+class _Unified(NamedTuple):
+    """The atoms U as one atom, and how N_U,S is made of columns."""
+
+    members: tuple[int, ...]
+    products: tuple[_Product, ...]  # for each S
+
+
+@dataclass(frozen=True, eq=False)
+class PathDifferences:
+    """The differences that atoms of one predicate make to all clauses of a path."""
+
+    data: TrainingData
+    path: Path
+    predicate: str
+    columns: tuple[_Column, ...]  # the last one is truth
+    unified: tuple[_Unified, ...]
+
+    def classes(self) -> AtomClasses:
+        """All atoms of all worlds, in classes."""
+        parts = []
+        for world in range(self.data.num_worlds):
+            sizes = self.data.sizes(self.predicate, world)
+            if 0 in sizes:
+                continue
+            functions, tables = zip(*self._functions(world), strict=True)
+            found = count_signatures(functions, sizes)
+            values = np.empty((len(found.value), len(self.columns)))
+            for number, (members, table) in enumerate(tables):
+                values[:, members] = table[found.value[:, number]]
+            parts.append(self._assemble(values, world, found.multiplicity.astype(np.float64)))
+        return _stack(parts) if parts else AtomClasses({}, np.zeros(0, bool), np.zeros(0))
+
+    def at(self, rows: np.ndarray, world: np.ndarray) -> AtomClasses:
+        """Single atoms int32[n, arity] of worlds int64[n], the worlds in increasing order."""
+        values = np.zeros((len(rows), len(self.columns)))
+        for number, (axes, factor) in enumerate(self.columns):
+            values[:, number] = _look_up(factor, rows[:, list(axes)])
+        begin = np.searchsorted(world, np.arange(self.data.num_worlds + 1))
+        if not len(rows):
+            return AtomClasses({}, np.zeros(0, bool), np.zeros(0))
+        return _stack(
+            [
+                self._assemble(values[a:b], number, np.ones(b - a))
+                for number, (a, b) in enumerate(pairwise(begin.tolist()))
+                if b > a
+            ]
+        )
+
+    def _functions(self, world: int) -> Iterator[tuple[Function, tuple[list[int], np.ndarray]]]:
+        """Columns of the same axes as one function; a table gives back the columns' values."""
+        types = self.data.predicates[self.predicate].types
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for number, column in enumerate(self.columns):
+            groups.setdefault(column.axes, []).append(number)
+        for axes, members in groups.items():
+            shift = np.array([self.data.offset[types[a]][world] for a in axes], np.int32)
+            parts, values = [], []
+            for number in members:
+                factor = self.columns[number].factor
+                bounds = self.data.offset[types[axes[0]]][world : world + 2]
+                begin, end = np.searchsorted(factor.rows[:, 0], bounds)
+                parts.append(factor.rows[begin:end] - shift)
+                values.append(factor.value[begin:end])
+            yield _join_functions(axes, members, parts, values)
+
+    def _assemble(self, values: np.ndarray, world: int, multiplicity: np.ndarray) -> AtomClasses:
+        """F_U,p from the columns' values float64[n, num_columns] in one world."""
+        failing: dict[tuple[int, ...], np.ndarray] = {}
+        for members, products in self.unified:
+            counts = np.empty((len(values), len(products)))
+            for subset, product in enumerate(products):
+                counts[:, subset] = product.scale[world]
+                for column in product.columns:
+                    counts[:, subset] *= values[:, column]
+            for bit in range(len(products).bit_length() - 1):
+                for subset in range(len(products)):
+                    if not subset >> bit & 1:
+                        counts[:, subset] -= counts[:, subset | 1 << bit]
+            failing[members] = counts
+        return AtomClasses(failing, values[:, -1] > 0, multiplicity)
+
+
+def open_path(sums: PartSums, path: Path, predicate: str) -> PathDifferences:
+    """The differences of one predicate's atoms; joins what is not joined yet."""
+    columns: dict[tuple[tuple[int, ...], int], tuple[int, _Column]] = {}
+
+    def add(axes: tuple[int, ...], factor: Factor) -> int:
+        key = axes, id(factor)
+        return columns.setdefault(key, (len(columns), _Column(axes, factor)))[0]
+
+    own = [bit for bit, atom in enumerate(path) if atom.predicate == predicate]
+    types = variable_types(path, sums.data.predicates)
+    diagonals: dict[tuple[int, ...], Factor] = {}
+    unified = []
+    for size in range(1, len(own) + 1):
+        for members in combinations(own, size):
+            names = _unify([path[bit].variables for bit in members])
+            merged = [
+                PathAtom(atom.predicate, tuple(names.get(v, v) for v in atom.variables))
+                for bit, atom in enumerate(path)
+                if bit not in members
+            ]
+            target = tuple(names.get(v, v) for v in path[members[0]].variables)
+            always = tuple(
+                add(axes, diagonals.setdefault(axes, _equal_pairs(sums.data, predicate, axes)))
+                for axes in _repeated(target)
+            )
+            left = {names.get(v, v): t for v, t in types.items()}
+            products = []
+            for subset in range(1 << len(merged)):
+                chosen = [atom for bit, atom in enumerate(merged) if subset >> bit & 1]
+                found = _multiply_parts(chosen, target, left, sums, add)
+                products.append(found._replace(columns=always + found.columns))
+            unified.append(_Unified(members, tuple(products)))
+    arity = len(path[own[0]].variables)
+    truth = sums.sum_out([PathAtom(predicate, tuple(range(arity)))], range(arity))
+    every = (*(column for _, column in columns.values()), _Column(tuple(range(arity)), truth))
+    return PathDifferences(sums.data, path, predicate, every, tuple(unified))
+
+
+def _multiply_parts(
+    atoms: Sequence[PathAtom],
+    target: tuple[int, ...],
+    types: Mapping[int, str],
+    sums: PartSums,
+    add: Callable[[tuple[int, ...], Factor], int],
+) -> _Product:
+    """N_U,S of the atoms in S: columns on the target's arguments, numbers for all else."""
+    numbers = []
+    scale = np.ones(sums.data.num_worlds)
+    for part in _parts(atoms, set(target)):
+        inside = dict.fromkeys(name for atom in part for name in atom.variables)
+        kept = [name for name in dict.fromkeys(target) if name in inside]
+        if kept:
+            factor = sums.sum_out(part, kept)
+            numbers.append(add(tuple(target.index(name) for name in kept), factor))
+        else:
+            name = next(iter(inside))
+            factor = sums.sum_out(part, [name])
+            begin = np.searchsorted(factor.rows[:, 0], sums.data.offset[types[name]])
+            total = np.concatenate([[0.0], np.cumsum(factor.value.astype(np.float64))])[begin]
+            scale *= np.diff(total)
+    mentioned = {*target, *(name for atom in atoms for name in atom.variables)}
+    for name, type_name in types.items():
+        if name not in mentioned:
+            scale *= np.diff(sums.data.offset[type_name])
+    return _Product(tuple(numbers), scale)
+
+
+def _parts(atoms: Sequence[PathAtom], target: set[int]) -> list[list[PathAtom]]:
+    """Atoms grouped by what connects them outside the target's variables."""
+    found: list[tuple[set[int], list[PathAtom]]] = []
+    for atom in atoms:
+        names, members = set(atom.variables) - target, [atom]
+        apart = []
+        for other_names, other_members in found:
+            if names & other_names:
+                names |= other_names
+                members = other_members + members
+            else:
+                apart.append((other_names, other_members))
+        found = [*apart, (names, members)]
+    return [members for _, members in found]
+
+
+def _unify(tuples: Sequence[tuple[int, ...]]) -> dict[int, int]:
+    """Variables of equal positions as one: each with the least of its kind."""
+    names: dict[int, int] = {}
+
+    def find(name: int) -> int:
+        while name in names:
+            name = names[name]
+        return name
+
+    for other in tuples[1:]:
+        for left, right in zip(tuples[0], other, strict=True):
+            low, high = sorted((find(left), find(right)))
+            if low != high:
+                names[high] = low
+    return {name: find(name) for name in names}
+
+
+def _repeated(target: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Pairs of positions that hold the same variable."""
+    return [
+        (target.index(name), place)
+        for place, name in enumerate(target)
+        if target.index(name) < place
+    ]
+
+
+def _equal_pairs(data: TrainingData, predicate: str, axes: tuple[int, int]) -> Factor:
+    every = np.arange(data.offset[data.predicates[predicate].types[axes[0]]][-1], dtype=np.int32)
+    return indicator(("0", "1"), np.stack([every, every], axis=1))
+
+
+def _join_functions(
+    axes: tuple[int, ...],
+    members: list[int],
+    parts: Sequence[np.ndarray],
+    values: Sequence[np.ndarray],
+) -> tuple[Function, tuple[list[int], np.ndarray]]:
+    points = np.concatenate(parts)
+    first, row = number_rows([points[:, column] for column in range(len(axes))], len(points))
+    table = np.zeros((len(first), len(members)), np.int64)
+    begin = 0
+    for place, value in enumerate(values):
+        table[row[begin : begin + len(value)], place] = value
+        begin += len(value)
+    some, number = number_rows(list(table.T), len(first))
+    function = Function(axes, points[first], number + 1)
+    distinct = np.concatenate([np.zeros((1, len(members)), np.int64), table[some]])
+    return function, (members, distinct)
+
+
+def _look_up(factor: Factor, points: np.ndarray) -> np.ndarray:
+    """float64[n], the factor at points int32[n, num_variables]."""
+    both = np.concatenate([factor.rows, points])
+    first, number = number_rows([both[:, j] for j in range(both.shape[1])], len(both))
+    source = first[number[len(factor) :]]
+    found = source < len(factor)
+    values = np.zeros(len(points))
+    values[found] = factor.value[source[found]]
+    return values
+
+
+def _stack(parts: Sequence[AtomClasses]) -> AtomClasses:
+    return AtomClasses(
+        {u: np.concatenate([part.failing[u] for part in parts]) for u in parts[0].failing},
+        np.concatenate([part.truth for part in parts]),
+        np.concatenate([part.multiplicity for part in parts]),
+    )

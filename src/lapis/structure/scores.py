@@ -1,0 +1,116 @@
+"""Scores of clauses: the gain in weighted pseudo-log-likelihood over unit clauses alone.
+
+    Score(c) = max_w WPLL(c and one unit clause a predicate) − π·(number of literals)
+
+(Kok & Domingos 2005; LHL, section 3.3.) Unit clauses alone have a closed form, the entropy of each
+predicate's share of true atoms, and predicates that a clause does not mention keep it: only the
+clause's own predicates are looked at. All clauses of a path share their classes of atoms. Scores
+are of all atoms, or of a sample of them where one is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.structure.clause_fit import fit
+from lapis.structure.clauses import Candidate, Path
+from lapis.structure.path_differences import AtomClasses, PartSums, open_path
+from lapis.structure.training_data import TrainingData
+
+FAR = 30.0  # the unit weight of a predicate that is never, or always, true
+
+
+class ClauseScore(NamedTuple):
+    """What one clause brings by itself."""
+
+    candidate: Candidate
+    gain: float  # in WPLL, before the penalty of its length
+    weight: float
+
+
+class AtomSample(NamedTuple):
+    """Some atoms of a predicate."""
+
+    rows: np.ndarray  # int32[n, arity]
+    world: np.ndarray  # int64[n], increasing
+
+
+Sample = Mapping[str, AtomSample]
+
+
+class Scorer:
+    """Scores clauses on training data, remembering joins."""
+
+    def __init__(self, data: TrainingData, sample: Sample | None = None) -> None:
+        self.data, self.sample = data, sample
+        self.sums = PartSums(data)
+
+    def score(
+        self, path: Path, patterns: Mapping[Candidate, int], sample: Sample | None = None
+    ) -> list[ClauseScore]:
+        """Scores of clauses of one path, given with their signs in the path's order."""
+        chosen = self.sample if sample is None else sample
+        names = [n for n in dict.fromkeys(a.predicate for a in path) if n in self.data.targets]
+        parts = [self._atoms(path, name, chosen) for name in names]
+        parts = [part for part in parts if len(part.truth)]
+        if not parts:
+            return []
+        truth = np.concatenate([part.truth for part in parts])
+        share = np.concatenate([part.multiplicity / part.multiplicity.sum() for part in parts])
+        predicate = np.repeat(np.arange(len(parts)), [len(part.truth) for part in parts])
+        offset = np.zeros(len(truth))
+        alone = [fit_unit(float(share[predicate == j] @ truth[predicate == j]))
+                 for j in range(len(parts))]  # fmt: skip
+        found = []
+        for candidate, positive in patterns.items():
+            difference = np.concatenate([part.differences(positive, len(path)) for part in parts])
+            units = np.array([weight for weight, _ in alone])
+            value, weight = fit(units, offset, difference, truth, share, predicate)
+            gain = value - sum(base for _, base in alone)
+            found.append(ClauseScore(candidate, max(0.0, gain), weight))
+        return found
+
+    def _atoms(self, path: Path, name: str, sample: Sample | None) -> AtomClasses:
+        differences = open_path(self.sums, path, name)
+        if sample is None:
+            return differences.classes()
+        return differences.at(*sample[name])
+
+
+def fit_unit(share: float) -> tuple[float, float]:
+    """The best weight of a unit clause, and the WPLL there, from the share of true atoms.
+
+    >>> fit_unit(0.5)
+    (0.0, -0.6931471805599453)
+    """
+    if share <= 0.0 or share >= 1.0:
+        return math.copysign(FAR, share - 0.5), 0.0
+    odds = math.log(share) - math.log1p(-share)
+    return odds, share * math.log(share) + (1 - share) * math.log1p(-share)
+
+
+def draw_atoms(data: TrainingData, fraction: float, generator: np.random.Generator) -> Sample:
+    """A uniform share of the atoms of each target (σ)."""
+    found = {}
+    for name in data.targets:
+        rows, worlds = [], []
+        for world in range(data.num_worlds):
+            sizes = data.sizes(name, world)
+            number = round(fraction * math.prod(sizes))
+            types = data.predicates[name].types
+            rows.append(
+                np.stack(
+                    [
+                        generator.integers(data.offset[t][world], data.offset[t][world + 1], number)
+                        for t in types
+                    ],
+                    axis=1,
+                ).astype(np.int32)
+            )
+            worlds.append(np.full(number, world))
+        found[name] = AtomSample(np.concatenate(rows), np.concatenate(worlds))
+    return found

@@ -1,0 +1,154 @@
+"""The last step of every learner: from scored candidates to clauses with weights.
+
+Candidates are looked at from short to long; one is retained if it scores above all of its retained
+sub-clauses (LHL, section 3.3). The retained ones then enter the model together:
+
+    greedy   one at a time by decreasing score, kept if the joint WPLL rises by more than the
+             penalty of its length
+    lazy     the one that adds most to what is there, again and again. Gains shrink as the model
+             grows, so the largest known gain is looked at first, and taken when it still leads
+    l1       all at once; an L1 penalty sets the weights of most to zero
+    l2       all at once, with small weights for what does not help
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.structure.candidates import Search
+from lapis.structure.clauses import Candidate, has_dangling, sub_clauses
+from lapis.structure.ensemble import SHRINKAGE, Ensemble
+from lapis.structure.scores import ClauseScore
+
+ZERO = 1e-8  # weights below are none
+
+
+class LearnedClause(NamedTuple):
+    """A clause of the model, what it brought by itself and when it entered."""
+
+    candidate: Candidate
+    weight: float
+    gain: float
+
+
+class Selection(NamedTuple):
+    """The model's clauses, unit weights by predicate, and the joint WPLL."""
+
+    clauses: tuple[LearnedClause, ...]
+    units: dict[str, float]
+    value: float
+    unit_value: float  # of unit clauses alone
+    is_whole: bool  # no stop cut it short
+
+
+def rank(score: ClauseScore, penalty: float) -> tuple[object, ...]:
+    """Best first; of equals, what is likely said rather than what is unlikely, and rules first."""
+    net = score.gain - penalty * len(score.candidate)
+    is_rule = score.candidate.positive.bit_count() == 1
+    return -round(net, 9), score.weight < 0, not is_rule, score.candidate
+
+
+def retain(scores: Iterable[ClauseScore], penalty: float) -> list[ClauseScore]:
+    """Candidates with a positive score that beat all their retained sub-clauses."""
+    best: dict[Candidate, ClauseScore] = {}
+    for score in scores:
+        if score.gain - penalty * len(score.candidate) > 0:
+            best.setdefault(score.candidate, score)
+    kept: dict[Candidate, float] = {}
+    found = []
+    for score in sorted(best.values(), key=lambda s: (len(s.candidate), s.candidate)):
+        own = score.gain - penalty * len(score.candidate)
+        if all(own >= kept[sub] for sub in sub_clauses(score.candidate) if sub in kept):
+            kept[score.candidate] = own
+            found.append(score)
+    return found
+
+
+def select(
+    search: Search,
+    scores: Sequence[ClauseScore],
+    *,
+    how: str,
+    penalty: float,
+    dangling: bool,
+    l1: float = 1e-3,
+    l2: float = SHRINKAGE,
+    max_clauses: int | None = None,
+) -> Selection:
+    """The final model from retained candidates."""
+    ensemble = Ensemble(search.data, search.scorer.sums)
+    unit_value = ensemble.value
+    usable = [s for s in scores if dangling or not has_dangling(s.candidate.path)]
+    usable.sort(key=lambda s: rank(s, penalty))
+    match how:
+        case "greedy":
+            add_in_order(search, ensemble, usable, penalty, l2, max_clauses)
+        case "lazy":
+            add_best(search, ensemble, usable, penalty, l2, max_clauses)
+        case _:
+            for score in usable[:max_clauses]:
+                _, columns = ensemble.gain_of(score.candidate)
+                ensemble.add(score.candidate, columns)
+            ensemble.refit(l1=l1 if how == "l1" else 0.0, l2=l2)
+    return finish_selection(search, ensemble, usable, unit_value)
+
+
+def finish_selection(
+    search: Search, ensemble: Ensemble, scores: Sequence[ClauseScore], unit_value: float
+) -> Selection:
+    """The ensemble's clauses, heaviest first, with what they bring alone."""
+    gains = {s.candidate: s.gain for s in scores}
+    clauses = [
+        LearnedClause(candidate, float(weight), gains[candidate])
+        for candidate, weight in zip(ensemble.clauses, ensemble.weights, strict=True)
+        if abs(weight) > ZERO
+    ]
+    clauses.sort(key=lambda clause: -abs(clause.weight))
+    units = {t.predicate: float(u) for t, u in zip(ensemble.targets, ensemble.units, strict=True)}
+    return Selection(tuple(clauses), units, ensemble.value, unit_value, not search.stop.is_over())
+
+
+def add_in_order(
+    search: Search, ensemble: Ensemble, scores: Sequence[ClauseScore], penalty: float, l2: float,
+    max_clauses: int | None,
+) -> None:  # fmt: skip
+    for done, score in enumerate(scores):
+        if search.stop.is_over() or len(ensemble.clauses) == max_clauses:
+            return
+        before = ensemble.value
+        gain, columns = ensemble.gain_of(score.candidate)
+        if gain > 0:
+            weights, units = ensemble.weights.copy(), ensemble.units.copy()
+            ensemble.add(score.candidate, columns)
+            if ensemble.refit(l2=l2) - before <= penalty * len(score.candidate):
+                ensemble.remove_last()
+                ensemble.weights, ensemble.units, ensemble.value = weights, units, before
+        search.tell(
+            "selecting", done + 1, len(scores), clauses=len(ensemble.clauses), wpll=ensemble.value
+        )
+
+
+def add_best(
+    search: Search, ensemble: Ensemble, scores: Sequence[ClauseScore], penalty: float, l2: float,
+    max_clauses: int | None,
+) -> None:  # fmt: skip
+    heap = [(penalty * len(s.candidate) - s.gain, number, -1) for number, s in enumerate(scores)]
+    heapq.heapify(heap)
+    kept: dict[int, list[np.ndarray | None]] = {}
+    while heap and not search.stop.is_over() and len(ensemble.clauses) != max_clauses:
+        negative, number, seen_at = heapq.heappop(heap)
+        if negative >= 0:
+            break
+        candidate = scores[number].candidate
+        if seen_at == len(ensemble.clauses):
+            ensemble.add(candidate, kept[number])
+            ensemble.refit(l2=l2)
+            kept.clear()
+            search.tell("selecting", len(ensemble.clauses), None, wpll=ensemble.value)
+            continue
+        gain, kept[number] = ensemble.gain_of(candidate)
+        heapq.heappush(heap, (penalty * len(candidate) - gain, number, len(ensemble.clauses)))

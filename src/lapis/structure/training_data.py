@@ -1,0 +1,75 @@
+"""The worlds that rules are learned from, as one world of disjoint parts.
+
+Constants of each world are numbered after those of the world before, so that a join over all
+worlds at once never mixes them, and a row of a relation knows its world by its constants. What
+depends on the sizes of domains is told world by world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from lapis.counting.complete_world import base_world
+from lapis.language.model import Model, Predicate
+from lapis.problem.problem import Problem
+from lapis.relational.interpretation import Interpretation
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Complete worlds side by side."""
+
+    predicates: Mapping[str, Predicate]
+    offset: Mapping[str, np.ndarray]  # by type: int64[num_worlds + 1], first constant of each world
+    tuples: Mapping[str, np.ndarray]  # int32[num_true, arity], sorted, constants of all worlds
+    targets: tuple[str, ...]  # predicates whose atoms are to be explained
+    worlds: tuple[Interpretation, ...]  # one by one
+
+    @property
+    def num_worlds(self) -> int:
+        return len(self.worlds)
+
+    def sizes(self, predicate: str, world: int) -> tuple[int, ...]:
+        """The number of constants at each argument."""
+        return tuple(
+            int(self.offset[t][world + 1] - self.offset[t][world])
+            for t in self.predicates[predicate].types
+        )
+
+    @cached_property
+    def num_atoms(self) -> dict[str, int]:
+        """Ground atoms of each predicate, in all worlds."""
+        return {
+            name: sum(prod(self.sizes(name, world)) for world in range(self.num_worlds))
+            for name in self.predicates
+        }
+
+    def true_rows(self, predicate: str, world: int) -> np.ndarray:
+        """int32[n, arity], the true tuples of one world."""
+        rows, first = self.tuples[predicate], self.predicates[predicate].types[0]
+        begin, end = np.searchsorted(rows[:, 0], self.offset[first][world : world + 2])
+        return rows[begin:end]
+
+
+def join_worlds(model: Model, problems: Sequence[Problem], targets: Sequence[str]) -> TrainingData:
+    """The closed worlds of the problems side by side."""
+    worlds = [base_world(problem) for problem in problems]
+    types = {name: None for p in model.predicates.values() for name in p.types}
+    offset = {
+        name: np.concatenate([[0], np.cumsum([world.size(name) for world in worlds])])
+        for name in types
+    }
+    tuples: dict[str, np.ndarray] = {}
+    for name, predicate in model.predicates.items():
+        parts = [
+            world.relations[name].tuples
+            + np.array([offset[t][number] for t in predicate.types], np.int32)
+            for number, world in enumerate(worlds)
+        ]
+        tuples[name] = np.concatenate(parts).astype(np.int32)
+    return TrainingData(model.predicates, offset, tuples, tuple(targets), tuple(worlds))

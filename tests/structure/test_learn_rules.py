@@ -1,0 +1,149 @@
+"""Rules planted in data are found by every method; doors and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lapis
+from cli_run import Run
+from lapis.methods import methods_of
+from lapis.progress import Progress
+
+MODEL = lapis.parse("r(a, b)\ns(b, c)\nt(a, c)\nu(a)")
+
+
+def planted(seed: int) -> lapis.Database:
+    return lapis.Database.parse(planted_facts(seed))
+
+
+def planted_facts(seed: int, noise: float = 0.02, size: int = 14) -> str:
+    """r(x,y) ^ s(y,z) => t(x,z), with some of t changed."""
+    generator = np.random.default_rng(seed)
+    r = generator.random((size, size)) < 0.12
+    s = generator.random((size, size)) < 0.12
+    t = (r.astype(int) @ s.astype(int) > 0) ^ (generator.random((size, size)) < noise)
+    names = {"r": ("A", "B", r), "s": ("B", "C", s), "t": ("A", "C", t)}
+    facts = [
+        f"{'' if value else '!'}{name}({left}{i},{right}{j})"
+        for name, (left, right, table) in names.items()
+        for (i, j), value in np.ndenumerate(table)
+    ]
+    facts += [f"u(A{i})" for i in range(size) if generator.random() < 0.5]
+    return " ".join(facts)
+
+
+DATA = [planted(1), planted(2)]
+OPTIONS = {"lhl": {"max_length": 3, "min_support": 10}, "msl": {"max_length": 3}}
+
+
+@pytest.mark.parametrize("method", methods_of("structure"))
+def test_a_planted_rule_is_found(method: str) -> None:
+    found = lapis.learn_structure(
+        MODEL, DATA, method=method, jobs=1, max_variables=3, **OPTIONS.get(method, {})
+    )
+    rule = next(rule for rule in found.rules if rule.text == "r(a, b) ^ s(b, c) => t(a, c)")
+    assert rule.weight > 1
+    assert rule.gain == max(each.gain for each in found.rules if each.gain is not None)
+    assert found.value > found.unit_value
+    score = lapis.score(found.model, DATA, likelihood=False)
+    assert score.weighted_pseudo_log_likelihood == pytest.approx(found.value, abs=1e-8)
+
+
+def test_counts_are_those_of_the_formula() -> None:
+    found = lapis.learn_structure(MODEL, DATA, jobs=1, max_length=3)
+    text = "\n".join(f"1 {rule.text}" for rule in found.rules if rule.gain is not None)
+    declared = "r(a, b)\ns(b, c)\nt(a, c)\nu(a)\n"
+    counted = lapis.count(lapis.parse(declared + text), DATA).rows
+    for rule, row in zip(found.rules, counted, strict=False):
+        assert (rule.true, rule.groundings) == (row.true, row.groundings)
+
+
+def test_rules_for_one_predicate_mention_it() -> None:
+    found = lapis.learn_structure(MODEL, DATA, "t", jobs=1, max_length=3)
+    assert all("t(" in rule.text for rule in found.rules)
+    assert any(rule.text == "r(a, b) ^ s(b, c) => t(a, c)" for rule in found.rules)
+
+
+@pytest.mark.parametrize("final", ["lazy", "greedy", "l1", "l2"])
+def test_every_last_step_keeps_the_planted_rule(final: str) -> None:
+    found = lapis.learn_structure(MODEL, DATA, final=final, jobs=1, max_length=3, max_clauses=20)
+    assert "r(a, b) ^ s(b, c) => t(a, c)" in [rule.text for rule in found.rules]
+
+
+def test_a_sample_of_the_atoms_finds_it_too_and_the_seed_decides() -> None:
+    ask = {"sample_share": 0.7, "jobs": 1, "max_length": 3}
+    one = lapis.learn_structure(MODEL, DATA, random_state=5, **ask)
+    two = lapis.learn_structure(MODEL, DATA, random_state=5, **ask)
+    assert one.rules == two.rules
+    assert "r(a, b) ^ s(b, c) => t(a, c)" in [rule.text for rule in one.rules]
+
+
+def test_a_stop_gives_the_rules_so_far() -> None:
+    calls = iter(range(10_000))
+    found = lapis.learn_structure(MODEL, DATA, jobs=1, max_length=3, stop=lambda: next(calls) > 40)
+    assert found.interrupted
+    assert "stopped" in found.text
+
+
+def test_progress_says_what_is_done() -> None:
+    events: list[Progress] = []
+    lapis.learn_structure(MODEL, DATA, jobs=1, max_length=3, progress=events.append)
+    phases = {event.phase for event in events}
+    assert {"scoring", "selecting"} <= phases
+    scoring = [event for event in events if event.phase == "scoring"]
+    assert scoring[-1].done == scoring[-1].total
+    assert scoring[-1].figures["best"] > 0
+
+
+def test_processes_find_the_same() -> None:
+    """Enough paths that two processes share them."""
+    alone = lapis.learn_structure(MODEL, DATA[0], jobs=1, max_length=4, max_clauses=2)
+    shared = lapis.learn_structure(MODEL, DATA[0], jobs=2, max_length=4, max_clauses=2)
+    assert alone.rules == shared.rules
+
+
+def test_the_command_writes_rules_that_can_be_read(run: Run, tmp_path: Path) -> None:
+    run.write("d.mln", "r(a, b)\ns(b, c)\nt(a, c)\nu(a)\n")
+    run.write("d.db", planted_facts(1))
+    ask = ["structure", "d.mln", "d.db", "--literals", "3", "--jobs", "1"]
+    code, out, _ = run(*ask, "--explain", "-o", "rules.mln", "--draw", "graph.svg")
+    assert code == 0
+    assert "if r(a, b) and s(b, c), then t(a, c)" in out
+    assert "as in  r(" in out
+    document = run.json(*ask)
+    model = lapis.read(tmp_path / "rules.mln")
+    assert [rule.text for rule in model.rules] == [r["formula"] for r in document["rules"]]
+    assert document["interrupted"] is False
+    assert (tmp_path / "graph.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("structure m.mln", "error: nothing to learn from\n    name data files\n"),
+        (
+            "structure m.mln d.db --method lhll",
+            "error: unknown method 'lhll'\n    did you mean 'lhl'?\n",
+        ),
+        (
+            "structure m.mln d.db --method msl --support 3",
+            "error: method 'msl' does not read --support\n    it belongs to lhl\n",
+        ),
+        (
+            "structure m.mln d.db --dangling maybe",
+            "error: --dangling must be keep or drop, not 'maybe'\n",
+        ),
+    ],
+)
+def test_messages(typed: str, message: str, run: Run) -> None:
+    code, out, err = run(*typed.split())
+    assert (code, out, err) == (1, "", message)
+
+
+def test_blocks_are_refused() -> None:
+    model = lapis.parse("Class(page, topic!)\nLink(page, page)")
+    with pytest.raises(lapis.LapisError, match="'Class' has blocks"):
+        lapis.learn_structure(model, lapis.Database.parse("Class(A,X) Link(A,A)"))
