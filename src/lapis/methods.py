@@ -141,6 +141,11 @@ INFER = (
         ("precision", "max_samples", "time_limit", "max_memory"),
     ),
     Method(
+        "infer", "circuit", "compiled to an arithmetic circuit, or the closest circuit found where "
+        "that is too large", "lapis.circuits.infer:by_circuit", "network", "where it compiles",
+        ("num_chains",),
+    ),
+    Method(
         "infer", "bp", "loopy belief propagation, the cheap estimate",
         f"{MARGINALS}:by_belief_propagation", "network", "on forests", ("max_memory",),
     ),
@@ -192,6 +197,11 @@ LIFT = (
     Method(
         "lift", "circuit", "a first-order circuit, compiled once for any weights and sizes",
         "lapis.lifted.answer:lift_by_circuit", "problem", "always", ("classes",),
+    ),
+    Method(
+        "lift", "cells", "kinds of elements and pairs, for formulas of two variables; also with "
+        "cardinality constraints, linear orders and larger counting quantifiers",
+        "lapis.lifted.cells.answer:lift_by_cells", "problem", "always",
     ),
 )  # fmt: skip
 

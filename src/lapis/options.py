@@ -422,6 +422,16 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
                is_keyword=False),
         STRICT, SEED, AS_JSON,
     ),
+    "circuit approximate": (
+        QUERY, OPEN, EVIDENCE, CIRCUIT_OUT,
+        Option("max_edges", "integer", "Edges at most.", 10_000, "--edges-max", low=1),
+        Option("parameters", "word", "How parameters are found: F (learned), G (Gibbs samples), "
+               "V (variational) or VI (V, corrected by weighing its worlds).", "VI",
+               words=("F", "G", "V", "VI")),
+        Option("num_samples", "integer", "Samples that the structure is learned from.", 20_000,
+               "--samples", low=1),
+        TIME_LIMIT, MERGE, STRICT, SEED, AS_JSON,
+    ),
     "circuit compile": (
         QUERY, OPEN, EVIDENCE, CIRCUIT_OUT,
         Option("max_edges", "integer", "Edges at most.", 1 << 26, "--edges-max", low=1),
@@ -436,7 +446,7 @@ ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {
     "circuit learn": (ROWS,),
     "circuit score": (CIRCUIT, ROWS),
     **FIELD_ARGUMENTS,
-    "circuit compile": (ANY_MODEL, ANY_DATA),
+    **dict.fromkeys(("circuit compile", "circuit approximate"), (ANY_MODEL, ANY_DATA)),
 }
 # What each group of commands is for.
 GROUPS: Mapping[str, str] = {

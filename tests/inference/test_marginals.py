@@ -129,6 +129,14 @@ def test_chains_are_handed_to_arviz(name: str, monkeypatch: pytest.MonkeyPatch) 
         lapis.infer(model, data, query=["Smokes"], method="exact").to_arviz()
 
 
+def test_chains_of_several_worlds_say_whose_they_are() -> None:
+    model, data = lapis.parse(MILD), lapis.Database.parse(CROWD)
+    answer = lapis.infer(model, [data, data], query=["Smokes"], method="gibbs", max_samples=400)
+    named = {f"{world}: {atom}" for world, atom in answer.named_rows(np.arange(len(answer)))}
+    assert answer.traced
+    assert named.issuperset(answer.traced)
+
+
 def test_chains_and_bars_are_plotted() -> None:
     import matplotlib
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lapis.cli.options import read_worlds
 from lapis.cli.progress import progress_bar
 from lapis.cli.render import present
@@ -37,7 +39,9 @@ def run_compile(
     from lapis.circuits.compilation.compile import compile_factors
     from lapis.circuits.queries import log_partition
 
-    graph = open_factors(model, data, query, opened, evidence, merge, strict)
+    graph, row = open_factors(model, data, query, opened, evidence, merge, strict)
+    if (row >= 0).any():
+        graph = graph.condition({int(v): int(row[v]) for v in np.flatnonzero(row >= 0)})
     began = time.monotonic()
     stop = Stop(deadline=began + time_limit) if time_limit else None
     with progress_bar("compiling") as progress:
@@ -53,6 +57,44 @@ def run_compile(
     present(Figures(figures), as_json)
 
 
+def run_approximate(
+    model: Path,
+    data: Sequence[Path],
+    *,
+    query: Sequence[str],
+    opened: Sequence[str],
+    evidence: Sequence[str],
+    output: Path | None,
+    max_edges: int,
+    parameters: str,
+    num_samples: int,
+    time_limit: float | None,
+    merge: bool,
+    strict: bool,
+    random_state: int,
+    as_json: bool,
+) -> None:
+    from lapis.circuits.approximation.approximate import approximate, find_structure
+
+    graph, row = open_factors(model, data, query, opened, evidence, merge, strict)
+    began = time.monotonic()
+    stop = Stop(deadline=began + time_limit) if time_limit else None
+    with progress_bar("approximating") as progress:
+        structure = find_structure(graph, row, max_edges, num_samples, random_state, stop, progress)
+        found = approximate(graph, structure, row, parameters, random_state, stop, progress)
+    save(found.circuit, output)
+    figures: dict[str, float | int | str | None] = {
+        "parameters_by": parameters,
+        **sizes(found.circuit),
+        "log_partition_bound": found.bound,
+        "log_partition_estimate": found.log_partition,
+        "log_partition_stderr": found.log_partition_stderr,
+        "effective": found.effective,
+        "seconds": time.monotonic() - began,
+    }
+    present(Figures(figures), as_json)
+
+
 def open_factors(
     model: Path,
     data: Sequence[Path],
@@ -61,8 +103,11 @@ def open_factors(
     evidence: Sequence[str],
     merge: bool,
     strict: bool,
-) -> FactorGraph:
-    """The tables of a network file or of a ground Markov logic network, evidence included."""
+) -> tuple[FactorGraph, np.ndarray]:
+    """The tables of a network file or of a ground Markov logic network, and a row of evidence.
+
+    The facts of a ground network are in its tables.
+    """
     from lapis.circuits.factors.files import is_factor_file, read_evidence, read_factors
 
     if is_factor_file(model):
@@ -75,7 +120,9 @@ def open_factors(
         for path in data:
             observed |= read_evidence(path, graph)
         observed |= dict(parse_state(text, graph) for text in evidence)
-        return graph.condition(observed) if observed else graph
+        row = nothing_known(graph)
+        row[list(observed)] = list(observed.values())
+        return graph, row
     if evidence:
         raise LapisError(
             f"{model}: --evidence is for .bif and .uai files", code="option-value",
@@ -89,7 +136,12 @@ def open_factors(
     if len(worlds) > 1:
         raise LapisError("one circuit is one world", code="several-worlds", hint="use --merge")
     task = build_task(model, worlds or None, query, opened=opened, strict=strict)
-    return ground_factors(ground(task.worlds[0].problem)).graph
+    graph = ground_factors(ground(task.worlds[0].problem)).graph
+    return graph, nothing_known(graph)
+
+
+def nothing_known(graph: FactorGraph) -> np.ndarray:
+    return np.full(graph.num_variables, -1, np.int32)
 
 
 def parse_state(text: str, graph: FactorGraph) -> tuple[int, int]:

@@ -143,7 +143,15 @@ def circuit_compile(model: Path, data: list[Path] | None, **options: Any) -> Non
     run_compile(model, data or [], **options)
 
 
+@takes("circuit approximate")
+def circuit_approximate(model: Path, data: list[Path] | None, **options: Any) -> None:
+    """The circuit within a budget of edges that is closest to a model, given evidence."""
+    from lapis.cli.circuit_compile import run_approximate
+
+    run_approximate(model, data or [], **options)
+
+
 ALL = (
     demo, check, count, ground, infer, map_, lift, learn, structure, score, evaluate, *FIELD,
-    *CIRCUIT, circuit_compile,
+    *CIRCUIT, circuit_compile, circuit_approximate,
 )  # fmt: skip

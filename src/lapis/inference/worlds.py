@@ -155,7 +155,10 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
             for part, found in zip(parts, stderr_of_counts, strict=True)
         ]
         diagnostics["expected_counts_stderr"] = np.sqrt(add_counts(task, squares)).tolist()
-    slowest = max(parts, key=lambda part: part.diagnostics.get("rhat", -math.inf))
+    where, slowest = max(
+        zip(task.worlds, parts, strict=True),
+        key=lambda pair: pair[1].diagnostics.get("rhat", -math.inf),
+    )
     return Answer(
         methods,
         exact,
@@ -168,7 +171,7 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
         add_counts(task, [part.expected_counts for part in parts]),
         np.concatenate(method_ids),
         diagnostics,
-        slowest.traced,
+        tuple(f"{where.name}: {atom}" for atom in slowest.traced),
         slowest.trace,
     )
 

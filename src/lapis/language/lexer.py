@@ -40,7 +40,8 @@ KEYWORDS = {"v": "OR", "_": "UNDERSCORE"}
 QUANTIFIERS = {"exist": "EXISTS", "exists": "EXISTS", "forall": "FORALL"}
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'
-NUMBER = r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![^\W\d_])|\.\d+(?:[eE][+-]?\d+)?"
+# Possessive: `12ab` is one word, not the number 1 and a word after it.
+NUMBER = r"\d++(?:\.\d++)?+(?:[eE][+-]?\d++)?+(?![^\W\d_])|\.\d+(?:[eE][+-]?\d+)?"
 NAME = r"[^\W\d]\w*'*|\d+\w*'*"
 
 TOKEN = re.compile(

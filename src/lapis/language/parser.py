@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lapis.errors import LapisError, Note, Source, Span, raise_all
@@ -245,6 +246,14 @@ def parse_range(items: list[Token], index: int, source: Source) -> list[str]:
 
 
 def parse_function(tokens: list[Token], span: Span) -> FunctionDeclaration:
+    value = tokens[0]
+    if value.text[0].isdigit():
+        raise LapisError(
+            f"{value.text!r} is neither a number nor a type",
+            code="bad-number",
+            span=replace(span, end=value.end),
+            hint="a weight is a number, as in 1.5; the name of a type starts with a letter",
+        )
     parameters = parse_parameters(tokens[3:-1])
     if parameters is None or not parameters or any(p.mark for p in parameters):
         raise LapisError(
@@ -253,9 +262,7 @@ def parse_function(tokens: list[Token], span: Span) -> FunctionDeclaration:
             span=span,
             hint="as in person MotherOf(person)",
         )
-    return FunctionDeclaration(
-        tokens[0].text, tokens[1].text, tuple(p.type for p in parameters), span
-    )
+    return FunctionDeclaration(value.text, tokens[1].text, tuple(p.type for p in parameters), span)
 
 
 def parse_predicate(tokens: list[Token], span: Span) -> PredicateDeclaration | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from lapis.methods import find_method
 from lapis.problem.problem import Problem, problem_on
 from lapis.results.result import Columns, Result
 from lapis.results.view import View, new_view
+
+MAX_SHOWN = 10**40  # a larger number of worlds is shown by its logarithm only
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Lifted(Result):
     arithmetic: str = ""
     reasons: tuple[str, ...] = ()  # why types were grounded
     circuit: Drawing | None = None  # where it has one
+    count: Fraction | None = None  # Z itself, where it is known exactly
 
     def columns(self) -> Columns:
         names = ["formula", *["group"] * self.has_groups, "weight", "expected", "groundings"]
@@ -79,8 +83,9 @@ class Lifted(Result):
 
     def summary(self) -> str:
         how = "lifted" if self.liftable else "lifted in part"
+        exactly = "" if self.count is None or self.count >= MAX_SHOWN else f"Z = {self.count}, "
         return (
-            f"log Z = {self.log_partition:.15g} ± {self.error_bound:.1g}, {how} "
+            f"{exactly}log Z = {self.log_partition:.15g} ± {self.error_bound:.1g}, {how} "
             f"(by {self.method}, {self.arithmetic})"
         )
 
@@ -103,6 +108,7 @@ class Lifted(Result):
             "arithmetic": self.arithmetic,
             "reasons": list(self.reasons),
             "formulas": rows,
+            **({} if self.count is None else {"count": str(self.count)}),
         }
 
     @property
@@ -112,7 +118,12 @@ class Lifted(Result):
 
     def draw(self, path: str | Path) -> None:
         """Write the circuit as SVG."""
-        assert self.circuit is not None
+        if self.circuit is None:
+            raise LapisError(
+                f"the method {self.method!r} has no circuit to draw",
+                code="no-circuit",
+                hint="use the method 'circuit'",
+            )
         with whole_path(Path(path)) as place:
             place.write_text(self.circuit.svg(), encoding="utf-8")
 
@@ -159,8 +170,14 @@ def add_worlds(parts: Sequence[Lifted]) -> Lifted:
         weight_names=tuple(counts),
         expected_counts=np.array(list(counts.values())),
         formulas=tuple(rows.values()),
+        count=prod_counts([part.count for part in parts]),
         reasons=tuple(dict.fromkeys(reason for part in parts for reason in part.reasons)),
     )
+
+
+def prod_counts(counts: Sequence[Fraction | None]) -> Fraction | None:
+    known = [count for count in counts if count is not None]
+    return prod(known, start=Fraction(1)) if len(known) == len(counts) else None
 
 
 def lift_by_circuit(problem: Problem, sizes: Mapping[str, int], classes: bool) -> Lifted:
@@ -171,6 +188,7 @@ def lift_by_circuit(problem: Problem, sizes: Mapping[str, int], classes: bool) -
                 "cardinality constraints have no circuit",
                 code="cardinality",
                 span=constraint.span,
+                hint="the method 'cells' takes them, with formulas of two variables",
             )
             for constraint in problem.model.constraints
         ]

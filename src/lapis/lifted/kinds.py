@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.errors import LapisError, TooLarge
+from lapis.errors import LapisError, TooLarge, check_word
 from lapis.language.syntax import Constant, Variable
 from lapis.lifted.compilation.regions import Region, Size, num_choices
 from lapis.lifted.compilation.theory import Atom, Shape, Slot, Term, shape_of
@@ -117,14 +117,9 @@ def tell_apart(
 
 
 def extra_constants(problem: Problem, sizes: Mapping[str, int]) -> dict[str, int]:
-    found = dict.fromkeys(problem.domains, 0)
+    found: dict[str, int] = {}
     for type_name, size in sizes.items():
-        if type_name not in found:
-            raise LapisError(
-                f"there is no type {type_name!r} to give a size to",
-                code="unknown-type",
-                hint=f"the model has: {', '.join(found)}",
-            )
+        check_word("type", type_name, problem.domains, code="unknown-type")
         found[type_name] = size - len(problem.domains[type_name])
         if found[type_name] < 0:
             raise LapisError(
@@ -163,7 +158,7 @@ def group_constants(
         others[[domain.index[name] for name in elements]] = False
         found, number = np.unique(colours[type_name][others], return_counts=True)
         groups = dict(zip(found.tolist(), number.tolist(), strict=True))
-        if extra[type_name]:
+        if type_name in extra:  # its size may be asked for later, so there is a region for it
             groups[0] = groups.get(0, 0) + extra[type_name]
         first = len(names)
         for place, colour in enumerate(sorted(groups)):
@@ -295,9 +290,34 @@ def mixed_constants(problem: Problem, kinds: Kinds) -> dict[str, set[str]]:
     return {}
 
 
+def listed_types(problem: Problem) -> set[str]:
+    """The types all of whose constants formulas tell apart: they select weights or are compared."""
+    form = problem.normal_form
+    found = {
+        type_name
+        for feature in form.features
+        for name, type_name in feature.variables
+        if name in feature.plus
+    }
+    parts = [(dict(f.variables), clause.conditions) for f in form.features for clause in f.clauses]
+    parts += [
+        (dict(d.variables + d.bound), cube.conditions) for d in form.definitions for cube in d.cubes
+    ]
+    for types, conditions in parts:
+        for condition in conditions:
+            sides = condition.left, condition.right
+            own = {types[side.name] for side in sides if isinstance(side, Variable)}
+            by_name = condition.operator in ("=", "!=") and not condition.offset
+            if not by_name or len(own) == 2:  # numbers, or names of two types
+                found |= own
+    return found
+
+
 def named_constants(problem: Problem) -> dict[str, set[str]]:
     """For each type, the constants that formulas tell apart."""
     named: dict[str, set[str]] = {name: set() for name in problem.domains}
+    for type_name in listed_types(problem):
+        named[type_name] |= set(problem.domains[type_name].constants)
     form = problem.normal_form
     predicates = dict(problem.model.predicates)
     predicates |= {name: definition.predicate for name, definition in form.derived.items()}
@@ -316,8 +336,6 @@ def named_constants(problem: Problem) -> dict[str, set[str]]:
 
     for feature in form.features:
         types = dict(feature.variables)
-        for name in feature.plus:
-            named[types[name]] |= set(problem.domains[types[name]].constants)
         for clause in feature.clauses:
             visit(clause.literals, clause.conditions, types)
     for definition in form.definitions:
@@ -330,14 +348,9 @@ def named_constants(problem: Problem) -> dict[str, set[str]]:
 def mark_compared(
     problem: Problem, named: dict[str, set[str]], condition: Condition, types: Mapping[str, str]
 ) -> None:
+    """A constant that a variable is compared with is told apart."""
     sides = condition.left, condition.right
-    own = {types[side.name] for side in sides if isinstance(side, Variable)}
-    if condition.operator in ("=", "!=") and not condition.offset and len(own) < 2:
+    for type_name in {types[side.name] for side in sides if isinstance(side, Variable)}:
         for side in sides:
-            if isinstance(side, Constant):
-                for type_name in own:
-                    if side.name in problem.domains[type_name].index:
-                        named[type_name].add(side.name)
-        return
-    for type_name in own:  # numbers, or names of two types, are compared one by one
-        named[type_name] |= set(problem.domains[type_name].constants)
+            if isinstance(side, Constant) and side.name in problem.domains[type_name].index:
+                named[type_name].add(side.name)

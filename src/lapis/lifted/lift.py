@@ -37,7 +37,7 @@ from lapis.lifted.compilation.theory import Theory
 from lapis.lifted.encode import Encoding, encode
 from lapis.lifted.evaluation.evaluate import Partition, evaluate, hessian_product
 from lapis.lifted.evaluation.walk import Weights
-from lapis.lifted.kinds import tell_apart
+from lapis.lifted.kinds import listed_types, tell_apart
 from lapis.problem.problem import Problem
 
 MAX_GROUNDED = 12  # constants of a type that is grounded
@@ -72,6 +72,8 @@ class LiftedProblem:
         """The regions' sizes, for other numbers of constants of some types."""
         found = dict(self.encoding.kinds.sizes)
         for type_name, size in (sizes or {}).items():
+            if size == num_constants(self.encoding, type_name):
+                continue
             kind = self.encoding.kinds.of_type[type_name]
             if len(kind.regions) != 1 or size < len(kind.elements):
                 raise ValueError(f"type {type_name!r} cannot have {size} constants in this circuit")
@@ -136,6 +138,9 @@ def lift_problem(
     grounded: list[str] = []
     reasons: list[str] = []
     cache = {} if cache is None else cache
+    sizes = sizes or {}
+    for type_name in listed_types(problem) & set(sizes):
+        problem, sizes = name_constants(problem, type_name, sizes)
     classes = None if classes is None else tuple(classes)
     while True:
         encoding = encode(problem, tell_apart(problem, grounded, sizes), classes)
@@ -145,7 +150,7 @@ def lift_problem(
                 cache[key] = compile_encoding(encoding)
         except NotLiftable as stuck:
             type_name, reason = choose_type(problem, encoding, stuck.theory)
-            problem, sizes = name_constants(problem, type_name, sizes or {})
+            problem, sizes = name_constants(problem, type_name, sizes)
             grounded.append(type_name)
             reasons.append(reason)
             continue
@@ -167,7 +172,7 @@ def compile_encoding(encoding: Encoding) -> Node:
         node = compile_theory(encoding.theory, encoding.kinds.names)
     except TooManyTheories as reached:
         raise TooLarge(
-            f"the circuit of this model grows beyond {reached.limit:,} sub-theories",
+            f"the circuit of this model grows too large: {reached}, and no end",
             code="not-liftable",
             hint="fewer constants told apart by formulas and facts, or another method",
         ) from None

@@ -5,7 +5,8 @@ A filter needs its variables side by side in one factor; an expansion keeps the 
 but doubles the terms. Which is cheaper depends on the data: both are priced for each negative, by
 the estimates of `elimination`, descending from "all filters" and from "all expanded" one negative
 at a time and taking the better end. What a true atom covers is a filter without asking, and so is
-everything where there are few groundings.
+everything where there are few groundings. Expansions that would double hundreds of terms are not
+looked at (MOST_TERMS).
 
 A variable that only filters mention is bound to its whole domain. A kept variable that another
 one stands for comes back as a factor of equal pairs.
@@ -42,6 +43,7 @@ from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import Plan, Term
 
 FEW = 10_000  # groundings up to which choosing costs more than any choice can save
+MOST_TERMS = 256  # of one conjunction, and sixteen times that of all conjunctions of a plan
 
 
 class Wanted(NamedTuple):
@@ -70,7 +72,8 @@ def compile_plan(
     wanted: Wanted,
 ) -> Plan:
     """Σ over the variables not kept of the signed conjunctions."""
-    compiler = Compiler(variables, world, wanted)
+    conjunctions = list(conjunctions)
+    compiler = Compiler(variables, world, wanted, len(conjunctions))
     found: Iterator[Term] = iter(())
     if compiler.groundings:
         found = (term for each in conjunctions for term in compiler.choose_terms(each))
@@ -125,7 +128,11 @@ class Compiler:
     """Plans terms over the same variables, remembering contractions: choices share most."""
 
     def __init__(
-        self, variables: tuple[TypedVariable, ...], world: Interpretation, wanted: Wanted
+        self,
+        variables: tuple[TypedVariable, ...],
+        world: Interpretation,
+        wanted: Wanted,
+        num_conjunctions: int = 1,
     ) -> None:
         self.world = world
         self.wanted = wanted
@@ -137,6 +144,8 @@ class Compiler:
             frozenset(wanted.determined),
         )
         self.groundings = math.prod(world.size(type_name) for _, type_name in variables)
+        most_terms = min(MOST_TERMS, 16 * MOST_TERMS // max(num_conjunctions, 1))
+        self.most_expanded = max(most_terms.bit_length() - 1, 0)
         self.known: dict[object, tuple[Contraction, ...]] = {}
 
     def choose_terms(self, conjunction: Conjunction) -> list[Term]:
@@ -148,7 +157,7 @@ class Compiler:
         if not choosable or self.groundings <= FEW:
             return self.expand_terms(unified, ())
         ends = [self._descend(unified, choosable, ())]
-        if len(choosable) > 1:  # a single one has been tried both ways
+        if 1 < len(choosable) <= self.most_expanded:  # a single one has been tried both ways
             ends.append(self._descend(unified, choosable, tuple(choosable)))
         return self.expand_terms(unified, min(ends, key=lambda end: end[0])[1])
 
@@ -176,7 +185,9 @@ class Compiler:
         for negative in choosable:
             others = tuple(each for each in chosen if each != negative)
             other = others if negative in chosen else (*chosen, negative)
-            price = self._cost(conjunction, other, cost)
+            price = math.inf
+            if len(other) <= self.most_expanded:
+                price = self._cost(conjunction, other, cost)
             if price < cost:
                 chosen, cost = other, price
         return cost, chosen

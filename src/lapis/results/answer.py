@@ -34,7 +34,7 @@ class Answer(AtomResult):
     expected_counts: np.ndarray  # float64[num_weights], E[n_w]
     method_ids: np.ndarray | None = None  # int8[num_atoms], of the names that + joins in `method`
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
-    traced: tuple[str, ...] = ()  # the atoms that mixed slowest
+    traced: tuple[str, ...] = ()  # the atoms that mixed slowest, "world: atom" if several
     trace: np.ndarray | None = None  # float32[num_chains, num_draws, num_traced], P(atom | rest)
 
     @property

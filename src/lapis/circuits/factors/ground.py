@@ -35,6 +35,7 @@ class GroundFactors:
     network: Network
     variables: Variables
     cubes: Cubes
+    factor: np.ndarray  # int32[num_cubes], the table that each cube is in
 
     def atom_states(self) -> np.ndarray:
         """int64[num_atoms], the number among all states of the one that makes an atom true."""
@@ -42,6 +43,33 @@ class GroundFactors:
         found = np.zeros(self.network.num_atoms, np.int64)
         found[atoms] = place
         return found
+
+    def cube_probabilities(self, entry: np.ndarray) -> np.ndarray:
+        """float64[num_cubes], from the probabilities of all entries of the tables."""
+        found = np.empty(len(self.cubes.clause))
+        for cube, factor in enumerate(self.factor.tolist()):
+            begin, end = self.graph.table_start[factor : factor + 2]
+            shape = self.graph.table(factor).shape
+            found[cube] = (
+                entry[begin:end].reshape(shape)[np.ix_(*held_states(self.cubes, cube)[1])].sum()
+            )
+        return found
+
+    def fill_links(self, rows: np.ndarray) -> None:
+        """Set the link variables in rows of states to what the others make them.
+
+        Of the three forbidden cubes that define a link one has it false; where the rest of that
+        cube holds it is true. They come in order, so each finds the link before it set.
+        """
+        first = len(self.variables.size)
+        for cube in np.flatnonzero(self.cubes.clause < 0).tolist():
+            scope, states = held_states(self.cubes, cube)
+            link = scope[-1]
+            if link >= first and states[-1].tolist() == [0]:
+                inside = np.ones(len(rows), bool)
+                for v, held in zip(scope[:-1], states[:-1], strict=True):
+                    inside &= np.isin(rows[:, v], held)
+                rows[inside, link] = 1
 
     def expected_count(self, probability: np.ndarray) -> np.ndarray:
         """float64[num_weights], given the probability that each cube holds."""
@@ -64,19 +92,29 @@ def ground_factors(network: Network) -> GroundFactors:
     all_true = sum_by_weight(network, soft, np.ones(len(soft)))
     constant = network.constant_score + float(network.weights @ all_true)
     tables: dict[tuple[int, ...], np.ndarray] = {}
+    number: dict[tuple[int, ...], int] = {}
+    factor = np.empty(len(cubes.clause), np.int32)
     for cube in range(len(cubes.clause)):
-        members = range(cubes.start[cube], cubes.start[cube + 1])
-        by_variable = sorted(members, key=lambda member: int(cubes.variable[member]))
-        scope = tuple(int(cubes.variable[member]) for member in by_variable)
+        members, held = held_states(cubes, cube)
+        scope = tuple(members)
         if scope not in tables:
             tables[scope] = np.zeros([cubes.size[v] for v in scope])
-        held = [cubes.state[cubes.state_start[m] : cubes.state_start[m + 1]] for m in by_variable]
+            number[scope] = len(tables)  # after the constant
         tables[scope][np.ix_(*held)] += penalty[cube]
+        factor[cube] = number[scope]
     names, states = name_variables(network, variables)
     names += [f"link {number + 1}" for number in range(len(origin))]
     states += [("false", "true")] * len(origin)
     listed = [((), np.array(constant)), *tables.items()]
-    return GroundFactors(graph_of_tables(names, states, listed), network, variables, cubes)
+    return GroundFactors(graph_of_tables(names, states, listed), network, variables, cubes, factor)
+
+
+def held_states(cubes: Cubes, cube: int) -> tuple[list[int], list[np.ndarray]]:
+    """The variables of a cube, in order, and the states in which each holds."""
+    members = range(cubes.start[cube], cubes.start[cube + 1])
+    by_variable = sorted(members, key=lambda member: int(cubes.variable[member]))
+    held = [cubes.state[cubes.state_start[m] : cubes.state_start[m + 1]] for m in by_variable]
+    return [int(cubes.variable[member]) for member in by_variable], held
 
 
 def name_variables(

@@ -29,16 +29,20 @@ cleared: p = 0, and each other literal of the predicate loses its matches inside
 The sums over definitions need z_U to be an indicator: g and x must determine the witness. A
 quantifier below another one, or a bound variable that g does not mention, breaks it; `is_direct`
 says so, and such formulas go through `lapis.counting.flipping_world`, atom by atom.
+
+Subsets double with each literal, so their number is known, and refused, before any is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from math import prod
 from typing import NamedTuple
 
 from lapis.counting.complete_world import exact_level
 from lapis.data.database import Domain
+from lapis.errors import TooLarge
 from lapis.language.model import Predicate
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Clause, Cube, Definition, Literal, SimpleTerm, TypedVariable
@@ -55,6 +59,7 @@ from lapis.relational.conjunction import (
 )
 
 MAX_CHANGES = 6  # ways an atom may change the number of a definition's witnesses
+MAX_TERMS = 2048  # conjunctions that the difference of one clause may become
 
 
 class Target(NamedTuple):
@@ -103,6 +108,7 @@ def clause_difference(
     clause: Clause, variables: Sequence[TypedVariable], target: Target
 ) -> Difference:
     """d(g) of one clause as conjunctions, to be summed over all variables but the positions."""
+    _refuse_terms(clause.literals, target)
     fresh = _FreshNames()
     when_false = tuple(_flip_clause(clause, target, False, fresh))
     when_true = tuple(_flip_clause(clause, target, True, fresh))
@@ -113,7 +119,8 @@ def clause_difference(
 def is_direct(clause: Clause, target: Target) -> bool:
     """Whether `clause_difference` applies: every touched definition has determined witnesses.
 
-    Not more than MAX_CHANGES of them, as n ways of changing W expand into up to 3^n products.
+    Not more than MAX_CHANGES of them, as n ways of changing W expand into up to 3^n products, and
+    not more than MAX_TERMS together.
     """
     touched = {
         literal.predicate
@@ -125,7 +132,33 @@ def is_direct(clause: Clause, target: Target) -> bool:
         _num_changes(definition, target) <= MAX_CHANGES
         and _has_determined_witnesses(definition, target)
         for definition in definitions
-    )
+    ) and (not touched or num_terms(clause.literals, target) <= MAX_TERMS)
+
+
+def num_terms(literals: Sequence[Literal], target: Target) -> int:
+    """How many conjunctions the difference of these literals becomes, at most."""
+    own = 1 + target.clears_block  # what `_hold` makes of a literal of the target's predicate
+
+    def ways(literal: Literal) -> int:
+        if literal.predicate == target.predicate.name:
+            return 1 + own
+        if not target.touches(literal.predicate):
+            return 1
+        changes = _num_changes(target.definitions[literal.predicate], target)
+        return 1 + int(3 ** min(changes, 99))
+
+    return prod(map(ways, literals)) - 1
+
+
+def _refuse_terms(literals: Sequence[Literal], target: Target) -> None:
+    terms = num_terms(literals, target)
+    if terms > MAX_TERMS:
+        raise TooLarge(
+            f"what an atom of {target.predicate.name!r} changes in a formula would be a sum of "
+            f"about {terms:,} terms; at most {MAX_TERMS:,} are possible",
+            code="too-many-terms",
+            hint=f"write the formula with fewer literals of {target.predicate.name!r}",
+        )
 
 
 def num_levels(target: Target) -> int:
@@ -141,6 +174,7 @@ def _num_changes(definition: Definition, target: Target) -> int:
 
 def cube_difference(cube: Cube, variables: Sequence[TypedVariable], target: Target) -> Difference:
     """As `clause_difference`, for the number of groundings in which a cube is true."""
+    _refuse_terms(cube.literals, target)
     fresh = _FreshNames()
     conditions = conditions_come_out(cube.conditions, True)
     sides = [

@@ -33,7 +33,8 @@ from lapis.lifted.compilation.theory import (
 
 TAKEN_OUT = "\0"  # begins the names of elements that no constant is named like
 MAX_THEORIES = 5000  # compiled in all
-MAX_OF_RECURSION = 500  # compiled before a recursion is given up
+MAX_CLAUSES = 200_000  # of all theories together
+MAX_OF_RECURSION = 2_000  # clauses of theories before a recursion is given up
 Values = Mapping[Shape, bool]
 Parts = tuple[frozenset[Literal], Mapping[int, Region]]
 
@@ -49,9 +50,8 @@ class NotLiftable(Exception):
 class TooManyTheories(Exception):
     """The circuit grows beyond what is allowed."""
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"beyond {limit} theories")
-        self.limit = limit
+    def __init__(self, num_theories: int, num_clauses: int) -> None:
+        super().__init__(f"{num_theories:,} sub-theories with {num_clauses:,} clauses")
 
 
 Rule = Callable[["Compiler", Theory], Node | None]
@@ -61,11 +61,11 @@ Rule = Callable[["Compiler", Theory], Node | None]
 class Compiler:
     rules: tuple[Rule, ...]  # tried in this order
     names: list[str]  # of regions, for people
-    max_theories: int = MAX_THEORIES
     cache: dict[object, tuple[Node, tuple[Region, ...]]] = field(default_factory=dict)
     num_elements: int = 0
     num_theories: int = 0  # compiled so far
-    give_up: int | None = None  # at so many, while a recursion is tried
+    num_clauses: int = 0  # of them
+    give_up: int | None = None  # at so many clauses, while a recursion is tried
 
     def compile(self, theory: Theory) -> Node:
         if not theory.hard and not theory.soft:
@@ -78,10 +78,11 @@ class Compiler:
                 return node
             return Call(node, tuple(zip(own, regions, strict=True)))
         self.num_theories += 1
-        if self.num_theories > self.max_theories:
-            raise TooManyTheories(self.max_theories)
-        if self.give_up is not None and self.num_theories > self.give_up:
+        self.num_clauses += len(theory.clauses)
+        if self.give_up is not None and self.num_clauses > self.give_up:
             raise NotLiftable(theory)
+        if self.num_theories > MAX_THEORIES or self.num_clauses > MAX_CLAUSES:
+            raise TooManyTheories(self.num_theories, self.num_clauses)
         for rule in self.rules:
             found = rule(self, theory)
             if found is not None:
@@ -99,7 +100,7 @@ class Compiler:
         try:
             for region in sorted({r for clause in theory.clauses for r in clause.regions}):
                 before = set(self.cache)
-                self.give_up = self.num_theories + MAX_OF_RECURSION
+                self.give_up = self.num_clauses + MAX_OF_RECURSION
                 node = Recursion(regions, region)
                 self.cache[key] = node, regions
                 try:

@@ -3,32 +3,56 @@
 The canonical form numbers regions and elements by what is said of them: colour refinement, with
 ties left in the order of the names. So two isomorphic theories may still get different forms,
 which costs a compilation and nothing else; different theories never get the same.
+
+Colours are hashes of tuples of whole numbers, the same in every run; a collision leaves one tie
+more, and makes no mistake.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
+from zlib import crc32
 
 from lapis.lifted.compilation.regions import Region
 from lapis.lifted.compilation.theory import Clause, Hard, Literal, Soft, Theory, canonical
 
 ROUNDS = 3
 Name = Region | str
-Line = tuple[object, ...]
+
+
+class Part(NamedTuple):
+    """A clause as lines: a number for what a line says, and the names it says it of."""
+
+    lines: tuple[tuple[int, tuple[Name, ...]], ...]
+    names: frozenset[Name]
 
 
 def canonical_form(theory: Theory) -> tuple[object, tuple[Region, ...]]:
     """A key, equal for isomorphic theories at best, and our regions in the key's order."""
-    names = sorted(names_of(theory), key=lambda name: (isinstance(name, str), str(name)))
+    parts = [*map(part_of_hard, theory.hard), *map(part_of_soft, theory.soft)]
+    names = sorted(
+        {name for part in parts for name in part.names},
+        key=lambda name: (isinstance(name, str), str(name)),
+    )
     colour: dict[Name, int] = {name: int(isinstance(name, str)) for name in names}
     for _ in range(ROUNDS):
-        said: dict[Name, list[str]] = {name: [str(colour[name])] for name in names}
-        for part in theory.parts:
-            for name in names_of_part(part):
-                said[name].append(repr(sorted(map(repr, lines(part, colour, name)))))
-        kinds = {name: (said[name][0], *sorted(said[name][1:])) for name in names}
-        order = {kind: index for index, kind in enumerate(sorted(set(kinds.values())))}
-        colour = {name: order[kinds[name]] for name in names}
+        said: dict[Name, list[int]] = {name: [] for name in names}
+        for part in parts:
+            coloured = [(word, tuple(map(colour.__getitem__, own))) for word, own in part.lines]
+            whole = hash(tuple(sorted(coloured)))
+            places: dict[Name, list[tuple[object, ...]]] = {name: [] for name in part.names}
+            for line, (_, own) in zip(coloured, part.lines, strict=True):
+                for place, name in enumerate(own):
+                    places[name].append((*line, place))
+            for name, found in places.items():
+                said[name].append(hash((whole, *sorted(found))))
+        new = {name: hash((colour[name], *sorted(said[name]))) for name in names}
+        done = len(set(new.values())) == len(set(colour.values()))
+        colour = new
+        if done:
+            break
     ordered = sorted(names, key=lambda name: colour[name])
     regions = tuple(name for name in ordered if isinstance(name, int))
     elements = [name for name in ordered if isinstance(name, str)]
@@ -64,36 +88,36 @@ def rename(clause: Clause, regions: Mapping[Region, Region], elements: Mapping[s
     return canonical(literals, tuple(own), own)
 
 
-def names_of(theory: Theory) -> set[Name]:
-    return {name for part in theory.parts for name in names_of_part(part)}
+def part_of_hard(part: Hard) -> Part:
+    needs = [(hash((-1, k)), (region,)) for region, k in part.needs]
+    return new_part([*lines_of(part.clause), *needs])
 
 
-def names_of_part(part: Hard | Soft) -> set[Name]:
-    found: set[Name] = set(part.clause.regions)
-    found |= {t for x in part.clause.literals for t in x.atom.terms if isinstance(t, str)}
-    if isinstance(part, Hard):
-        return found | {region for region, _ in part.needs}
-    return found | {region for _, size in part.exponent for region, _ in size.factors}
-
-
-def lines(part: Hard | Soft, colour: Mapping[Name, int], marked: Name) -> list[Line]:
-    """What a part says, names replaced by colours and one of them marked."""
-
-    def word(name: Name) -> tuple[int, bool]:
-        return colour[name], name == marked
-
-    regions = part.clause.regions
-    found: list[Line] = [
+def part_of_soft(part: Soft) -> Part:
+    weights = [
         (
-            literal.atom.predicate,
-            literal.positive,
-            tuple(word(t) if isinstance(t, str) else word(regions[t]) for t in literal.atom.terms),
+            hash((weight, size.coefficient, *(offset for _, offset in size.factors))),
+            tuple(region for region, _ in size.factors),
         )
-        for literal in part.clause.literals
+        for weight, size in part.exponent
     ]
-    if isinstance(part, Hard):
-        return [*found, *(("need", word(region), k) for region, k in part.needs)]
-    for weight, size in part.exponent:
-        factors = tuple(sorted((word(region), offset) for region, offset in size.factors))
-        found.append(("weight", weight, size.coefficient, factors))
-    return found
+    return new_part([*lines_of(part.clause), *weights])
+
+
+def new_part(lines: list[tuple[int, tuple[Name, ...]]]) -> Part:
+    return Part(tuple(lines), frozenset(name for _, own in lines for name in own))
+
+
+def lines_of(clause: Clause) -> list[tuple[int, tuple[Name, ...]]]:
+    return [
+        (
+            hash((word(atom.predicate), sign, len(atom.terms))),
+            tuple(t if isinstance(t, str) else clause.regions[t] for t in atom.terms),
+        )
+        for atom, sign in clause.literals
+    ]
+
+
+@cache
+def word(predicate: str) -> int:
+    return crc32(predicate.encode())

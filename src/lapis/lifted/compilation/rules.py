@@ -72,11 +72,12 @@ def contradiction(compiler: Compiler, theory: Theory) -> Node | None:
 
 
 def unit_propagation(compiler: Compiler, theory: Theory) -> Node | None:
-    for part in sorted(theory.hard, key=repr):
-        if len(part.clause.literals) == 1 and not part.needs:
-            ((atom, positive),) = part.clause.literals
-            return compiler.decide(theory, shape_of(atom, part.clause.regions), positive)
-    return None
+    units = [x.clause for x in theory.hard if len(x.clause.literals) == 1 and not x.needs]
+    if not units:
+        return None
+    clause = min(units, key=lambda unit: (min(clause_shapes(unit)), repr(unit)))
+    ((atom, positive),) = clause.literals
+    return compiler.decide(theory, shape_of(atom, clause.regions), positive)
 
 
 def independence(compiler: Compiler, theory: Theory) -> Node | None:

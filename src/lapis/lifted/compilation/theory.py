@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import permutations
+from functools import cached_property, lru_cache
+from itertools import chain, permutations, product
 from typing import NamedTuple
 
 from lapis.lifted.compilation.regions import Region, Size, num_choices
@@ -99,11 +99,6 @@ class Theory:
     def clauses(self) -> tuple[Clause, ...]:
         return tuple([part.clause for part in self.hard] + [part.clause for part in self.soft])
 
-    @property
-    def parts(self) -> tuple[Hard | Soft, ...]:
-        found: list[Hard | Soft] = [*self.hard]
-        return (*found, *self.soft)
-
     @cached_property
     def shapes(self) -> frozenset[Shape]:
         return frozenset(shape for clause in self.clauses for shape in clause_shapes(clause))
@@ -120,6 +115,7 @@ def shape_of(atom: Atom, regions: Mapping[int, Region] | tuple[Region, ...]) -> 
     return Shape(atom.predicate, tuple(slots))
 
 
+@lru_cache(maxsize=1 << 16)
 def clause_shapes(clause: Clause) -> frozenset[Shape]:
     return frozenset(shape_of(literal.atom, clause.regions) for literal in clause.literals)
 
@@ -143,18 +139,23 @@ def canonical(
     literals: frozenset[Literal], used: tuple[int, ...], regions: Mapping[int, Region]
 ) -> Clause:
     """The least of the clauses that differ in the variables' order alone, regions ascending."""
-    best: tuple[list[tuple[str, tuple[str, ...], bool]], Clause] | None = None
-    target = tuple(sorted(regions[v] for v in used))
-    for order in permutations(used):
-        if tuple(regions[v] for v in order) != target:
-            continue
-        number = {variable: index for index, variable in enumerate(order)}
-        renamed = frozenset(rename_literal(literal, number) for literal in literals)
-        key = sorted((a.predicate, tuple(map(str, a.terms)), sign) for a, sign in renamed)
-        if best is None or key < best[0]:
-            best = key, Clause(renamed, target)
-    assert best is not None
-    return best[1]
+    own: dict[Region, list[int]] = {}
+    for variable in used:
+        own.setdefault(regions[variable], []).append(variable)
+    target = tuple(region for region in sorted(own) for _ in own[region])
+    orders = product(*(permutations(own[region]) for region in sorted(own)))
+    candidates = [
+        frozenset(rename_literal(literal, number) for literal in literals)
+        for order in orders
+        for number in [{v: i for i, v in enumerate(chain.from_iterable(order))}]
+    ]
+    if len(candidates) > 1:
+        candidates = [min(candidates, key=literals_key)]
+    return Clause(candidates[0], target)
+
+
+def literals_key(literals: frozenset[Literal]) -> list[tuple[str, tuple[str, ...], bool]]:
+    return sorted((a.predicate, tuple(map(str, a.terms)), sign) for a, sign in literals)
 
 
 def rename_literal(literal: Literal, terms: Mapping[int, Term]) -> Literal:

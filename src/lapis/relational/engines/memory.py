@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lapis.data.database import Domain
+from lapis.errors import TooLarge
 from lapis.relational.algebra import (
     Expression,
     Join,
@@ -33,6 +34,8 @@ from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import Plan
 from lapis.relational.range_join import join_range
 
+MOST_WORK = 1e13  # rows that a plan may be estimated to touch: about a day
+
 
 def count_table(plan: Plan, world: Interpretation) -> np.ndarray:
     """int64 or object[plan.shape], the number of groundings for each value of `plan.keep`."""
@@ -50,6 +53,7 @@ def run(plan: Plan, world: Interpretation) -> list[Product]:
 
 def run_together(plans: Sequence[Plan], world: Interpretation) -> list[list[Product]]:
     """The answers to plans over the same variables; equal parts are one and the same factor."""
+    refuse_work(sum(plan.cost for plan in plans))
     shared = frozenset[Expression]().union(*(plan.shared for plan in plans))
     if len(plans) > 1:
         shared |= {part for plan in plans for term in plan.terms for part in term.parts}
@@ -64,6 +68,17 @@ def run_together(plans: Sequence[Plan], world: Interpretation) -> list[list[Prod
         ]
         for plan in plans
     ]
+
+
+def refuse_work(rows: float) -> None:
+    """Raise TooLarge where so many rows would be touched."""
+    if rows > MOST_WORK:
+        raise TooLarge(
+            f"counting would go through about {rows:.0e} rows; "
+            f"at most {MOST_WORK:.0e} are possible",
+            code="count-too-large",
+            hint="count approximately, or write the formula with fewer unconnected variables",
+        )
 
 
 class MemoryEngine:

@@ -1,0 +1,218 @@
+"""How far a circuit is from its model, and the correction: worlds of the circuit, weighed.
+
+V minimises KL(V ‖ P): it comes close to P where it looks, but is too sure of itself and may look at
+one mode of several. So most worlds are drawn from V and some from F, which is broader: from the
+mixture Q = (1 − α) V + α F of two members of one family. A world x weighs w = P̃(x) / Q(x). The mean
+weight is an unbiased estimate of Z, with a standard error; the spread of the weights says how far Q
+is from P everywhere that Q looks:
+
+    E_Q[w] = Z,    effective samples = (Σ w)² / Σ w²
+
+The shares that match P (those of KL(P ‖ ·), as in G) follow from the weighed worlds. What Q itself
+does is known exactly and serves as control variate: with q(n, c) the probability that it takes c
+at n
+
+    P(c taken at n)  ≈  q(n, c) + Σ_i (w_i / Σ w − 1/N) [x_i takes c at n]
+
+whose noise is that of the weights' deviation from 1, not that of the worlds. Each correction is
+shrunk by how far it stands out from its own noise, Δ² / (Δ² + var Δ), towards what V has.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.circuits.approximation.family import Family
+from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM
+from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.inference.compiled import entry, inner
+from lapis.inference.random_numbers import random_states, uniform
+
+NUM_WORLDS = 4000
+BROAD = 0.2  # of the worlds, that are drawn from F
+
+
+class Weighed(NamedTuple):
+    family: Family  # with corrected shares
+    log_partition: float  # estimate of log Z
+    stderr: float  # of it
+    effective: float  # effective samples, as a fraction of all
+    state_stderr: np.ndarray  # float64[num_states], of the probabilities after correction
+
+
+def weigh(
+    sharp: Family,
+    broad: Family,
+    graph: FactorGraph,
+    row: np.ndarray,
+    seed: int,
+    num_worlds: int = NUM_WORLDS,
+) -> Weighed:
+    """Compare V and F with the model given a row of states, and correct V."""
+    num_nodes, num_edges = len(sharp.kind), len(sharp.child)
+    log_share = np.stack((sharp.log_share, broad.log_share))
+    share = np.exp(log_share)
+    num_broad = round(BROAD * num_worlds)
+    rows = np.tile(np.asarray(row, np.int32), (num_worlds, 1))
+    memory = (np.empty(num_nodes, np.bool_), np.empty(num_nodes + 1, np.int32))
+    for part, generator, rows_of in zip(
+        share, random_states(seed, 2), np.split(rows, [num_worlds - num_broad]), strict=True
+    ):
+        _draw(sharp, part, generator, rows_of, memory[1])
+    log_q = np.zeros((2, num_worlds))
+    _probability(sharp, log_share, rows, *memory, log_q)
+    mixed = np.logaddexp(log_q[0] + math.log(1 - BROAD), log_q[1] + math.log(BROAD))
+    log_weight = graph.log_score(rows) - mixed
+    top = float(log_weight.max())
+    if top == -np.inf:
+        return Weighed(sharp, -np.inf, np.inf, 0.0, np.full(int(sharp.state_start[-1]), 0.5))
+    weight = np.exp(log_weight - top)
+    mean = float(weight.mean())
+    effective = mean**2 / float(np.square(weight).mean())
+    stderr = math.sqrt(max(0.0, 1.0 / effective - 1.0) / num_worlds)
+    tilt = weight / weight.sum() - 1.0 / num_worlds
+    change, noise = np.zeros(num_edges), np.zeros(num_edges)
+    _count(sharp, rows, tilt, *memory, change, noise)
+    taken = np.zeros((2, num_edges))
+    for part, found in zip(share, taken, strict=True):
+        _take(sharp, part, np.zeros(num_nodes), found)
+    change += BROAD * (taken[1] - taken[0])  # from V to P
+    squared = np.square(change)
+    change *= np.divide(squared, squared + noise, out=np.zeros(num_edges), where=squared > 0)
+    corrected = sharp.log_share.copy()
+    _correct(sharp, taken[0], change, corrected)
+    return Weighed(
+        sharp._replace(log_share=corrected), top + math.log(mean), stderr, effective,
+        state_errors(sharp, rows, tilt),
+    )  # fmt: skip
+
+
+def state_errors(family: Family, rows: np.ndarray, tilt: np.ndarray) -> np.ndarray:
+    """The standard error of Σ_i tilt_i [x_i in state s], for every state."""
+    found = np.zeros(int(family.state_start[-1]))
+    squared = np.square(tilt)
+    for v in range(rows.shape[1]):
+        first, last = family.state_start[v], family.state_start[v + 1]
+        inside = np.bincount(rows[:, v], weights=squared, minlength=last - first)
+        share = np.bincount(rows[:, v], minlength=last - first) / len(rows)
+        found[first:last] = inside * (1 - share) ** 2 + (squared.sum() - inside) * share**2
+    return np.sqrt(np.maximum(found, 0.0))
+
+
+@entry
+def _draw(family, share, rng, rows, stack):  # type: ignore[no-untyped-def]
+    """Complete rows with worlds of the family."""
+    for r in range(len(rows)):
+        height = 0
+        if len(family.kind):
+            stack[0] = len(family.kind) - 1
+            height = 1
+        while height:
+            height -= 1
+            n = stack[height]
+            if family.kind[n] == INDICATOR:
+                v = family.variable_of_state[family.leaf[n]]
+                rows[r, v] = family.leaf[n] - family.state_start[v]
+            elif family.kind[n] == PRODUCT:
+                for e in range(family.start[n], family.start[n + 1]):
+                    stack[height] = family.child[e]
+                    height += 1
+            else:
+                rest = uniform(rng)
+                chosen = family.start[n + 1] - 1
+                for e in range(family.start[n], family.start[n + 1]):
+                    rest -= share[e]
+                    if rest < 0.0:
+                        chosen = e
+                        break
+                stack[height] = family.child[chosen]
+                height += 1
+
+
+@inner
+def _hold(family, row, holds):  # type: ignore[no-untyped-def]
+    """Which nodes a world is below."""
+    kind, start, child = family.kind, family.start, family.child
+    for n in range(len(kind)):
+        if kind[n] == INDICATOR:
+            v = family.variable_of_state[family.leaf[n]]
+            holds[n] = row[v] == family.leaf[n] - family.state_start[v]
+        else:
+            is_product = kind[n] == PRODUCT
+            holds[n] = is_product
+            for e in range(start[n], start[n + 1]):
+                if holds[child[e]] != is_product:
+                    holds[n] = not is_product
+                    break
+
+
+@entry
+def _probability(family, log_share, rows, holds, stack, log_q):  # type: ignore[no-untyped-def]
+    """Add log-probabilities of worlds under both sets of shares."""
+    for r in range(len(rows)):
+        _hold(family, rows[r], holds)
+        height = 0
+        if len(family.kind):
+            stack[0] = len(family.kind) - 1
+            height = 1
+        while height:
+            height -= 1
+            n = stack[height]
+            for e in range(family.start[n], family.start[n + 1]):
+                if holds[family.child[e]]:
+                    if family.kind[n] == SUM:
+                        log_q[0, r] += log_share[0, e]
+                        log_q[1, r] += log_share[1, e]
+                    stack[height] = family.child[e]
+                    height += 1
+
+
+@entry
+def _count(family, rows, tilt, holds, stack, change, noise):  # type: ignore[no-untyped-def]
+    """Σ_i tilt_i [edge taken], and the sum of their squares."""
+    for r in range(len(rows)):
+        _hold(family, rows[r], holds)
+        height = 0
+        if len(family.kind):
+            stack[0] = len(family.kind) - 1
+            height = 1
+        while height:
+            height -= 1
+            n = stack[height]
+            for e in range(family.start[n], family.start[n + 1]):
+                if holds[family.child[e]]:
+                    if family.kind[n] == SUM:
+                        change[e] += tilt[r]
+                        noise[e] += tilt[r] * tilt[r]
+                    stack[height] = family.child[e]
+                    height += 1
+
+
+@entry
+def _take(family, share, reach, taken):  # type: ignore[no-untyped-def]
+    """The probability that each edge of a sum is taken."""
+    if len(family.kind):
+        reach[len(family.kind) - 1] = 1.0
+    for n in range(len(family.kind) - 1, -1, -1):
+        for e in range(family.start[n], family.start[n + 1]):
+            taken[e] = reach[n] * share[e] if family.kind[n] == SUM else reach[n]
+            reach[family.child[e]] += taken[e]
+
+
+@entry
+def _correct(family, taken, change, log_share):  # type: ignore[no-untyped-def]
+    """Shares after a change of how often each child is taken, none below a hundredth of it."""
+    for n in range(len(family.kind)):
+        if family.kind[n] != SUM:
+            continue
+        total = 0.0
+        for e in range(family.start[n], family.start[n + 1]):
+            total += max(taken[e] + change[e], 0.01 * taken[e])
+        if total > 0.0:
+            for e in range(family.start[n], family.start[n + 1]):
+                new = max(taken[e] + change[e], 0.01 * taken[e])
+                if new > 0.0:
+                    log_share[e] = math.log(new / total)

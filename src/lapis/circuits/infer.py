@@ -1,0 +1,139 @@
+"""Marginals of a ground network by a circuit: exact if it compiles, else the closest one found.
+
+The answer says which. Of an approximation, standard errors are those of the importance weights that
+corrected it; they know nothing of worlds that the circuit does not reach.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lapis.circuits.approximation.approximate import MAX_EDGES, approximate
+from lapis.circuits.approximation.family import condition_circuit
+from lapis.circuits.approximation.structure import learn_structure
+from lapis.circuits.approximation.variational import table_marginals
+from lapis.circuits.circuit import Circuit
+from lapis.circuits.compilation.compile import compile_factors
+from lapis.circuits.evaluation import log_values, posteriors
+from lapis.circuits.factors.ground import GroundFactors, ground_factors
+from lapis.circuits.queries import no_evidence
+from lapis.errors import TooLarge
+from lapis.inference.log_odds import sampled_log_odds, state_log_odds
+from lapis.inference.marginals import Marginals, Options, best_sampler
+from lapis.inference.random_numbers import random_states
+from lapis.inference.sampling.kernels.tally import new_tallies
+from lapis.inference.sampling.sampler import Sampler
+from lapis.methods import find_method
+from lapis.network.network import Network
+from lapis.progress import Stop
+
+COMPILED_EDGES = 4_000_000
+MAX_COST = 2e10  # edges × table entries, for the expected counts
+NUM_SAMPLES, BURN_IN = 8_000, 500
+CERTAIN = 1e-9  # nearer to 0 or 1, log-odds are taken from logarithms
+
+
+def by_circuit(network: Network, options: Options) -> Marginals:
+    """Compile, or approximate where that is too large."""
+    factors = ground_factors(network)
+    entries = max(1, len(factors.graph.log_value))
+    limit = int(min(COMPILED_EDGES, MAX_COST / entries))
+    try:
+        compiled = compile_factors(
+            factors.graph, limit, options.seed, options.stop, options.progress
+        )
+    except TooLarge:
+        return by_approximation(factors, options)
+    circuit = compiled.circuit
+    value, found = posteriors(circuit, no_evidence(circuit))
+    base = factors.atom_states()[: network.num_base_atoms]
+    notes = {"compiled_by": compiled.method, "edges": circuit.num_edges, "width": compiled.width}
+    return Marginals(
+        "circuit", True, float(value[0]), np.clip(found[0][base], 0.0, 1.0),
+        exact_log_odds(circuit, found[0])[base], None, expected_count(circuit, factors),
+        diagnostics=notes,
+    )  # fmt: skip
+
+
+def by_approximation(factors: GroundFactors, options: Options) -> Marginals:
+    network, graph = factors.network, factors.graph
+    row = np.full(graph.num_variables, -1, np.int32)
+    rows = as_rows(factors, sample_worlds(network, options))
+    stop = options.stop or Stop()
+    structure = learn_structure(rows, graph, MAX_EDGES, stop, options.progress)
+    found = approximate(graph, structure, row, "VI", options.seed, stop, options.progress)
+    assert found.effective is not None
+    assert found.state_stderr is not None
+    circuit = found.circuit
+    probability = posteriors(circuit, no_evidence(circuit))[1][0]
+    base = factors.atom_states()[: network.num_base_atoms]
+    marginal = np.clip(probability[base], 0.0, 1.0)
+    notes = {
+        "edges": circuit.num_edges,
+        "log_partition_bound": found.bound,
+        "log_partition_estimate": found.log_partition,
+        "log_partition_stderr": found.log_partition_stderr,
+        "effective": found.effective,
+        "interrupted": stop(),
+    }
+    return Marginals(
+        "circuit", False, None, marginal, sampled_log_odds(marginal, len(rows)),
+        found.state_stderr[base], expected_count(circuit, factors),
+        np.ones(len(base), bool), notes,
+    )  # fmt: skip
+
+
+def expected_count(circuit: Circuit, factors: GroundFactors) -> np.ndarray:
+    """float64[num_weights], from the probabilities of all states of each table's variables."""
+    family = condition_circuit(circuit, no_evidence(circuit)[0])
+    return factors.expected_count(
+        factors.cube_probabilities(table_marginals(family, factors.graph))
+    )
+
+
+def exact_log_odds(circuit: Circuit, probability: np.ndarray) -> np.ndarray:
+    """float64[num_states]; those of nearly certain variables from logarithms."""
+    first = circuit.state_start.astype(np.int64)
+    with np.errstate(divide="ignore"):
+        log_probability = np.log(probability)
+    size = np.diff(first)
+    extreme = np.minimum.reduceat(probability, first[:-1]) < CERTAIN
+    states = np.flatnonzero(np.repeat(extreme, size))
+    if len(states):
+        rows = np.repeat(no_evidence(circuit), len(states), axis=0)
+        variable = circuit.variable_of_state[states]
+        rows[np.arange(len(states)), variable] = states - first[variable]
+        log_probability[states] = log_values(circuit, rows)
+    return state_log_odds(log_probability, first)
+
+
+def sample_worlds(network: Network, options: Options) -> np.ndarray:
+    """bool[num_samples, num_atoms], of as many chains as asked for."""
+    method = best_sampler(network)
+    sampler: Sampler = find_method("infer", method).make()  # type: ignore[type-arg]
+    plan = sampler.prepare(network)
+    chains = max(1, options.num_chains)
+    share = -(-NUM_SAMPLES // chains)
+    worlds = np.empty((chains, share, network.num_atoms), bool)
+    for chain, rng in enumerate(random_states(options.seed, chains)):
+        state = sampler.init(plan, sampler.start(plan, chain, rng), rng)
+        tallies = new_tallies(network.num_base_atoms, np.empty(0))
+        sampler.step(plan, state, tallies, BURN_IN)
+        for sample in range(share):
+            sampler.step(plan, state, tallies, 1)
+            worlds[chain, sample] = sampler.world(state)
+    return worlds.reshape(-1, network.num_atoms)
+
+
+def as_rows(factors: GroundFactors, worlds: np.ndarray) -> np.ndarray:
+    """int32[num_worlds, num_variables], the states that the variables have in worlds."""
+    variables, cubes = factors.variables, factors.cubes
+    rows = np.zeros((len(worlds), len(cubes.size)), np.int32)
+    for v in range(len(variables.size)):
+        atoms = variables.state_atom[variables.state_start[v] : variables.state_start[v + 1]]
+        rows[:, v] = np.flatnonzero(atoms < 0)[:1].sum()  # false, or none of a block
+        for state, atom in enumerate(atoms):
+            if atom >= 0:
+                rows[worlds[:, atom], v] = state
+    factors.fill_links(rows)
+    return rows

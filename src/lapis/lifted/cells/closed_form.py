@@ -1,0 +1,255 @@
+"""The sum over compositions, by modules of cells.
+
+If k_i of the elements are of cell i, with weight w_i, and two elements of cells i and j relate in
+ways that weigh r_ij together,
+
+    Z = Σ_k  n! / Π k_i!  ·  Π_i w_i^{k_i} r_ii^{k_i (k_i − 1) / 2}  ·  Π_{i<j} r_ij^{k_i k_j}
+
+(Beame, Van den Broeck, Gribkoff and Suciu 2015). Listing all k takes n^{cells − 1} terms. Van
+Bremen and Kuželka (2021) merge cliques and independent sets of the graph of cells. Both are
+modules: cells that every cell outside relates to alike. From outside only the number m of elements
+inside a module matters, so it is a cell with f(m) in place of w^m r^{m(m−1)/2}, and two cells A, B
+of one group that form a module become one by
+
+    f(m) = Σ_a C(m, a) f_A(a) f_B(m − a) r_AB^{a (m − a)},
+
+a product of polynomials, as a(m − a) = C(m,2) − C(a,2) − C(m−a,2). Smallest modules come first; a
+set of cells without any (a prime) is summed over its compositions.
+
+More cells look alike after a change of gauge: r_ij → r_ij / (u_i u_j), w_i → w_i u_i^{n − 1} leaves
+Z as it is, and with u_i = r_0i it makes a row of the table constant, so that cells which differ by
+factors are one. For ∀x∃y F(x, y) nothing remains to be summed: Z = (2^n − 1)^n. Gauges divide,
+and are compared for equality, so they are for exact numbers only; balls go by equal formulas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from math import comb
+
+from lapis.errors import TooLarge
+from lapis.lifted.cells.numbers import Number, Numbers
+from lapis.lifted.cells.tables import Tables
+
+MAX_TERMS = 3_000_000
+
+
+def applies(tables: Tables) -> bool:
+    """Nothing is ordered, totalled or counted down."""
+    sentence = tables.sentence
+    return (
+        sentence.order is None
+        and not sentence.totals
+        and not any(any(cell.to_come) for cell in tables.cells)
+    )
+
+
+@dataclass
+class CellGraph:
+    """Cells, or modules of them, with what they weigh and how they relate."""
+
+    group: list[int]
+    series: list[list[Number]]  # f(0), f(1), …, f(size of the group)
+    relation: list[list[Number]]
+    label: list[list[Hashable]]  # equal where relations are
+
+
+def sum_compositions(tables: Tables, numbers: Numbers) -> Number:
+    sizes = [group.size for group in tables.sentence.groups]
+    graph, factor = build_graph(tables, numbers, sizes)
+    if set(graph.group) != {g for g, size in enumerate(sizes) if size}:
+        return 0 * numbers.one
+    while (module := smallest_module(graph)) is not None:
+        if len(graph.group) == len(module):
+            break
+        contract(graph, module, sizes, numbers)
+    return factor * sum_all(graph, sizes, numbers)
+
+
+def build_graph(tables: Tables, numbers: Numbers, sizes: Sequence[int]) -> tuple[CellGraph, Number]:
+    """Cells with the same relations merged; the factor is that of the gauge."""
+    kinds = list(dict.fromkeys(cell.kind for cell in tables.cells))
+    weight = dict.fromkeys(kinds, 0 * numbers.one)
+    for cell in tables.cells:
+        weight[cell.kind] += numbers.of(cell.weight)
+    if numbers.exact:
+        kinds = [kind for kind in kinds if weight[kind] != 0]
+    group = [tables.kinds[kind].group for kind in kinds]
+    relation: list[list[Number]] = []
+    label: list[list[Hashable]] = []
+    for i in kinds:
+        tabled = [
+            [o.weight for o in tables.outcomes(i, j) if not any(o.first + o.second)] for j in kinds
+        ]
+        relation.append([numbers.of(found[0]) if found else 0 * numbers.one for found in tabled])
+        label.append([frozenset(f[0].items()) if f else None for f in tabled])
+    weights = [weight[kind] for kind in kinds]
+    factor = numbers.one
+    if numbers.exact:
+        relation, weights, factor = change_gauge(relation, weights, sum(sizes), numbers)
+        label = [list(row) for row in relation]
+    kept: list[int] = []
+    for i in range(len(kinds)):
+        same = next((j for j in kept if twins(label, group, i, j)), None)
+        if same is None:
+            kept.append(i)
+        else:
+            weights[same] += weights[i]
+    series = [powers(weights[i], relation[i][i], sizes[group[i]], numbers) for i in kept]
+    graph = CellGraph(
+        [group[i] for i in kept],
+        series,
+        [[relation[i][j] for j in kept] for i in kept],
+        [[label[i][j] for j in kept] for i in kept],
+    )
+    return graph, factor
+
+
+def twins(label: list[list[Hashable]], group: list[int], i: int, j: int) -> bool:
+    return group[i] == group[j] and label[i] == label[j] and label[i][i] == label[i][j]
+
+
+def change_gauge(
+    relation: list[list[Number]], weights: list[Number], size: int, numbers: Numbers
+) -> tuple[list[list[Number]], list[Number], Number]:
+    """Divide r_ij by r_0i r_0j / r_00, for a cell 0 that can be related to all."""
+    base = next((row for i, row in enumerate(relation) if all(r != 0 for r in row)), None)
+    if base is None or size < 2:
+        return relation, weights, numbers.one
+    own = base[relation.index(base)]
+    changed = [
+        [r * own / (base[i] * base[j]) for j, r in enumerate(row)] for i, row in enumerate(relation)
+    ]
+    moved = [w * base[i] ** (size - 1) for i, w in enumerate(weights)]
+    return changed, moved, 1 / own ** comb(size, 2)
+
+
+def powers(weight: Number, relation: Number, size: int, numbers: Numbers) -> list[Number]:
+    """w^m r^{m (m − 1) / 2} for m = 0 … size."""
+    found, step = [numbers.one], weight
+    for _ in range(size):
+        found.append(found[-1] * step)
+        step *= relation
+    return found
+
+
+def smallest_module(graph: CellGraph) -> list[int] | None:
+    """A set of at least two cells of one group that no cell outside tells apart."""
+    best: list[int] | None = None
+    number = len(graph.group)
+    for i in range(number):
+        for j in range(i):
+            if graph.group[i] != graph.group[j]:
+                continue
+            module = closure(graph, i, j, number if best is None else len(best))
+            if module is not None and (best is None or len(module) < len(best)):
+                best = module
+                if len(best) == 2:
+                    return best
+    return best
+
+
+def closure(graph: CellGraph, i: int, j: int, limit: int) -> list[int] | None:
+    """The smallest module with two cells; None if it is larger than the limit or has two groups."""
+    inside = [j, i]
+    changed = True
+    while changed:
+        changed = False
+        for k in range(len(graph.group)):
+            if k not in inside and len({graph.label[k][m] for m in inside}) > 1:
+                if graph.group[k] != graph.group[i] or len(inside) >= limit:
+                    return None
+                inside.append(k)
+                changed = True
+    return sorted(inside)
+
+
+def contract(graph: CellGraph, module: list[int], sizes: Sequence[int], numbers: Numbers) -> None:
+    """Replace the cells of a module by one."""
+    first, size = module[0], sizes[graph.group[module[0]]]
+    if len(module) == 2:
+        series = join(
+            graph.series[first], graph.series[module[1]], graph.relation[first][module[1]], numbers
+        )
+    else:
+        part = CellGraph(
+            [0] * len(module),
+            [graph.series[i] for i in module],
+            [[graph.relation[i][j] for j in module] for i in module],
+            [],
+        )
+        series = [sum_all(part, [m], numbers) for m in range(size + 1)]
+    graph.series[first] = series
+    for gone in reversed(module[1:]):
+        del graph.group[gone], graph.series[gone], graph.relation[gone], graph.label[gone]
+        for row in (*graph.relation, *graph.label):
+            del row[gone]
+
+
+def join(
+    first: list[Number], second: list[Number], relation: Number, numbers: Numbers
+) -> list[Number]:
+    """f(m) = Σ_a C(m, a) f_A(a) f_B(m − a) r^{a (m − a)}."""
+    if numbers.exact and relation == 0:
+        return [numbers.one, *(a + b for a, b in zip(first[1:], second[1:], strict=True))]
+    if not numbers.exact:
+        return [sum_pair(first, second, relation, m) for m in range(len(first))]
+    from flint import fmpq_poly
+
+    scale = [numbers.one]
+    step = numbers.one
+    for m in range(1, len(first)):
+        scale.append(scale[-1] * m * step)
+        step *= relation
+    left = fmpq_poly([f / s for f, s in zip(first, scale, strict=True)])
+    right = fmpq_poly([f / s for f, s in zip(second, scale, strict=True)])
+    joined = left * right
+    return [joined[m] * s for m, s in enumerate(scale)]
+
+
+def sum_pair(first: list[Number], second: list[Number], relation: Number, size: int) -> Number:
+    total = 0 * relation
+    for a in range(size + 1):
+        total += comb(size, a) * first[a] * second[size - a] * relation ** (a * (size - a))
+    return total
+
+
+def sum_all(graph: CellGraph, sizes: Sequence[int], numbers: Numbers) -> Number:
+    """The sum over all compositions of the groups' sizes."""
+    members: dict[int, list[int]] = {}
+    for i, group in enumerate(graph.group):
+        members.setdefault(group, []).append(i)
+    if len(members) == 1 and len(graph.group) == 2:
+        [size] = [sizes[group] for group in members]
+        return sum_pair(graph.series[0], graph.series[1], graph.relation[0][1], size)
+    terms = 1
+    for group, own in members.items():
+        terms *= comb(sizes[group] + len(own) - 1, len(own) - 1)
+    if terms > MAX_TERMS:
+        raise TooLarge(
+            f"the sum over {len(graph.group)} cells has {terms:,} terms, and at most "
+            f"{MAX_TERMS:,} are taken",
+            code="cells",
+        )
+    order = [i for own in members.values() for i in own]
+
+    def extend(place: int, left: int, fields: list[Number]) -> Number:
+        """Sum over the numbers of elements in the cells from `place` on."""
+        if place == len(order):
+            return numbers.one
+        i = order[place]
+        own = members[graph.group[i]]
+        left = sizes[graph.group[i]] if i == own[0] else left
+        total = 0 * numbers.one
+        for number in range(left if i == own[-1] else 0, left + 1):
+            term = comb(left, number) * graph.series[i][number] * fields[place] ** number
+            if numbers.exact and term == 0:
+                continue
+            inner = list(fields)
+            for later in range(place + 1, len(order)):
+                inner[later] = inner[later] * graph.relation[i][order[later]] ** number
+            total += term * extend(place + 1, left - number, inner)
+        return total
+
+    return extend(0, 0, [numbers.one] * len(order))

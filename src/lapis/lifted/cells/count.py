@@ -1,0 +1,265 @@
+"""Weighted model counting by cells: the number of worlds, log Z and expected counts of a problem.
+
+Propositions are decided one way and the other, and each leaves a sentence about elements and
+pairs. `closed_form` sums it over compositions, `elimination` takes one element after another where
+something is counted down or totalled, `insertion` where there is an order. With rational weights
+the sum is a rational number, else a ball around the true value, at a precision that is doubled
+until the ball is small: the error is certified.
+
+Expected counts are ∂log Z/∂w, by central differences in that precision. With step h their error is
+at most h² κ/6, where κ, the third cumulant of a count between 0 and N, is at most N³;
+h = 2^−80/N puts it far below rounding. (A reverse sweep over states would be faster with many
+weights, and needs all states in memory.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.errors import TooLarge
+from lapis.language.syntax import Atom, Formula, Iff, Not, Variable
+from lapis.lifted.cells.closed_form import applies, sum_compositions
+from lapis.lifted.cells.elimination import eliminate_elements
+from lapis.lifted.cells.insertion import insert_elements
+from lapis.lifted.cells.numbers import Number, Numbers, balls, exact_numbers, fraction
+from lapis.lifted.cells.scott import build_sentence
+from lapis.lifted.cells.sentence import HARD, Factor, Sentence, Total
+from lapis.lifted.cells.tables import Tables, split_requirement, truth
+from lapis.problem.problem import Problem
+
+MAX_PROPOSITIONS = 12
+PRECISION = 128  # bits
+MAX_PRECISION = 1 << 16
+BITS = 60  # of a ball that is good enough
+
+
+METHODS = {
+    "insertion": insert_elements,
+    "elimination": eliminate_elements,
+    "compositions": sum_compositions,
+}
+
+
+def method_of(tables: Tables) -> str:
+    if tables.sentence.order is not None:
+        return "insertion"
+    return "compositions" if applies(tables) else "elimination"
+
+
+class Piece(NamedTuple):
+    """A part of the sum: its sign, exponents of the parameters, and a sentence of elements."""
+
+    sign: int
+    exponents: tuple[int, ...]
+    tables: Tables
+
+
+@dataclass(frozen=True)
+class CellCount:
+    """Z and its logarithm. With negative weights Z may be negative: `sign` says it."""
+
+    count: Fraction | None  # Z, where all weights are rational
+    log_partition: float  # log |Z|
+    sign: int
+    error_bound: float  # of log_partition, certified
+    num_cells: int
+    method: str  # "insertion", "elimination" or "compositions"
+
+
+@dataclass(frozen=True)
+class CellSum:
+    """A problem as sums over cells, for any weights.
+
+    >>> import lapis
+    >>> model = lapis.parse("p = {A, B, C}\\nF(p, p)\\nEXIST{=1} y F(x, y).")
+    >>> CellSum.of(lapis.build_problem(model, query=["F"])).evaluate().count
+    Fraction(27, 1)
+    """
+
+    sentence: Sentence
+    pieces: tuple[Piece, ...]
+
+    @staticmethod
+    def of(problem: Problem, sizes: Mapping[str, int] | None = None) -> CellSum:
+        """With more constants where `sizes` says so.
+
+        Raises a LapisError for formulas of more than two variables, TooLarge for many atoms.
+        """
+        sentence = build_sentence(problem, sizes or {})
+        return CellSum(sentence, tuple(split_propositions(sentence)))
+
+    def evaluate(self) -> CellCount:
+        """Z at the problem's weights."""
+        numbers = exact_numbers(self.sentence.parameters)
+        count: Fraction | None = None
+        if numbers is not None:
+            count = fraction(self.total(numbers))
+            sign = (count > 0) - (count < 0)
+            log, error = log_fraction(abs(count)) if count else (-math.inf, 0.0)
+        else:
+            sign, log, error = self.certified_log()
+        names = {method_of(piece.tables) for piece in self.pieces}
+        method = next((name for name in METHODS if name in names), "compositions")
+        num_cells = max((len(piece.tables.kinds) for piece in self.pieces), default=0)
+        return CellCount(count, log, sign, error, num_cells, method)
+
+    def total(self, numbers: Numbers) -> Number:
+        """Z with the parameters' values given."""
+        found = 0 * numbers.one
+        for sign, exponents, tables in self.pieces:
+            inner = METHODS[method_of(tables)]
+            found += sign * numbers.of({exponents: 1}) * inner(tables, numbers)
+        return found
+
+    def certified_log(self) -> tuple[int, float, float]:
+        """(sign, log |Z|, error) in a precision that suffices."""
+        from flint import ctx
+
+        precision = PRECISION
+        while precision <= MAX_PRECISION:
+            with ctx.workprec(precision):
+                total = self.total(balls(self.sentence.parameters))
+                if not total.contains(0) and float(total.rel_accuracy_bits()) > BITS:
+                    sign = 1 if total > 0 else -1
+                    return sign, *rounded(abs(total).log())
+            if total == 0 or (precision == PRECISION and self.has_no_world()):
+                return 0, -math.inf, 0.0
+            precision *= 2
+        raise TooLarge("the terms of the sum cancel beyond all precision", code="cancellation")
+
+    def has_no_world(self) -> bool:
+        """Z = 0 whatever the weights are; said only where all of them are positive."""
+        parameters = [p._replace(value=p.value or Fraction(1)) for p in self.sentence.parameters]
+        numbers = exact_numbers(parameters)
+        assert numbers is not None
+        return all(value > 0 for value in numbers.values) and self.total(numbers) == 0
+
+    def expected_counts(self) -> dict[int, float]:
+        """∂log Z/∂w of each soft rule, by its number: how many groundings are true on average."""
+        return {p.rule: self.slope(p.rule) for p in self.sentence.parameters if p.rule >= 0}
+
+    def slope(self, rule: int) -> float:
+        from flint import arb, ctx
+
+        groundings = sum(
+            factor.times
+            * math.prod(
+                self.sentence.num_elements(self.sentence.reach[name]) for name in factor.variables
+            )
+            for factor in self.sentence.factors
+            if factor.parameter != HARD and self.sentence.parameters[factor.parameter].rule == rule
+        )
+        bits = 80 + groundings.bit_length()
+        precision = PRECISION + 2 * bits
+        while precision <= MAX_PRECISION:
+            with ctx.workprec(precision):
+                step = arb(2) ** -bits
+                ends = [
+                    self.total(balls(self.sentence.parameters, rule, by)) for by in (step, -step)
+                ]
+                if not any(end.contains(0) for end in ends):
+                    found = (abs(ends[0]).log() - abs(ends[1]).log()) / (2 * step)
+                    if float(found.rad()) < 1e-12:
+                        return float(found.mid())
+            precision *= 2
+        raise TooLarge("the terms of the sum cancel beyond all precision", code="cancellation")
+
+
+def split_propositions(sentence: Sentence) -> Iterator[Piece]:
+    """One piece for each way to decide the propositions and what is said of whole domains."""
+    open_names = [
+        name
+        for name, places in sentence.places.items()
+        if not places and name not in sentence.known_propositions
+    ]
+    if len(open_names) > MAX_PROPOSITIONS:
+        raise TooLarge(
+            f"{len(open_names)} propositions are open, and at most {MAX_PROPOSITIONS} can be "
+            "decided both ways",
+            code="cells",
+        )
+    for values in product((True, False), repeat=len(open_names)):
+        chosen = {**sentence.known_propositions, **dict(zip(open_names, values, strict=True))}
+        exponents = proposition_exponents(sentence, chosen)
+        if exponents is None:
+            continue
+        for sign, decided in decide_domains(sentence, chosen):
+            yield Piece(sign, exponents, Tables(decided, chosen))
+
+
+def proposition_exponents(sentence: Sentence, chosen: Mapping[str, bool]) -> tuple[int, ...] | None:
+    """Of formulas and weights of propositions alone; None where a hard one fails."""
+    exponents = [0] * len(sentence.parameters)
+
+    def atom(found: Atom) -> np.ndarray:
+        return np.array(chosen[found.predicate])
+
+    for factor in sentence.factors:
+        if not factor.variables:
+            held = bool(truth(factor.formula, atom, {}))
+            if factor.parameter == HARD and not held:
+                return None
+            if factor.parameter != HARD:
+                exponents[factor.parameter] += factor.times * held
+    for name, parameters in sentence.literal_parameters.items():
+        if name in chosen:
+            exponents[parameters[0] if chosen[name] else parameters[1]] += 1
+    return tuple(exponents)
+
+
+def decide_domains(
+    sentence: Sentence, chosen: Mapping[str, bool]
+) -> Iterator[tuple[int, Sentence]]:
+    """(sign, sentence) without quantities of whole domains, such as ∃x P(x), and propositions."""
+    totals = [
+        Total(
+            tuple((c, name) for c, name in total.parts if name not in chosen),
+            total.operator,
+            total.bound - sum(c * chosen[name] for c, name in total.parts if name in chosen),
+        )
+        for total in sentence.totals
+    ]
+    whole = [counted for counted in sentence.counted if counted.of is None]
+    choices = [
+        split_requirement(
+            counted,
+            counted.predicate is None or chosen[counted.predicate],
+            0,
+            sentence.num_elements(sentence.reach[counted.counted]),
+        )
+        for counted in whole
+    ]
+    for picked in product(*choices):
+        factors, places, more = list(sentence.factors), dict(sentence.places), list(totals)
+        for counted, (_, tracked, number) in zip(whole, picked, strict=True):
+            name = counted.counted
+            if tracked and not number:
+                factors.append(Factor(Not(counted.body), (name,), HARD))
+            elif tracked:
+                own = f"_total{len(more)}"
+                places[own] = (sentence.reach[name],)
+                meaning: Formula = Iff(Atom(own, (Variable(name),)), counted.body)
+                factors.append(Factor(meaning, (name,), HARD))
+                more.append(Total(((1, own),), tracked, number))
+        decided = replace(sentence, factors=tuple(factors), places=places, totals=tuple(more))
+        yield math.prod(sign for sign, _, _ in picked), decided
+
+
+def log_fraction(number: Fraction) -> tuple[float, float]:
+    from flint import arb, ctx, fmpq
+
+    with ctx.workprec(PRECISION):
+        return rounded(arb(fmpq(number.numerator, number.denominator)).log())
+
+
+def rounded(ball: Number) -> tuple[float, float]:
+    """The float next to a ball's middle, and how far the true value may be from it."""
+    value = float(ball.mid())
+    return value, float(abs(ball - value).upper()) * (1 + 1e-15)

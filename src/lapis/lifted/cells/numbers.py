@@ -1,0 +1,71 @@
+"""The numbers that sums over cells are made of: exact rationals, or balls that hold the true value.
+
+Both are python-flint's. Which one decides nothing else: the algorithms only add, multiply, divide
+and raise to powers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from lapis.lifted.cells.sentence import Parameter
+from lapis.lifted.cells.tables import Monomials
+
+Number = Any  # fmpq or arb; flint does not say which of them a sum or a product is
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Values of the parameters, in one kind of number."""
+
+    values: tuple[Number, ...]
+    exact: bool
+
+    @property
+    def one(self) -> Number:
+        from flint import arb, fmpq
+
+        return fmpq(1) if self.exact else arb(1)
+
+    def of(self, weight: Monomials) -> Number:
+        """Σ times · Π parameter^exponent."""
+        total = 0 * self.one
+        for exponents, times in weight.items():
+            term = times * self.one
+            for value, exponent in zip(self.values, exponents, strict=True):
+                if exponent:
+                    term *= value**exponent
+            total += term
+        return total
+
+
+def exact_numbers(parameters: Sequence[Parameter]) -> Numbers | None:
+    """Rationals, if all parameters are."""
+    from flint import fmpq
+
+    found = [p.value for p in parameters]
+    rational = [v for v in found if v is not None]
+    if len(rational) < len(found):
+        return None
+    return Numbers(tuple(fmpq(v.numerator, v.denominator) for v in rational), exact=True)
+
+
+def balls(parameters: Sequence[Parameter], moved: int = -1, by: Number = 0) -> Numbers:
+    """Balls at the working precision; the weight of one rule may be moved."""
+    from flint import arb, fmpq
+
+    values = []
+    for p in parameters:
+        if p.value is not None:
+            value = arb(fmpq(p.value.numerator, p.value.denominator))
+        else:
+            value = arb(p.weight).exp()
+        values.append(value * by.exp() if by and p.rule == moved else value)
+    return Numbers(tuple(values), exact=False)
+
+
+def fraction(number: Number) -> Fraction:
+    return Fraction(int(number.p), int(number.q))

@@ -1,0 +1,81 @@
+"""Lifted inference on random models, held to the oracle."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from theories import DrawnTheory, theories
+
+import lapis
+import oracle
+from lapis.lifted.lift import lift_problem
+from oracle import NoWorld
+from strategies import Case, cases
+
+
+def close(value: object) -> object:
+    return pytest.approx(value, abs=1e-9, rel=1e-13)
+
+
+def check_sizes_and_weights(theory: DrawnTheory) -> None:
+    """One circuit at several sizes and weights, where nothing had to be grounded."""
+    problem = lapis.build_problem(lapis.parse(theory.text()), query=theory.predicates)
+    lifted = lift_problem(problem, theory.sizes[0])
+    for sizes in theory.sizes if lifted.is_liftable else theory.sizes[:1]:
+        for weights in map(np.array, theory.weights):
+            try:
+                expected = theory.oracle_at(sizes, weights)
+            except NoWorld:
+                with pytest.raises(lapis.LapisError, match="no possible world"):
+                    lifted.at(weights, sizes)
+                continue
+            found = lifted.at(weights, sizes)
+            assert found.log_partition == close(expected.log_partition)
+            assert found.expected_count.tolist() == close(list(expected.expected_counts.values()))
+            error = abs(found.log_partition - expected.log_partition)
+            assert error <= found.error_bound + 1e-12  # of the oracle itself
+
+
+def check_marginals(case: Case) -> None:
+    """With partial evidence, blocks, functions, numbers and plus variables."""
+    model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
+    try:
+        expected = oracle.infer(model, case.facts, case.query)
+    except NoWorld:
+        with pytest.raises(lapis.LapisError):
+            lapis.infer(model, data, query=case.query, method="lifted")
+        return
+    answer = lapis.infer(model, data, query=case.query, method="lifted")
+    assert answer.exact
+    assert answer.log_partition == close(expected.log_partition)
+    for atom, probability in answer.marginals.items():
+        assert probability == close(expected.marginals[atom]), atom
+    keys = oracle.weight_keys(model, oracle.constants_of(model, case.facts))
+    assert answer.expected_counts.tolist() == close([expected.expected_counts[k] for k in keys])
+
+
+@given(theories())
+@settings(max_examples=60)
+def test_one_circuit_at_sizes_and_weights(theory: DrawnTheory) -> None:
+    check_sizes_and_weights(theory)
+
+
+@given(cases())
+@settings(max_examples=60)
+def test_marginals_by_classes(case: Case) -> None:
+    check_marginals(case)
+
+
+@pytest.mark.slow
+@given(theories())
+@settings(max_examples=2000)
+def test_one_circuit_at_sizes_and_weights_long(theory: DrawnTheory) -> None:
+    check_sizes_and_weights(theory)
+
+
+@pytest.mark.slow
+@given(cases())
+@settings(max_examples=1000)
+def test_marginals_by_classes_long(case: Case) -> None:
+    check_marginals(case)
