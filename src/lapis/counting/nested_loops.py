@@ -106,7 +106,7 @@ class Compiler:
             for name in known & bound.keys()
         ]
         test, task = self._tests(task, known)
-        guard = _all((*guards, test))
+        guard = _all(guards if test is None else [*guards, test])
         sources = tuple(
             self._source(bound.get(name, Variable(name)), self.scope.types[name])
             for name in outputs
@@ -116,15 +116,17 @@ class Compiler:
             return Counter(
                 None, self._guarded(self._emit(task, known, free), guard, multiplier), sources
             )
-        count = self._count(task, known)
-        return Counter(
-            lambda values: multiplier * count(values) if guard(values) else 0, None, sources
-        )
+        total = _if(guard, self._count(task, known))
+        if multiplier == -1:
+            return Counter(lambda values: -total(values), None, sources)
+        if multiplier != 1:
+            return Counter(lambda values: multiplier * total(values), None, sources)
+        return Counter(total, None, sources)
 
     @staticmethod
-    def _guarded(run: Run, guard: Guard, multiplier: int) -> Run:
+    def _guarded(run: Run, guard: Guard | None, multiplier: int) -> Run:
         def start(values: Values, emit: Emit) -> None:
-            if guard(values):
+            if guard is None or guard(values):
                 run(values, lambda found, count: emit(found, multiplier * count))
 
         return start
@@ -159,7 +161,7 @@ class Compiler:
 
         def loop(values: Values, emit: Emit) -> None:
             for _ in matches(values):
-                if test(values):
+                if test is None or test(values):
                     inner(values, emit)
 
         return loop
@@ -169,20 +171,19 @@ class Compiler:
         test, task = self._tests(task, known)
         parts = [self._count_part(part, known) for part in _independent(task, known)]
         if not parts:
-            return lambda values: int(test(values))
+            return _if(test, lambda values: 1)
         if len(parts) == 1:
-            (only,) = parts
-            return lambda values: only(values) if test(values) else 0
+            return _if(test, parts[0])
 
         def product(values: Values) -> int:
-            total = int(test(values))
+            total = 1
             for part in parts:
+                total *= part(values)
                 if not total:
                     break
-                total *= part(values)
             return total
 
-        return product
+        return _if(test, product)
 
     def _count_part(self, task: _Task, known: frozenset[str]) -> Count:
         """A part whose unknown variables hang together."""
@@ -222,8 +223,8 @@ class Compiler:
 
         return count
 
-    def _tests(self, task: _Task, known: frozenset[str]) -> tuple[Guard, _Task]:
-        """What the known variables decide, as one test, and the rest of the task."""
+    def _tests(self, task: _Task, known: frozenset[str]) -> tuple[Guard | None, _Task]:
+        """What the known variables decide, as one test or none, and the rest of the task."""
         tests = [
             self._membership(atom, expected)
             for atoms, expected in ((task.true, True), (task.false, False))
@@ -337,14 +338,17 @@ def _fetch(sources: Sequence[Source]) -> Pick:
     return lambda values: read_sources(sources, values)
 
 
-def _all(tests: Sequence[Guard]) -> Guard:
-    """Whether every test is passed."""
+def _all(tests: Sequence[Guard]) -> Guard | None:
+    """Whether every test is passed; None if there is none."""
     if not tests:
-        return lambda values: True
-    if len(tests) == 1:
-        return tests[0]
+        return None
     first, rest = tests[0], _all(tests[1:])
-    return lambda values: first(values) and rest(values)
+    return first if rest is None else lambda values: first(values) and rest(values)
+
+
+def _if(guard: Guard | None, count: Count) -> Count:
+    """The count where the guard holds, else 0."""
+    return count if guard is None else lambda values: count(values) if guard(values) else 0
 
 
 def _sum(matches: Callable[[Values], Iterator[None]], inner: Count) -> Count:
