@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 import lapis
 import oracle
 from lapis.language.model import Model
+from lapis.results.answer import relaxed_remarks
 from strategies import Case, cases
 
 DATA = """
@@ -67,6 +68,7 @@ def test_the_fewest_are_broken_and_then_the_score_is_best(case: Case) -> None:
     assert found.score == pytest.approx(score[is_least].max(), abs=1e-6)
     assert found.diagnostics.get("relaxed_groundings", 0) == fewest
     assert found.diagnostics.get("relaxed_fewest", True)
+    assert found.diagnostics.get("relaxed_at_least", 0) == fewest
     if fewest == 0:
         assert "relaxed" not in found.diagnostics
         return
@@ -162,6 +164,24 @@ def test_what_is_broken_is_listed() -> None:
     }
     assert document["relaxed"][0]["facts"]
     assert found.remarks()[0] == "2 hard ground formulas broken, the fewest possible:"
+
+
+@pytest.mark.parametrize("method", ["ilp", "maxwalksat", "icm"])
+@pytest.mark.parametrize("weight", ["0.5", "-20", "3"])
+def test_a_bound_never_passes_the_fewest(method: str, weight: str) -> None:
+    model, data = lapis.parse(MODEL.replace("0.5", weight)), lapis.Database.parse(DATA)
+    found = lapis.map(model, data, "Topic", method=method, relax=True).diagnostics
+    assert found["relaxed_at_least"] <= 2 <= found["relaxed_groundings"]
+    if found["relaxed_fewest"]:
+        assert found["relaxed_at_least"] == 2
+
+
+def test_what_is_not_proven_says_so() -> None:
+    found = {"relaxed": [], "relaxed_groundings": 7, "relaxed_fewest": False}
+    [line] = relaxed_remarks(found | {"relaxed_at_least": 5})
+    assert line == (
+        "7 hard ground formulas broken, the fewest found (every world breaks at least 5):"
+    )
 
 
 @pytest.mark.parametrize(("ask", "method"), [(lapis.infer, "count-gibbs"), (lapis.map, "lazy")])

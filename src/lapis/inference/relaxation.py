@@ -6,6 +6,9 @@ formulas, and among the worlds that break so few it has the highest score. The f
 are dropped and listed, the others stay hard. Where several worlds are as good, the one found is
 taken; the same seed finds the same.
 
+Where it is not proven best, its gap still bounds the fewest. With W the weight of a hard formula, B
+the number broken and G = Σ |w| of the soft ones, no world breaks fewer than B − (gap + G) / W.
+
 A formula that is one clause is broken where that is. One of several clauses has to be dropped
 with all of them, so it gets a guard, an atom for each grounding: guard ⇒ formula is hard, and the
 guard has the weight.
@@ -13,6 +16,7 @@ guard has the weight.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,6 +45,7 @@ class Relaxation:
     network: Network
     best: MapResult  # on that network
     broken: tuple[GroundFormula, ...]
+    at_least: int  # hard ground formulas broken in every world
 
     @property
     def diagnostics(self) -> dict[str, Any]:
@@ -48,6 +53,7 @@ class Relaxation:
             "relaxed": [formula.to_json() for formula in self.broken],
             "relaxed_groundings": sum(formula.groundings for formula in self.broken),
             "relaxed_fewest": self.best.optimal,
+            "relaxed_at_least": self.at_least,
         }
 
 
@@ -68,7 +74,8 @@ def relax(
         network, clause_of_row = session.assemble(
             rows, decided_counts(soft.problem, rows), session.distinct
         )
-        network = outweigh(network, soft.is_hard)
+        weight, gain = outweighing(network, soft.is_hard)
+        network = network.with_weights(np.where(soft.is_hard, weight, network.weights))
         found = most_likely_world(
             network,
             method=method,
@@ -93,7 +100,11 @@ def relax(
     network = harden(network, soft.is_hard, is_broken)
     score = network.score(world)
     best = replace(found, world=world, score=score, bound=score + found.gap)
-    return Relaxation(network, best, tuple(broken))
+    at_least = sum(formula.groundings for formula in broken)
+    if not found.optimal:
+        excess = (found.gap + gain) / weight
+        at_least = math.ceil(at_least - excess - 1e-9) if excess < at_least else 0
+    return Relaxation(network, best, tuple(broken), at_least)
 
 
 @dataclass(frozen=True)
@@ -205,12 +216,12 @@ def of_weights(weight_id: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     return (weight_id >= 0) & np.append(chosen, False)[weight_id]
 
 
-def outweigh(network: Network, is_hard: np.ndarray) -> Network:
-    """Give the hard formulas more weight than the soft ones of any component together."""
+def outweighing(network: Network, is_hard: np.ndarray) -> tuple[float, float]:
+    """A weight above that of all soft formulas of any component together, and that of all."""
     gain = np.abs(np.append(network.weights, 0.0)[network.weight_id] * network.coefficient)
     first_atom = np.abs(network.literal[network.clause_start[:-1]]) - 1
     in_component = np.bincount(network.component[first_atom], weights=gain, minlength=1)
-    return network.with_weights(np.where(is_hard, 1.0 + float(in_component.max()), network.weights))
+    return 1.0 + float(in_component.max()), float(in_component.sum())
 
 
 def harden(network: Network, is_hard: np.ndarray, is_broken: np.ndarray) -> Network:

@@ -51,6 +51,7 @@ TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
     "relaxed": lambda lists: [formula for found in lists for formula in found],
     "relaxed_groundings": sum,
     "relaxed_fewest": all,
+    "relaxed_at_least": sum,
 }
 
 

@@ -168,7 +168,10 @@ def relaxed_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
     if "relaxed" not in diagnostics:
         return []
     broken, number = diagnostics["relaxed"], diagnostics["relaxed_groundings"]
-    few = "the fewest possible" if diagnostics["relaxed_fewest"] else "the fewest found"
+    few = "the fewest possible"
+    if not diagnostics["relaxed_fewest"]:
+        least = diagnostics["relaxed_at_least"]
+        few = f"the fewest found (every world breaks at least {least:,})"
     lines = [f"{number:,} hard ground formula{'' if number == 1 else 's'} broken, {few}:"]
     lines += [f"  {found['place']}: {found['formula']}" for found in broken[:MAX_BROKEN]]
     if len(broken) > MAX_BROKEN:
