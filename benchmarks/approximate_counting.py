@@ -76,7 +76,7 @@ class Job:
     counts: str  # exact, or the i-bound
     steps: int | None  # of the chains, at each evaluation; None: in proportion to the atoms
     iterations: int
-    warm_sweeps: float  # of the chains that predict, at most, before they are scored
+    warm_sweeps: float  # of the chains that predict, at most, or as many times LEAST_WARM steps
     folds: int
     worlds: str  # a file that holds the databases
     fraction: float = 1.0
@@ -109,7 +109,7 @@ def main() -> None:
     options.add_argument("--methods", default=",".join(METHODS))
     options.add_argument("--counts", default="exact,1,2,3")
     options.add_argument("--folds", type=int, default=5)
-    options.add_argument("--steps", type=int, help="by default, a sweep")
+    options.add_argument("--steps", type=int, help="by default, two sweeps, twenty of few atoms")
     options.add_argument("--iterations", type=int, default=25)
     options.add_argument("--warm", type=float, default=64.0, help="most sweeps to score")
     options.add_argument("--quick", action="store_true", help="a third of the data, two folds")
@@ -125,7 +125,7 @@ def main() -> None:
         job = replace(job, iterations=15, folds=2, fraction=0.3)
     optimizers = ", ".join(f"{name} for {method}" for method, name in OPTIMIZER.items())
     print(
-        f"{job.steps or 'a sweep of'} steps an evaluation, "
+        f"{job.steps or 'two sweeps of'} steps an evaluation, "
         f"at most {job.iterations} iterations (PLL: 200) of {optimizers}; "
         f"prior of width {WIDTH:g}; at most {job.warm_sweeps:g} sweeps "
         f"until two chains agree; "
@@ -352,8 +352,8 @@ def estimate_cll(test: Example, weights: np.ndarray, most_sweeps: float) -> tupl
     share = np.concatenate([atoms.share for atoms in chosen])
     starts = start_from_evidence(test, sites, weights), start_from_coins(test, sites, rng)
     chains = [Predictor(ExactWorld(start), sites, weights.tolist(), rng) for start in starts]
-    least = LEAST_WARM / sum(map(len, sites))
-    sweeps = made = max(1.0, least)
+    sweeps = made = max(1.0, LEAST_WARM / sum(map(len, sites)))
+    most_sweeps *= made
     while True:
         found = [chain.predict(sweeps, chosen) for chain in chains]
         one, other = (weigh_logs(each, truth, share) for each in found)
