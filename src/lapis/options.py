@@ -361,6 +361,7 @@ FIELD_COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("checkpoint", "path", "Keep the state here, and go on from it if it exists."),
         MERGE, STRICT, SEED, AS_JSON,
     ),
+    "field draw": (replace(FIELD_OUT, help="The picture: .png, .svg or .pdf (FIELD.png)."),),
     "field score": (LEARN_QUERY, MAX_MEMORY, NO_LIKELIHOOD, MERGE, STRICT, AS_JSON),
 }  # fmt: skip
 
@@ -368,6 +369,7 @@ FIELD_ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {
     **dict.fromkeys(FIELD_COMMANDS, (FIELD, WORLDS)),
     "field from": (MODEL,),
     "field extract": (FIELD,),
+    "field draw": (FIELD,),
 }
 
 COMMANDS: Mapping[str, tuple[Option, ...]] = {

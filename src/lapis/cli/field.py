@@ -85,6 +85,16 @@ def extract(field: Path, output: Path | None, threshold: float) -> None:
     write_text(print_model(fields.extract(field, threshold=threshold), title=title), output)
 
 
+@takes("field draw")
+def draw(field: Path, output: Path | None) -> None:
+    """A picture of a field: the root above, atoms below, weights at the edges."""
+    from lapis import fields
+
+    path = field.with_suffix(".png") if output is None else output
+    fields.draw(field, path)
+    typer.echo(f"drawn to {path}")
+
+
 def write_text(text: str, output: Path | None) -> None:
     """To a file, which appears whole or not at all, or to the terminal."""
     from lapis.data.whole_path import whole_path
@@ -96,4 +106,4 @@ def write_text(text: str, output: Path | None) -> None:
         place.write_text(text, encoding="utf-8")
 
 
-FIELD = (from_, infer, map_, learn, score, extract)
+FIELD = (from_, infer, map_, learn, score, extract, draw)

@@ -18,18 +18,20 @@
 
 from __future__ import annotations
 
+from lapis.fields.drawing import draw
 from lapis.fields.field import Field
 from lapis.fields.field_text import parse_field as parse
 from lapis.fields.field_text import print_field
 from lapis.fields.field_text import read_field as read
-from lapis.fields.from_logic import from_model
 from lapis.fields.infer import infer, map
 from lapis.fields.learn import learn
+from lapis.fields.logic.from_logic import from_model
+from lapis.fields.logic.to_logic import extract
 from lapis.fields.score import score
-from lapis.fields.to_logic import extract
 
 __all__ = [
     "Field",
+    "draw",
     "extract",
     "from_model",
     "infer",

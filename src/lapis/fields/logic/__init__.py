@@ -1,0 +1,1 @@
+"""Markov logic to fields, and back."""
