@@ -29,6 +29,7 @@ Scope = tuple[tuple[str, str], ...]  # variables and their types, at most two
 
 UNARY = (("P", "a"), ("Q", "a"), ("U", "b"))
 BINARY = (("R", "a", "a"), ("L", "a", "b"))
+PREDICATES = ("W", "P", "Q", "U", "R", "L")
 CONSTANTS = {"a": ("A", "B", "C"), "b": ("X", "Y")}
 SIZES = [
     {"a": 1, "b": 1},
@@ -43,6 +44,7 @@ SIZES = [
 class Theory:
     text: str
     facts: Facts
+    query: tuple[str, ...]  # predicates that are open
 
 
 @st.composite
@@ -105,18 +107,22 @@ def theories(draw: st.DrawFn, soft: bool = True) -> Theory:
         parts = draw(st.sampled_from(["|P|", "|R|", "|R| - |P|", "2 |U| + |L|", "|W| + |P|"]))
         operator = draw(st.sampled_from(["=", "<=", ">=", "<", ">", "!="]))
         lines.append(f"{parts} {operator} {draw(st.integers(0, 3))}")
-    return Theory("\n".join(lines) + "\n", draw(facts(sizes)))
+    closed = draw(st.sampled_from([(), (), (), ("P",), ("R",), ("Q", "L"), ("W", "U")]))
+    query = tuple(name for name in PREDICATES if name not in closed)
+    return Theory("\n".join(lines) + "\n", draw(facts(sizes)), query)
 
 
 @st.composite
 def facts(draw: st.DrawFn, sizes: dict[str, int]) -> Facts:
     """What is known of a few atoms."""
-    found: dict[tuple[str, tuple[str, ...]], bool] = {}
+    found: dict[tuple[str, tuple[str, ...]], str] = {}
     for _ in range(draw(st.integers(0, 3))):
         name, *types = draw(st.sampled_from([*UNARY, *UNARY, *BINARY]))
         if not all(sizes[t] for t in types):
             continue
         constants = [draw(st.sampled_from(CONSTANTS[t][: sizes[t]])) for t in types]
-        found[name, tuple(constants)] = draw(st.booleans())
-    true = tuple(atom for atom, value in found.items() if value)
-    return Facts(true, tuple(atom for atom, value in found.items() if not value))
+        found[name, tuple(constants)] = draw(st.sampled_from(["true", "false", "unknown"]))
+    said = (
+        tuple(a for a, v in found.items() if v == word) for word in ("true", "false", "unknown")
+    )
+    return Facts(*said)

@@ -209,9 +209,17 @@ def join(
 
 
 def sum_pair(first: list[Number], second: list[Number], relation: Number, size: int) -> Number:
+    """Σ_a C(n, a) f_A(a) f_B(n − a) r^{a (n − a)}, each coefficient from the one before."""
+    if not size:
+        return first[0] * second[0]
+    if relation == 0:
+        return first[size] + second[size]
     total = 0 * relation
+    coefficient, step, back = relation**0, relation ** (size - 1), 1 / (relation * relation)
     for a in range(size + 1):
-        total += comb(size, a) * first[a] * second[size - a] * relation ** (a * (size - a))
+        total += coefficient * first[a] * second[size - a]
+        coefficient *= step * (size - a) / (a + 1)
+        step *= back
     return total
 
 

@@ -18,11 +18,17 @@ class Facts:
 
     known: dict[tuple[str, ...], bool] = field(default_factory=dict)
     unknown: set[tuple[str, ...]] = field(default_factory=set)  # exceptions of closed predicates
+    closed: set[str] = field(default_factory=set)  # predicates of pairs, false where data is silent
     contradictory: bool = False
 
     def know(self, predicate: str, constants: list[str], value: bool) -> None:
-        if self.known.setdefault((predicate, *constants), value) != value:
-            self.contradictory = True
+        """What a formula says, after the data."""
+        atom = predicate, *constants
+        before = self.known.get(atom)
+        if before is None and predicate in self.closed and atom not in self.unknown:
+            before = False
+        self.contradictory |= before is not None and before != value
+        self.known.setdefault(atom, value)
 
     def read_evidence(self, problem: Problem) -> None:
         """What the data says; of closed predicates of one element, all else is false."""
@@ -32,12 +38,12 @@ class Facts:
             def spelled(row: list[int], domains: list[tuple[str, ...]] = domains) -> list[str]:
                 return [domain[code] for domain, code in zip(domains, row, strict=True)]
 
-            for row in evidence.true.tolist():
-                self.know(name, spelled(row), True)
-            for row in evidence.false.tolist():
-                self.know(name, spelled(row), False)
+            for rows, value in ((evidence.true, True), (evidence.false, False)):
+                self.known |= {(name, *spelled(row)): value for row in rows.tolist()}
             self.unknown |= {(name, *spelled(row)) for row in evidence.unknown.tolist()}
-            if not evidence.open and evidence.predicate.arity < 2:
+            if not evidence.open and evidence.predicate.arity == 2:
+                self.closed.add(name)
+            elif not evidence.open:
                 for names in product(*domains):
                     if (name, *names) not in self.unknown:
                         self.known.setdefault((name, *names), False)

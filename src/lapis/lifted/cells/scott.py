@@ -99,11 +99,11 @@ class Builder:
     def build(self) -> Sentence:
         self.check_model()
         order, used = find_order(self.model)
+        self.facts.read_evidence(self.problem)
         parts: list[Part] = []
         for number, rule in enumerate(self.model.rules):
             if number not in used:
                 parts += [p for p in self.parts(number, rule) if not self.take_fact(p)]
-        self.facts.read_evidence(self.problem)
         if self.facts.contradictory:
             self.factors.append(Factor(Truth(False), (), HARD))
         self.groups = tell_apart(self.problem, self.sizes, self.facts, self.named_in(parts))
@@ -125,11 +125,7 @@ class Builder:
             {n: v for (n, *c), v in known.items() if not c},
             {(n, c[0], c[1]): v for (n, *c), v in known.items() if len(c) == 2},
             frozenset(self.facts.unknown),
-            frozenset(
-                e.predicate.name
-                for e in self.problem.evidence.values()
-                if not e.open and e.predicate.arity == 2
-            ),
+            frozenset(self.facts.closed),
             order,
         )  # fmt: skip
 
