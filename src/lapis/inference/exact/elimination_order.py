@@ -67,7 +67,8 @@ def best_order(
         attempt(True, 0.0, np.arange(num_variables, dtype=np.int32))
         attempt(True, 0.0, sweep_order(num_variables, adjacency))
         for number in range(MAX_TRIES):
-            if 5 * (number + 1) * TRY_ENTRIES * num_variables**2 > min(best.entries, max_entries):
+            tried = number if best.is_complete else number + 1
+            if 5 * tried * TRY_ENTRIES * num_variables**2 > min(best.entries, max_entries):
                 break
             attempt(number % 3 != 2, 1.0 if number % 2 == 0 else 2.0)
     return best
