@@ -85,7 +85,7 @@ def tell_apart(
             if group == len(members):
                 members.append(Group(type_name, 0, known))
             members[group] = members[group]._replace(size=members[group].size + 1)
-        if extra[type_name]:
+        if extra.get(type_name):
             members.append(Group(type_name, extra[type_name], closed_facts(problem, type_name)))
         found.of_type[type_name] = frozenset(range(first, len(members)))
     return found
