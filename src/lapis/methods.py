@@ -375,8 +375,13 @@ FIELD_METHODS = (
         "lapis.fields.objectives:pseudo_objective", "field", "always",
     ),
     Method(
-        "field objective", "likelihood", "log P of what is asked given the rest: by all worlds "
-        "where they are few, by contrastive divergence elsewhere",
+        "field objective", "likelihood", "log P(all atoms): by all worlds where they are few, by "
+        "contrastive divergence elsewhere",
+        "lapis.fields.objectives:likelihood_objective", "field", "where affordable",
+        ("num_samples",),
+    ),
+    Method(
+        "field objective", "conditional", "log P(query atoms given the rest), in the same way",
         "lapis.fields.objectives:likelihood_objective", "field", "where affordable",
         ("num_samples",),
     ),

@@ -27,7 +27,7 @@ def ground(field: Field, facts: str, *opened: str) -> GroundField:
 
 
 @given(field_texts(), st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_partition_and_marginals(text: str, data: st.DataObject) -> None:
     field = parse_field(text)
     # Q is evidence: the rest is small enough for Python.

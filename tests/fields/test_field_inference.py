@@ -12,6 +12,13 @@ from cli_run import Run
 from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError
+from lapis.fields.cached import CachedField
+from lapis.fields.gibbs import FieldGibbs
+from lapis.fields.ground import ground_field
+from lapis.inference.random_numbers import random_states
+from lapis.inference.sampling.diagnostics import num_tallied
+from lapis.inference.sampling.kernels.tally import new_tallies
+from lapis.problem.problem import build_problem
 
 TEXT = """\
 person = {Anna, Bob, Eve}
@@ -71,6 +78,31 @@ def test_most_likely_world(method: str) -> None:
     assert found.optimal == (method != "icm")
     assert found.score == pytest.approx(max(scores.values()))
     assert tuple(found.value.tolist()) == max(scores, key=lambda values: scores[values])
+
+
+def test_a_chain_goes_on_with_other_weights() -> None:
+    """To the marginals of the field that has them."""
+    ground = ground_field(
+        FIELD, build_problem(FIELD.declarations, Database.parse(FACTS), ["Smokes"])
+    )
+    sampler = FieldGibbs(CachedField(ground), FIELD.weights)
+    plan = sampler.prepare(ground.network)
+    state = sampler.init(plan, np.ones(3, bool), random_states(5, 1)[0])
+    other = np.array([-1.0, 0.5, -2.0])
+    plan, state = sampler.reweigh(plan, state, other)
+    tallies = new_tallies(3, sampler.counts(state).copy())
+    sampler.step(plan, state, tallies, 3000)
+    mean = tallies.atoms.batch_sum.sum(axis=0) / num_tallied(tallies.atoms)
+    weights = FIELD.weights
+    weights[:3] = other
+    exact = fields.infer(FIELD.with_weights(weights), Database.parse(FACTS), "Smokes")
+    assert mean == pytest.approx(exact.probability, abs=0.03)
+
+
+def test_search_ends_when_told_to() -> None:
+    found = fields.map(FIELD, Database.parse(FACTS), "Smokes", method="icm", stop=lambda: True)
+    assert found.interrupted
+    assert found.diagnostics["starts"] == 1
 
 
 def test_several_worlds_add_up() -> None:

@@ -118,6 +118,15 @@ def posterior(lesson: Lesson, weights: np.ndarray, objective: str) -> float:
     return float(found[name] or 0.0) - float(weights @ weights) / 8
 
 
+def test_conditional_likelihood_is_of_the_query_alone() -> None:
+    field, data = fields.parse(FRIENDS), Database.parse(FACTS)
+    fit = fields.learn(field, data, "Smokes", objective="conditional")
+    assert fit.exact
+    score = fields.score(fit.field, data, "Smokes").values["log_likelihood"]
+    assert fit.value == pytest.approx(score)
+    assert fit["root: Friends(x, y)"] == pytest.approx(0.0, abs=1e-3)  # evidence: only the prior
+
+
 def test_fixed_weights_stay_and_databases_add_up() -> None:
     field = fields.parse(FRIENDS.replace("2 Friends", "@fixed 2 Friends"))
     other = "Smokes(X) Friends(X,Y) Friends(Y,X)"
@@ -176,6 +185,10 @@ def test_refusals() -> None:
         fields.learn(field, Database.parse(""))
     with pytest.raises(LapisError, match="optimizer must be lbfgs or adam or adagrad"):
         fields.learn(field, Database.parse(FACTS), optimizer="newton")
+    with pytest.raises(LapisError, match="some predicates given the others"):
+        fields.learn(field, Database.parse(FACTS), objective="conditional")
+    with pytest.raises(LapisError, match="that of all atoms, not of a query"):
+        fields.learn(field, Database.parse(FACTS), "Smokes", objective="likelihood")
     with pytest.raises(LapisError, match="does not read num_samples"):
         fields.learn(field, Database.parse(FACTS), num_samples=7)
 

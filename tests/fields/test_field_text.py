@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from field_worlds import field_texts
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lapis.errors import LapisError
 from lapis.fields.field_text import parse_field, print_field
@@ -163,3 +164,21 @@ def test_mistakes_are_located(kind: str) -> None:
     with pytest.raises(LapisError) as found:
         parse_field(DECLARED + text, "f.rrf")
     assert str(found.value) == message
+
+
+PIECES = ("", ":", "(", ")", "\n", " root:", "x", "=", ",", "1", "@", "f0", "P")
+
+
+@given(field_texts(), st.data())
+@settings(max_examples=150, deadline=None)
+def test_broken_text_is_refused_with_a_message(text: str, data: st.DataObject) -> None:
+    """Whatever is cut out, doubled or put in, it is a field or a mistake of the user's."""
+    place = data.draw(st.integers(0, len(text)))
+    length = data.draw(st.integers(0, 12))
+    put = data.draw(
+        st.sampled_from(["", ":", "(", ")", "\n", " root:", "x", "=", ",", "1", "@", "f0", "P"])
+    )
+    try:
+        parse_field(text[:place] + put + text[place + length :])
+    except LapisError as error:
+        assert str(error)  # noqa: PT017

@@ -56,7 +56,12 @@ def find_mode(
         if number > 0 and stop is not None and stop.is_over():
             return Mode(best, best_score, number, stop())
         share = (0.0, 1.0, rng.random())[min(number, 2)]
-        found, score = climb_modes(cached, weights, rng.random(size) < share, rng)
+        try:
+            found, score = climb_modes(cached, weights, rng.random(size) < share, rng)
+        except KeyboardInterrupt:
+            if number == 0:
+                raise
+            return Mode(best, best_score, number, True)
         if score > best_score:
             best, best_score = found, score
         if progress is not None:

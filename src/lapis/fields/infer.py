@@ -161,6 +161,8 @@ def map(
         ground = ground_field(resolved, world.problem, max_memory)
         limit = Stop(wish, time.monotonic() + time_limit)
         found: Best = chosen(ground, resolved.weights, seed, limit, progress)
+        if found.diagnostics["interrupted"]:
+            wish.press()
         asked = select_atoms(ground.network, world)
         value = asked.values(found.world.astype(float)) > 0
         parts.append(

@@ -26,8 +26,10 @@ from lapis.fields.objectives import PseudoLikelihood
 from lapis.fields.pseudo import Lesson, make_lesson
 from lapis.learning.examples import build_examples
 from lapis.learning.fit import Fit
+from lapis.learning.lesson import choose_objective
 from lapis.learning.objectives.posterior import Posterior, with_prior
 from lapis.learning.objectives.priors import Prior, parse_prior
+from lapis.learning.options import Options
 from lapis.learning.parameters import Parameters
 from lapis.methods import check_options, find_method
 from lapis.optimisation.climb import Course, climb, make_optimizer
@@ -112,6 +114,7 @@ def learn(
     resolved, seed = open_field(field), seed_of(random_state)
     inputs = open_inputs(resolved.declarations, data, strict=strict)
     asked = query_predicates(query, inputs.model)
+    choose_objective(Options(objective=objective), asked)  # refuses what does not go together
     began = time.monotonic()
     lessons = [
         make_lesson(resolved, example, max_memory)

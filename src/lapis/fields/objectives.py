@@ -1,7 +1,8 @@
 """What a field's weights maximise: pseudo-likelihood, or the likelihood of what is asked.
 
-    pseudo        Σ_t log P(x_t | all others), exact
-    likelihood    log f_0(x) − log Z; with a query, Z runs over the query's atoms alone
+    pseudo         Σ_t log P(x_t | all others), exact
+    likelihood     log f_0(x) − log Z
+    conditional    the same with Z over the query's atoms alone
 
 The gradient of a likelihood is ∂ log f_0(x)/∂w less its expectation (thesis section 3.4). Where the
 worlds are few, all are enumerated and value and gradient are exact; elsewhere the expectation is
