@@ -18,13 +18,6 @@ class WeightKey(NamedTuple):
     plus: tuple[str, ...]
     shape: tuple[int, ...]
 
-    def weight_id(self, constants: Sequence[int]) -> int:
-        """The weight at these constants of the plus variables."""
-        number = 0
-        for constant, size in zip(constants, self.shape, strict=True):
-            number = number * size + constant
-        return self.offset + number
-
 
 class WeightKeys(NamedTuple):
     """The weights of every rule, numbered as `WeightTable` does; hard rules share one more id."""
