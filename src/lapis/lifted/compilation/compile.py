@@ -32,7 +32,7 @@ from lapis.lifted.compilation.theory import (
 )
 
 TAKEN_OUT = "\0"  # begins the names of elements that no constant is named like
-MAX_THEORIES = 5000  # compiled in all
+MAX_THEORIES = 3000  # compiled in all
 MAX_CLAUSES = 200_000  # of all theories together
 MAX_OF_RECURSION = 2_000  # clauses of theories before a recursion is given up
 Values = Mapping[Shape, bool]

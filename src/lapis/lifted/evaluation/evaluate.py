@@ -3,7 +3,8 @@
 Three kinds of numbers are tried, the cheap ones first, until the bound is good enough: doubles,
 long doubles, and balls whose precision doubles. In floats the bound is a running analysis of
 roundings (`floats`), rigorous as far as the machine's exp and log are good to two units in the last
-place; balls are rigorous. Derivatives come from the same numbers and have no bound of their own.
+place; balls are rigorous. Derivatives come from the same numbers: balls hold them to nine digits,
+floats make no promise.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ def evaluate(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Parti
     for bits in (DOUBLE_BITS, EXTENDED_BITS):
         found, slopes = run_floats(root, weights, sizes, FLOATS[bits])
         log = float(found.log)
-        bound = float(found.error) + math.ulp(log)
+        bound = found.error + math.ulp(log)
         good_enough = ABSOLUTE if bits == DOUBLE_BITS else max(ABSOLUTE, RELATIVE * abs(log))
-        if found.sign == 0 and found.error == 0:
+        if found.sign == 0 and found.error == 0.0:
             raise impossible()
         if found.sign > 0 and bound <= good_enough:
             return Partition(log, bound, slopes.astype(float), bits)
@@ -92,7 +93,7 @@ def run_balls(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Part
         ball, slopes = balls_of_bits(root, weights, sizes, bits)
         if not ball > 0 and is_impossible(root, weights, sizes, bits):
             raise impossible()
-        if ball > 0:
+        if ball > 0 and all(map(is_sharp, slopes)):
             log = ball.log()
             middle = float(log.mid())
             bound = float(log.rad()) + math.ulp(middle)
@@ -105,6 +106,11 @@ def run_balls(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Part
         code="cancellation",
         hint="lapis infer --method exact names hard formulas that contradict each other",
     )
+
+
+def is_sharp(ball: arb) -> bool:
+    """Whether a ball holds a number to nine digits, or nine decimals."""
+    return bool(ball.rad() <= ABSOLUTE * max(1.0, abs(float(ball.mid()))))
 
 
 def is_impossible(root: Node, weights: Weights, sizes: Mapping[Region, int], bits: int) -> bool:
@@ -121,16 +127,12 @@ def balls_of_bits(
 
     from lapis.lifted.evaluation.balls import ONE, Balls, as_objects
 
-    before = ctx.prec
-    ctx.prec = bits
-    try:
+    with ctx.workprec(bits):
         walk = Balls(weights)
         found = walk.value(root, {r: as_objects(n) for r, n in sizes.items()})
         found.slope = as_objects(ONE)
         walk.sweep_back()
         return found.ball[()], walk.slopes / found.ball[()]
-    finally:
-        ctx.prec = before
 
 
 def log_counts(
@@ -168,18 +170,27 @@ def hessian_product(
         moved = weights.value.astype(dtype) + 1j * STEP * direction
         _, slopes = run_floats(root, Weights(moved, weights.literals), sizes, dtype)
         return np.asarray(slopes.imag / STEP, float)
-    # With so many bits a difference quotient is as good as a derivative.
-    from flint import arb
+    while True:
+        found = difference_quotient(root, weights, sizes, direction, bits + 3 * SPARE_BITS)
+        if all(map(is_sharp, found)):
+            return np.array([float(ball.mid()) for ball in found])
+        bits *= 2
 
-    step = arb(2) ** -SPARE_BITS
-    away = [arb(float(d)) * step for d in direction]
+
+def difference_quotient(
+    root: Node, weights: Weights, sizes: Mapping[Region, int], direction: np.ndarray, bits: int
+) -> np.ndarray:
+    """object[num_weights], balls of the gradient's change; with so many bits as good as a slope."""
+    from flint import arb, ctx
+
     ends = []
-    for sign in (1, -1):
-        moved = np.array(
-            [arb(float(w)) + sign * d for w, d in zip(weights.value, away, strict=True)]
-        )
-        _, slopes = balls_of_bits(
-            root, Weights(moved, weights.literals), sizes, bits + 3 * SPARE_BITS
-        )
-        ends.append(slopes)
-    return np.array([float(d.mid()) for d in (ends[0] - ends[1]) / (2 * step)])
+    with ctx.workprec(bits):
+        step = arb(2) ** -SPARE_BITS
+        for sign in (1, -1):
+            moved = [
+                arb(float(weight)) + sign * step * arb(float(along))
+                for weight, along in zip(weights.value, direction, strict=True)
+            ]
+            there = Weights(np.array(moved, object), weights.literals)
+            ends.append(balls_of_bits(root, there, sizes, bits)[1])
+        return np.asarray((ends[0] - ends[1]) / (2 * step))

@@ -1,11 +1,11 @@
-"""Circuits in floating point: values as (log, sign), with a bound on the error of each logarithm.
+"""Circuits in floating point: values as (log, sign), each with a bound on its error.
 
 A number v is held as log |v| and its sign, which is 0 where v is zero (log |v| then means nothing).
-Beside it stands a bound on the error of log |v|, that is on v's relative error, from a running
-analysis of every rounding: sums of positive terms hand on at most the largest error of their
-terms, differences multiply it by Σ |terms| / |sum|, so cancellation shows itself. The bound takes
-for granted that exp and log of the machine are good to two units in the last place, and that sums
-are pairwise, as numpy's are.
+Beside it stands its blur, the logarithm of a bound on the error of v, from a running analysis of
+every rounding. A sum of positive terms is no more blurred than they are; a difference keeps the
+blur of terms much larger than itself, so cancellation shows itself. The bound takes for granted
+that exp and log of the machine are good to two units in the last place, and that sums are pairwise,
+as numpy's are.
 
 At n = 1,000,000 people log Z is about 10¹², of which a double keeps three decimals, too few for
 the differences that the terms of a sum are weighed by; then the logarithms are long doubles. With
@@ -39,8 +39,16 @@ class Value:
 
     log: np.ndarray
     sign: np.ndarray  # float64: 1, −1, or 0 where the value is zero
-    error: np.ndarray  # float64, on the logarithm
+    blur: np.ndarray  # float64, log of a bound on the error of the value
     slope: np.ndarray | float = 0.0  # ∂ log Z / ∂ log |v|
+
+    @property
+    def error(self) -> float:
+        """A bound on the error of log |v|, for a single value."""
+        if self.sign == 0:
+            return 0.0 if self.blur == -np.inf else np.inf
+        relative = float(np.exp(np.minimum(self.blur - float(self.log.real), 0.0)))
+        return float(-np.log1p(-relative)) if relative < 1 else np.inf
 
     def add_slope(self, slope: np.ndarray) -> None:
         self.slope = self.slope + reduce_to(slope, self.log.shape)
@@ -57,14 +65,18 @@ class Floats(Walk[Value]):
         self.max_states = max_states
         self.slopes = np.zeros(len(weights.value), dtype)
 
+    def rounded(self, log: np.ndarray, sign: np.ndarray, units: np.ndarray | float) -> np.ndarray:
+        """The blur of a value whose logarithm is wrong by so many units of rounding."""
+        with np.errstate(divide="ignore"):
+            wrong = np.log(np.expm1(self.eps * np.asarray(units, float)))
+        return np.where(sign == 0, -np.inf, log.real.astype(float) + wrong)
+
     def factor(self, node: Factor, sizes: Sizes) -> Value:
         log = np.zeros((), self.dtype)
-        sign, error = np.ones(()), np.zeros(())
+        sign, units = np.ones(()), np.zeros(())
         steps = 3 + len(node.exponent) + len(node.literals) + len(node.free)
         numbers = [(weight, size.at(sizes)) for weight, size in node.exponent]
-        for weight, number in numbers:
-            term = self.dtype.type(self.weights.value[weight]) * number
-            log, error = log + term, error + steps * self.eps * np.abs(term).astype(float)
+        terms = [self.dtype.type(self.weights.value[weight]) * number for weight, number in numbers]
         bases = [(self.weights.of(p)[0 if positive else 1], s) for p, positive, s in node.literals]
         bases += [(sum(self.weights.of(p)), s) for p, s in node.free]
         for base, size in bases:
@@ -72,11 +84,12 @@ class Floats(Walk[Value]):
             if base == 0.0:
                 sign = sign * (exponent == 0)
             elif base != 1.0:
-                term = np.log(self.real.type(abs(base))) * exponent
-                log, error = log + term, error + steps * self.eps * np.abs(term).astype(float)
+                terms.append(np.log(self.real.type(abs(base))) * exponent)
             if base < 0.0:
                 sign = sign * (1.0 - 2.0 * (exponent % 2 == 1))
-        result = Value(*spread(log, sign, error))
+        for term in terms:
+            log, units = log + term, units + steps * np.abs(term).astype(float)
+        result = Value(*spread(log, sign, self.rounded(*np.broadcast_arrays(log, sign, units))))
 
         def back() -> None:
             slope = np.broadcast_to(result.slope, result.log.shape)
@@ -87,11 +100,13 @@ class Floats(Walk[Value]):
         return result
 
     def product(self, parts: Sequence[Value]) -> Value:
-        log, sign, error = parts[0].log, parts[0].sign, parts[0].error
+        log, sign, blur = parts[0].log, parts[0].sign, parts[0].blur
         for part in parts[1:]:
+            one, other = size_of(log, sign), size_of(part.log, part.sign)
+            blur = np.logaddexp(one + part.blur, np.logaddexp(other, part.blur) + blur)
             log, sign = log + part.log, sign * part.sign
-            error = error + part.error + self.eps * np.abs(log).astype(float)
-        result = Value(*spread(log, sign, error))
+            blur = np.logaddexp(blur, self.rounded(*spread(log, sign, np.abs(log).astype(float))))
+        result = Value(*spread(log, sign, blur))
 
         def back() -> None:
             slope = np.broadcast_to(result.slope, result.log.shape)
@@ -108,7 +123,7 @@ class Floats(Walk[Value]):
             np.stack(
                 [np.broadcast_to(s * p.sign, shape) for s, p in zip(signs, parts, strict=True)], -1
             ),
-            np.stack([np.broadcast_to(part.error, shape) for part in parts], -1),
+            np.stack([np.broadcast_to(part.blur, shape) for part in parts], -1),
         )
         result, share = self.add_up(terms)
 
@@ -123,10 +138,17 @@ class Floats(Walk[Value]):
         log = part.log * exponent
         sign = np.where(exponent % 2 == 1, part.sign, np.where(exponent == 0, 1.0, part.sign**2))
         times = np.asarray(exponent, float)
-        with np.errstate(invalid="ignore"):
-            error = np.where(times == 0, 0.0, part.error * times)
-        error = error + 3 * self.eps * np.abs(log).astype(float)
-        result = Value(*spread(log, sign, error))
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+            # (|v| + e)ⁿ − |v|ⁿ = |v|ⁿ (exp(n log(1 + e/|v|)) − 1), or eⁿ where v is zero
+            growth = times * np.logaddexp(0.0, part.blur - part.log.real.astype(float))
+            more = np.where(
+                growth > 1, growth + np.log1p(-np.exp(-growth)), np.log(np.expm1(growth))
+            )
+            blur = np.where(part.sign == 0, times * part.blur, log.real.astype(float) + more)
+        blur = np.where(times == 0, -np.inf, blur)
+        units = 3 * np.abs(log).astype(float)
+        blur = np.logaddexp(blur, self.rounded(*spread(log, sign, units)))
+        result = Value(*spread(log, sign, blur))
 
         def back() -> None:
             part.add_slope(np.broadcast_to(result.slope * exponent, result.log.shape))
@@ -143,7 +165,7 @@ class Floats(Walk[Value]):
         width = max(1, width)
         ranges = [numbers[i : i + width] for i in range(0, len(numbers), width)]
         sums = [self.fresh().count_range(node, sizes, some) for some in ranges]
-        parts = [Value(found.log, found.sign, found.error) for found in sums]
+        parts = [Value(found.log, found.sign, found.blur) for found in sums]
         result = self.sum(parts, [1] * len(parts))
 
         def back() -> None:
@@ -170,14 +192,11 @@ class Floats(Walk[Value]):
             log_factorial(np.maximum(whole - numbers, 0)),
         )
         choices = parts[0] - parts[1] - parts[2]
-        rounding = 8 * self.eps * sum(np.asarray(part + 1, float) for part in parts)
-        terms = Value(
-            *spread(
-                part.log + choices,
-                part.sign * (numbers <= whole),
-                part.error + rounding + self.eps * np.abs(part.log).astype(float),
-            )
-        )
+        units = 8 * np.asarray(parts[0] + parts[1] + parts[2] + 3, float)
+        log, sign, units = spread(part.log + choices, part.sign * (numbers <= whole), units)
+        units = units + np.abs(log).astype(float)
+        blur = np.where(numbers <= whole, part.blur + choices.astype(float), -np.inf)
+        terms = Value(log, sign, np.logaddexp(blur, self.rounded(log, sign, units)))
         result, share = self.add_up(terms)
 
         def back() -> None:
@@ -189,7 +208,7 @@ class Floats(Walk[Value]):
 
     def choose(self, is_met: np.ndarray, met: Value, unmet: Value) -> Value:
         fields = zip(
-            (met.log, met.sign, met.error), (unmet.log, unmet.sign, unmet.error), strict=True
+            (met.log, met.sign, met.blur), (unmet.log, unmet.sign, unmet.blur), strict=True
         )
         result = Value(*(np.where(is_met, one, other) for one, other in fields))
 
@@ -201,7 +220,7 @@ class Floats(Walk[Value]):
         return result
 
     def gather(self, values: Sequence[Value], where: np.ndarray) -> Value:
-        fields = ([getattr(v, name)[()] for v in values] for name in ("log", "sign", "error"))
+        fields = ([getattr(v, name)[()] for v in values] for name in ("log", "sign", "blur"))
         result = Value(*(np.array(found)[where] for found in fields))
 
         def back() -> None:
@@ -215,8 +234,8 @@ class Floats(Walk[Value]):
         return result
 
     def indicator(self, holds: np.ndarray) -> Value:
-        zero = np.zeros(holds.shape)
-        return Value(zero.astype(self.dtype), holds.astype(float), zero)
+        exact = np.full(holds.shape, -np.inf)
+        return Value(np.zeros(holds.shape, self.dtype), holds.astype(float), exact)
 
     def add_up(self, terms: Value) -> tuple[Value, np.ndarray]:
         """Σ of the terms along the last axis, and each term's share of it."""
@@ -234,15 +253,24 @@ class Floats(Walk[Value]):
         log = np.where(sign == 0, 0, np.log(safe) + top)
         length = values.shape[-1]
         roundings = ULPS + min(length, PAIRWISE + np.log2(length))
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            each = np.expm1(terms.error) + self.eps * (roundings + np.abs(below).astype(float))
-            wrong = np.where(dead, 0.0, np.abs(values).astype(float) * each)
-            relative = wrong.sum(axis=-1, keepdims=True) / np.abs(safe).astype(float)
-            is_lost = (relative >= 1) | ((sign == 0) & ~dead.all(axis=-1, keepdims=True))
-            error = np.where(is_lost, np.inf, -np.log1p(-np.where(is_lost, 0.0, relative)))
-        error = error + self.eps * (ULPS + 2 * np.abs(log).astype(float))
-        found = Value(*(x.squeeze(-1) for x in (log, np.asarray(sign, float), error)))
+        # Where all terms are zero their blur is what there is to scale by.
+        scale = np.where(
+            dead.all(axis=-1, keepdims=True), terms.blur.max(axis=-1, keepdims=True), top
+        )
+        scale = np.where(np.isfinite(scale), scale, 0.0).astype(float)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            units = roundings - np.where(dead, 0.0, below.astype(float))
+            wrong = np.exp(terms.blur - scale) + np.abs(values).astype(float) * units * self.eps
+            blur = np.log(wrong.sum(axis=-1, keepdims=True)) + scale
+        units = ULPS + 2 * np.abs(log).astype(float)
+        blur = np.logaddexp(blur, self.rounded(log, sign, units))
+        found = Value(*(x.squeeze(-1) for x in (log, np.asarray(sign, float), blur)))
         return found, np.where(sign == 0, 0, values / (safe * np.where(sign == 0, 1, sign)))
+
+
+def size_of(log: np.ndarray, sign: np.ndarray) -> np.ndarray:
+    """float64[...], log |v|, −∞ where v is zero."""
+    return np.where(sign == 0, -np.inf, log.real.astype(float))
 
 
 def spread(*arrays: np.ndarray) -> list[np.ndarray]:

@@ -1,0 +1,133 @@
+"""Circuits in doubles, long doubles and balls: the same numbers, curvature, and sums in ranges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flint import arb, ctx
+from hypothesis import given, settings
+from theories import DrawnTheory, theories
+
+import lapis
+from lapis.lifted.evaluation.evaluate import EXTENDED_BITS, FLOATS, balls_of_bits, run_floats
+from lapis.lifted.evaluation.floats import Floats, log_factorial
+from lapis.lifted.lift import LiftedProblem, lift_problem, lift_problems
+
+TWO_COUNTS = """
+Smokes(person)
+Drinks(person)
+Friends(person, person)
+0.3 Friends(x, y) ^ Smokes(x) => Smokes(y)
+0.2 Friends(x, y) ^ Drinks(x) => Drinks(y)
+-0.4 Smokes(x) ^ Drinks(x)
+0.1 Friends(x, y)
+"""
+ONTO = "F(p, q!)\n(EXIST x F(x, y)).\n0.5 F(x, y)\nP(p)\n1 F(x, y) => P(x)"
+
+
+def lift(text: str, **sizes: int) -> LiftedProblem:
+    model = lapis.parse(text)
+    return lift_problem(lapis.build_problem(model, query=list(model.predicates)), sizes)
+
+
+def test_log_factorials() -> None:
+    numbers = np.arange(2000)
+    found = log_factorial(numbers.astype(np.longdouble))
+    high, low = found.astype(float), (found - found.astype(float)).astype(float)
+    unit = float(np.finfo(np.longdouble).eps)
+    with ctx.workprec(128):
+        exact = [arb(n + 1).lgamma() for n in numbers.tolist()]
+        for n in numbers.tolist():
+            wrong = arb(float(high[n])) + arb(float(low[n])) - exact[n]
+            assert float(abs(wrong)) <= 8 * unit * (float(high[n]) + 1)
+    doubles = log_factorial(numbers.astype(float))
+    assert doubles == pytest.approx([float(ball) for ball in exact], rel=1e-15)
+
+
+@pytest.mark.parametrize("max_states", [5, 30, 200])
+def test_ranges_give_what_the_whole_gives(max_states: int) -> None:
+    """Sums in ranges of their indices, however short."""
+    lifted = lift(TWO_COUNTS, person=5)
+    weights, sizes = lifted.weights_at(None), lifted.sizes_at(None)
+    whole, slopes = run_floats(lifted.root, weights, sizes, FLOATS[53])
+    walk = Floats(weights, FLOATS[53], max_states)
+    found = walk.value(lifted.root, {r: np.asarray(float(n)) for r, n in sizes.items()})
+    found.slope = np.ones(())
+    walk.sweep_back()
+    assert float(found.log) == pytest.approx(float(whole.log), rel=1e-14)
+    assert walk.slopes == pytest.approx(slopes, rel=1e-11)
+
+
+@pytest.mark.parametrize("text", [TWO_COUNTS, ONTO])
+def test_all_numbers_agree(text: str) -> None:
+    lifted = lift(text, **({"person": 9} if text is TWO_COUNTS else {"p": 6, "q": 4}))
+    weights, sizes = lifted.weights_at(None), lifted.sizes_at(None)
+    ball, ball_slopes = balls_of_bits(lifted.root, weights, sizes, 256)
+    exact = float(ball.log().mid())
+    for bits in FLOATS:
+        found, slopes = run_floats(lifted.root, weights, sizes, FLOATS[bits])
+        assert abs(float(found.log) - exact) <= found.error + 1e-15 * abs(exact)
+        assert slopes.astype(float) == pytest.approx(
+            [float(s.mid()) for s in ball_slopes], rel=1e-9
+        )
+        assert found.error < 1e-10
+
+
+def check_curvature(lifted: LiftedProblem, weights: np.ndarray, direction: np.ndarray) -> None:
+    """Products with the Hessian against differences of gradients, to sixth order."""
+    step = 0.02
+    gradients = {
+        k: lifted.at(weights + k * step * direction).expected_count for k in (-3, -2, -1, 1, 2, 3)
+    }
+    parts = [(1, 45), (2, -9), (3, 1)]
+    slope = sum(c * (gradients[k] - gradients[-k]) for k, c in parts) / (60 * step)
+    found = lifted.hessian_product(direction, weights)
+    assert found == pytest.approx(slope, rel=1e-6, abs=1e-6)
+    assert direction @ found >= -1e-9  # a variance
+
+
+@given(theories())
+@settings(max_examples=25)
+def test_curvature(theory: DrawnTheory) -> None:
+    problem = lapis.build_problem(lapis.parse(theory.text()), query=theory.predicates)
+    lifted = lift_problem(problem, theory.sizes[0])
+    weights, direction = map(np.array, theory.weights)
+    try:
+        lifted.at(weights)
+    except lapis.LapisError:
+        return
+    check_curvature(lifted, weights, direction)
+
+
+def test_curvature_where_floats_cancel() -> None:
+    """Onto functions from 24 to 20: their number is certain, F(x, y) => P(x) is not."""
+    lifted = lift(ONTO, p=24, q=20)
+    weights = np.array([0.5, 1.0])
+    assert lifted.at(weights).bits > EXTENDED_BITS
+    check_curvature(lifted, weights, np.array([0.3, -1.0]))
+
+
+def test_curvature_of_a_large_sum() -> None:
+    """At 20,000 people counts are in the hundreds of millions, and logarithms in long doubles."""
+    lifted = lift("S(p)\nF(p, p)\n0.5 S(x)\n-1 F(x, y)\n1e-5 S(x) ^ F(x, y)", p=20_000)
+    weights = np.array([0.5, -1.0, 1e-5])
+    found = lifted.at(weights)
+    assert found.bits == EXTENDED_BITS
+    step = np.array([1e-3, 0.0, 0.0])
+    up, down = lifted.at(weights + step), lifted.at(weights - step)
+    slope = (up.expected_count - down.expected_count) / 2e-3
+    product = lifted.hessian_product(np.array([1.0, 0.0, 0.0]), weights)
+    assert product == pytest.approx(slope, rel=1e-5)
+
+
+def test_databases_share_a_circuit() -> None:
+    model = lapis.parse(TWO_COUNTS)
+    sizes = (3, 5, 8)
+    domains = ["person = {" + ", ".join(f"P{i}" for i in range(n)) + "}\n" for n in sizes]
+    models = [lapis.parse(domain + TWO_COUNTS) for domain in domains]
+    problems = [lapis.build_problem(m, query=list(model.predicates)) for m in models]
+    lifted = lift_problems(problems)
+    assert len({id(found.root) for found in lifted}) == 1
+    whole = lift(TWO_COUNTS, person=3)
+    for found, n in zip(lifted, sizes, strict=True):
+        assert found.at().log_partition == whole.at(sizes={"person": n}).log_partition
