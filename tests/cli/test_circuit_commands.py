@@ -63,6 +63,21 @@ def test_learn_tells_its_figures(learned: Run) -> None:
     assert small["valid_log_likelihood"] is None
 
 
+def test_a_mixture(learned: Run) -> None:
+    found = learned.json(
+        "circuit", "learn", "t.csv", "--components", "2", "--starts", "2", "-o", "m.npz", "--seed",
+        "1",
+    )  # fmt: skip
+    assert learned.json("circuit", "info", "m.npz")["deterministic"] is False
+    score = learned.json("circuit", "score", "m.npz", "t.csv")["log_likelihood"]
+    assert score == pytest.approx(found["train_log_likelihood"], abs=1e-10)
+    code, _, err = learned("circuit", "query", "m.npz", "--mpe")
+    assert (code, err) == (
+        1,
+        "error: the most likely states cannot be read off this circuit: it is not deterministic\n",
+    )
+
+
 def test_score(learned: Run) -> None:
     table = table_of(learned)
     learned.write("s.csv", "cancer,smokes\nyes,yes\n?,no\n")
@@ -140,6 +155,9 @@ def test_info_and_other_forms(learned: Run) -> None:
         (("learn", "t.csv", "-o", "c.txt"), "c.txt: circuits are written as .npz, .ac or .dot"),
         (("learn", "t.csv", "-o", "no/c.npz"), "no/c.npz: cannot be written: no folder no"),
         (("learn", "t.csv", "--method", "best"), "--method must be greedy or quick, not 'best'"),
+        (("learn", "t.csv", "--components", "2", "--network", "n.txt"), "a mixture is not "
+         "equivalent to one Bayesian network\n    leave out --network, or --components and "
+         "--starts"),
         (("score", "t.csv", "t.csv"), "t.csv: this is not a circuit\n    circuits are .npz files, "
          "as `lapis circuit learn -o` writes them, or .ac files"),
         (("query", "c.npz", "-q", "smoks"), "unknown variable 'smoks'\n    did you mean 'smokes'?"),

@@ -1,6 +1,7 @@
 """Arithmetic circuits: learned, compiled, approximated, queried.
 
 `lapis.circuits.circuit` is the data type, `lapis.circuits.evaluation` gives its values and
-derivatives, `lapis.circuits.queries` what else can be asked, `lapis.circuits.files` keeps it, and
-`lapis.circuits.learn` learns one.
+derivatives, `lapis.circuits.queries` what else can be asked, `lapis.circuits.files` keeps it.
+`lapis.circuits.learn` learns one, `lapis.circuits.mixture` several together, and
+`lapis.circuits.gibbs` is what the thesis compares them with.
 """

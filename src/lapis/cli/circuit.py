@@ -24,6 +24,9 @@ def learn(
     output: Path | None,
     network: Path | None,
     header: Any,
+    num_components: int,
+    num_starts: int,
+    random_state: int,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -32,6 +35,7 @@ def learn(
 
     from lapis.circuits.files import check_output, save_circuit
     from lapis.circuits.learn import learn_circuit
+    from lapis.circuits.mixture import join_circuits, learn_mixture
     from lapis.circuits.table import read_table, rows_of, variables_of
     from lapis.cli.progress import progress_bar
     from lapis.cli.render import present
@@ -39,27 +43,43 @@ def learn(
     from lapis.results.result import Figures
 
     check_output(output)
+    is_mixture = num_components * num_starts > 1
+    if is_mixture and network is not None:
+        raise LapisError(
+            "a mixture is not equivalent to one Bayesian network",
+            code="option-value",
+            hint="leave out --network, or --components and --starts",
+        )
     tables = [read_table(path, header) for path in (table, valid) if path is not None]
     names, states = variables_of(tables)
     train, *others = (rows_of(one, names, states) for one in tables)
-    stop = Stop(deadline=time.monotonic() + time_limit) if time_limit else Stop()
-    with progress_bar("splits") as progress:
-        found = learn_circuit(train, names, states, progress=progress, stop=stop, **options)
-    if found.circuit is None:
-        raise AssertionError("a circuit was asked for")
+    options["stop"] = Stop(deadline=time.monotonic() + time_limit) if time_limit else Stop()
+    with progress_bar("learning") as options["progress"]:
+        if is_mixture:
+            mixture = learn_mixture(
+                train, names, states, num_components=num_components, num_starts=num_starts,
+                valid=others[0] if others else None, seed=random_state, **options,
+            )  # fmt: skip
+            circuit = join_circuits(mixture.weight, mixture.circuit)
+            splits, seconds, converged = mixture.num_splits, mixture.seconds, mixture.converged
+        else:
+            found = learn_circuit(train, names, states, **options)
+            assert found.circuit is not None
+            circuit, splits, seconds = found.circuit, found.num_splits, found.seconds
+            converged = found.converged
+            if network is not None:
+                with whole_path(network) as temporary:
+                    temporary.write_text(found.network.format(), encoding="utf-8")
     if output is not None:
-        save_circuit(found.circuit, output)
-    if network is not None:
-        with whole_path(network) as temporary:
-            temporary.write_text(found.network.format(), encoding="utf-8")
+        save_circuit(circuit, output)
     figures = {
-        "edges": found.circuit.num_edges,
-        "parameters": found.circuit.num_parameters,
-        "splits": found.num_splits,
-        "train_log_likelihood": found.log_likelihood / len(train),
-        "valid_log_likelihood": mean_log_likelihood(found.circuit, others[0]) if others else None,
-        "seconds": found.seconds,
-        "converged": found.converged,
+        "edges": circuit.num_edges,
+        "parameters": circuit.num_parameters,
+        "splits": splits,
+        "train_log_likelihood": mean_log_likelihood(circuit, train),
+        "valid_log_likelihood": mean_log_likelihood(circuit, others[0]) if others else None,
+        "seconds": seconds,
+        "converged": converged,
     }
     present(Figures(figures), as_json)
 

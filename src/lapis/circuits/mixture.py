@@ -1,0 +1,291 @@
+"""Mixtures of circuits: Σ_k π_k C_k, learned by expectation maximisation.
+
+Circuits of LearnAC have no hidden variable; a mixture adds one, and what many small circuits
+explain together is often out of reach of one large circuit. Structures are learned on complete
+rows, so each round draws a component for every row from its posterior, and learns each component
+from the rows that it drew; then the parameters of all components and their weights follow by plain
+EM on the whole data, until held-out rows no longer gain. The start is a mixture of independent
+variables, as in naive Bayes. Different starts find different mixtures, whose average is better than
+each: a mixture again.
+
+A component sees few rows, so its parameters are drawn towards what all rows say of the variable:
+(N_j + prior · p_j) / (N + prior), with p the marginal distribution in the whole data.
+
+On complete rows components are trees (`tree_network`), which makes an iteration a walk down each
+tree. The result is one circuit: a sum over the components, smooth and decomposable, but no longer
+deterministic, so that it has no entropy or most likely states to read off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.circuits.circuit import (
+    INDICATOR,
+    PARAMETER,
+    PRODUCT,
+    SUM,
+    Circuit,
+    Properties,
+    new_circuit,
+    state_starts,
+)
+from lapis.circuits.learn import Learned, Method, check_data, learn_circuit, pressed_by_interrupt
+from lapis.circuits.split import compiled
+from lapis.circuits.tree_network import TreeNetwork, leaf_of
+from lapis.progress import Progress, Report, Stop
+
+ROUNDS = 3  # of drawing components and learning their structures
+MAX_ITERATIONS = 50  # of EM in a round
+TOLERANCE = 1e-5  # gain in mean log-likelihood of an iteration worth going on for
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Components and their weights."""
+
+    weight: np.ndarray  # float64[num_components]
+    network: tuple[TreeNetwork, ...]
+    circuit: tuple[Circuit, ...]
+    num_splits: int
+    seconds: float = 0.0
+    converged: bool = True
+
+    def log_likelihoods(self, rows: np.ndarray) -> np.ndarray:
+        """float64[num_rows], log P of complete rows."""
+        return np.logaddexp.reduce(self.joint(rows), axis=0)
+
+    def joint(self, rows: np.ndarray) -> np.ndarray:
+        """float64[num_components, num_rows], log P of each component and row."""
+        with np.errstate(divide="ignore"):
+            weight = np.log(self.weight)
+        return np.stack(
+            [w + one.log_likelihoods(rows) for w, one in zip(weight, self.network, strict=True)]
+        )
+
+    def posterior(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """log P of each row, and P(component | row), float64[num_components, num_rows]."""
+        joint = self.joint(rows)
+        total = np.logaddexp.reduce(joint, axis=0)
+        return total, np.exp(joint - total)
+
+
+class Examples(NamedTuple):
+    """What is learned from: different rows, and what they say of single variables."""
+
+    rows: np.ndarray  # int32[num_rows, num_variables]
+    times: np.ndarray  # int64[num_rows], how often each occurs
+    marginal: np.ndarray  # float64[num_states], P(state)
+    valid: np.ndarray | None  # held-out rows
+
+
+def learn_mixture(
+    data: np.ndarray,
+    names: Sequence[str],
+    states: Sequence[Sequence[str]],
+    *,
+    num_components: int,
+    num_starts: int = 1,
+    valid: np.ndarray | None = None,
+    edge_cost: float = 0.3,
+    parameter_cost: float = 0.0,
+    prior: float = 1.0,
+    method: Method = "quick",
+    max_edges: int | None = None,
+    seed: int = 0,
+    progress: Report | None = None,
+    stop: Stop | None = None,
+) -> Mixture:
+    """Learn from complete rows of states, int[num_rows, num_variables].
+
+    The average of `num_starts` mixtures of `num_components` each. `valid` are held-out rows that
+    say when parameters have been fitted enough.
+    """
+    check_data(data, names, states)
+    stop = stop or Stop()
+    began = time.monotonic()
+    rows, count = np.unique(np.ascontiguousarray(data, np.int32), axis=0, return_counts=True)
+    examples = Examples(rows, count, marginal_states(rows, count, states), valid)
+    limit = None if max_edges is None else max_edges // (num_components * num_starts) - 3
+
+    def learn(part: np.ndarray, price: float) -> Learned:
+        return learn_circuit(
+            part, names, states, edge_cost=price, parameter_cost=parameter_cost, prior=prior,
+            method=method, max_edges=limit, stop=stop,
+        )  # fmt: skip
+
+    found: list[Mixture] = []
+    for rng in np.random.default_rng(seed).spawn(num_starts):
+        if found and stop.is_over():
+            break
+        with pressed_by_interrupt(stop):
+            found.append(learn_one(examples, num_components, learn, edge_cost, prior, rng, stop))
+        if progress is not None:
+            value = float(count @ found[-1].log_likelihoods(rows) / count.sum())
+            edges = float(sum(one.num_edges for mixture in found for one in mixture.circuit))
+            figures = {"log-likelihood": value, "edges": edges}
+            seconds = time.monotonic() - began
+            progress(Progress("mixtures", len(found), num_starts, seconds, figures))
+    return Mixture(
+        np.concatenate([one.weight for one in found]) / len(found),
+        tuple(network for one in found for network in one.network),
+        tuple(circuit for one in found for circuit in one.circuit),
+        sum(one.num_splits for one in found),
+        time.monotonic() - began,
+        len(found) == num_starts and not stop.is_over(),
+    )
+
+
+def learn_one(
+    examples: Examples,
+    num_components: int,
+    learn: Callable[[np.ndarray, float], Learned],
+    edge_cost: float,
+    prior: float,
+    rng: np.random.Generator,
+    stop: Stop,
+) -> Mixture:
+    """A mixture from one start."""
+
+    def mix(share: np.ndarray, price: float) -> Mixture:
+        """Components learned from rows drawn by P(component | row), float64[components, rows]."""
+        parts = draw_parts(examples.rows, examples.times, share, rng)
+        parts = [part for part in parts if len(part)]
+        found = [learn(part, price) for part in parts]
+        size = np.array([len(part) for part in parts], float)
+        return Mixture(
+            size / size.sum(),
+            tuple(one.network for one in found),
+            tuple(one.circuit for one in found if one.circuit is not None),
+            sum(one.num_splits for one in found),
+        )
+
+    start = rng.dirichlet(np.full(num_components, 0.3), len(examples.rows)).T
+    mixture = maximise(mix(start, np.inf), examples._replace(valid=None), prior, stop)
+    for _ in range(ROUNDS):
+        if not stop.is_over():
+            mixture = mix(mixture.posterior(examples.rows)[1], edge_cost)
+            mixture = maximise(mixture, examples, prior, stop)
+    return mixture
+
+
+def marginal_states(
+    rows: np.ndarray, count: np.ndarray, states: Sequence[Sequence[str]]
+) -> np.ndarray:
+    """float64[num_states], how often each state of each variable occurs, none of them never."""
+    found = []
+    for variable, own in enumerate(states):
+        seen = np.bincount(rows[:, variable], count, len(own)) + 1 / len(own)
+        found.append(seen / seen.sum())
+    return np.concatenate(found)
+
+
+def draw_parts(
+    rows: np.ndarray, count: np.ndarray, share: np.ndarray, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """The rows that each component drew, repeated as often as they occur."""
+    drawn = rng.multinomial(count, np.ascontiguousarray(share.T))
+    return [np.repeat(rows, number, axis=0) for number in drawn.T]
+
+
+def maximise(mixture: Mixture, examples: Examples, prior: float, stop: Stop) -> Mixture:
+    """EM on weights and parameters, until neither the data nor the held-out rows gain."""
+    rows, count, _, valid = examples
+    held_out = -np.inf if valid is None else float(mixture.log_likelihoods(valid).mean())
+    before = -np.inf
+    for _ in range(MAX_ITERATIONS):
+        total, share = mixture.posterior(rows)
+        value = float(count @ total / count.sum())
+        if stop.is_over() or value - before < TOLERANCE:
+            break
+        before = value
+        weighted = share * count
+        size = weighted.sum(axis=1)
+        networks = [
+            replace(one, log_parameter=weighted_parameters(one, examples, w, prior))
+            for one, w in zip(mixture.network, weighted, strict=True)
+        ]
+        better = replace(mixture, weight=size / size.sum(), network=tuple(networks))
+        if valid is not None:
+            now = float(better.log_likelihoods(valid).mean())
+            if now < held_out:
+                break
+            held_out = now
+        mixture = better
+    circuits = [
+        circuit.with_parameters(network.log_parameter)
+        for circuit, network in zip(mixture.circuit, mixture.network, strict=True)
+    ]
+    return replace(mixture, circuit=tuple(circuits))
+
+
+def weighted_parameters(
+    network: TreeNetwork, examples: Examples, weight: np.ndarray, prior: float
+) -> np.ndarray:
+    """Log parameters from weighted rows."""
+    count = np.zeros(len(network.log_parameter))
+    _count_parameters(
+        examples.rows, weight, network.split_on, network.first_child, network.first_parameter,
+        count,
+    )  # fmt: skip
+    leaves = np.flatnonzero(network.split_on < 0)  # in the order of their parameters
+    variable = network.variable[leaves]
+    state_start = state_starts(network.states)
+    size = np.diff(state_start)[variable]
+    first = network.first_parameter[leaves]
+    total = np.repeat(np.add.reduceat(count, first), size)
+    state = np.arange(len(count)) + np.repeat(state_start[variable] - first, size)
+    return np.asarray(np.log((count + prior * examples.marginal[state]) / (total + prior)))
+
+
+@compiled
+def _count_parameters(rows, weight, split_on, first_child, first_parameter, count):  # type: ignore[no-untyped-def]
+    for r in range(len(rows)):
+        if weight[r] > 0.0:
+            for v in range(rows.shape[1]):
+                leaf = leaf_of(rows[r], v, split_on, first_child)
+                count[first_parameter[leaf] + rows[r, v]] += weight[r]
+
+
+def join_circuits(weight: np.ndarray, circuits: Sequence[Circuit]) -> Circuit:
+    """Σ_k π_k C_k as one circuit; its indicators are shared."""
+    first = circuits[0]
+    if len(circuits) == 1:
+        return first
+    num_states = first.num_states
+    kind = [np.full(num_states, INDICATOR, np.int8)]
+    leaf = [np.arange(num_states, dtype=np.int32)]
+    degree, child = [np.zeros(num_states, np.int64)], []
+    parameters = []
+    at, num_parameters, cases = num_states, 0, []
+    for share, circuit in zip(weight, circuits, strict=True):
+        is_state = circuit.kind == INDICATOR
+        number = np.empty(circuit.num_nodes, np.int32)
+        number[is_state] = circuit.leaf[is_state]
+        number[~is_state] = at + np.arange((~is_state).sum())
+        at += int((~is_state).sum())
+        own = circuit.leaf[~is_state].copy()
+        own[own >= 0] += num_parameters
+        kind += [circuit.kind[~is_state], np.array([PARAMETER, PRODUCT], np.int8)]
+        leaf += [own, np.array([num_parameters + circuit.num_parameters, -1], np.int32)]
+        degree += [np.diff(circuit.start)[~is_state], np.array([0, 2])]
+        child += [number[circuit.child], np.array([at, number[-1]], np.int32)]
+        parameters += [circuit.log_parameter, np.log([share])]
+        num_parameters += circuit.num_parameters + 1
+        cases.append(at + 1)
+        at += 2
+    kind.append(np.array([SUM], np.int8))
+    leaf.append(np.array([-1], np.int32))
+    degree.append(np.array([len(cases)]))
+    child.append(np.array(cases, np.int32))
+    start = np.concatenate([[0], np.cumsum(np.concatenate(degree))])
+    return new_circuit(
+        first.names, first.states, np.concatenate(kind), np.concatenate(leaf), start,
+        np.concatenate(child), np.concatenate(parameters),
+        Properties(True, True, False),
+    )  # fmt: skip
