@@ -129,7 +129,10 @@ def parse_flag(option: Option, typed: Any) -> Any:
                 parse_pair(text, 'soft evidence, as in "Smokes(Anna)=0.7"') for text in typed
             )
         case "settings":
-            return dict(parse_pair(text, "an option, as in damping=2") for text in typed)
+            what = "an option, as in damping=2"
+            if option.name == "sizes":
+                what = "a type with its number of constants, as in person=30000"
+            return dict(parse_pair(text, what) for text in typed)
         case _:
             return typed
 

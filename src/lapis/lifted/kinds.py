@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -120,6 +121,10 @@ def extra_constants(problem: Problem, sizes: Mapping[str, int]) -> dict[str, int
     found: dict[str, int] = {}
     for type_name, size in sizes.items():
         check_word("type", type_name, problem.domains, code="unknown-type")
+        if not isinstance(size, Integral) or size < 0:
+            raise LapisError(
+                f"the size of type {type_name!r} must be a whole number, not {size!r}", code="size"
+            )
         found[type_name] = size - len(problem.domains[type_name])
         if found[type_name] < 0:
             raise LapisError(

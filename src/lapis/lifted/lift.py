@@ -29,6 +29,7 @@ import numpy as np
 
 from lapis.data.database import Domain
 from lapis.errors import TooLarge
+from lapis.language.model import Rule
 from lapis.lifted.compilation.circuit import Factor, Grounding, Node, product
 from lapis.lifted.compilation.compile import NotLiftable, TooManyTheories
 from lapis.lifted.compilation.regions import Region
@@ -185,6 +186,8 @@ def choose_type(problem: Problem, encoding: Encoding, stuck: Theory) -> tuple[st
     clause = max(stuck.clauses, key=lambda c: (len(c.regions), repr(c)))
     predicates = {literal.atom.predicate for literal in clause.literals}
     rules = stuck_rules(problem, encoding, stuck, predicates)
+    largest = max((num_variables(problem.model.rules[rule]) for rule in rules), default=0)
+    rules = [rule for rule in rules if num_variables(problem.model.rules[rule]) == largest]
     types = {
         type_name
         for rule in rules
@@ -224,6 +227,10 @@ def stuck_rules(
         if feature.hard and used & predicates:
             found.add(feature.rule)
     return sorted(found)
+
+
+def num_variables(rule: Rule) -> int:
+    return len(rule.variables) + len(rule.bound)
 
 
 def num_constants(encoding: Encoding, type_name: str) -> int:

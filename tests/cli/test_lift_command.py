@@ -1,0 +1,61 @@
+"""`lapis lift`, as it is typed."""
+
+from __future__ import annotations
+
+from math import exp, log
+from xml.etree import ElementTree
+
+import pytest
+
+from cli_run import Run
+
+
+def test_json(run: Run) -> None:
+    run.write("one.mln", "S(person)\n1.5 S(x)\n")
+    found = run.json("lift", "one.mln", "--size", "person=3", "--json")
+    assert found["liftable"] is True
+    assert found["log_partition"] == pytest.approx(3 * log(1 + exp(1.5)), rel=1e-14)
+    assert found["expected_counts"] == pytest.approx([3 / (1 + exp(-1.5))], rel=1e-14)
+    assert found["method"] == "circuit"
+    assert 0 < found["error_bound"] < 1e-12
+
+
+def test_facts_are_evidence_and_worlds_add_up(run: Run) -> None:
+    run.write("one.mln", "S(person)\n1.5 S(x)\n")
+    run.write("a.db", "S(Anna) ?S(Bob)")
+    run.write("b.db", "!S(Carl) ?S(Dora)")
+    found = run.json("lift", "one.mln", "a.db", "b.db", "--json")
+    assert found["log_partition"] == pytest.approx(1.5 + 2 * log(1 + exp(1.5)), rel=1e-14)
+    assert found["expected_counts"] == pytest.approx([1 + 2 / (1 + exp(-1.5))], rel=1e-14)
+
+
+def test_the_circuit_is_told_and_drawn(run: Run) -> None:
+    code, out, _ = run("lift", "m.mln", "--size", "person=100", "--tree", "--draw", "c.svg")
+    assert code == 0
+    assert "Σ over m₁ = 0 … n, the number of person with Smokes(y): C(n, m₁) times" in out
+    root = ElementTree.parse(run.folder / "c.svg").getroot()
+    texts = [node.text or "" for node in root.iter() if node.tag.endswith("text")]
+    assert any("number of person with Smokes(y)" in text for text in texts)
+    width = float(root.attrib["width"])
+    letters = [len(node.text or "") * 7.2 + float(node.attrib["x"]) for node in root.iter()
+               if node.tag.endswith("text")]  # fmt: skip
+    assert max(letters) <= width
+
+
+def test_classes(run: Run) -> None:
+    found = run.json("lift", "m.mln", "--size", "person=10", "--classes", "--json")
+    rows = [(row["formula"], row["class"], row["groundings"]) for row in found["formulas"]]
+    rule = "Friends(x, y) ^ Smokes(x) => Smokes(y)"
+    assert rows == [
+        ("Smokes(x) => Cancer(x)", "x in person", 10),
+        (rule, "x = y in person", 10),
+        (rule, "x in person, y in person", 90),
+    ]
+
+
+def test_sizes_are_numbers(run: Run) -> None:
+    code, _, err = run("lift", "m.mln", "--size", "person")
+    assert code == 1
+    assert err == (
+        "error: 'person' is not a type with its number of constants\n    as in person=30000\n"
+    )

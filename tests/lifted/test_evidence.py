@@ -1,0 +1,74 @@
+"""Facts that leave constants alike: about single ones, or complete between groups."""
+
+from __future__ import annotations
+
+from math import comb
+
+import numpy as np
+import pytest
+
+import lapis
+from lapis.lifted.kinds import tell_apart
+
+MODEL = lapis.parse("Smokes(p)\nFriends(p, p)\n0.05 Friends(x, y) ^ Smokes(x) => Smokes(y)")
+
+
+def friends(first: range, second: range) -> str:
+    return " ".join(f"Friends(P{i},P{j})" for i in first for j in second)
+
+
+def by_counts(n: int, true: int, false: int) -> tuple[float, float]:
+    """log Z, and the probability that one of the others smokes, all n being friends of all."""
+    rest = n - true - false
+    m = np.arange(rest + 1)
+    smoke = m + true
+    log = np.array([np.log(float(comb(rest, k))) for k in m]) + 0.05 * (n * n - smoke * (n - smoke))
+    top = log.max()
+    weight = np.exp(log - top)
+    return float(top + np.log(weight.sum())), float(weight @ m / weight.sum() / rest)
+
+
+@pytest.mark.parametrize(("true", "false"), [(0, 0), (3, 0), (2, 5)])
+def test_complete_friendships(true: int, false: int) -> None:
+    n = 60
+    known = [f"Smokes(P{i})" for i in range(true)]
+    known += [f"!Smokes(P{i})" for i in range(true, true + false)]
+    data = lapis.Database.parse(friends(range(n), range(n)) + " " + " ".join(known))
+    answer = lapis.infer(MODEL, data, query=["Smokes"], method="lifted")
+    log_z, probability = by_counts(n, true, false)
+    assert answer.log_partition == pytest.approx(log_z, rel=1e-12)
+    assert answer.probability == pytest.approx(np.full(n - true - false, probability), rel=1e-9)
+
+
+def test_groups_are_found_and_checked() -> None:
+    """Two groups of friends, and an odd pair; the oracle of the network agrees."""
+    one, two = range(4), range(4, 9)
+    text = f"{friends(one, one)} {friends(two, one)} Friends(P5,P6)"
+    data = lapis.Database.parse(text)
+    problem = lapis.build_problem(MODEL, data, query=["Smokes"])
+    kinds = tell_apart(problem)
+    assert sorted(kinds.sizes.values()) == [1, 1, 3, 4]
+    lifted = lapis.infer(MODEL, data, query=["Smokes"], method="lifted")
+    exact = lapis.infer(MODEL, data, query=["Smokes"], method="exact")
+    assert lifted.log_partition == pytest.approx(exact.log_partition, rel=1e-12)
+    assert lifted.marginals == pytest.approx(exact.marginals, rel=1e-9)
+
+
+def test_colours_alone_do_not_suffice() -> None:
+    """A ring looks alike everywhere, but neighbours are not strangers: they are told apart."""
+    ring = " ".join(f"Friends(P{i},P{(i + 1) % 6})" for i in range(6))
+    data = lapis.Database.parse(ring)
+    problem = lapis.build_problem(MODEL, data, query=["Smokes"])
+    assert len(tell_apart(problem).of_type["p"].elements) == 6
+    lifted = lapis.infer(MODEL, data, query=["Smokes"], method="lifted")
+    exact = lapis.infer(MODEL, data, query=["Smokes"], method="exact")
+    assert lifted.log_partition == pytest.approx(exact.log_partition, rel=1e-12)
+
+
+def test_odds_beyond_floats() -> None:
+    """The odds of atoms are right where probabilities are 0 and 1 in every float."""
+    model = lapis.parse("p = {A, B}\nS(p)\nQ(p)\n900 S(x)\n-20000 Q(x)\nQ(x) => S(x).")
+    from lapis.inference.marginals import infer_problem
+
+    _, found = infer_problem(lapis.build_problem(model, query=["S", "Q"]), "lifted")
+    assert found.log_odds == pytest.approx([900, 900, -20000, -20000], rel=1e-12)

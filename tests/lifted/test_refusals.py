@@ -1,0 +1,77 @@
+"""What is said where a model cannot be lifted, or only in part, or is asked for wrongly."""
+
+from __future__ import annotations
+
+import pytest
+
+import lapis
+
+TRANSITIVE = """F(person, person)
+1.5 F(x,y) ^ F(y,z) => F(x,z)
+-1 F(x,y)
+"""
+TIED = (
+    "'F(x, y) ^ F(y, z) => F(x, z)' ties 3 or more different constants together through F, and "
+    "none of them can be summed over by itself"
+)
+
+
+def test_what_cannot_be_lifted_names_the_formula() -> None:
+    with pytest.raises(lapis.TooLarge) as caught:
+        lapis.lift(lapis.parse(TRANSITIVE), sizes={"person": 50})
+    assert str(caught.value).splitlines() == [
+        f"<text>:2:1: this model cannot be lifted: {TIED}; telling the 50 constants of type "
+        "'person' apart would be too many (at most 12)",
+        "    1.5 F(x,y) ^ F(y,z) => F(x,z)",
+        "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^",
+        "    learn by pseudo-likelihood, infer by sampling (--method auto)",
+    ]
+    assert caught.value.exit_code == 3
+
+
+def test_what_is_grounded_says_why() -> None:
+    found = lapis.lift(lapis.parse(TRANSITIVE), sizes={"person": 2})
+    assert not found.liftable
+    assert found.reasons == (TIED,)
+    assert found.tree.startswith("type person grounded: 2 constants told apart\n")
+    assert TIED in str(found)
+
+
+def test_types_that_formulas_do_not_need_stay_lifted() -> None:
+    text = TRANSITIVE + "Likes(person, thing)\n0.5 F(x, y) ^ Likes(x, t) => Likes(y, t)\n"
+    found = lapis.lift(lapis.parse(text), sizes={"person": 2, "thing": 1000})
+    assert "type person grounded" in found.tree
+    assert "type thing" not in found.tree
+
+
+def test_facts_that_tell_all_apart() -> None:
+    model = lapis.parse("Smokes(p)\nFriends(p, p)\n1 Friends(x, y) ^ Smokes(x) => Smokes(y)")
+    facts = " ".join(f"Friends(P{i},P{i * i % 71})" for i in range(71))
+    with pytest.raises(lapis.TooLarge) as caught:
+        lapis.lift(model, lapis.Database.parse(facts), query=["Smokes"])
+    assert caught.value.message == (
+        "this cannot be lifted: formulas and facts tell 71 constants or groups of constants of "
+        "type 'p' apart, and lifting gains only where most are alike"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"persn": 3}, "unknown type 'persn'"),
+        ({"person": 2.5}, "the size of type 'person' must be a whole number, not 2.5"),
+        ({"person": -1}, "the size of type 'person' must be a whole number, not -1"),
+        ({"person": 1}, "type 'person' has 2 constants, more than the size 1 asked for"),
+    ],
+)
+def test_sizes_that_cannot_be(sizes: dict[str, int], message: str) -> None:
+    model = lapis.parse("person = {Anna, Bob}\nS(person)\n1 S(x)")
+    with pytest.raises(lapis.LapisError) as caught:
+        lapis.lift(model, sizes=sizes)
+    assert caught.value.message == message
+
+
+def test_contradictions_leave_no_world() -> None:
+    model = lapis.parse("S(person)\n(EXIST x S(x)).\n!S(x).")
+    with pytest.raises(lapis.LapisError, match="the hard formulas leave no possible world"):
+        lapis.lift(model, sizes={"person": 30})
