@@ -156,8 +156,9 @@ def solve(
         with limited(LIMIT):
             read = lapis.read(model) if isinstance(model, Path) else model
             found = lapis.lift(read, method="cells", sizes=sizes)
-            if not any(read.types.values()) and not sizes:
-                found = "the file names no constants"
+            used = {t for predicate in read.predicates.values() for t in predicate.types}
+            if not sizes and not (used and all(read.types[t] for t in used)):
+                found = "the file leaves types without constants"
     except TimeoutError:
         found = f"more than {LIMIT} s"
     except LapisError as error:

@@ -67,6 +67,11 @@ def cubic_graphs(n: int) -> Fraction:
     return total
 
 
+@cache
+def ordered_partitions(n: int) -> int:
+    return 1 if n == 0 else sum(comb(n, k) * ordered_partitions(n - k) for k in range(1, n + 1))
+
+
 def colourings(n: int, colours: int) -> int:
     """Graphs with a proper colouring: edges only between the first colour's vertices and others."""
     if colours == 1:
@@ -133,6 +138,14 @@ def test_orders(n: int) -> None:
     if n > 2:
         lucas = fibonacci[n - 1] + fibonacci[n - 3]
         assert count("~(h(X) & h(Y) & CIRCULAR_PRED(X,Y)).", n) == factorial(n) * lucas
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 20])
+def test_neighbours_in_another_order(n: int) -> None:
+    """A mark on any of the places where a permutation descends: ordered set partitions."""
+    assert count("q(X,Y) <-> SUC(X,Y).", n) == factorial(n) ** 2
+    marks = "q(X,Y) -> SUC(X,Y).\nSUC(X,Y) & LEQ(X,Y) -> q(X,Y)."
+    assert count(marks, n) == factorial(n) * ordered_partitions(n)
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])

@@ -33,6 +33,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "sampled": lambda: lapis.infer(MODEL, WORLDS, QUERY, method="gibbs", max_samples=400),
     "world": lambda: lapis.map(MODEL, WORLDS, QUERY),
     "lifted": lambda: lapis.lift(MODEL, sizes={"person": 20}),
+    "cells of worlds": lambda: lapis.lift(MODEL, WORLDS, method="cells"),
     "classes of worlds": lambda: lapis.lift(MODEL, WORLDS, classes=True),
     "counts": lambda: lapis.count(MODEL, WORLDS),
     "estimated counts": lambda: lapis.count(MODEL, WORLDS, counts="ijgp", measure_error=True),

@@ -32,6 +32,7 @@ from lapis.lifted.cells.numbers import Number, Numbers, balls, exact_numbers, fr
 from lapis.lifted.cells.scott import build_sentence
 from lapis.lifted.cells.sentence import HARD, Factor, Sentence, Total
 from lapis.lifted.cells.tables import Tables, split_requirement, truth
+from lapis.lifted.cells.two_orders import insert_in_two_orders
 from lapis.problem.problem import Problem
 
 MAX_PROPOSITIONS = 12
@@ -41,6 +42,7 @@ BITS = 60  # of a ball that is good enough
 
 
 METHODS = {
+    "two orders": insert_in_two_orders,
     "insertion": insert_elements,
     "elimination": eliminate_elements,
     "compositions": sum_compositions,
@@ -49,7 +51,7 @@ METHODS = {
 
 def method_of(tables: Tables) -> str:
     if tables.sentence.order is not None:
-        return "insertion"
+        return "two orders" if tables.sentence.order.path else "insertion"
     return "compositions" if applies(tables) else "elimination"
 
 
@@ -70,7 +72,7 @@ class CellCount:
     sign: int
     error_bound: float  # of log_partition, certified
     num_cells: int
-    method: str  # "insertion", "elimination" or "compositions"
+    method: str  # a name of METHODS
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,11 @@ class Order(NamedTuple):
     type: str
     distance: Mapping[str, int]
     circular: frozenset[str]
+    path: frozenset[str] = frozenset()  # neighbours in another order, and that order
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset({self.predicate, *self.distance}) | self.circular
+        return frozenset({self.predicate, *self.distance}) | self.circular | self.path
 
 
 def find_order(model: Model) -> tuple[Order | None, set[int]]:
@@ -66,9 +67,26 @@ def find_order(model: Model) -> tuple[Order | None, set[int]]:
                 continue
             used.add(number)
         orders.append(Order(name, predicate.types[0], distance, frozenset(circular)))
+    if len(orders) == 2:
+        spoken_of = {
+            atom.predicate
+            for number, rule in enumerate(model.rules)
+            if number not in used
+            for atom in atoms(rule.formula)
+        }
+        spoken_of |= {name for constraint in model.constraints for _, name in constraint.parts}
+        for order, other in (orders, orders[::-1]):
+            only_neighbours = set(other.distance.values()) == {1} and not other.circular
+            hidden = other.predicate not in spoken_of
+            if only_neighbours and hidden and order.type == other.type:
+                return order._replace(path=other.names), used
     if len(orders) > 1:
         names = " and ".join(repr(order.predicate) for order in orders)
-        raise LapisError(f"there are several linear orders, {names}", code="two-variables")
+        raise LapisError(
+            f"{names} are linear orders of their own, and counting by cells takes one, and "
+            "neighbours in a second",
+            code="two-variables",
+        )
     return (orders[0] if orders else None), used
 
 

@@ -76,6 +76,7 @@ class Context(NamedTuple):
 
     distance: int = 0  # 0: further away than any predicate asks
     closes: bool = False  # the earlier is the first of all, the later the last
+    neighbour: int = 0  # in another order: 1 if the later comes next to the earlier, -1 before it
 
 
 @dataclass
@@ -300,6 +301,8 @@ class Tables:
             assert context is not None
             if name == order.predicate:
                 return sides == (0, 1)
+            if name in order.path:
+                return context.neighbour == (1 if sides == (0, 1) else -1)
             if sides == (1, 0):
                 return name in order.circular and context.closes
             return context.distance == order.distance.get(name, 1)
