@@ -257,6 +257,10 @@ EXPECTATION = (
         f"{OBJECTIVES}.conditional:conditional_objective", "examples", "always",
     ),
     Method(
+        "expectation", "lifted", "from a first-order circuit, without grounding; likelihood alone",
+        f"{OBJECTIVES}.lifted:lifted_objective", "examples", "always",
+    ),
+    Method(
         "expectation", "mcsat", "a few samples of persistent MC-SAT chains",
         f"{OBJECTIVES}.conditional:conditional_objective", "examples", "never", ("num_samples",),
     ),

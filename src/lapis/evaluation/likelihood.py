@@ -7,8 +7,9 @@
                              with g_r ground atoms (or blocks), so that large predicates do not
                              drown small ones (Kok & Domingos 2005)
 
-Where the second log Z is beyond exact inference, annealed importance sampling estimates it, if that
-is asked for, and the log-likelihood has a standard error.
+The second log Z is had by lifting, without grounding, or from the ground network. Where it is
+beyond both, annealed importance sampling estimates it, if that is asked for, and the log-likelihood
+has a standard error.
 
 The pseudo-log-likelihood needs all ground atoms but never lists them: it is summed over difference
 classes.
@@ -23,12 +24,14 @@ from typing import NamedTuple
 
 from lapis.errors import LapisError, TooLarge
 from lapis.evaluation.predictions import exact_log_partition
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import MAX_ELEMENTS, Options
 from lapis.learning.examples import Example
 from lapis.problem.problem import Problem
 
 # Beyond these a network with every atom unknown takes long to build, and is rarely solved.
 MAX_OPEN_ATOMS = 2_000_000
+MAX_SMALL_ATOMS = 2_000
+NOT_LIFTABLE = "not-liftable"
 MAX_OPEN_MEMORY = 1 << 28  # bytes; used unless the caller gives a limit
 
 
@@ -52,26 +55,62 @@ def log_likelihood(
 ) -> LogLikelihood:
     """log P(the facts of an example in which everything is asked).
 
-    Raises TooLarge where that is not affordable exactly; with method `ais` it is estimated then.
+    Small networks are grounded first, large ones lifted first. Raises TooLarge where neither gives
+    it; with method `ais` it is estimated then.
     """
     options = options or Options()
     if options.max_memory is None:
         options = replace(options, max_memory=MAX_OPEN_MEMORY)
+    ways = [ground_likelihood, lifted_likelihood]
+    if num_ground_atoms(example.free) > MAX_SMALL_ATOMS:
+        ways.reverse()
+    refused: list[TooLarge] = []
+    for way in ways:
+        try:
+            return way(example, options)
+        except TooLarge as error:
+            refused.append(error)
+    if method == "ais":
+        return annealed_likelihood(example, options)
+    raise refused[-1 if refused[0].code == NOT_LIFTABLE else 0]
+
+
+def ground_likelihood(example: Example, options: Options) -> LogLikelihood:
     known = exact_log_partition(example.complete, options)
+    refuse_large(example)
+    return LogLikelihood(known - exact_log_partition(example.free, options))
+
+
+def lifted_likelihood(example: Example, options: Options) -> LogLikelihood:
+    """Without grounding; only where nothing is hidden."""
+    if example.has_hidden:
+        raise TooLarge("a likelihood with hidden atoms cannot be lifted", code=NOT_LIFTABLE)
+    from lapis.learning.objectives.lifted import count_data
+    from lapis.lifted.lift import lift_problem
+
+    score = float(example.complete.weight_table.value @ count_data(example.complete))
+    circuit = lift_problem(example.free, max_elements=MAX_ELEMENTS)
+    return LogLikelihood(score - circuit.at().log_partition, None, "lifted")
+
+
+def annealed_likelihood(example: Example, options: Options) -> LogLikelihood:
+    from lapis.inference.marginals import infer_problem
+
+    known = exact_log_partition(example.complete, options)
+    refuse_large(example)
+    found = infer_problem(example.free, "ais", options)[1]
+    assert found.log_partition is not None
+    stderr = found.diagnostics.get("log_partition_stderr")
+    return LogLikelihood(known - found.log_partition, stderr, found.method)
+
+
+def refuse_large(example: Example) -> None:
     num_atoms = num_ground_atoms(example.free)
     if num_atoms > MAX_OPEN_ATOMS:
         raise TooLarge(
             f"the likelihood of {num_atoms:,} ground atoms together is beyond exact inference",
             code="too-large",
         )
-    if method != "ais":
-        return LogLikelihood(known - exact_log_partition(example.free, options))
-    from lapis.inference.marginals import infer_problem
-
-    found = infer_problem(example.free, method, options)[1]
-    assert found.log_partition is not None
-    stderr = found.diagnostics.get("log_partition_stderr")
-    return LogLikelihood(known - found.log_partition, stderr, found.method)
 
 
 def add_log_likelihoods(worlds: list[LogLikelihood]) -> LogLikelihood:

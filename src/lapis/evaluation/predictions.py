@@ -127,7 +127,8 @@ def predict_example(
         name_atoms(network, asked, example.free.name),
     )
     log_partition = found.log_partition if found.exact else None
-    joint = joint_log_likelihood(example, network, answers, log_partition, options)
+    is_ground = found.method != "lifted"
+    joint = joint_log_likelihood(example, network, answers, log_partition, options, is_ground)
     return WorldPrediction(predictions, joint, found.method, found.exact, found.diagnostics)
 
 
@@ -137,11 +138,12 @@ def joint_log_likelihood(
     answers: np.ndarray,
     log_partition: float | None,
     options: Options | None,
+    is_ground: bool,
 ) -> float | None:
     """log P(asked atoms | the rest) = log Z(asked known) − log Z(asked unknown)."""
     from lapis.errors import TooLarge
 
-    if example.has_hidden:
+    if example.has_hidden or not is_ground:
         if log_partition is None:
             return None
         try:

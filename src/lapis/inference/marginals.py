@@ -32,6 +32,8 @@ TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
 REACH = 10  # times the pilot
 MAX_RHAT = 1.05
 RELAX_SECONDS = 60.0
+MANY_GROUNDINGS = 1_000_000  # of formulas: lifting is tried before these are made
+MAX_ELEMENTS = 6  # constants told apart, where nobody asked for lifting
 NEARLY_HARD = 5.0  # a weight beyond which a Gibbs chain rarely crosses
 
 
@@ -49,6 +51,8 @@ class Options:
     progress: Report | None = None
     stop: Stop | None = None
     relax: bool = False  # break the fewest hard formulas where they contradict
+    max_elements: int | None = None  # lifted: constants that may be told apart
+    instead: Callable[[], Answered | None] | None = None  # `auto` asks it before it samples
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,17 @@ class Marginals:
     sampled: np.ndarray | None = None  # bool[num_base_atoms], answered by sampling
     diagnostics: dict[str, Any] = field(default_factory=dict)
     trace: ChainTrace | None = None
+
+
+Answered = tuple[Network, Marginals]
+
+
+class AnsweredWhole(Exception):
+    """Part of a network was to be sampled, but there is an exact answer about all of it."""
+
+    def __init__(self, answered: Answered) -> None:
+        super().__init__()
+        self.answered = answered
 
 
 def infer_network(
@@ -98,6 +113,12 @@ def infer_problem(
         refuse_relaxing(method, options.relax)
         answered: tuple[Network, Marginals] = chosen.load()(problem, options)
         return answered
+    if method == "auto" and not options.relax:
+        lift = partial(try_lifting, problem, options)
+        if num_groundings(problem) <= MANY_GROUNDINGS:
+            options = replace(options, instead=lift)
+        elif (lifted := lift()) is not None:
+            return lifted
     from lapis.grounding.bottom_up import ground
     from lapis.grounding.hard_formulas import CONTRADICTIONS
 
@@ -109,7 +130,24 @@ def infer_problem(
         return infer_relaxed(problem, method, options)
     if options.progress is not None:
         options.progress(Progress("inferring", 0, text=f"{network.num_base_atoms:,} atoms"))
-    return network, infer_network(network, method, options)
+    try:
+        return network, infer_network(network, method, options)
+    except AnsweredWhole as found:
+        return found.answered
+
+
+def num_groundings(problem: Problem) -> int:
+    return sum(problem.num_groundings(rule.variables) for rule in problem.model.rules)
+
+
+def try_lifting(problem: Problem, options: Options) -> Answered | None:
+    """The answer of a first-order circuit, if there is one with few constants told apart."""
+    lift = find_method("infer", "lifted").load()
+    try:
+        answered: Answered = lift(problem, replace(options, max_elements=MAX_ELEMENTS))
+    except LapisError:  # whatever is wrong, the ground network tells better
+        return None
+    return answered
 
 
 def infer_relaxed(problem: Problem, method: str, options: Options) -> tuple[Network, Marginals]:
@@ -198,6 +236,8 @@ def by_best_method(network: Network, options: Options) -> Marginals:
     """Exact where it fits, the rest sampled."""
     if is_tiny(network):
         return by_enumeration(network, options)
+    from lapis.inference.symmetry.answer import counts_first
+
     return counts_first(network, options, by_parts)
 
 
@@ -232,6 +272,8 @@ def by_belief_propagation(network: Network, options: Options) -> Marginals:
 
 def by_components(network: Network, options: Options) -> Marginals:
     """Exact; what does not fit the memory is refused."""
+    from lapis.inference.symmetry.answer import counts_first
+
     return counts_first(network, options, by_junction_trees)
 
 
@@ -241,54 +283,6 @@ def by_junction_trees(network: Network, options: Options) -> Marginals:
     plan = plan_exact(network, options.max_memory or DEFAULT_MEMORY, random_state=options.seed)
     plan.require_complete()
     return solve_all(plan)
-
-
-def counts_first(
-    network: Network, options: Options, solve_rest: Callable[[Network, Options], Marginals]
-) -> Marginals:
-    """Dense components of interchangeable atoms by counts, all others by `solve_rest`."""
-    from lapis.inference.exact.by_components import DEFAULT_MEMORY
-    from lapis.inference.symmetry.by_counts import solve_by_counts
-    from lapis.network.parts import keep_part
-
-    counted = solve_by_counts(network, options.max_memory or DEFAULT_MEMORY, options.seed)
-    if counted is None:
-        return solve_rest(network, options)
-    base = slice(0, network.num_base_atoms)
-    constant = float(network.weights @ network.constant_count)
-    notes = {"counted_atoms": int(counted.solved[base].sum()), "classes": counted.class_sizes}
-    found = Marginals(
-        "counts", True, constant + counted.log_partition, counted.marginal[base],
-        counted.log_odds[base], None, network.constant_count + counted.expected_count,
-        diagnostics=notes,
-    )  # fmt: skip
-    if counted.solved.all():
-        return found
-    rest, atom = keep_part(network, ~counted.solved)
-    return join_answers(found, solve_rest(rest, options), atom, rest.num_base_atoms)
-
-
-def join_answers(whole: Marginals, part: Marginals, atom: np.ndarray, num_base: int) -> Marginals:
-    """An exact answer with that of other components filled in at `atom`, int64[num_atoms]."""
-    own = atom[:num_base]
-    whole.marginal[own], whole.log_odds[own] = part.marginal, part.log_odds
-    stderr, sampled = part.stderr, part.sampled
-    if stderr is not None:
-        stderr = np.zeros(len(whole.marginal))
-        stderr[own] = part.stderr
-    if sampled is not None:
-        sampled = np.zeros(len(whole.marginal), bool)
-        sampled[own] = part.sampled
-    log_partition = None
-    if whole.log_partition is not None and part.log_partition is not None:
-        log_partition = whole.log_partition + part.log_partition
-    method = "exact" if part.exact else f"exact+{part.method.removeprefix('exact+')}"
-    return Marginals(
-        method, part.exact, log_partition, whole.marginal,
-        whole.log_odds, stderr, whole.expected_count + part.expected_count, sampled,
-        part.diagnostics | whole.diagnostics,
-        part.trace and replace(part.trace, atoms=atom[part.trace.atoms]),
-    )  # fmt: skip
 
 
 def solve_all(plan: ExactPlan) -> Marginals:
@@ -307,6 +301,8 @@ def by_parts(network: Network, options: Options) -> Marginals:
 
 def by_annealing(network: Network, options: Options) -> Marginals:
     """Exact where it fits, and an estimate of log Z by annealed importance sampling elsewhere."""
+    from lapis.inference.symmetry.answer import counts_first
+
     return counts_first(network, options, partial(divide, sample=anneal_rest))
 
 
@@ -392,6 +388,9 @@ def by_best_sampler(network: Network, options: Options) -> Marginals:
     A pilot shows which. Chains that disagreed in warm-up and agree now may have lost a mode: they
     go on only if `REACH` times the pilot would show that it is small enough not to matter.
     """
+    whole = None if options.instead is None else options.instead()
+    if whole is not None:
+        raise AnsweredWhole(whole)
     half = None if options.time_limit is None else options.time_limit / 2
     trial = replace(options, max_samples=options.max_samples // TRIAL_SHARE, time_limit=half)
     found = by_sampling(network, best_sampler(network), trial)

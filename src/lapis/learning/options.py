@@ -89,9 +89,14 @@ def check_together(options: Options, objective: str) -> None:
         )
     wants_value = optimizer in ("lbfgs", "newton") and not is_pseudo
     refuse(
-        wants_value and options.expectation not in ("auto", "exact"),
+        wants_value and options.expectation not in ("auto", "exact", "lifted"),
         f"{optimizer} needs exact values, and expectation {options.expectation!r} has none",
         "choose --optimizer pscg, or --expectation exact",
+    )
+    refuse(
+        options.expectation == "lifted" and objective != "likelihood",
+        "only the likelihood of all atoms is lifted: what is given tells constants apart",
+        "add --objective likelihood and leave out the query",
     )
     refuse(
         options.expectation in ("map", "count-map") and optimizer in ("dn", "scg", "pscg"),

@@ -31,16 +31,20 @@ from lapis.data.database import Domain
 from lapis.errors import TooLarge
 from lapis.language.model import Rule
 from lapis.lifted.compilation.circuit import Factor, Grounding, Node, product
-from lapis.lifted.compilation.compile import NotLiftable, TooManyTheories
+from lapis.lifted.compilation.compile import MAX_CLAUSES, NotLiftable, TooManyTheories
 from lapis.lifted.compilation.regions import Region
 from lapis.lifted.compilation.rules import compile_theory
 from lapis.lifted.compilation.theory import Theory
 from lapis.lifted.encode import Encoding, encode
 from lapis.lifted.evaluation.evaluate import Partition, evaluate, hessian_product
+from lapis.lifted.evaluation.floats import num_states
 from lapis.lifted.evaluation.walk import Weights
-from lapis.lifted.kinds import listed_types, tell_apart
+from lapis.lifted.kinds import Kinds, listed_types, tell_apart
 from lapis.problem.problem import Problem
 
+INSTEAD = "learn by pseudo-likelihood, infer by sampling (--method auto)"
+FEW_CLAUSES = 10_000  # of all sub-theories, where nobody asked for lifting
+FEW_STATES = 5_000_000  # of its sums, likewise
 MAX_GROUNDED = 12  # constants of a type that is grounded
 Cache = dict[object, Node]
 
@@ -121,12 +125,15 @@ def lift_problem(
     *,
     classes: Iterable[str] | None = None,
     cache: Cache | None = None,
+    max_elements: int | None = None,
 ) -> LiftedProblem:
     """Compile a problem. Raises TooLarge where too much would have to be grounded.
 
     `sizes` gives types more constants than the problem names. `classes`: each class of groundings
     is counted by itself, and so are the atoms of these predicates. `cache` holds circuits of
-    theories compiled before.
+    theories compiled before. `max_elements` refuses problems in which formulas and facts tell more
+    constants apart (each may double the circuit), those of which a type would be grounded, and
+    large circuits: it is for those who try lifting before something else.
 
     >>> import lapis
     >>> model = lapis.parse("p = {A, B, C}\\nF(p, p)\\n(EXIST y F(x, y)).")
@@ -144,13 +151,21 @@ def lift_problem(
         problem, sizes = name_constants(problem, type_name, sizes)
     classes = None if classes is None else tuple(classes)
     while True:
-        encoding = encode(problem, tell_apart(problem, grounded, sizes), classes)
+        kinds = tell_apart(problem, grounded, sizes)
+        if max_elements is not None:
+            refuse_elements(kinds, max_elements)
+        encoding = encode(problem, kinds, classes)
         key = encoding.theory, encoding.certain, encoding.free
         try:
             if key not in cache:
-                cache[key] = compile_encoding(encoding)
+                most = MAX_CLAUSES if max_elements is None else FEW_CLAUSES
+                cache[key] = compile_encoding(encoding, most)
         except NotLiftable as stuck:
             type_name, reason = choose_type(problem, encoding, stuck.theory)
+            if max_elements is not None:
+                raise TooLarge(
+                    f"this model cannot be lifted: {reason}", code="not-liftable", hint=INSTEAD
+                ) from None
             problem, sizes = name_constants(problem, type_name, sizes)
             grounded.append(type_name)
             reasons.append(reason)
@@ -158,19 +173,47 @@ def lift_problem(
         root = cache[key]
         for type_name in grounded:
             root = Grounding(root, type_name, len(problem.domains[type_name]))
-        return LiftedProblem(problem, encoding, root, tuple(grounded), tuple(reasons))
+        lifted = LiftedProblem(problem, encoding, root, tuple(grounded), tuple(reasons))
+        if max_elements is not None:
+            refuse_long_sums(lifted)
+        return lifted
 
 
-def lift_problems(problems: Sequence[Problem]) -> list[LiftedProblem]:
+def refuse_long_sums(lifted: LiftedProblem) -> None:
+    sizes = {region: np.asarray(size) for region, size in lifted.sizes_at(None).items()}
+    states = num_states(lifted.root, sizes)
+    if states > FEW_STATES:
+        raise TooLarge(
+            f"this is not lifted by itself: its circuit has sums over {states:,} combinations of "
+            "numbers of constants",
+            code="not-liftable",
+            hint="ask for lifting by name, or use another method",
+        )
+
+
+def refuse_elements(kinds: Kinds, most: int) -> None:
+    number = sum(len(kind.elements) for kind in kinds.of_type.values())
+    if number > most:
+        raise TooLarge(
+            f"this is not lifted by itself: formulas and facts tell {number} constants apart, and "
+            "each may double the circuit",
+            code="not-liftable",
+            hint="ask for lifting by name, or use another method",
+        )
+
+
+def lift_problems(
+    problems: Sequence[Problem], max_elements: int | None = None
+) -> list[LiftedProblem]:
     """Compile problems, once for all whose theories differ in sizes alone."""
     cache: Cache = {}
-    return [lift_problem(problem, cache=cache) for problem in problems]
+    return [lift_problem(p, cache=cache, max_elements=max_elements) for p in problems]
 
 
-def compile_encoding(encoding: Encoding) -> Node:
+def compile_encoding(encoding: Encoding, max_clauses: int) -> Node:
     free = tuple((shape.predicate, shape.num_atoms) for shape in encoding.free)
     try:
-        node = compile_theory(encoding.theory, encoding.kinds.names)
+        node = compile_theory(encoding.theory, encoding.kinds.names, max_clauses)
     except TooManyTheories as reached:
         raise TooLarge(
             f"the circuit of this model grows too large: {reached}, and no end",
@@ -211,7 +254,7 @@ def choose_type(problem: Problem, encoding: Encoding, stuck: Theory) -> tuple[st
             f"type {type_name!r} apart would be too many (at most {MAX_GROUNDED})",
             code="not-liftable",
             span=named[0].span if named else None,
-            hint="learn by pseudo-likelihood, infer by sampling (--method auto)",
+            hint=INSTEAD,
         )
     return type_name, reason
 

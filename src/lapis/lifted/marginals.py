@@ -25,7 +25,9 @@ def by_lifting(problem: Problem, options: Options) -> tuple[Network, Marginals]:
     """The method `lifted` of `lapis infer`. Raises TooLarge where the model cannot be lifted."""
     refuse_unsupported(problem.model)
     atoms = unknown_atoms(problem)
-    lifted = lift_problem(problem, classes=atoms.atoms.predicates)
+    lifted = lift_problem(
+        problem, classes=atoms.atoms.predicates, max_elements=options.max_elements
+    )
     found = lifted.columns_at()
     odds = class_log_odds(lifted, found.expected_count)
     log_odds = np.empty(len(atoms.atoms))

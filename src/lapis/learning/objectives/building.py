@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lapis.errors import LapisError, TooLarge
+from lapis.inference.marginals import MAX_ELEMENTS
 from lapis.learning.lesson import Lesson
 
 if TYPE_CHECKING:
@@ -16,7 +18,40 @@ def build_objective(lesson: Lesson) -> Objective:
     lesson.notes.details["expectation"] = lesson.expectation
     if lesson.expectation.startswith("count-"):
         return build_by_counts(lesson, lesson.expectation)
+    if lesson.objective == "likelihood" and lesson.expectation in ("auto", "exact", "lifted"):
+        lifted = build_lifted(lesson)
+        if lifted is not None:
+            return lifted
     return build_conditional(lesson, lesson.expectation)
+
+
+def build_lifted(lesson: Lesson) -> Objective | None:
+    """The likelihood without grounding; None, with a warning, where it cannot be had so.
+
+    Raises instead if it was asked for by name.
+    """
+    by_name = lesson.expectation == "lifted"
+    if lesson.has_hidden and by_name:
+        raise LapisError(
+            "a likelihood with hidden atoms is not lifted: what is shown tells constants apart",
+            code="learn-option",
+            hint="leave out --expectation",
+        )
+    if lesson.has_hidden:
+        return None
+    from lapis.learning.objectives.lifted import lifted_objective
+
+    try:
+        most = None if by_name else MAX_ELEMENTS
+        objective = lifted_objective(lesson.examples, lesson.parameters, most)
+    except TooLarge as error:
+        if by_name:
+            raise
+        lesson.notes.warnings.append(f"{error.message}; the networks are grounded instead")
+        return None
+    lesson.notes.details["methods"] = ["lifted"]
+    lesson.notes.warnings.extend(f"lifted in part: {why}" for why in objective.reasons)
+    return objective
 
 
 def build_sampled(lesson: Lesson) -> Objective:

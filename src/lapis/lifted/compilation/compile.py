@@ -61,6 +61,7 @@ Rule = Callable[["Compiler", Theory], Node | None]
 class Compiler:
     rules: tuple[Rule, ...]  # tried in this order
     names: list[str]  # of regions, for people
+    max_clauses: int = MAX_CLAUSES  # of all theories together
     cache: dict[object, tuple[Node, tuple[Region, ...]]] = field(default_factory=dict)
     num_elements: int = 0
     num_theories: int = 0  # compiled so far
@@ -81,7 +82,7 @@ class Compiler:
         self.num_clauses += len(theory.clauses)
         if self.give_up is not None and self.num_clauses > self.give_up:
             raise NotLiftable(theory)
-        if self.num_theories > MAX_THEORIES or self.num_clauses > MAX_CLAUSES:
+        if self.num_theories > MAX_THEORIES or self.num_clauses > self.max_clauses:
             raise TooManyTheories(self.num_theories, self.num_clauses)
         for rule in self.rules:
             found = rule(self, theory)

@@ -35,6 +35,7 @@ from lapis.lifted.compilation.circuit import (
     product,
 )
 from lapis.lifted.compilation.compile import (
+    MAX_CLAUSES,
     Compiler,
     Parts,
     Rule,
@@ -341,6 +342,6 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def compile_theory(theory: Theory, names: Sequence[str]) -> Node:
+def compile_theory(theory: Theory, names: Sequence[str], max_clauses: int = MAX_CLAUSES) -> Node:
     """The circuit of a theory; `names` are those of its regions. Raises NotLiftable."""
-    return Compiler(RULES, list(names)).compile(theory)
+    return Compiler(RULES, list(names), max_clauses).compile(theory)

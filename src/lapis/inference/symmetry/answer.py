@@ -1,0 +1,58 @@
+"""Dense components of interchangeable atoms first; what is left goes to other methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from lapis.inference.exact.by_components import DEFAULT_MEMORY
+from lapis.inference.marginals import Marginals, Options
+from lapis.inference.symmetry.by_counts import solve_by_counts
+from lapis.network.network import Network
+from lapis.network.parts import keep_part
+
+
+def counts_first(
+    network: Network, options: Options, solve_rest: Callable[[Network, Options], Marginals]
+) -> Marginals:
+    """Dense components of interchangeable atoms by counts, all others by `solve_rest`."""
+    counted = solve_by_counts(network, options.max_memory or DEFAULT_MEMORY, options.seed)
+    if counted is None:
+        return solve_rest(network, options)
+    base = slice(0, network.num_base_atoms)
+    constant = float(network.weights @ network.constant_count)
+    notes = {"counted_atoms": int(counted.solved[base].sum()), "class_sizes": counted.class_sizes}
+    found = Marginals(
+        "counts", True, constant + counted.log_partition, counted.marginal[base],
+        counted.log_odds[base], None, network.constant_count + counted.expected_count,
+        diagnostics=notes,
+    )  # fmt: skip
+    if counted.solved.all():
+        return found
+    rest, atom = keep_part(network, ~counted.solved)
+    return join_answers(found, solve_rest(rest, options), atom, rest.num_base_atoms)
+
+
+def join_answers(whole: Marginals, part: Marginals, atom: np.ndarray, num_base: int) -> Marginals:
+    """An exact answer with that of other components filled in at `atom`, int64[num_atoms]."""
+    own = atom[:num_base]
+    whole.marginal[own], whole.log_odds[own] = part.marginal, part.log_odds
+    stderr, sampled = part.stderr, part.sampled
+    if stderr is not None:
+        stderr = np.zeros(len(whole.marginal))
+        stderr[own] = part.stderr
+    if sampled is not None:
+        sampled = np.zeros(len(whole.marginal), bool)
+        sampled[own] = part.sampled
+    log_partition = None
+    if whole.log_partition is not None and part.log_partition is not None:
+        log_partition = whole.log_partition + part.log_partition
+    method = "exact" if part.exact else f"exact+{part.method.removeprefix('exact+')}"
+    return Marginals(
+        method, part.exact, log_partition, whole.marginal,
+        whole.log_odds, stderr, whole.expected_count + part.expected_count, sampled,
+        part.diagnostics | whole.diagnostics,
+        part.trace and replace(part.trace, atoms=atom[part.trace.atoms]),
+    )  # fmt: skip

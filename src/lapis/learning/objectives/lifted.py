@@ -1,0 +1,133 @@
+"""The likelihood of whole databases, exact and without grounding (Van den Broeck et al. 2013).
+
+    log P(data) = Σ_databases  w·n(data) − log Z(w, sizes of its domains)
+    gradient      Σ_databases  n(data) − E[n]
+
+Nothing is given in generative learning, so nothing tells constants apart but the formulas
+themselves: one first-order circuit holds for databases of any size, and is evaluated at the sizes
+of each. The paper compiles a circuit for each class of groundings besides the one of Z; here one
+backward sweep of Z's circuit gives all expected counts, and a second derivative the curvature.
+
+True counts are counted (`counting`), never listed. So 900 million atoms are a circuit with one sum
+over thirty thousand terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lapis.counting.totals import complete_world
+from lapis.counting.weight_keys import count_weights, number_weights, violated_rules
+from lapis.learning.examples import Example
+from lapis.learning.parameters import Parameters
+from lapis.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from lapis.lifted.lift import LiftedProblem
+
+
+@dataclass(frozen=True)
+class LiftedPoint:
+    """The likelihood at one vector of weights."""
+
+    objective: LiftedObjective
+    weights: np.ndarray  # float64[num_parameters]
+    value: float
+    gradient: np.ndarray  # float64[num_parameters]
+    gradient_stderr: None = None
+
+    def curvature_diagonal(self) -> np.ndarray:
+        """float64[num_parameters], Var[n]."""
+        units = np.eye(len(self.weights))
+        found = [unit @ self.curvature_product(unit) for unit in units]
+        return np.maximum(np.array(found, float), 0.0)
+
+    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
+        """float64[num_parameters], Cov[n]·d."""
+        parameters, total = self.objective.parameters, np.zeros(len(direction))
+        for world, circuit in enumerate(self.objective.circuits):
+            along = parameters.of_world(world, direction)
+            own = circuit.hessian_product(along, parameters.of_world(world, self.weights))
+            total += parameters.to_parameters(world, own)
+        return total
+
+
+@dataclass(frozen=True)
+class LiftedObjective:
+    """The log-likelihood of all databases."""
+
+    parameters: Parameters
+    circuits: tuple[LiftedProblem, ...]  # of each database
+    true_counts: np.ndarray  # float64[num_parameters]
+    name: str = "likelihood"
+    is_exact: bool = True
+    is_fixed: bool = True
+
+    @property
+    def num_parameters(self) -> int:
+        return len(self.parameters)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why constants of some type had to be told apart, where they had to be."""
+        return tuple(dict.fromkeys(why for circuit in self.circuits for why in circuit.reasons))
+
+    def evaluate(self, weights: np.ndarray) -> LiftedPoint:
+        value, gradient = float(weights @ self.true_counts), self.true_counts.copy()
+        for world, circuit in enumerate(self.circuits):
+            found = circuit.at(self.parameters.of_world(world, weights))
+            value -= found.log_partition
+            gradient -= self.parameters.to_parameters(world, found.expected_count)
+        return LiftedPoint(self, weights, value, gradient)
+
+
+def lifted_objective(
+    examples: Sequence[Example], parameters: Parameters, max_elements: int | None = None
+) -> LiftedObjective:
+    """The likelihood of complete databases; example k is world k of the parameters.
+
+    At most `max_elements` constants may be told apart by formulas.
+
+    Raises TooLarge (`not-liftable`), naming the formulas and why, if the model cannot be lifted,
+    and LapisError if the data break a hard rule or a block.
+
+    >>> import lapis
+    >>> from lapis.learning.examples import build_examples
+    >>> from lapis.learning.parameters import share_parameters
+    >>> model = lapis.parse("Smokes(person)\\nCancer(person)\\nSmokes(x) => Cancer(x)")
+    >>> data = lapis.Database.parse("Smokes(Ann) Cancer(Ann) Smokes(Bob) Smokes(Eve) Cancer(Eve)")
+    >>> examples = build_examples(model, [data])
+    >>> parameters = share_parameters(model, [example.free for example in examples])
+    >>> objective = lifted_objective(examples, parameters)
+    >>> round(objective.evaluate(np.zeros(1)).value, 6)  # 6 atoms: log 2^-6
+    -4.158883
+    """
+    from lapis.lifted.lift import lift_problems
+
+    circuits = tuple(lift_problems([e.free for e in examples], max_elements))
+    total = np.zeros(len(parameters))
+    for world, example in enumerate(examples):
+        total += parameters.to_parameters(world, count_data(example.complete))
+    objective = LiftedObjective(parameters, circuits, total)
+    objective.evaluate(parameters.initial)  # whether its terms cancel shows here
+    return objective
+
+
+def count_data(problem: Problem) -> np.ndarray:
+    """float64[num_weights], the true groundings in complete data that keep the hard rules."""
+    relations = {name: evidence.true for name, evidence in problem.evidence.items()}
+    form = problem.normal_form
+    world = complete_world(form, problem.model, problem.domains, relations)
+    if has_blocks(problem) or violated_rules(form.features, world):
+        from lapis.grounding.bottom_up import ground
+
+        ground(problem)  # says which rule or block the data contradict, and where
+    return np.array(count_weights(form.features, number_weights(problem), world), float)
+
+
+def has_blocks(problem: Problem) -> bool:
+    return any(predicate.block for predicate in problem.model.predicates.values())
