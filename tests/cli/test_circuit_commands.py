@@ -61,6 +61,8 @@ def test_learn_tells_its_figures(learned: Run) -> None:
     small = learned.json("circuit", "learn", "t.csv", "--edges-max", "19", "--method", "greedy")
     assert (small["edges"], small["splits"], small["converged"]) == (14, 0, False)
     assert small["valid_log_likelihood"] is None
+    limited = learned.json("circuit", "learn", "t.csv", "--time-limit", "600")
+    assert (limited["splits"], limited["converged"]) == (1, True)
 
 
 def test_a_mixture(learned: Run) -> None:

@@ -155,7 +155,9 @@ def choose_split(graph, layout, walk, candidates, num_rows, is_descendant, price
             return row, v, num_priced
         else:
             limit = np.int64(candidates.gain[row, v] / price) + 1 if is_boolean else NO_LIMIT
-            cost = edge_cost(graph, layout, walk, candidates.first[row], layout.size[own], v, limit)
+            cost = edge_cost(
+                graph, layout, walk, candidates.first[row], np.int64(layout.size[own]), v, limit
+            )
             candidates.bound[row, v] = candidates.gain[row, v] - price * cost
             candidates.priced[row, v] = step
             num_priced += 1

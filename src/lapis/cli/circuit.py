@@ -53,6 +53,9 @@ def learn(
     tables = [read_table(path, header) for path in (table, valid) if path is not None]
     names, states = variables_of(tables)
     train, *others = (rows_of(one, names, states) for one in tables)
+    if time_limit:
+        # Kernels are compiled before the clock starts.
+        learn_circuit(train[:8], names, states, edge_cost=0.0, method=options["method"])
     options["stop"] = Stop(deadline=time.monotonic() + time_limit) if time_limit else Stop()
     with progress_bar("learning") as options["progress"]:
         if is_mixture:
