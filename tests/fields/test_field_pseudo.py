@@ -34,7 +34,7 @@ def facts_of(field: Field, bits: int) -> tuple[str, dict[tuple[str, tuple[str, .
 
 
 @given(field_texts(), st.integers(0, 511), st.sampled_from([[], ["P"], ["Q", "Rain"]]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_value_and_gradient(text: str, bits: int, query: list[str]) -> None:
     field = parse_field(text)
     facts, world = facts_of(field, bits)

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from lapis.fields.ground import Edge, GroundField, Node
-from lapis.fields.kernels.flips import Cells, Graph, flip_changes
+from lapis.fields.kernels.flips import Cells, Graph
 from lapis.fields.passes import Values, evaluate
 
 
@@ -29,7 +29,7 @@ class CachedField:
         free = [free_offsets(edge, nodes[edge.parent]) for edge in edges]
         root_slot = np.full(len(edges), -1, np.int64)
         root_slot[self.ground.root_edges] = np.arange(len(self.ground.root_edges))
-        columns = np.ascontiguousarray(np.concatenate([np.empty((0, 5), np.int64), *places]).T)
+        columns = np.ascontiguousarray(np.concatenate([np.empty((0, 6), np.int64), *places]).T)
         offsets = [node.offset for node in nodes]
         return Graph(
             np.array([*offsets, self.ground.num_cells], np.int64),
@@ -43,6 +43,7 @@ class CachedField:
             columns[2],
             columns[3],
             columns[4],
+            columns[5],
             starts(free),
             np.concatenate([np.empty(0, np.int64), *free]),
             root_slot,
@@ -60,31 +61,23 @@ class CachedField:
 
     def cells(self, values: Values) -> Cells:
         """The cells of the first of the worlds."""
-        ground, size = self.ground, self.ground.num_cells
+        ground = self.ground
+        table = np.zeros((ground.num_cells, 8))
+        table[:, 0], table[:, 1] = values.value[0], values.exponent[0]
         sums = [values.sums[edge][0] for edge in ground.root_edges]
         return Cells(
-            values.value[0].copy(),
-            values.exponent[0].copy(),
+            table[:, 0], table[:, 1], table[:, 2], table[:, 3], table[:, 4], table[:, 5],
+            table[:, 6], table[:, 7],
             np.array(sums, np.float64).reshape(-1),
-            np.zeros(size),
-            np.zeros(size),
-            np.zeros(size),
-            np.zeros(size, bool),
-            np.zeros(size, np.int64),
+            np.zeros(ground.num_cells, np.int64),
             np.zeros(len(ground.nodes), np.int64),
-        )
+        )  # fmt: skip
 
     def refresh(self, cells: Cells, weights: np.ndarray, world: np.ndarray) -> None:
         """Compute everything afresh, so that rounding does not add up over millions of flips."""
         after = self.start(weights, world)
-        for kept, new in zip(cells[:3], after[:3], strict=True):
-            kept[:] = new
-
-    def changes(self, cells: Cells, weights: np.ndarray) -> np.ndarray:
-        """float64[num_unknown], what each flip alone changes in the log-probability."""
-        found = np.zeros(len(self.ground.cell))
-        flip_changes(self.graph, weights, cells, self.ground.cell, self.node, found)
-        return found
+        for name in ("value", "exponent", "root_sums"):
+            getattr(cells, name)[:] = getattr(after, name)
 
 
 def node_of(offsets: list[int], sizes: list[int], cell: np.ndarray) -> np.ndarray:
@@ -100,20 +93,26 @@ def starts(groups: list[list[int]] | list[np.ndarray]) -> np.ndarray:
 
 
 def edge_places(edge: Edge, child: Node, parent: Node) -> np.ndarray:
-    """int64[num_places, 5]: divisor, size, constant, same and stride of `Graph`."""
+    """int64[num_places, 6], the columns of `Graph`; places that tell nothing are left out."""
     rows = []
     first: dict[int, int] = {}
     for number, place in enumerate(edge.places):
-        divisor, size = child.strides[number], child.shape[number]
-        same, stride = -1, 0
-        if place < 0:
-            variable = -1 - place
-            same = first.get(variable, -1)
-            first.setdefault(variable, number)
-            if same < 0 and variable < edge.num_parameters:
-                stride = parent.strides[variable]
-        rows.append((divisor, size, place if place >= 0 else -1, same, stride))
-    return np.array(rows, np.int64).reshape(-1, 5)
+        variable = -1 - place
+        same = first.get(variable, -1) if place < 0 else -1
+        first.setdefault(variable, number)
+        told = place < 0 and same < 0 and variable < edge.num_parameters
+        if place >= 0 or same >= 0 or told:
+            rows.append(
+                (
+                    child.strides[number],
+                    child.shape[number],
+                    place if place >= 0 else -1,
+                    child.strides[same] if same >= 0 else 0,
+                    child.shape[same] if same >= 0 else 1,
+                    parent.strides[variable] if told else 0,
+                )
+            )
+    return np.array(rows, np.int64).reshape(-1, 6)
 
 
 def free_offsets(edge: Edge, parent: Node) -> np.ndarray:

@@ -12,11 +12,13 @@ from lapis.fields.passes import evaluate, gradient_of_root
 
 MAX_ATOMS = 20
 CELLS_AT_ONCE = 1 << 21
+SMALLEST = 5e-324  # above 0
 
 
 class Enumerated(NamedTuple):
     log_partition: float
     marginal: np.ndarray  # float64[num_unknown]
+    log_odds: np.ndarray  # float64[num_unknown], as far as doubles go
     expected_sums: np.ndarray  # float64[num_root_weights], E Σ f of each child of the root
     gradient: np.ndarray | None  # float64[num_weights], ∂ log Z / ∂ w = E ∂ log f_0 / ∂ w
     best: np.ndarray  # bool[num_unknown], a most likely world
@@ -37,7 +39,7 @@ def enumerate_field(
         )
     at_once = max(1, CELLS_AT_ONCE // max(1, ground.num_cells))
     largest, total = -np.inf, 0.0
-    marginal, sums = np.zeros(size), np.zeros(len(ground.root_edges))
+    true, false, sums = np.zeros(size), np.zeros(size), np.zeros(len(ground.root_edges))
     gradient = np.zeros(len(weights))
     best, best_score = np.zeros(size, bool), -np.inf
     for first in range(0, 1 << size, at_once):
@@ -53,14 +55,15 @@ def enumerate_field(
         largest = max(largest, best_score)
         share = np.exp(log_weight - largest)
         total = total * scale + share.sum()
-        marginal = marginal * scale + share @ worlds
+        true, false = true * scale + share @ worlds, false * scale + share @ ~worlds
         found = [values.sums[edge].reshape(len(worlds)) for edge in ground.root_edges]
         sums = sums * scale + np.array([share @ each for each in found])
         if with_gradient:
             gradient = gradient * scale + share @ gradient_of_root(ground, weights, values)
     return Enumerated(
         float(largest + np.log(total)),
-        marginal / total,
+        true / (true + false),
+        np.log(np.maximum(true, SMALLEST)) - np.log(np.maximum(false, SMALLEST)),
         sums / total,
         gradient / total if with_gradient else None,
         best,

@@ -30,7 +30,7 @@ from lapis.language.syntax import Constant, Variable
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 
-BYTES_A_CELL = 72  # values, exponents, changes and adjoints
+BYTES_A_CELL = 112  # values, exponents, changes and adjoints, and what sums need
 
 COMPARE: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le,

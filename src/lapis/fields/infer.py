@@ -24,7 +24,6 @@ from lapis.fields.gibbs import FieldGibbs
 from lapis.fields.ground import GroundField, ground_field
 from lapis.fields.icm import find_mode
 from lapis.inference.asked import select_atoms
-from lapis.inference.log_odds import sampled_log_odds
 from lapis.inference.marginals import Marginals, Options, describe_chains, sampled_marginals
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds
 from lapis.methods import check_options, find_method
@@ -99,9 +98,8 @@ def is_quick(ground: GroundField) -> bool:
 
 def by_enumeration(ground: GroundField, weights: np.ndarray, options: Options) -> Marginals:
     found = enumerate_field(ground, weights)
-    log_odds = sampled_log_odds(found.marginal, 1 << 52)  # as far as a double tells
     return Marginals(
-        "enumerate", True, found.log_partition, found.marginal, log_odds, None,
+        "enumerate", True, found.log_partition, found.marginal, found.log_odds, None,
         found.expected_sums, diagnostics={"states": 1 << len(ground.cell)},
     )  # fmt: skip
 

@@ -46,11 +46,8 @@ def pseudo_log_likelihood(lesson: Lesson, weights: np.ndarray) -> tuple[float, n
     """The value, and its gradient float64[num_weights]."""
     cached, ground = lesson.cached, lesson.cached.ground
     values = evaluate(ground, weights, lesson.world[None])
-    by_exponent, by_value = np.zeros((2, ground.num_cells))
-    gradient = np.zeros(len(weights))
-    value = pseudo_likelihood(
-        cached.graph, weights, cached.cells(values), ground.cell, cached.node, by_exponent,
-        by_value, gradient,
-    )  # fmt: skip
-    gradient += back_propagate(ground, weights, values, by_exponent[None], by_value[None])[0]
+    cells, gradient = cached.cells(values), np.zeros(len(weights))
+    value = pseudo_likelihood(cached.graph, weights, cells, ground.cell, cached.node, gradient)
+    by_exponent, by_value = cells.by_exponent[None], cells.by_value[None]
+    gradient += back_propagate(ground, weights, values, by_exponent, by_value)[0]
     return float(value), gradient

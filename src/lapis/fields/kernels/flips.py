@@ -39,9 +39,8 @@ class Graph(NamedTuple):
     place_divisor: np.ndarray  # int64[num_places], stride in the child's table
     place_size: np.ndarray  # int64[num_places]
     place_constant: np.ndarray  # int64[num_places], the constant that must stand here, or −1
-    place_same: (
-        np.ndarray
-    )  # int64[num_places], an earlier place of the same variable (from the edge's first), or −1
+    same_divisor: np.ndarray  # int64[num_places], of an earlier place of the same variable, or 0
+    same_size: np.ndarray  # int64[num_places]
     place_stride: np.ndarray  # int64[num_places], in the parent's table; 0 where summed over
     free_start: np.ndarray  # int64[num_edges + 1]
     free_offset: np.ndarray  # int64[...], over the parent's parameters that the child has not
@@ -49,15 +48,21 @@ class Graph(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """A world with its cached values, and room for what a flip changes."""
+    """A world with its cached values, and room for what a flip changes.
+
+    The first eight are columns of one table, a cache line a cell: a flip that touches thousands of
+    cells far apart waits for each of them once.
+    """
 
     value: np.ndarray  # float64[num_cells], f
     exponent: np.ndarray  # float64[num_cells], e
-    root_sums: np.ndarray  # float64[num_root_weights], Σ f of each child of the root
     change: np.ndarray  # float64[num_cells], Δ
     fresh: np.ndarray  # float64[num_cells], f'
     slope: np.ndarray  # float64[num_cells], a
-    is_touched: np.ndarray  # bool[num_cells]
+    by_exponent: np.ndarray  # float64[num_cells], derivatives with respect to e, of all flips
+    by_value: np.ndarray  # float64[num_cells], and with respect to f
+    mark: np.ndarray  # float64[num_cells], 1 where touched
+    root_sums: np.ndarray  # float64[num_root_weights], Σ f of each child of the root
     touched: np.ndarray  # int64[num_cells], those of each node from its offset on
     num_touched: np.ndarray  # int64[num_nodes]
 
@@ -69,13 +74,11 @@ def first_parent(graph, edge, local):  # type: ignore[no-untyped-def]
     found = graph.node_offset[graph.parent[edge]]
     for place in range(begin, end):
         code = local // graph.place_divisor[place] % graph.place_size[place]
-        wanted, same = graph.place_constant[place], graph.place_same[place]
+        wanted, other = graph.place_constant[place], graph.same_divisor[place]
         if wanted >= 0 and code != wanted:
             return np.int64(-1)
-        if same >= 0:
-            other = begin + same
-            if code != local // graph.place_divisor[other] % graph.place_size[other]:
-                return np.int64(-1)
+        if other > 0 and code != local // other % graph.same_size[place]:
+            return np.int64(-1)
         found += code * graph.place_stride[place]
     return np.int64(found)
 
@@ -92,8 +95,8 @@ def raise_parents(graph, weight, cells, node, cell, difference):  # type: ignore
         parent, step = graph.parent[edge], weight[edge] * difference
         for free in range(graph.free_start[edge], graph.free_start[edge + 1]):
             above = first + graph.free_offset[free]
-            if not cells.is_touched[above]:
-                cells.is_touched[above] = True
+            if cells.mark[above] == 0.0:
+                cells.mark[above] = 1.0
                 cells.change[above] = 0.0
                 cells.touched[graph.node_offset[parent] + cells.num_touched[parent]] = above
                 cells.num_touched[parent] += 1
@@ -131,7 +134,7 @@ def forget(graph, cells):  # type: ignore[no-untyped-def]
     for node in range(graph.first_parfeature[0], len(graph.node_offset) - 1):
         start = graph.node_offset[node]
         for at in range(start, start + cells.num_touched[node]):
-            cells.is_touched[cells.touched[at]] = False
+            cells.mark[cells.touched[at]] = 0.0
         cells.num_touched[node] = 0
 
 
@@ -181,7 +184,7 @@ def pull_slope(graph, weight, cells, node, cell, difference, gradient):  # type:
 
 
 @inner
-def learn_flip(graph, weight, cells, node, cell, slope, by_exponent, by_value, gradient):  # type: ignore[no-untyped-def]
+def learn_flip(graph, weight, cells, node, cell, slope, gradient):  # type: ignore[no-untyped-def]
     """Derivatives of `slope` · Δ_root, the flip having been tried."""
     root = len(graph.node_offset) - 2
     cells.slope[graph.node_offset[root]] = slope
@@ -195,15 +198,15 @@ def learn_flip(graph, weight, cells, node, cell, slope, by_exponent, by_value, g
             difference = cells.fresh[touched] - cells.value[touched]
             by_fresh = pull_slope(graph, weight, cells, below, touched, difference, gradient)
             cells.slope[touched] = by_fresh * cells.fresh[touched]
-            by_exponent[touched] += cells.slope[touched]
-            by_value[touched] -= by_fresh
+            cells.by_exponent[touched] += cells.slope[touched]
+            cells.by_value[touched] -= by_fresh
     difference = cells.fresh[cell] - cells.value[cell]
     pull_slope(graph, weight, cells, node, cell, difference, gradient)
 
 
 @entry
-def pseudo_likelihood(graph, weight, cells, atom, atom_node, by_exponent, by_value, gradient):  # type: ignore[no-untyped-def]
-    """Σ log P(atom as it is | all others), and its derivatives, added to the three arrays."""
+def pseudo_likelihood(graph, weight, cells, atom, atom_node, gradient):  # type: ignore[no-untyped-def]
+    """Σ log P(atom as it is | all others), and its derivatives, added to `gradient` and `cells`."""
     total = 0.0
     for number in range(len(atom)):
         node, cell = np.int64(atom_node[number]), np.int64(atom[number])
@@ -214,19 +217,9 @@ def pseudo_likelihood(graph, weight, cells, atom, atom_node, by_exponent, by_val
         else:
             total -= np.log1p(np.exp(change))
             flipped = np.exp(change) / (1.0 + np.exp(change))
-        learn_flip(graph, weight, cells, node, cell, -flipped, by_exponent, by_value, gradient)
+        learn_flip(graph, weight, cells, node, cell, -flipped, gradient)
         forget(graph, cells)
     return total
-
-
-@entry
-def flip_changes(graph, weight, cells, atom, atom_node, changes):  # type: ignore[no-untyped-def]
-    """The change of the log-probability by each flip alone."""
-    for number in range(len(atom)):
-        changes[number] = try_flip(
-            graph, weight, cells, np.int64(atom_node[number]), np.int64(atom[number])
-        )
-        forget(graph, cells)
 
 
 @entry
