@@ -41,7 +41,8 @@ from lapis.circuits.tree_network import TreeNetwork, leaf_of
 from lapis.progress import Progress, Report, Stop
 
 ROUNDS = 3  # of drawing components and learning their structures
-MAX_ITERATIONS = 50  # of EM in a round
+MAX_ITERATIONS = 20  # of EM in a round
+NO_SPLITS = 1e12  # what an edge costs at the start
 TOLERANCE = 1e-5  # gain in mean log-likelihood of an iteration worth going on for
 
 
@@ -166,7 +167,7 @@ def learn_one(
         )
 
     start = rng.dirichlet(np.full(num_components, 0.3), len(examples.rows)).T
-    mixture = maximise(mix(start, np.inf), examples._replace(valid=None), prior, stop)
+    mixture = maximise(mix(start, NO_SPLITS), examples._replace(valid=None), prior, stop)
     for _ in range(ROUNDS):
         if not stop.is_over():
             mixture = mix(mixture.posterior(examples.rows)[1], edge_cost)
