@@ -174,7 +174,7 @@ class Drawing:
                 out.append(f'<path d="M{left} {top} V{y} H{x - 1}" fill="none" stroke="#bbbbbb"/>')
             last[depth] = row
             colour = INK.get(sign, "#555555")
-            mark = escape_xml({"f": "↻", "": "·"}.get(sign, sign))
+            mark = {"f": "↻", "∏": "×", "": "·"}.get(sign, sign)  # what every font has
             out.append(f'<circle cx="{x + 9}" cy="{y}" r="9" fill="{colour}"/>')
             out.append(
                 f'<text x="{x + 9}" y="{y + 4}" fill="white" text-anchor="middle">{mark}</text>'

@@ -34,7 +34,7 @@ from lapis.lifted.compilation.circuit import Factor, Grounding, Node, product
 from lapis.lifted.compilation.compile import MAX_CLAUSES, NotLiftable, TooManyTheories
 from lapis.lifted.compilation.regions import Region
 from lapis.lifted.compilation.rules import compile_theory
-from lapis.lifted.compilation.theory import Theory
+from lapis.lifted.compilation.theory import Theory, clause_key
 from lapis.lifted.encode import Encoding, encode
 from lapis.lifted.evaluation.evaluate import Partition, evaluate, hessian_product
 from lapis.lifted.evaluation.floats import num_states
@@ -226,7 +226,7 @@ def compile_encoding(encoding: Encoding, max_clauses: int) -> Node:
 def choose_type(problem: Problem, encoding: Encoding, stuck: Theory) -> tuple[str, str]:
     """The smallest type that the clauses without a rule range over, and why it is grounded."""
     kinds = encoding.kinds
-    clause = max(stuck.clauses, key=lambda c: (len(c.regions), repr(c)))
+    clause = max(stuck.clauses, key=lambda c: (len(c.regions), clause_key(c)))
     predicates = {literal.atom.predicate for literal in clause.literals}
     rules = stuck_rules(problem, encoding, stuck, predicates)
     largest = max((num_variables(problem.model.rules[rule]) for rule in rules), default=0)

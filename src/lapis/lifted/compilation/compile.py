@@ -189,7 +189,7 @@ def transform(
             else:
                 soft.append((*case, part.exponent))
     built, more = build_theory(hard, soft)
-    return built, (*certain, *more)
+    return built, tuple(sorted([*certain, *more]))
 
 
 def place_one(clause: Clause, element: str, region: Region, others: Region) -> Iterator[Parts]:

@@ -57,7 +57,10 @@ from lapis.lifted.compilation.theory import (
     Term,
     Theory,
     build_theory,
+    clause_key,
     clause_shapes,
+    hard_key,
+    literal_key,
     rename_literal,
     shape_of,
 )
@@ -76,7 +79,7 @@ def unit_propagation(compiler: Compiler, theory: Theory) -> Node | None:
     units = [x.clause for x in theory.hard if len(x.clause.literals) == 1 and not x.needs]
     if not units:
         return None
-    clause = min(units, key=lambda unit: (min(clause_shapes(unit)), repr(unit)))
+    clause = min(units, key=clause_key)
     ((atom, positive),) = clause.literals
     return compiler.decide(theory, shape_of(atom, clause.regions), positive)
 
@@ -93,7 +96,8 @@ def independence(compiler: Compiler, theory: Theory) -> Node | None:
     for clause in theory.clauses:
         first, *others = sorted(clause_shapes(clause))
         for shape in others:
-            leader[find(shape)] = find(first)
+            one, other = find(first), find(shape)
+            leader[max(one, other)] = min(one, other)
     groups: dict[Shape, tuple[set[Hard], set[Soft]]] = {}
 
     def group_of(clause: Clause) -> tuple[set[Hard], set[Soft]]:
@@ -200,7 +204,7 @@ def find_roots(theory: Theory, region: Region) -> dict[Clause, int] | None:
     """A variable of each clause that stands in all its atoms, in each shape at the same place."""
     chosen: dict[Clause, int] = {}
     place_of: dict[Shape, int] = {}
-    clauses = sorted(set(theory.clauses), key=repr)
+    clauses = sorted(set(theory.clauses), key=clause_key)
 
     def search(index: int) -> bool:
         if index == len(clauses):
@@ -288,7 +292,7 @@ def refine(shape: Shape, region: Region, plus: Region, minus: Region) -> Iterato
 
 def inclusion_exclusion(compiler: Compiler, theory: Theory) -> Node | None:
     """A hard clause of two parts without a common region: Z(C₁) + Z(C₂) − Z(C₁ ∧ C₂)."""
-    for part in sorted(theory.hard, key=repr):
+    for part in sorted(theory.hard, key=hard_key):
         found = two_parts(part.clause)
         if found is None:
             continue
@@ -308,7 +312,7 @@ def inclusion_exclusion(compiler: Compiler, theory: Theory) -> Node | None:
 def two_parts(clause: Clause) -> list[Parts] | None:
     """The literals in two groups that share no region, if there are such."""
     groups: list[tuple[set[Region], set[Literal]]] = []
-    for literal in clause.literals:
+    for literal in sorted(clause.literals, key=literal_key):
         regions = {clause.regions[t] for t in literal.atom.terms if isinstance(t, int)}
         literals = {literal}
         for group in [g for g in groups if g[0] & regions]:

@@ -154,8 +154,22 @@ def canonical(
     return Clause(candidates[0], target)
 
 
+def literal_key(literal: Literal) -> tuple[str, tuple[str, ...], bool]:
+    return literal.atom.predicate, tuple(map(str, literal.atom.terms)), literal.positive
+
+
 def literals_key(literals: frozenset[Literal]) -> list[tuple[str, tuple[str, ...], bool]]:
-    return sorted((a.predicate, tuple(map(str, a.terms)), sign) for a, sign in literals)
+    return sorted(map(literal_key, literals))
+
+
+@lru_cache(maxsize=1 << 16)
+def clause_key(clause: Clause) -> tuple[object, ...]:
+    """What clauses are sorted by, so that every run makes the same circuit."""
+    return clause.regions, literals_key(clause.literals)
+
+
+def hard_key(part: Hard) -> tuple[object, ...]:
+    return clause_key(part.clause), sorted(part.needs)
 
 
 def rename_literal(literal: Literal, terms: Mapping[int, Term]) -> Literal:
@@ -212,7 +226,8 @@ def exponent_of(total: Counter[tuple[int, Size]]) -> Exponent:
 def strengthen(hards: set[Hard]) -> frozenset[Hard]:
     """The same hard clauses, shorter: C ∨ l and C ∨ ¬l are C; what another implies is left out."""
     while True:
-        shorter = next((pair for part in hards for pair in resolve(part, hards)), None)
+        ordered = sorted(hards, key=hard_key)
+        shorter = next((pair for part in ordered for pair in resolve(part, hards)), None)
         if shorter is None:
             break
         longer, clause = shorter
@@ -234,7 +249,7 @@ def resolve(part: Hard, hards: set[Hard]) -> Iterator[tuple[Hard, Hard]]:
     """(part, part without a literal) for each literal that another clause denies."""
     clause = part.clause
     regions = dict(enumerate(clause.regions))
-    for literal in clause.literals:
+    for literal in sorted(clause.literals, key=literal_key):
         rest = clause.literals - {literal}
         opposite = rest | {literal._replace(positive=not literal.positive)}
         other = canonical(opposite, tuple(regions), regions)

@@ -28,7 +28,7 @@ from lapis.lifted.compilation.circuit import Call, Count, Factor, Node, Recursio
 from lapis.lifted.compilation.regions import Region, Sizes
 from lapis.lifted.evaluation.walk import Walk, Weights, reduce_to, split
 
-MAX_STATES = 1 << 23  # index combinations that are held at a time
+MAX_STATES = 1 << 20  # index combinations that are held at a time
 ULPS = 2.0  # of exp and log
 PAIRWISE = 20.0  # roundings of a pairwise sum beside the logarithm of its length
 
