@@ -4,8 +4,8 @@
     python benchmarks/lifted.py digits     one of them: digits, process, curvature, queries
 
 Figures of the other systems were measured on a 2-core machine (Forclift: first-order d-DNNF in
-Scala, log Z alone; WFOMC: cell graphs with exact rationals). Seconds here are CPU seconds of this process
-or, for whole processes, of the child, its start and imports included.
+Scala, log Z alone; WFOMC: cell graphs with exact rationals). Seconds are CPU seconds, for
+whole processes those of the child with its start and imports.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ def lift(text: str, n: int) -> LiftedProblem:
 
 def digits() -> None:
     """one circuit a model, at all sizes; relative error against 15 known digits"""
-    print(
-        f"{'model':>5} {'n':>9} {'log Z':>22} {'error':>8} {'bound':>8} {'compile s':>10} {'at s':>7}"
-    )
+    print(f"{'model':>5} {'n':>9} {'log Z':>22} {'error':>8} {'bound':>8} {'compile s':>10}   at s")
     for column, (name, text) in enumerate(MODELS.items()):
         start = time.process_time()
         lifted = lift(text, 10)
