@@ -13,7 +13,8 @@ Backwards, thesis section 3.4, from derivatives with respect to e and f of each 
 A weight is tied over all groundings of its parfeature, so its derivative is the sum over them.
 Nothing is listed: sums run over strided views of the children's tables (`ground`). At w = 0, where
 log Z has a corner, the derivative is that from below. Where the weight of a parfeature in its
-parent is at its best, the two derivatives agree: a factor on a parfeature changes nothing then.
+parent is at its best, the two derivatives agree: a factor on a parfeature changes nothing then. A
+prior on that weight keeps them apart, and a climb may end on such an edge; it says so.
 """
 
 from __future__ import annotations
