@@ -199,6 +199,7 @@ def refuse_unsupported(model: Model) -> None:
             "cardinality constraints cannot be used in ground inference",
             code="cardinality",
             span=constraint.span,
+            hint="lapis lift --method cells sums over the worlds that keep them",
         )
         for constraint in model.constraints
     ]

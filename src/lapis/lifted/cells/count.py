@@ -2,9 +2,9 @@
 
 Propositions are decided one way and the other, and each leaves a sentence about elements and
 pairs. `closed_form` sums it over compositions, `elimination` takes one element after another where
-something is counted down or totalled, `insertion` where there is an order. With rational weights
-the sum is a rational number, else a ball around the true value, at a precision that is doubled
-until the ball is small: the error is certified.
+something is counted down or totalled, `insertion` where there is an order, `two_orders` where there
+are neighbours in a second. With rational weights the sum is a rational number, else a ball around
+the true value, at a precision that is doubled until the ball is small: the error is certified.
 
 Expected counts are ∂log Z/∂w, by central differences in that precision. With step h their error is
 at most h² κ/6, where κ, the third cumulant of a count between 0 and N, is at most N³;
