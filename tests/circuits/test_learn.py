@@ -78,11 +78,11 @@ class Definition:
 
 
 def make(
-    seed: int, most: int = 4
+    seed: int, most: int = 4, largest: int = 3
 ) -> tuple[np.ndarray, tuple[int, ...], list[str], list[list[str]]]:
     """Correlated rows of a few variables, some with three states."""
     rng = np.random.default_rng(seed)
-    sizes = tuple(int(n) for n in rng.integers(2, 4, rng.integers(2, most + 1)))
+    sizes = tuple(int(n) for n in rng.integers(2, largest + 1, rng.integers(2, most + 1)))
     data = np.empty((int(rng.integers(5, 90)), len(sizes)), np.int32)
     hidden = rng.integers(0, 3, len(data))
     for v, size in enumerate(sizes):
@@ -131,9 +131,33 @@ def test_every_split_computes_the_network_polynomial(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
+def test_limits_only_cut_what_is_above_them(seed: int) -> None:
+    """Boolean variables: with a limit the cost is the same, or above the limit as the cost is."""
+    data, sizes, names, states = make(seed, most=6, largest=2)
+    rng = np.random.default_rng(seed)
+    search = Search(data, names, states, edge_cost=0.1, parameter_cost=0.0, prior=1.0)
+    definition = Definition(data, sizes, 1.0)
+    for _ in range(25):
+        splits = definition.valid_splits()
+        if not splits:
+            break
+        search.grow_walk()
+        for number, on in splits:
+            arguments = (search.graph, search.layout, search.walk, search.first_parameter[number])
+            cost = edge_cost(*arguments, 2, on, NO_LIMIT)
+            assert cost >= 0
+            for limit in (0, cost - 1, cost, cost + 1, cost // 2):
+                found = edge_cost(*arguments, 2, on, limit)
+                assert found == cost if cost <= limit else found > limit
+        number, on = splits[int(rng.integers(len(splits)))]
+        search.split(number, on, greedy=False)
+        definition.split(number, on)
+
+
+@pytest.mark.parametrize("seed", range(10))
 def test_greedy_makes_the_best_split(seed: int) -> None:
-    """Against all valid splits, built and scored; quick ends with a score of its own."""
-    data, sizes, names, states = make(100 + seed)
+    """Against all valid splits, built and scored; half of the data are Boolean."""
+    data, sizes, names, states = make(100 + seed, largest=2 + seed % 2)
     price, parameter_price = 0.3, 0.2
     search = Search(data, names, states, price, parameter_price, 1.0)
     definition = Definition(data, sizes, 1.0)
