@@ -433,7 +433,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("parameters", "word", "How parameters are found: F (learned), G (Gibbs samples), "
                "V (variational) or VI (V, corrected by weighing its worlds).", "VI",
                words=("F", "G", "V", "VI")),
-        Option("num_samples", "integer", "Samples that the structure is learned from.", 20_000,
+        Option("num_samples", "integer", "Samples that the structure is learned from.", 50_000,
                "--samples", low=1),
         TIME_LIMIT, MERGE, STRICT, SEED, AS_JSON,
     ),

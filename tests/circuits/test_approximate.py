@@ -17,10 +17,12 @@ from lapis.circuits.approximation.family import condition_circuit, family_circui
 from lapis.circuits.approximation.importance import weigh
 from lapis.circuits.approximation.matching import match_samples
 from lapis.circuits.approximation.samples import GibbsSamples, sample_forward, sample_gibbs
+from lapis.circuits.approximation.thinning import thin_structure
 from lapis.circuits.approximation.variational import (
     FLOOR,
     Climb,
     find_terms,
+    fit_best,
     fit_variational,
     table_marginals,
 )
@@ -263,6 +265,34 @@ def test_worlds_of_f_find_the_mode_that_v_leaves() -> None:
     assert weighed.effective < 0.9
     member = family_circuit(weighed.family, structure, row)
     np.testing.assert_allclose(posteriors(member, no_evidence(member))[1][0], 0.5, atol=0.05)
+
+
+def noisy_parities(rng: np.random.Generator) -> FactorGraph:
+    """Parities of three among ten variables, with fields: nothing that pairs would show."""
+    even = np.indices((2, 2, 2)).sum(axis=0) % 2 == 0
+    table = np.log(np.where(even, 0.98, 0.02))
+    tables = [(rng.permutation(10)[:3].tolist(), table) for _ in range(10)]
+    tables += [([v], np.array([0.0, rng.normal(0, 0.3)])) for v in range(10)]
+    return graph_of_tables([f"v{v}" for v in range(10)], [["0", "1"]] * 10, tables)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_strongest_tables_make_a_structure(seed: int) -> None:
+    graph = noisy_parities(np.random.default_rng(seed))
+    log_z, _ = enumerate_marginals(graph)
+    terms = find_terms(graph, np.full(10, -1, np.int32))
+    bounds = []
+    for max_edges in (100, 300, 100_000):
+        structure = thin_structure(graph, max_edges, 0)
+        assert structure is not None
+        assert structure.num_edges <= max_edges
+        family = condition_circuit(structure, no_evidence(structure)[0])
+        best = fit_best(family, terms).bound
+        assert best >= fit_variational(family, terms).bound
+        assert best <= log_z + 1e-9
+        bounds.append(best)
+    assert bounds[0] < bounds[2]
+    assert bounds[2] == pytest.approx(log_z, abs=1e-8)  # the model itself
 
 
 DENSE = """person = {A, B, C, D, E}

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.circuits.approximation.approximate import MAX_EDGES, approximate
+from lapis.circuits.approximation.approximate import MAX_EDGES, approximate, find_structure
 from lapis.circuits.approximation.family import condition_circuit
-from lapis.circuits.approximation.structure import learn_structure
 from lapis.circuits.approximation.variational import table_marginals
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import compile_factors
@@ -60,7 +59,9 @@ def by_approximation(factors: GroundFactors, options: Options) -> Marginals:
     row = np.full(graph.num_variables, -1, np.int32)
     rows = as_rows(factors, sample_worlds(network, options))
     stop = options.stop or Stop()
-    structure = learn_structure(rows, graph, MAX_EDGES, stop, options.progress)
+    structure = find_structure(
+        graph, row, MAX_EDGES, len(rows), options.seed, stop, options.progress, rows
+    )
     found = approximate(graph, structure, row, "VI", options.seed, stop, options.progress)
     assert found.effective is not None
     assert found.state_stderr is not None

@@ -32,7 +32,7 @@ from lapis.inference.compiled import entry, inner
 from lapis.inference.random_numbers import random_states, uniform
 
 NUM_WORLDS = 4000
-BROAD = 0.2  # of the worlds, that are drawn from F
+BROAD = 0.3  # of the worlds, that are drawn from F
 
 
 class Weighed(NamedTuple):

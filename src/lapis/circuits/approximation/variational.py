@@ -20,7 +20,8 @@ features from a differentiation each. Untied shares are more expressive and need
 edges comes from one batched evaluation and differentiation, entries of a table side by side, of
 only those nodes that see the table's variables (elsewhere B is the same for all children of a sum).
 
-Entries that are zero count as `FLOOR`. An optimum of J is one of several; we start at F or G.
+Entries that are zero count as `FLOOR`. An optimum of J is one of several (`fit_best`). Starting at
+G instead of F led to the same ones.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from lapis.progress import Progress, Report, Stop
 FLOOR = -60.0  # the logarithm that stands for that of an impossible entry
 BATCH = 64  # entries of a table at a time
 MAX_ITERATIONS = 100
+ANNEALING, ANNEALED_ITERATIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9), 20
 TOLERANCE = 1e-7  # of J, relative to its size, where the ascent ends
 
 
@@ -119,6 +121,23 @@ def fit_variational(
         if progress is not None:
             progress(Progress("fitting", number, max_iterations, figures={"bound": bound}))
     return Fitted(family._replace(log_share=log_share), bound, number, converged)
+
+
+def fit_best(
+    family: Family, terms: Terms, stop: Stop | None = None, progress: Report | None = None
+) -> Fitted:
+    """The better of two climbs: straight from the shares of the family, and annealed.
+
+    The second follows P^β, the model with its logarithms shrunk, from small β to 1; where parities
+    and other near-certainties make many modes the first climb ends in a poor one.
+    """
+    straight = fit_variational(family, terms, MAX_ITERATIONS, stop, progress)
+    warm = family
+    for beta in ANNEALING:
+        shrunk = terms._replace(weight=beta * terms.weight)
+        warm = fit_variational(warm, shrunk, ANNEALED_ITERATIONS, stop, progress).family
+    annealed = fit_variational(warm, terms, MAX_ITERATIONS, stop, progress)
+    return straight if straight.bound >= annealed.bound else annealed
 
 
 class Climb:

@@ -1,0 +1,295 @@
+"""Circuits compiled from networks, exactly and approximately, beside what others reach.
+
+    python benchmarks/compilation.py               every table
+    python benchmarks/compilation.py networks      one of them: networks, uai, hepar2, others, dense
+
+`networks`: the .bif networks of LAPIS_DATA/bayesnets, all marginals, checked against a junction
+tree. `uai`: the partition functions of LAPIS_DATA/uai2014/PR beside the published ones; where no
+circuit is found within the limits, the bound and the estimate of AC². `hepar2`: 50 sets of 21
+random variables observed, the other 49 asked, as Libra was measured; `others`: the same on other
+networks; `dense`: where belief propagation fails. Times are CPU time of this process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from loopy import propagate
+
+from lapis.circuits.approximation.approximate import approximate, find_structure
+from lapis.circuits.approximation.samples import sample_forward, sample_gibbs
+from lapis.circuits.circuit import Circuit
+from lapis.circuits.compilation.compile import compile_factors
+from lapis.circuits.evaluation import posteriors
+from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
+from lapis.circuits.factors.files import read_evidence, read_factors
+from lapis.circuits.queries import log_partition, no_evidence
+from lapis.errors import LapisError, TooLarge
+from lapis.inference.exact.elimination_order import best_order
+from lapis.inference.exact.junction_tree import build_tree, collect, distribute
+from lapis.network.csr import row_starts
+from lapis.network.cubes import Cubes
+from lapis.progress import Stop
+
+Result = TypeVar("Result")
+DATA = Path(os.environ.get("LAPIS_DATA", "../shared/data"))
+
+# All marginals, milliseconds.
+OTHERS_MARGINALS = {"alarm": "pyAgrum 17-25, pgmpy 94", "insurance": "pyAgrum 10-16, pgmpy 50"}
+LIBRA = """Libra, 2,719 edges: KL, max error, ms a query
+    exact          -            -        1.9
+    BP             0.00003      0.027    2.1
+    mean field     0.033        0.947    5.6
+    Gibbs fast     0.00027      0.076   23
+    Gibbs medium   0.00003      0.034  223
+    F              0.00178      0.478    0.6
+    G fast         0.00115      0.094   92
+    G medium       0.00008      0.023  359
+    V              0.00036      0.066 4914"""
+CHECKED_ENTRIES = 3e7  # of the junction tree's tables
+UAI_EDGES, UAI_SECONDS, UAI_SAMPLES = 1 << 24, 10.0, 10_000
+NUM_QUERIES = 50
+
+
+def main(arguments: list[str]) -> None:
+    tables = {
+        "networks": networks,
+        "uai": uai,
+        "hepar2": hepar2,
+        "others": others,
+        "dense": dense,
+    }
+    for name in arguments or tables:
+        if name in ("networks", "uai", "hepar2", "others") and not DATA.is_dir():
+            print(f"\n{name}: no data in {DATA}; set LAPIS_DATA")
+            continue
+        print(f"\n{name}: {tables[name].__doc__}")
+        tables[name]()
+
+
+def networks() -> None:
+    """compiled Bayesian networks; error: largest difference from a junction tree's marginals."""
+    print(f"{'network':<12} {'variables':>9} {'width':>5} {'entries':>8} {'edges':>11} "
+          f"{'by':<11} {'compile s':>9} {'ms':>8}  error")  # fmt: skip
+    for path in sorted(
+        (DATA / "bayesnets" / "bif").glob("*.bif.gz"), key=lambda p: p.stat().st_size
+    ):
+        name = path.name.removesuffix(".bif.gz")
+        graph = read_factors(path)
+        try:
+            compiled, seconds = timed(lambda graph=graph: compile_factors(graph))
+        except TooLarge as refused:
+            print(f"{name:<12} {graph.num_variables:>9} {refused.message.split(': ')[1]}")
+            continue
+        circuit = compiled.circuit
+        posteriors(circuit, no_evidence(circuit))
+        (_, marginal), asked = timed(lambda c=circuit: posteriors(c, no_evidence(c)))
+        error = "not checked"
+        if compiled.entries <= CHECKED_ENTRIES:
+            error = f"{np.abs(marginal[0] - by_junction_tree(graph)).max():.1e}"
+        print(f"{name:<12} {graph.num_variables:>9} {compiled.width:>5} {compiled.entries:>8.1e} "
+              f"{circuit.num_edges:>11,} {compiled.method:<11} {seconds:>9.2f} "
+              f"{1e3 * asked:>8.2f}  {error}  {OTHERS_MARGINALS.get(name, '')}",
+              flush=True)  # fmt: skip
+
+
+def by_junction_tree(graph: FactorGraph) -> np.ndarray:
+    """float64[num_states], all marginals by the junction trees of exact inference."""
+    scopes = [graph.variables_of(f) for f in range(graph.num_factors)]
+    digits = [np.indices(graph.table(f).shape).reshape(len(s), -1).T for f, s in enumerate(scopes)]
+    lengths = np.repeat([len(s) for s in scopes], [len(d) for d in digits])
+    variable = np.concatenate([np.tile(s, len(d)) for s, d in zip(scopes, digits, strict=True)])
+    state = np.concatenate([d.ravel() for d in digits]).astype(np.int32)
+    cubes = Cubes(
+        graph.size, row_starts(lengths), variable.astype(np.int32),
+        np.arange(len(variable) + 1), state, np.arange(len(lengths), dtype=np.int32),
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    order = best_order(graph.size, graph.scope_start, graph.scope, np.inf, rng)
+    tree = build_tree(cubes, order.variable)
+    return distribute(tree, cubes, collect(tree, cubes, graph.log_value), overwrite=True).state
+
+
+def uai() -> None:
+    """log10 of partition functions; AC² where no circuit was found within the limits."""
+    counts = {"exact, as published": 0, "exact, published differs": 0, "AC²": 0, "impossible": 0}
+    folder = DATA / "uai2014" / "PR"
+    for path in sorted(folder.glob("*.uai.gz"), key=lambda p: p.stat().st_size):
+        name = path.name.removesuffix(".uai.gz")
+        published = float((folder / f"{name}.uai.PR").read_text().split()[-1])
+        graph = read_factors(path)
+        evidence = read_evidence(folder / f"{name}.uai.evid", graph)
+        row = np.full(graph.num_variables, -1, np.int32)
+        row[list(evidence)] = list(evidence.values())
+        begin = time.process_time()
+        try:
+            stop = Stop(deadline=time.monotonic() + UAI_SECONDS)
+            compiled = compile_factors(graph.condition(evidence), UAI_EDGES, 0, stop)
+        except TooLarge:
+            kind, text = "AC²", estimate(graph, row)
+        except LapisError:
+            kind, text = "impossible", "Z = 0"
+        else:
+            found = log_partition(compiled.circuit) / np.log(10)
+            agrees = abs(found - published) <= 1e-3 * max(1.0, abs(published))
+            kind = "exact, as published" if agrees else "exact, published differs"
+            text = f"{found:.4f} {compiled.circuit.num_edges:,} edges by {compiled.method}"
+        counts[kind] += 1
+        seconds = time.process_time() - begin
+        print(
+            f"{name:<26} {kind:<24} published {published:.4f}: {text} ({seconds:.1f} s)", flush=True
+        )
+    print(counts)
+
+
+def estimate(graph: FactorGraph, row: np.ndarray) -> str:
+    """What AC² says about a partition function."""
+    try:
+        structure = find_structure(graph, row, 5_000, UAI_SAMPLES)
+        found = approximate(graph, structure, row)
+    except LapisError as refused:
+        return f"refused: {refused.message}"
+    assert found.bound is not None
+    if found.log_partition in (None, -np.inf):
+        return f"no world of the circuit is possible; bound {found.bound / np.log(10):.4f}"
+    assert found.log_partition is not None
+    return (
+        f"estimate {found.log_partition / np.log(10):.4f} bound {found.bound / np.log(10):.4f} "
+        f"effective {found.effective:.1e} {found.circuit.num_edges:,} edges"
+    )
+
+
+def hepar2() -> None:
+    """50 evidence sets; circuits of at most 3,000 and 8,000 edges."""
+    print(LIBRA)
+    for max_edges in (3_000, 8_000):
+        compare("hepar2", read_factors(DATA / "bayesnets/bif/hepar2.bif.gz"), max_edges, 0.3)
+
+
+def others() -> None:
+    """other networks, a third of the variables observed."""
+    budgets = {"alarm": 1_000, "insurance": 5_000, "win95pts": 3_000, "hailfinder": 5_000}
+    for name, max_edges in (budgets | {"water": 10_000, "andes": 20_000}).items():
+        compare(name, read_factors(DATA / f"bayesnets/bif/{name}.bif.gz"), max_edges, 0.3, 20)
+
+
+def dense() -> None:
+    """where belief propagation fails: all pairs coupled; noisy parities."""
+    for name, graph in (
+        ("couplings of width 1", couplings(16, 1.0)),
+        ("couplings of width 2", couplings(16, 2.0)),
+        ("parities, noise 0.05", parities(60, 0.05)),
+        ("parities, noise 0.01", parities(60, 0.01)),
+    ):
+        compare(name, graph, 5_000, 0.0, 1)
+
+
+def couplings(size: int, width: float) -> FactorGraph:
+    """All pairs of binary variables coupled at random, with fields."""
+    rng = np.random.default_rng(1)
+    tables: list[tuple[list[int], np.ndarray]] = []
+    for one in range(size):
+        tables.append(([one], np.array([0.0, rng.normal(0, 0.5)])))
+        for other in range(one):
+            strength = rng.normal(0, width / np.sqrt(size))
+            tables.append(([other, one], strength * np.array([[1.0, -1.0], [-1.0, 1.0]])))
+    return graph_of_tables([f"x{v}" for v in range(size)], [["0", "1"]] * size, tables)
+
+
+def parities(size: int, noise: float) -> FactorGraph:
+    """Random parities of three variables, each true but for some noise."""
+    rng = np.random.default_rng(2)
+    even = np.indices((2, 2, 2)).sum(axis=0) % 2 == 0
+    table = np.log(np.where(even, 1 - noise, noise))
+    scopes = [rng.permutation(size)[:3].tolist() for _ in range(size)]
+    tables = [(scope, table) for scope in scopes]
+    tables += [([v], np.array([0.0, rng.normal(0, 0.3)])) for v in range(size)]
+    return graph_of_tables([f"x{v}" for v in range(size)], [["0", "1"]] * size, tables)
+
+
+def compare(
+    name: str, graph: FactorGraph, max_edges: int, observed: float, num_queries: int = NUM_QUERIES
+) -> None:
+    """KL and largest error of marginals by all methods, Gibbs at the time of VI."""
+    exact = compile_factors(graph).circuit
+    nothing = np.full(graph.num_variables, -1, np.int32)
+    structure, seconds = timed(lambda: find_structure(graph, nothing, max_edges, 50_000))
+    independent = compile_factors(graph_of_tables(graph.names, graph.states, [])).circuit
+    print(f"  {name}: exact circuit {exact.num_edges:,} edges; structure {structure.num_edges:,} "
+          f"in {seconds:.1f} s")  # fmt: skip
+    rng = np.random.default_rng(0)
+    if graph.child is not None:
+        worlds = sample_forward(graph, num_queries, 2)
+    else:
+        worlds = np.zeros((num_queries, graph.num_variables), np.int32)
+    figures: dict[str, list[tuple[float, float, float]]] = {}
+    for number in range(-1, num_queries):  # the first is for the compiler of kernels
+        row = nothing.copy()
+        seen = rng.permutation(graph.num_variables)[: int(observed * graph.num_variables)]
+        row[seen] = worlds[max(number, 0)][seen]
+        (_, truth), asked = timed(lambda row=row: posteriors(exact, row[None]))
+        answers = {"exact": (truth[0], asked)}
+        answers["BP"] = timed(lambda row=row: propagate(graph, row))
+        answers["mean field"] = timed(lambda row=row: by_circuit(graph, independent, row, "V"))
+        for parameters in ("F", "G", "V", "VI"):
+            answers[parameters] = timed(
+                lambda row=row, p=parameters: by_circuit(graph, structure, row, p)
+            )
+        answers["Gibbs"] = timed(lambda row=row, s=answers["VI"][1]: by_gibbs(graph, row, s))
+        if number >= 0:
+            asked_states = np.repeat(row < 0, graph.size)
+            for method, (found, spent) in answers.items():
+                figures.setdefault(method, []).append(
+                    (*compare_marginals(truth[0], found, asked_states, int((row < 0).sum())), spent)
+                )
+    for method, rows in figures.items():
+        kl, error, spent = np.array(rows).T
+        print(f"    {method:<12} KL {kl.mean():.6f}  max error {error.max():.3f}  "
+              f"{1e3 * spent.mean():8.2f} ms", flush=True)  # fmt: skip
+
+
+def by_circuit(
+    graph: FactorGraph, structure: Circuit, row: np.ndarray, parameters: str
+) -> np.ndarray:
+    if parameters == "F":
+        return posteriors(structure, row[None])[1][0]
+    circuit = approximate(graph, structure, row, parameters).circuit
+    return posteriors(circuit, no_evidence(circuit))[1][0]
+
+
+def by_gibbs(graph: FactorGraph, row: np.ndarray, seconds: float) -> np.ndarray:
+    """Rao–Blackwellised marginals in about the time given."""
+    begin = time.process_time()
+    sample_gibbs(graph, row, 400, 5)
+    each = (time.process_time() - begin) / 800  # 4 × 100 sweeps of burn-in too
+    found = sample_gibbs(graph, row, max(100, int(seconds / each) - 800), 5).conditional.mean(
+        axis=0
+    )
+    first = row_starts(graph.size)[:-1]
+    found[(first + row)[row >= 0]] = 1.0
+    return np.asarray(found)
+
+
+def compare_marginals(
+    truth: np.ndarray, found: np.ndarray, asked: np.ndarray, num_variables: int
+) -> tuple[float, float]:
+    """Mean KL of the marginals of the variables asked for, and the largest error."""
+    p, q = truth[asked], np.clip(found[asked], 1e-12, 1.0)
+    logs = np.log(np.where(p > 0, p, 1.0)) - np.log(q)
+    return float((p * logs).sum() / num_variables), float(np.abs(p - found[asked]).max())
+
+
+def timed(work: Callable[[], Result]) -> tuple[Result, float]:
+    begin = time.process_time()
+    found = work()
+    return found, time.process_time() - begin
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,89 @@
+"""Loopy belief propagation on products of tables, for comparison with circuits."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.network.csr import row_starts
+
+MAX_PASSES = 200
+TOLERANCE = 1e-6
+DAMPING = 0.3
+
+
+def propagate(graph: FactorGraph, row: np.ndarray) -> np.ndarray:
+    """float64[num_states], beliefs given a row of states, negative where nothing is known."""
+    size = graph.size
+    first = row_starts(size)
+    evidence = np.ones(int(first[-1]))
+    for v in np.flatnonzero(row >= 0):
+        evidence[first[v] : first[v + 1]] = np.arange(size[v]) == row[v]
+    peak = np.maximum.reduceat(graph.log_value, graph.table_start[:-1])
+    value = np.exp(graph.log_value - np.repeat(peak, np.diff(graph.table_start)))
+    message_start = row_starts(size[graph.scope])
+    up = np.ones(int(message_start[-1]))  # from tables to variables
+    belief = np.empty(int(first[-1]))
+    _pass(
+        graph.scope_start, graph.scope, graph.table_start, value, size, first, evidence,
+        message_start, up, belief,
+    )  # fmt: skip
+    return belief
+
+
+@njit(cache=True)
+def _pass(scope_start, scope, table_start, value, size, first, evidence, start, up, belief):  # type: ignore[no-untyped-def]
+    down = np.empty_like(up)
+    new = np.empty(size.max())
+    digit = np.zeros(64, np.int64)
+    for _ in range(MAX_PASSES):
+        belief[:] = evidence
+        for member in range(len(scope)):
+            v = scope[member]
+            total = 0.0
+            for s in range(size[v]):
+                belief[first[v] + s] *= up[start[member] + s]
+                total += belief[first[v] + s]
+            for s in range(size[v]):
+                belief[first[v] + s] /= max(total, 1e-300)
+        change = 0.0
+        for factor in range(len(scope_start) - 1):
+            begin, end = scope_start[factor], scope_start[factor + 1]
+            for member in range(begin, end):
+                v = scope[member]
+                for s in range(size[v]):
+                    down[start[member] + s] = belief[first[v] + s] / max(
+                        up[start[member] + s], 1e-300
+                    )
+            for member in range(begin, end):
+                v = scope[member]
+                new[: size[v]] = 0.0
+                digit[: end - begin] = 0
+                for at in range(table_start[factor], table_start[factor + 1]):
+                    term = value[at]
+                    for other in range(begin, end):
+                        if other != member:
+                            term *= down[start[other] + digit[other - begin]]
+                    new[digit[member - begin]] += term
+                    axis = end - begin - 1
+                    while axis >= 0:
+                        digit[axis] += 1
+                        if digit[axis] < size[scope[begin + axis]]:
+                            break
+                        digit[axis] = 0
+                        axis -= 1
+                total = new[: size[v]].sum()
+                for s in range(size[v]):
+                    fresh = new[s] / max(total, 1e-300)
+                    old = up[start[member] + s]
+                    change = max(change, abs(fresh - old))
+                    up[start[member] + s] = DAMPING * old + (1 - DAMPING) * fresh
+        if change < TOLERANCE:
+            break
+    for v in range(len(size)):
+        total = 0.0
+        for s in range(size[v]):
+            total += belief[first[v] + s]
+        for s in range(size[v]):
+            belief[first[v] + s] /= max(total, 1e-300)
