@@ -29,7 +29,7 @@ from learning_curve import MODELS, ROOT, data_folder
 import lapis
 
 PRIOR = "gaussian:10"
-TOLERANCE = 1e-3  # of the gradient, in groundings
+TOLERANCE = 0.01  # of the gradient, in groundings
 SIZES = (100, 300, 1000, 3000, 10_000, 30_000)
 FORCLIFT_SECONDS = "6–8"
 AREAS = ("ai", "graphics", "language", "systems", "theory")

@@ -201,6 +201,20 @@ def test_crowds_are_counted_whoever_else_there_is(query: list[str], known: str) 
     np.testing.assert_allclose(found.expected_count, expected.expected_count, rtol=1e-9)
 
 
+def test_what_is_sampled_has_one_estimate_for_atoms_that_are_alike() -> None:
+    """Ten people alike among fourteen who differ; tables over counts do not fit the memory."""
+    pairs = [([-(a + 1), b + 1], 0, 1.0) for a, b in permutations(range(24), 2)]
+    own = [([a + 1], 1, 0.1 * (a + 1)) for a in range(14)]
+    network = make_network(24, pairs + own, weights=(0.05, 0.3))
+    expected = infer_network(network, "auto")
+    found = infer_network(network, "auto", Options(max_memory=1 << 14))
+    assert (expected.exact, found.exact) == (True, False)
+    assert found.diagnostics["averaged_atoms"] == 10
+    assert len(set(found.marginal[14:].tolist())) == 1
+    assert found.stderr is not None
+    assert (np.abs(found.marginal - expected.marginal) <= 5 * found.stderr).all()
+
+
 def test_a_network_without_symmetry_is_left_alone() -> None:
     rng = np.random.default_rng(0)
     pairs = [([-(a + 1), b + 1], 0, float(rng.random())) for a, b in permutations(range(20), 2)]

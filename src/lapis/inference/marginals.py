@@ -296,7 +296,13 @@ def solve_all(plan: ExactPlan) -> Marginals:
 
 def by_parts(network: Network, options: Options) -> Marginals:
     """Exact where it fits, by the same rule as learning's moments; the rest is sampled."""
-    return divide(network, options, by_best_sampler)
+    return divide(network, options, sample_alike)
+
+
+def sample_alike(network: Network, options: Options) -> Marginals:
+    from lapis.inference.symmetry.answer import average_alike
+
+    return average_alike(network, by_best_sampler(network, options))
 
 
 def by_annealing(network: Network, options: Options) -> Marginals:

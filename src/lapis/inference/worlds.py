@@ -36,6 +36,7 @@ TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
     "core_atoms": sum,
     "sampled_atoms": sum,
     "counted_atoms": sum,
+    "averaged_atoms": sum,
     "class_sizes": lambda lists: sorted((n for found in lists for n in found), reverse=True),
     "log_partition_stderr": lambda errors: math.hypot(*errors),
     "components": sum,

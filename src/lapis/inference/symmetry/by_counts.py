@@ -30,7 +30,7 @@ from lapis.inference.symmetry.count_tables import (
 from lapis.inference.symmetry.interchangeable import interchangeable_classes
 from lapis.inference.symmetry.terms import score_terms
 from lapis.network.csr import row_starts
-from lapis.network.cubes import Variables, falsifying_cubes, find_variables, penalties
+from lapis.network.cubes import Cubes, Variables, falsifying_cubes, find_variables, penalties
 from lapis.network.network import Network
 from lapis.network.parts import keep_part
 from lapis.network.satisfiability import contradiction
@@ -92,6 +92,35 @@ def solve_by_counts(network: Network, max_memory: int, random_state: int = 0) ->
 
 def plan_counts(network: Network, max_memory: int, random_state: int = 0) -> CountPlan | None:
     """How to count the atoms of a network; None if they differ, or their counts do not fit."""
+    alike = find_alike(network)
+    if alike is None:
+        return None
+    reduction, variables, classes, cubes, penalty, num_plain = alike
+    scopes = leaving_scopes(reduction, variables, classes)
+    asked = {tuple(sorted(set(row[row >= 0].tolist()))) for row in np.unique(scopes, axis=0)}
+    try:
+        tables = build_tables(classes, cubes, penalty, num_plain, asked)
+    except TooLarge:
+        return None
+    rng = np.random.default_rng(random_state)
+    component = variables.component[classes.first]
+    tree, failed = plan_trees(tables.cubes, component, max_memory, rng)
+    return None if failed else CountPlan(reduction, variables, tables, scopes, tree)
+
+
+class Alike(NamedTuple):
+    """The core of a network, and which of its atoms can change places."""
+
+    reduction: Reduction
+    variables: Variables  # of the core
+    classes: Classes
+    cubes: Cubes
+    penalty: np.ndarray  # float64[num_cubes]
+    num_plain: int  # variables that are atoms in no block
+
+
+def find_alike(network: Network) -> Alike | None:
+    """None if no two atoms of the core can change places."""
     reduction = reduce(network)
     core = reduction.core
     if not core.num_atoms:
@@ -104,16 +133,17 @@ def plan_counts(network: Network, max_memory: int, random_state: int = 0) -> Cou
     classes = group_variables(variables, first)
     if not classes.is_shared.any():
         return None
-    scopes = leaving_scopes(reduction, variables, classes)
-    asked = {tuple(sorted(set(row[row >= 0].tolist()))) for row in np.unique(scopes, axis=0)}
-    try:
-        tables = build_tables(classes, cubes, penalty, num_plain, asked)
-    except TooLarge:
-        return None
-    rng = np.random.default_rng(random_state)
-    component = variables.component[classes.first]
-    tree, failed = plan_trees(tables.cubes, component, max_memory, rng)
-    return None if failed else CountPlan(reduction, variables, tables, scopes, tree)
+    return Alike(reduction, variables, classes, cubes, penalty, num_plain)
+
+
+def atom_classes(network: Network) -> np.ndarray:
+    """int64[num_base_atoms], equal for atoms of one class of the core; −1 for all others."""
+    label = np.full(network.num_atoms, -1, np.int64)
+    alike = find_alike(network)
+    if alike is not None:
+        own = alike.classes.of_variable[alike.variables.atom_variable]
+        label[alike.reduction.core_atom] = np.where(alike.classes.is_shared[own], own, -1)
+    return label[: network.num_base_atoms]
 
 
 def leaving_scopes(reduction: Reduction, variables: Variables, classes: Classes) -> np.ndarray:
