@@ -76,14 +76,16 @@ def build_graph(tables: Tables, numbers: Numbers, sizes: Sequence[int]) -> tuple
     if numbers.exact:
         kinds = [kind for kind in kinds if weight[kind] != 0]
     group = [tables.kinds[kind].group for kind in kinds]
-    relation: list[list[Number]] = []
-    label: list[list[Hashable]] = []
-    for i in kinds:
-        tabled = [
-            [o.weight for o in tables.outcomes(i, j) if not any(o.first + o.second)] for j in kinds
-        ]
-        relation.append([numbers.of(found[0]) if found else 0 * numbers.one for found in tabled])
-        label.append([frozenset(f[0].items()) if f else None for f in tabled])
+    relation: list[list[Number]] = [[] for _ in kinds]
+    label: list[list[Hashable]] = [[] for _ in kinds]
+    for place, i in enumerate(kinds):  # relations are symmetric: half of them are worked out
+        for other, j in enumerate(kinds[: place + 1]):
+            tabled = [o.weight for o in tables.outcomes(i, j) if not any(o.first + o.second)]
+            value = numbers.of(tabled[0]) if tabled else 0 * numbers.one
+            name = frozenset(tabled[0].items()) if tabled else None
+            for row in {place, other}:
+                relation[row].append(value)
+                label[row].append(name)
     weights = [weight[kind] for kind in kinds]
     factor = numbers.one
     if numbers.exact:
