@@ -27,7 +27,7 @@ from lapis.structure.path_differences import PartSums, open_path
 from lapis.structure.training_data import TrainingData
 
 MAX_LISTED = 2_000_000  # atoms of a predicate looked at one by one
-SHRINKAGE = 1e-4  # λ₂: a Gaussian of width 100, as is usual for WPLL
+SHRINKAGE = 1e-3  # λ₂: a Gaussian prior of width 32
 
 
 @dataclass

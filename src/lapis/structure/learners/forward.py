@@ -14,6 +14,7 @@ from typing import Any
 
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, has_dangling
+from lapis.structure.ensemble import SHRINKAGE
 from lapis.structure.find_paths import find_paths
 from lapis.structure.learners.msl import connected_paths
 from lapis.structure.lift_graph import lift_graph
@@ -28,7 +29,7 @@ class ForwardOptions:
     penalty: float = 0.002
     dangling: str = "keep"
     max_clauses: int | None = None
-    shrinkage: float = 1e-4
+    shrinkage: float = SHRINKAGE
     final: str = "lazy"
 
 
