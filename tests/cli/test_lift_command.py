@@ -42,6 +42,19 @@ def test_the_circuit_is_told_and_drawn(run: Run) -> None:
     assert max(letters) <= width
 
 
+def test_what_cannot_be_drawn(run: Run) -> None:
+    code, _, err = run("lift", "m.mln", "--size", "person=10", "--draw", "c.png")
+    assert (code, err) == (1, "error: c.png: circuits are drawn as .svg files\n")
+    assert not (run.folder / "c.png").exists()
+
+
+def test_without_constants(run: Run) -> None:
+    code, out, err = run("lift", "m.mln")
+    assert code == 0
+    assert "log Z = 0 " in out
+    assert err == "there are no constants: name some in the data, or a number (--size type=100)\n"
+
+
 def test_classes(run: Run) -> None:
     found = run.json("lift", "m.mln", "--size", "person=10", "--classes", "--json")
     rows = [(row["formula"], row["class"], row["groundings"]) for row in found["formulas"]]

@@ -71,6 +71,15 @@ def test_sizes_that_cannot_be(sizes: dict[str, int], message: str) -> None:
     assert caught.value.message == message
 
 
+def test_negative_sums_are_refused() -> None:
+    """A true atom weighs −3 and a false one 1: an odd number of atoms sums to a negative number."""
+    model = lapis.parse("S(p) -3 1\nT(p)\n1 S(x) v T(x)")
+    assert model.predicates["S"].factors == (-3.0, 1.0)
+    lapis.lift(model, sizes={"p": 2})
+    with pytest.raises(lapis.LapisError, match="sum to a negative number"):
+        lapis.lift(model, sizes={"p": 3})
+
+
 def test_contradictions_leave_no_world() -> None:
     model = lapis.parse("S(person)\n(EXIST x S(x)).\n!S(x).")
     with pytest.raises(lapis.LapisError, match="the hard formulas leave no possible world"):

@@ -90,6 +90,8 @@ class Lifted(Result):
         )
 
     def remarks(self) -> list[str]:
+        if self.formulas and not any(row.groundings for row in self.formulas):
+            return ["there are no constants: name some in the data, or a number (--size type=100)"]
         return list(self.reasons)
 
     def document(self) -> dict[str, Any]:
@@ -124,6 +126,8 @@ class Lifted(Result):
                 code="no-circuit",
                 hint="use the method 'circuit'",
             )
+        if Path(path).suffix != ".svg":
+            raise LapisError(f"{path}: circuits are drawn as .svg files", code="drawing-format")
         with whole_path(Path(path)) as place:
             place.write_text(self.circuit.svg(), encoding="utf-8")
 

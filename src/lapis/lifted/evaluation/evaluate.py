@@ -91,6 +91,10 @@ def run_balls(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Part
     bits = FIRST_BITS
     while bits <= LAST_BITS:
         ball, slopes = balls_of_bits(root, weights, sizes, bits)
+        if ball < 0:
+            raise LapisError(
+                "with these weights the worlds sum to a negative number", code="negative"
+            )
         if not ball > 0 and is_impossible(root, weights, sizes, bits):
             raise impossible()
         if ball > 0 and all(map(is_sharp, slopes)):
