@@ -26,7 +26,7 @@ from lapis.progress import Progress, Report, Stop
 MAX_EDGES = 1 << 26
 ROOM = 1 << 20  # edges, to begin with, where elimination says nothing
 WORK_PER_ENTRY = 30  # of search, for each entry of elimination's tables
-LEAST_WORK, MOST_WORK = 200_000_000, 400_000_000
+LEAST_WORK, MOST_WORK = 400_000_000, 800_000_000
 ALONE_WORK = 2_000_000_000
 
 
