@@ -96,12 +96,15 @@ def all_shapes(predicate: str, types: Sequence[str], kinds: Kinds) -> Iterator[S
 
 
 def tell_apart(
-    problem: Problem, grounded: Iterable[str] = (), sizes: Mapping[str, int] | None = None
+    problem: Problem,
+    grounded: Iterable[str] = (),
+    sizes: Mapping[str, int] | None = None,
+    max_elements: int | None = None,
 ) -> Kinds:
     """Elements and regions of each type; types in `grounded` have elements only.
 
     `sizes` are numbers of constants where they are more than the problem names: the others are
-    like those that the data says nothing of.
+    like those that the data says nothing of. Raises TooLarge with more than `max_elements`.
     """
     named = named_constants(problem)
     for type_name in grounded:
@@ -110,6 +113,8 @@ def tell_apart(
     while True:
         kinds = group_constants(problem, named, extra)
         refuse_many(kinds)
+        if max_elements is not None:
+            refuse_elements(kinds, max_elements)
         mixed = mixed_constants(problem, kinds)
         if not mixed:
             return kinds
@@ -145,6 +150,19 @@ def refuse_many(kinds: Kinds) -> None:
             f"of constants of type {worst!r} apart, and lifting gains only where most are alike",
             code="not-liftable",
             hint=f"at most {MAX_KINDS} may differ in all; use another method",
+        )
+
+
+def refuse_elements(kinds: Kinds, most: int) -> None:
+    """A region of one constant tells it apart as much as an element is."""
+    number = sum(len(kind.elements) for kind in kinds.of_type.values())
+    number += sum(size == 1 for size in kinds.sizes.values())
+    if number > most:
+        raise TooLarge(
+            f"this is not lifted by itself: formulas and facts tell {number} constants apart, and "
+            "each may double the circuit",
+            code="not-liftable",
+            hint="ask for lifting by name, or use another method",
         )
 
 

@@ -39,7 +39,7 @@ from lapis.lifted.encode import Encoding, encode
 from lapis.lifted.evaluation.evaluate import Partition, evaluate, hessian_product
 from lapis.lifted.evaluation.floats import num_states
 from lapis.lifted.evaluation.walk import Weights
-from lapis.lifted.kinds import Kinds, listed_types, tell_apart
+from lapis.lifted.kinds import listed_types, tell_apart
 from lapis.problem.problem import Problem
 
 INSTEAD = "learn by pseudo-likelihood, infer by sampling (--method auto)"
@@ -151,9 +151,7 @@ def lift_problem(
         problem, sizes = name_constants(problem, type_name, sizes)
     classes = None if classes is None else tuple(classes)
     while True:
-        kinds = tell_apart(problem, grounded, sizes)
-        if max_elements is not None:
-            refuse_elements(kinds, max_elements)
+        kinds = tell_apart(problem, grounded, sizes, max_elements)
         encoding = encode(problem, kinds, classes)
         key = encoding.theory, encoding.certain, encoding.free
         try:
@@ -186,17 +184,6 @@ def refuse_long_sums(lifted: LiftedProblem) -> None:
         raise TooLarge(
             f"this is not lifted by itself: its circuit has sums over {states:,} combinations of "
             "numbers of constants",
-            code="not-liftable",
-            hint="ask for lifting by name, or use another method",
-        )
-
-
-def refuse_elements(kinds: Kinds, most: int) -> None:
-    number = sum(len(kind.elements) for kind in kinds.of_type.values())
-    if number > most:
-        raise TooLarge(
-            f"this is not lifted by itself: formulas and facts tell {number} constants apart, and "
-            "each may double the circuit",
             code="not-liftable",
             hint="ask for lifting by name, or use another method",
         )
