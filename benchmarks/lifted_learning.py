@@ -32,7 +32,7 @@ PRIOR = "gaussian:10"
 TOLERANCE = 0.01  # of the gradient, in groundings
 SIZES = (100, 300, 1000, 3000, 10_000, 30_000)
 FORCLIFT_SECONDS = "6–8"
-AREAS = ("ai", "graphics", "language", "systems", "theory")
+AREAS = ("theory", "language", "graphics", "systems", "ai")  # as the paper numbers its folds
 FOLDS = {
     "imdb": tuple(f"fold{number}" for number in range(1, 6)),
     "uwcse": AREAS,
