@@ -117,3 +117,18 @@ def test_a_value_that_is_no_number_is_an_error() -> None:
     with pytest.raises(LapisError) as caught:
         climb(Broken(np.eye(2), np.ones(2)), Lbfgs(), np.zeros(2))
     assert caught.value.code == "diverged"
+
+
+class FlatPoint:
+    """A slope without curvature."""
+
+    gradient = np.array([1.0, -2.0])
+
+    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
+        return np.zeros(len(direction))
+
+
+def test_no_newton_step_where_there_is_no_curvature() -> None:
+    """Warnings are errors here: a division by zero would not pass."""
+    step = newton_step(FlatPoint(), np.ones(2, bool))  # type: ignore[arg-type]
+    assert step.tolist() == [0.0, 0.0]

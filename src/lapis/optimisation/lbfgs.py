@@ -202,9 +202,13 @@ def newton_step(point: Point, free: np.ndarray) -> np.ndarray:
 
     size = int(free.sum())
     operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
-    solution, _ = cg(operator, point.gradient[free], rtol=NEWTON_PRECISION, maxiter=2 * size + 10)
+    with np.errstate(all="ignore"):  # a direction without curvature ends in a division by zero
+        solution, _ = cg(
+            operator, point.gradient[free], rtol=NEWTON_PRECISION, maxiter=2 * size + 10
+        )
     step = np.zeros(len(free))
-    step[free] = solution
+    if np.isfinite(solution).all():
+        step[free] = solution
     return step
 
 
