@@ -1,13 +1,13 @@
 """Circuits compiled from networks, exactly and approximately, beside what others reach.
 
     python benchmarks/compilation.py               every table
-    python benchmarks/compilation.py networks      one of them: networks, uai, hepar2, others, dense
+    python benchmarks/compilation.py networks      one: networks, hepar2, others, dense, rules
 
 `networks`: the .bif networks of LAPIS_DATA/bayesnets, all marginals, checked against a junction
-tree. `uai`: the partition functions of LAPIS_DATA/uai2014/PR beside the published ones; where no
-circuit is found within the limits, the bound and the estimate of AC². `hepar2`: 50 sets of 21
-random variables observed, the other 49 asked, as Libra was measured; `others`: the same on other
-networks; `dense`: where belief propagation fails. Times are CPU time of this process.
+tree. `hepar2`: 50 sets of 21 random variables observed, the other 49 asked, as Libra was measured;
+`others`: the same on other networks; `dense`: where belief propagation fails; `rules`: a ground
+Markov logic network with evidence. Times are CPU time of this process. `E` draws worlds down a
+junction tree, which all these models are narrow enough for.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ from typing import TypeVar
 import numpy as np
 from loopy import propagate
 
+import lapis
 from lapis.circuits.approximation.approximate import approximate, find_structure
 from lapis.circuits.approximation.samples import sample_forward, sample_gibbs
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import compile_factors
 from lapis.circuits.evaluation import posteriors
-from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
-from lapis.circuits.factors.files import read_evidence, read_factors
-from lapis.circuits.queries import log_partition, no_evidence
-from lapis.errors import LapisError, TooLarge
+from lapis.circuits.factors.factor_graph import FactorGraph, entry_cubes, graph_of_tables
+from lapis.circuits.factors.files import read_factors
+from lapis.circuits.factors.ground import ground_factors
+from lapis.circuits.queries import no_evidence
+from lapis.errors import TooLarge
+from lapis.grounding.bottom_up import ground
 from lapis.inference.exact.elimination_order import best_order
 from lapis.inference.exact.junction_tree import build_tree, collect, distribute
 from lapis.network.csr import row_starts
-from lapis.network.cubes import Cubes
-from lapis.progress import Stop
+from lapis.problem.task import build_task
 
 Result = TypeVar("Result")
 DATA = Path(os.environ.get("LAPIS_DATA", "../shared/data"))
@@ -52,21 +54,27 @@ LIBRA = """Libra, 2,719 edges: KL, max error, ms a query
     G fast         0.00115      0.094   92
     G medium       0.00008      0.023  359
     V              0.00036      0.066 4914"""
+RULES = """person = {{{people}}}
+Friends(person, person)
+Smokes(person)
+Cancer(person)
+1.5 Smokes(x) => Cancer(x)
+1.1 Friends(x, y) ^ Smokes(x) => Smokes(y)
+"""
 CHECKED_ENTRIES = 3e7  # of the junction tree's tables
-UAI_EDGES, UAI_SECONDS, UAI_SAMPLES = 1 << 24, 10.0, 10_000
 NUM_QUERIES = 50
 
 
 def main(arguments: list[str]) -> None:
     tables = {
         "networks": networks,
-        "uai": uai,
         "hepar2": hepar2,
         "others": others,
         "dense": dense,
+        "rules": rules,
     }
     for name in arguments or tables:
-        if name in ("networks", "uai", "hepar2", "others") and not DATA.is_dir():
+        if name in ("networks", "hepar2", "others") and not DATA.is_dir():
             print(f"\n{name}: no data in {DATA}; set LAPIS_DATA")
             continue
         print(f"\n{name}: {tables[name].__doc__}")
@@ -101,68 +109,11 @@ def networks() -> None:
 
 def by_junction_tree(graph: FactorGraph) -> np.ndarray:
     """float64[num_states], all marginals by the junction trees of exact inference."""
-    scopes = [graph.variables_of(f) for f in range(graph.num_factors)]
-    digits = [np.indices(graph.table(f).shape).reshape(len(s), -1).T for f, s in enumerate(scopes)]
-    lengths = np.repeat([len(s) for s in scopes], [len(d) for d in digits])
-    variable = np.concatenate([np.tile(s, len(d)) for s, d in zip(scopes, digits, strict=True)])
-    state = np.concatenate([d.ravel() for d in digits]).astype(np.int32)
-    cubes = Cubes(
-        graph.size, row_starts(lengths), variable.astype(np.int32),
-        np.arange(len(variable) + 1), state, np.arange(len(lengths), dtype=np.int32),
-    )  # fmt: skip
+    cubes, log_value = entry_cubes(graph)
     rng = np.random.default_rng(0)
     order = best_order(graph.size, graph.scope_start, graph.scope, np.inf, rng)
     tree = build_tree(cubes, order.variable)
-    return distribute(tree, cubes, collect(tree, cubes, graph.log_value), overwrite=True).state
-
-
-def uai() -> None:
-    """log10 of partition functions; AC² where no circuit was found within the limits."""
-    counts = {"exact, as published": 0, "exact, published differs": 0, "AC²": 0, "impossible": 0}
-    folder = DATA / "uai2014" / "PR"
-    for path in sorted(folder.glob("*.uai.gz"), key=lambda p: p.stat().st_size):
-        name = path.name.removesuffix(".uai.gz")
-        published = float((folder / f"{name}.uai.PR").read_text().split()[-1])
-        graph = read_factors(path)
-        evidence = read_evidence(folder / f"{name}.uai.evid", graph)
-        row = np.full(graph.num_variables, -1, np.int32)
-        row[list(evidence)] = list(evidence.values())
-        begin = time.process_time()
-        try:
-            stop = Stop(deadline=time.monotonic() + UAI_SECONDS)
-            compiled = compile_factors(graph.condition(evidence), UAI_EDGES, 0, stop)
-        except TooLarge:
-            kind, text = "AC²", estimate(graph, row)
-        except LapisError:
-            kind, text = "impossible", "Z = 0"
-        else:
-            found = log_partition(compiled.circuit) / np.log(10)
-            agrees = abs(found - published) <= 1e-3 * max(1.0, abs(published))
-            kind = "exact, as published" if agrees else "exact, published differs"
-            text = f"{found:.4f} {compiled.circuit.num_edges:,} edges by {compiled.method}"
-        counts[kind] += 1
-        seconds = time.process_time() - begin
-        print(
-            f"{name:<26} {kind:<24} published {published:.4f}: {text} ({seconds:.1f} s)", flush=True
-        )
-    print(counts)
-
-
-def estimate(graph: FactorGraph, row: np.ndarray) -> str:
-    """What AC² says about a partition function."""
-    try:
-        structure = find_structure(graph, row, 5_000, UAI_SAMPLES)
-        found = approximate(graph, structure, row)
-    except LapisError as refused:
-        return f"refused: {refused.message}"
-    assert found.bound is not None
-    if found.log_partition in (None, -np.inf):
-        return f"no world of the circuit is possible; bound {found.bound / np.log(10):.4f}"
-    assert found.log_partition is not None
-    return (
-        f"estimate {found.log_partition / np.log(10):.4f} bound {found.bound / np.log(10):.4f} "
-        f"effective {found.effective:.1e} {found.circuit.num_edges:,} edges"
-    )
+    return distribute(tree, cubes, collect(tree, cubes, log_value), overwrite=True).state
 
 
 def hepar2() -> None:
@@ -188,6 +139,26 @@ def dense() -> None:
         ("parities, noise 0.01", parities(60, 0.01)),
     ):
         compare(name, graph, 5_000, 0.0, 1)
+
+
+def rules() -> None:
+    """friends and smokers, ground: 40 people, 4 friends each, a fifth observed to smoke or not."""
+    rng = np.random.default_rng(0)
+    people = [f"P{number}" for number in range(40)]
+    facts = [
+        f"Friends({one}, {people[other]})"
+        for number, one in enumerate(people)
+        for other in rng.choice(np.delete(np.arange(40), number), 4, replace=False)
+    ]
+    seen = rng.permutation(40)[:8]
+    facts += [f"{'!' * int(rng.integers(2))}Smokes({people[number]})" for number in seen]
+    task = build_task(
+        lapis.parse(RULES.format(people=", ".join(people))),
+        [lapis.Database.parse("\n".join(facts))], ["Smokes", "Cancer"],
+    )  # fmt: skip
+    graph = ground_factors(ground(task.worlds[0].problem)).graph
+    for max_edges in (1_000, 5_000):
+        compare("friends and smokers", graph, max_edges, 0.0, 1)
 
 
 def couplings(size: int, width: float) -> FactorGraph:
@@ -235,9 +206,9 @@ def compare(
         row[seen] = worlds[max(number, 0)][seen]
         (_, truth), asked = timed(lambda row=row: posteriors(exact, row[None]))
         answers = {"exact": (truth[0], asked)}
-        answers["BP"] = timed(lambda row=row: propagate(graph, row))
+        answers["BP"] = timed(lambda row=row: propagate(graph, row).state)
         answers["mean field"] = timed(lambda row=row: by_circuit(graph, independent, row, "V"))
-        for parameters in ("F", "G", "V", "VI"):
+        for parameters in ("F", "G", "V", "VI", "E"):
             answers[parameters] = timed(
                 lambda row=row, p=parameters: by_circuit(graph, structure, row, p)
             )

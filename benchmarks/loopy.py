@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
@@ -13,8 +15,14 @@ TOLERANCE = 1e-6
 DAMPING = 0.3
 
 
-def propagate(graph: FactorGraph, row: np.ndarray) -> np.ndarray:
-    """float64[num_states], beliefs given a row of states, negative where nothing is known."""
+class Propagated(NamedTuple):
+    state: np.ndarray  # float64[num_states], beliefs
+    log_partition: float  # of the Bethe free energy
+    converged: bool
+
+
+def propagate(graph: FactorGraph, row: np.ndarray) -> Propagated:
+    """Beliefs given a row of states, negative where nothing is known."""
     size = graph.size
     first = row_starts(size)
     evidence = np.ones(int(first[-1]))
@@ -25,18 +33,45 @@ def propagate(graph: FactorGraph, row: np.ndarray) -> np.ndarray:
     message_start = row_starts(size[graph.scope])
     up = np.ones(int(message_start[-1]))  # from tables to variables
     belief = np.empty(int(first[-1]))
-    _pass(
+    in_table = np.empty_like(value)
+    converged = _pass(
         graph.scope_start, graph.scope, graph.table_start, value, size, first, evidence,
-        message_start, up, belief,
+        message_start, up, belief, in_table,
     )  # fmt: skip
-    return belief
+    positive = in_table > 0
+    energy = float(
+        (in_table[positive] * (graph.log_value[positive] - np.log(in_table[positive]))).sum()
+    )
+    degree = np.repeat(np.bincount(graph.scope, minlength=len(size)), size)
+    return Propagated(
+        belief, energy + float(((degree - 1) * belief * _logs(belief)).sum()), bool(converged)
+    )
+
+
+def _logs(value: np.ndarray) -> np.ndarray:
+    return np.log(np.where(value > 0, value, 1.0))
 
 
 @njit(cache=True)
-def _pass(scope_start, scope, table_start, value, size, first, evidence, start, up, belief):  # type: ignore[no-untyped-def]
+def next_entry(digit, size, scope, begin, end):  # type: ignore[no-untyped-def]
+    """Count the digits of a table's entry one further, the last axis first."""
+    axis = end - begin - 1
+    while axis >= 0:
+        digit[axis] += 1
+        if digit[axis] < size[scope[begin + axis]]:
+            return
+        digit[axis] = 0
+        axis -= 1
+
+
+@njit(cache=True)
+def _pass(  # type: ignore[no-untyped-def]
+    scope_start, scope, table_start, value, size, first, evidence, start, up, belief, in_table
+):
     down = np.empty_like(up)
     new = np.empty(size.max())
     digit = np.zeros(64, np.int64)
+    converged = False
     for _ in range(MAX_PASSES):
         belief[:] = evidence
         for member in range(len(scope)):
@@ -66,13 +101,7 @@ def _pass(scope_start, scope, table_start, value, size, first, evidence, start, 
                         if other != member:
                             term *= down[start[other] + digit[other - begin]]
                     new[digit[member - begin]] += term
-                    axis = end - begin - 1
-                    while axis >= 0:
-                        digit[axis] += 1
-                        if digit[axis] < size[scope[begin + axis]]:
-                            break
-                        digit[axis] = 0
-                        axis -= 1
+                    next_entry(digit, size, scope, begin, end)
                 total = new[: size[v]].sum()
                 for s in range(size[v]):
                     fresh = new[s] / max(total, 1e-300)
@@ -80,6 +109,7 @@ def _pass(scope_start, scope, table_start, value, size, first, evidence, start, 
                     change = max(change, abs(fresh - old))
                     up[start[member] + s] = DAMPING * old + (1 - DAMPING) * fresh
         if change < TOLERANCE:
+            converged = True
             break
     for v in range(len(size)):
         total = 0.0
@@ -87,3 +117,16 @@ def _pass(scope_start, scope, table_start, value, size, first, evidence, start, 
             total += belief[first[v] + s]
         for s in range(size[v]):
             belief[first[v] + s] /= max(total, 1e-300)
+    for factor in range(len(scope_start) - 1):
+        begin, end = scope_start[factor], scope_start[factor + 1]
+        digit[: end - begin] = 0
+        total = 0.0
+        for at in range(table_start[factor], table_start[factor + 1]):
+            in_table[at] = value[at]
+            for other in range(begin, end):
+                in_table[at] *= down[start[other] + digit[other - begin]]
+            total += in_table[at]
+            next_entry(digit, size, scope, begin, end)
+        for at in range(table_start[factor], table_start[factor + 1]):
+            in_table[at] /= max(total, 1e-300)
+    return converged

@@ -16,7 +16,12 @@ from lapis.circuits.approximation.approximate import approximate, find_structure
 from lapis.circuits.approximation.family import condition_circuit, family_circuit
 from lapis.circuits.approximation.importance import weigh
 from lapis.circuits.approximation.matching import match_samples
-from lapis.circuits.approximation.samples import GibbsSamples, sample_forward, sample_gibbs
+from lapis.circuits.approximation.samples import (
+    GibbsSamples,
+    sample_exactly,
+    sample_forward,
+    sample_gibbs,
+)
 from lapis.circuits.approximation.thinning import thin_structure
 from lapis.circuits.approximation.variational import (
     FLOOR,
@@ -33,6 +38,7 @@ from lapis.circuits.factors.bif import parse_bif
 from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
 from lapis.circuits.properties import find_properties
 from lapis.circuits.queries import log_partition, no_evidence
+from lapis.errors import TooLarge
 
 
 def positive_graph(rng: np.random.Generator, num_variables: int = 5) -> FactorGraph:
@@ -205,27 +211,37 @@ probability ( mary | alarm ) { (on) 0.7, 0.3; (off) 0.01, 0.99; }
 """
 
 
-@pytest.mark.parametrize("forward", [True, False])
-def test_samples_have_the_model_s_frequencies(forward: bool) -> None:
+def drawn_exactly(graph: FactorGraph, num_samples: int) -> np.ndarray:
+    found = sample_exactly(graph, num_samples, 1)
+    assert found is not None
+    assert found.log_partition == pytest.approx(0.0, abs=1e-12)
+    return found.rows
+
+
+@pytest.mark.parametrize("how", ["forward", "exactly", "one sweep later", "gibbs"])
+def test_samples_have_the_model_s_frequencies(how: str) -> None:
     graph = parse_bif(ALARM)
     nothing = np.full(5, -1, np.int32)
     size = 20_000
-    rows = (
-        sample_forward(graph, size, 1)
-        if forward
-        else sample_gibbs(graph, nothing, size, 1, None, 4).rows
-    )
+    rows = {
+        "forward": lambda: sample_forward(graph, size, 1),
+        "exactly": lambda: drawn_exactly(graph, size),
+        "one sweep later": lambda: (
+            sample_gibbs(graph, nothing, size, 1, drawn_exactly(graph, size)).rows
+        ),
+        "gibbs": lambda: sample_gibbs(graph, nothing, size, 1, None, 4).rows,
+    }[how]()
     _, marginal = enumerate_marginals(graph)
     first = np.cumsum([0, *graph.size])
     for v in range(5):
         found = np.bincount(rows[:, v], minlength=graph.size[v]) / size
         expected = marginal[first[v] : first[v + 1]]
-        slack = 1.0 if forward else 3.0  # worlds of a chain resemble each other
+        slack = 3.0 if how == "gibbs" else 1.0  # worlds of a chain resemble each other
         error = np.sqrt(expected * (1 - expected) / size)
         assert (np.abs(found - expected) <= 5 * slack * error).all()
 
 
-@pytest.mark.parametrize("parameters", ["F", "G", "V", "VI"])
+@pytest.mark.parametrize("parameters", ["F", "G", "V", "VI", "E"])
 def test_an_approximation_given_evidence(parameters: str) -> None:
     graph = parse_bif(ALARM)
     structure = find_structure(graph, np.full(5, -1, np.int32), max_edges=150)
@@ -274,6 +290,34 @@ def noisy_parities(rng: np.random.Generator) -> FactorGraph:
     tables = [(rng.permutation(10)[:3].tolist(), table) for _ in range(10)]
     tables += [([v], np.array([0.0, rng.normal(0, 0.3)])) for v in range(10)]
     return graph_of_tables([f"v{v}" for v in range(10)], [["0", "1"]] * 10, tables)
+
+
+def test_worlds_drawn_exactly_know_all_modes() -> None:
+    """Belief propagation and Gibbs sampling fail here; the default does not."""
+    graph = noisy_parities(np.random.default_rng(0))
+    row = np.full(10, -1, np.int32)
+    structure = find_structure(graph, row, 300, 20_000)
+    log_z, marginal = enumerate_marginals(graph)
+    found = approximate(graph, structure, row)
+    assert found.parameters == "E"
+    assert found.log_partition == pytest.approx(log_z, abs=1e-9)
+    assert found.state_stderr is not None
+    error = np.abs(posteriors(found.circuit, row[None])[1][0] - marginal)
+    assert (error <= 5 * found.state_stderr + 1e-3).all()
+    with pytest.raises(TooLarge, match="cannot be drawn exactly"):
+        approximate(wide_grid(), compile_factors(no_tables(wide_grid())).circuit, row, "E")
+
+
+def wide_grid() -> FactorGraph:
+    """Ten variables of a hundred states, all pairs coupled."""
+    table = np.random.default_rng(0).normal(size=(100, 100))
+    states = [[str(s) for s in range(100)]] * 10
+    pairs = [(list(pair), table) for pair in itertools.combinations(range(10), 2)]
+    return graph_of_tables([f"v{v}" for v in range(10)], states, pairs)
+
+
+def no_tables(graph: FactorGraph) -> FactorGraph:
+    return graph_of_tables(graph.names, graph.states, [])
 
 
 @pytest.mark.parametrize("seed", range(3))

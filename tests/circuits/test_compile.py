@@ -14,8 +14,10 @@ import lapis
 from lapis.circuits.compilation.compile import compile_factors, gather
 from lapis.circuits.compilation.elimination import eliminate
 from lapis.circuits.compilation.gates import ZERO, new_gates
+from lapis.circuits.compilation.partition import find_partition
 from lapis.circuits.compilation.search import search
 from lapis.circuits.evaluation import log_values, posteriors
+from lapis.circuits.factors.consistency import make_consistent
 from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
 from lapis.circuits.factors.ground import ground_factors
 from lapis.circuits.properties import find_properties
@@ -59,6 +61,65 @@ def test_marginals_given_evidence(seed: int) -> None:
     value, found = posteriors(circuit, no_evidence(circuit))
     assert value[0] == pytest.approx(log_z, abs=1e-10)
     np.testing.assert_allclose(found[0], marginal, atol=1e-10)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32))
+def test_supported_states_and_partition_functions(seed: int) -> None:
+    """No world is lost with the states that are dropped; sums in numbers equal enumeration."""
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng)
+    seen = rng.permutation(graph.num_variables)[: rng.integers(0, 3)]
+    graph = graph.condition({int(v): int(rng.integers(graph.size[v])) for v in seen})
+    score = graph.log_score(all_rows(graph))
+    found = find_partition(graph)
+    assert found.exact
+    if not np.isfinite(score).any():
+        assert found.log_value == -np.inf
+        return
+    assert found.log_value == pytest.approx(np.logaddexp.reduce(score), abs=1e-10)
+    small = make_consistent(graph)
+    assert small is not None
+    left = small.graph.log_score(all_rows(small.graph))
+    assert np.logaddexp.reduce(left) == pytest.approx(np.logaddexp.reduce(score), abs=1e-10)
+    first = np.cumsum([0, *graph.size])
+    _, marginal = enumerate_marginals(graph)
+    assert set(np.flatnonzero(marginal > 0)) <= set(small.state.tolist())
+    assert len(small.state) == small.graph.size.sum() <= first[-1]
+
+
+def test_arc_consistency_decides_a_chain() -> None:
+    """An observed end of a chain of equalities fixes every variable."""
+    equal = np.array([[0.0, -np.inf], [-np.inf, 0.5]])
+    tables = [([v, v + 1], equal) for v in range(20)]
+    graph = graph_of_tables([f"v{v}" for v in range(21)], [["0", "1"]] * 21, tables)
+    small = make_consistent(graph.condition({20: 1}))
+    assert small is not None
+    assert small.graph.size.tolist() == [1] * 21
+    assert small.state.tolist() == list(range(1, 42, 2))
+    assert make_consistent(graph.condition({0: 0, 20: 1})) is None
+
+
+def test_a_partition_function_too_wide() -> None:
+    rng = np.random.default_rng(1)
+    tables = [(pair, rng.random((2, 2))) for pair in itertools.combinations(range(14), 2)]
+    graph = graph_of_tables([f"v{v}" for v in range(14)], [["0", "1"]] * 14, tables)
+    with pytest.raises(TooLarge) as raised:
+        find_partition(graph, max_entries=100)
+    assert str(raised.value) == (
+        "elimination would join 14 variables in a table and compute 3.3e+04 entries"
+    )
+    with pytest.raises(TooLarge, match="at once"):
+        find_partition(graph, max_bytes=1000)
+
+
+def test_products_too_small_for_doubles_are_noticed() -> None:
+    table = np.array([[0.0, -400.0], [-800.0, 0.0]])
+    tables = [([a, b], table) for a, b in itertools.combinations(range(4), 2)]
+    graph = graph_of_tables("abcd", [["0", "1"]] * 4, tables)
+    found = find_partition(graph)
+    assert not found.exact
+    assert found.log_value == pytest.approx(np.logaddexp.reduce(graph.log_score(all_rows(graph))))
 
 
 def chain_of_parities(length: int) -> FactorGraph:

@@ -11,11 +11,11 @@ from random_circuits import partial_rows, restrict
 
 from lapis.circuits.circuit import Properties
 from lapis.circuits.evaluation import log_values
-from lapis.circuits.gibbs import gibbs_log_conditionals
-from lapis.circuits.learn import Search, learn_circuit
+from lapis.circuits.learning.gibbs import gibbs_log_conditionals
+from lapis.circuits.learning.learn import Search, learn_circuit
+from lapis.circuits.learning.split import NO_LIMIT, edge_cost, split_circuit
 from lapis.circuits.properties import find_properties
 from lapis.circuits.queries import log_conditionals
-from lapis.circuits.split import NO_LIMIT, edge_cost, split_circuit
 from lapis.errors import LapisError
 from lapis.progress import Stop
 
@@ -250,8 +250,9 @@ def test_the_network_as_text() -> None:
 @pytest.mark.parametrize(
     ("data", "states", "message"),
     [
-        ([[0, -1]], 2, "B has missing values; circuits are learned from complete rows"),
+        ([[0, -1]], 2, "B has missing values; splits are learned from complete rows"),
         ([[0, 1]], 65, "A has 65 values; circuits are learned with at most 64"),
+        (np.empty((0, 2), int), 2, "there are no rows to learn from"),
         ([[0]], 2, r"2 variables cannot be learned from data of shape \(1, 1\)"),
     ],
 )

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from random_circuits import partial_rows
+from scipy.optimize import minimize
 
-from lapis.circuits import mixture as module
 from lapis.circuits.circuit import Properties
 from lapis.circuits.evaluation import log_values, posteriors
-from lapis.circuits.learn import learn_circuit
-from lapis.circuits.mixture import Examples, join_circuits, learn_mixture, marginal_states, maximise
+from lapis.circuits.learning.learn import learn_circuit
+from lapis.circuits.learning.learner import learn_rows
+from lapis.circuits.learning.mixture import (
+    Examples,
+    join_circuits,
+    learn_mixture,
+    marginal_states,
+    maximise,
+    weighted_parameters,
+    with_parameters,
+)
 from lapis.circuits.properties import find_properties
+from lapis.circuits.queries import complete_rows
 from lapis.progress import Progress, Stop
 
 SIZES = (2, 3, 2, 2)
@@ -54,14 +66,19 @@ def test_one_circuit_computes_the_mixture(num_starts: int) -> None:
     assert share[0, 0] == pytest.approx(world[complete[:, 0] == 0].sum(), rel=1e-10)
 
 
-def test_every_iteration_climbs(monkeypatch: pytest.MonkeyPatch) -> None:
+def hide(data: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """The rows with a share of their states missing."""
+    return np.where(np.random.default_rng(seed).random(data.shape) < share, -1, data)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_every_iteration_climbs(missing: float) -> None:
     """log P(data) + prior · Σ p_j log θ_j never falls."""
-    data = make(150, 2)
+    data = hide(make(150, 2), missing, 0)
     prior = 1.5
     rows, times = np.unique(data, axis=0, return_counts=True)
     examples = Examples(rows, times, marginal_states(rows, times, STATES), None)
     found = learn_mixture(data, NAMES, STATES, num_components=3, prior=prior)
-    first = np.cumsum([0, *SIZES])
 
     def objective() -> float:
         total = float(times @ found.log_likelihoods(rows))
@@ -69,23 +86,83 @@ def test_every_iteration_climbs(monkeypatch: pytest.MonkeyPatch) -> None:
             for leaf in np.flatnonzero(network.split_on < 0):
                 v = network.variable[leaf]
                 theta = network.log_parameter[network.first_parameter[leaf] :][: SIZES[v]]
-                total += prior * float(examples.marginal[first[v] : first[v + 1]] @ theta)
+                total += prior * float(examples.marginal[v] @ theta)
         return total
 
     # Away from the optimum, so that there is something to climb.
     share = np.random.default_rng(0).dirichlet(np.ones(3), len(rows)).T * times
-    networks = tuple(
-        module.replace(one, log_parameter=module.weighted_parameters(one, examples, w, prior))
-        for one, w in zip(found.network, share, strict=True)
-    )
-    found = module.replace(found, network=networks)
-    monkeypatch.setattr(module, "MAX_ITERATIONS", 1)
+    pairs = zip(found.network, found.circuit, share, strict=True)
+    parameters = [weighted_parameters(*one, examples, w, prior) for *one, w in pairs]
+    found = with_parameters(found, parameters)
     values = [objective()]
     for _ in range(12):
-        found = maximise(found, examples, prior, Stop())
+        found = maximise(found, examples, prior, Stop(), max_iterations=1)
         values.append(objective())
     assert (np.diff(values) > -1e-9).all()
     assert values[-1] > values[0] + 1
+
+
+def test_incomplete_rows_come_to_the_optimum() -> None:
+    """Two variables, every P(a, b): the likelihood against that of numerical maximisation."""
+    counts = {(0, 0): 40, (0, 1): 9, (1, 0): 12, (1, 1): 30, (0, -1): 20, (-1, 1): 25, (-1, -1): 3}
+    data = np.array([row for row, count in counts.items() for _ in range(count)])
+    agrees = {
+        row: [all(x in (-1, y) for x, y in zip(row, world, strict=True))
+              for world in product((0, 1), repeat=2)]
+        for row in counts
+    }  # fmt: skip
+
+    def loss(logits: np.ndarray) -> float:
+        chance = np.exp(logits) / np.exp(logits).sum()
+        return -sum(n * float(np.log(chance[agrees[row]].sum())) for row, n in counts.items())
+
+    best = -minimize(loss, np.zeros(4), method="BFGS").fun / len(data)
+    found = learn_rows(data, None, ["a", "b"], [["0", "1"]] * 2, edge_costs=(0.1,), prior=1e-9)
+    assert found.fit.num_splits == 1
+    assert found.fit.log_likelihoods(data).mean() == pytest.approx(best, abs=2e-5)
+    assert found.fit.circuit.properties == Properties(True, True, True)
+    assert found.fit.network is not None
+    complete = np.array(list(product((0, 1), repeat=2)))
+    np.testing.assert_allclose(
+        found.fit.network.log_likelihoods(complete), log_values(found.fit.circuit, complete),
+        rtol=1e-10,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("num_components", [1, 3])
+def test_incomplete_rows_are_worth_their_states(num_components: int) -> None:
+    """Better than leaving such rows out, on average of the truth; and the same again."""
+    train, test = hide(make(250, 8), 0.25, 1), make(3000, 9)
+    found = learn_rows(train, None, NAMES, STATES, edge_costs=(1.0,), num_components=num_components)
+    again = learn_rows(train, None, NAMES, STATES, edge_costs=(1.0,), num_components=num_components)
+    assert (found.fit.log_likelihoods(test) == again.fit.log_likelihoods(test)).all()
+    whole = train[(train >= 0).all(axis=1)]
+    less = learn_rows(whole, None, NAMES, STATES, edge_costs=(1.0,), num_components=num_components)
+    assert found.fit.log_likelihoods(test).mean() > less.fit.log_likelihoods(test).mean()
+
+
+def test_nothing_shown_and_one_row() -> None:
+    """A column that no row shows has all its states; one row is enough."""
+    data = np.array([[1, -1, 0, 1]])
+    for method in ("quick", "greedy", "tree"):
+        found = learn_rows(data, None, NAMES, STATES, method=method)  # type: ignore[arg-type]
+        _, share = posteriors(found.fit.circuit, np.full(len(SIZES), -1))
+        assert share[0, 2:5].sum() == pytest.approx(1)
+        assert (share > 0).all()
+        assert share[0, 1] > 0.5
+
+
+def test_missing_states_are_drawn_given_the_others() -> None:
+    found = learn_mixture(make(200, 1), NAMES, STATES, num_components=2)
+    circuit = join_circuits(found.weight, found.circuit)
+    row = np.array([-1, 2, -1, 0])
+    drawn = complete_rows(circuit, np.tile(row, (4000, 1)), seed=1)
+    assert (drawn[:, [1, 3]] == [2, 0]).all()
+    _, share = posteriors(circuit, row)
+    for variable, first in ((0, 0), (2, 5)):
+        chance = share[0, first + 1]
+        error = np.sqrt(chance * (1 - chance) / len(drawn))
+        assert drawn[:, variable].mean() == pytest.approx(chance, abs=4 * error)
 
 
 def test_a_mixture_explains_what_one_circuit_cannot() -> None:

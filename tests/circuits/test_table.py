@@ -62,6 +62,11 @@ def test_headers_are_told_from_rows(tmp_path: Path) -> None:
     named = write(tmp_path / "b.csv", "smokes,cancer\nno,no\nyes,yes\n")
     assert read_table(named).names == ("smokes", "cancer")
     assert len(read_table(named, "no").codes) == 3
+    twice = write(tmp_path / "d.csv", "smokes,smokes\n0,1\n1,1\n")
+    with pytest.raises(LapisError, match="two columns have the same name"):
+        read_table(twice)
+    values = write(tmp_path / "e.csv", "yes,yes\nno,no\n")
+    assert read_table(values).names is None
     one = write(tmp_path / "c.csv", "1,0\n")
     assert read_table(one).codes.shape == (1, 2)
 

@@ -65,6 +65,26 @@ def test_learn_tells_its_figures(learned: Run) -> None:
     assert (limited["splits"], limited["converged"]) == (1, True)
 
 
+def test_costs_are_chosen_by_held_out_rows(learned: Run) -> None:
+    arguments = ("circuit", "learn", "t.csv", "--edge-cost", "9,0.1")
+    found = learned.json(*arguments, "--valid", "t.csv")
+    assert (found["edge_cost"], found["parameter_cost"], found["edges"]) == (0.1, 0.0, 20)
+    assert [trial["edges"] for trial in found["trials"]] == [14, 20]
+    assert found["trials"][1]["valid_log_likelihood"] == found["valid_log_likelihood"]
+    out = learned(*arguments, "--valid", "t.csv")[1]
+    assert "valid log likelihood" in out.splitlines()[1]
+    code, _, err = learned(*arguments)
+    assert (code, err) == (
+        1,
+        "error: several costs are chosen from by held-out rows, and there are none\n"
+        "    give --valid, or one --edge-cost and one --param-cost\n",
+    )
+    for typed, wrong in (("1,x", "'1,x'\n    as in 1,0.5"), ("1,-2", "(1.0, -2.0)")):
+        code, _, err = learned("circuit", "learn", "t.csv", "--edge-cost", typed)
+        wanted = f"error: --edge-cost must be numbers of at least 0, not {wrong}\n"
+        assert (code, err) == (1, wanted)
+
+
 def test_a_mixture(learned: Run) -> None:
     found = learned.json(
         "circuit", "learn", "t.csv", "--components", "2", "--starts", "2", "-o", "m.npz", "--seed",
@@ -78,6 +98,32 @@ def test_a_mixture(learned: Run) -> None:
         1,
         "error: the most likely states cannot be read off this circuit: it is not deterministic\n",
     )
+
+
+def test_a_hidden_tree(learned: Run) -> None:
+    """Two hidden states can say all of two binary variables: nearly the counts themselves."""
+    arguments = ("circuit", "learn", "t.csv", "--method", "tree", "--components", "2")
+    found = learned.json(*arguments, "-o", "h.npz", "--prior", "0.001")
+    entropy = sum(n / 60 * math.log(n / 60) for n in COUNTS.values())
+    assert found["train_log_likelihood"] == pytest.approx(entropy, abs=2e-3)
+    assert (found["splits"], found["edge_cost"], found["trials"]) == (0, None, [])
+    assert learned.json("circuit", "score", "h.npz", "t.csv")["log_likelihood"] == pytest.approx(
+        found["train_log_likelihood"], abs=1e-9
+    )
+
+
+def test_missing_values(learned: Run) -> None:
+    """Rows that show one variable only: the optimum is in closed form, P(a) from all, P(b | a)."""
+    text = (learned.folder / "t.csv").read_text() + "yes,\nno,?\nyes,*\n" * 5
+    learned.write("some.csv", text)
+    arguments = ("circuit", "learn", "some.csv", "--prior", "1e-6", "--time-limit", "600")
+    found = learned.json(*arguments, "-o", "some.npz", "--network", "some.txt")
+    shown = {"no": 44 + 5, "yes": 16 + 10}
+    total = sum(n * math.log(n / 75) for n in shown.values())
+    for (a, _), n in COUNTS.items():
+        total += n * math.log(n / sum(m for (x, _), m in COUNTS.items() if x == a))
+    assert found["train_log_likelihood"] == pytest.approx(total / 75, abs=2e-5)
+    assert "probability ( " in (learned.folder / "some.txt").read_text()
 
 
 def test_score(learned: Run) -> None:
@@ -156,10 +202,13 @@ def test_info_and_other_forms(learned: Run) -> None:
         (("learn", "none.csv"), "none.csv: there is no such file"),
         (("learn", "t.csv", "-o", "c.txt"), "c.txt: circuits are written as .npz, .ac or .dot"),
         (("learn", "t.csv", "-o", "no/c.npz"), "no/c.npz: cannot be written: no folder no"),
-        (("learn", "t.csv", "--method", "best"), "--method must be greedy or quick, not 'best'"),
-        (("learn", "t.csv", "--components", "2", "--network", "n.txt"), "a mixture is not "
-         "equivalent to one Bayesian network\n    leave out --network, or --components and "
-         "--starts"),
+        (("learn", "t.csv", "--method", "best"), "--method must be greedy or quick or tree, not "
+         "'best'"),
+        (("learn", "t.csv", "--components", "2", "--network", "n.txt"), "a circuit with hidden "
+         "variables is not equivalent to a Bayesian network of its own\n    leave out --network, "
+         "or --components, --starts and --method tree"),
+        (("learn", "t.csv", "--method", "tree", "--edge-cost", "1"), "method 'tree' does not read "
+         "--edge-cost and --param-cost\n    they belong to greedy, quick"),
         (("score", "t.csv", "t.csv"), "t.csv: this is not a circuit\n    circuits are .npz files, "
          "as `lapis circuit learn -o` writes them, or .ac files"),
         (("query", "c.npz", "-q", "smoks"), "unknown variable 'smoks'\n    did you mean 'smokes'?"),

@@ -36,9 +36,14 @@ def test_a_network_is_approximated(run: Run) -> None:
     run.write("coins.bif", COINS)
     found = run.json("circuit", "approximate", "coins.bif", "--evidence", "b=h", "-o", "c.npz")
     exact = math.log(0.25 * 0.5 + 0.75 * 0.1)
-    assert found["log_partition_bound"] <= exact + 1e-9
-    assert abs(found["log_partition_estimate"] - exact) < 0.05
-    assert found["effective"] <= 1.0
+    assert found["parameters_by"] == "E"
+    assert found["log_partition"] == pytest.approx(exact)
+    weighed = run.json("circuit", "approximate", "coins.bif", "--evidence", "b=h", "--parameters",
+                       "VI")  # fmt: skip
+    assert weighed["parameters_by"] == "VI"
+    assert weighed["log_partition_bound"] <= exact + 1e-9
+    assert abs(weighed["log_partition_estimate"] - exact) < 0.05
+    assert weighed["effective"] <= 1.0
     assert (run.folder / "c.npz").exists()
     plain = run.json("circuit", "approximate", "m.mln", "d.db", "-q", "Smokes", "--parameters", "F")
     assert plain["log_partition_bound"] is None

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
@@ -24,10 +24,11 @@ import numpy as np
 
 from lapis.circuits.blocks import LANES, TINY, as_averages, evaluate_blocks
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, Circuit
-from lapis.inference.compiled import entry, inner
+from lapis.compiled import entry, inner
 
 Found = TypeVar("Found")
 MISSING = -1  # the state of a variable that evidence does not mention
+SHARES = 8  # that rows are dealt in
 SMALL = 2_000_000  # edges × rows below which a second thread is not worth its start
 
 
@@ -134,23 +135,20 @@ def expected_parameters(
 def as_rows(circuit: Circuit, evidence: np.ndarray) -> np.ndarray:
     """int32[num_rows, num_variables]"""
     rows = np.ascontiguousarray(evidence, np.int32)
-    return rows.reshape(-1, circuit.num_variables)
+    return rows if rows.ndim == 2 else rows.reshape(-1, circuit.num_variables)
 
 
 def run_in_shares(work: Callable[[slice], Found], num_rows: int, cost: int) -> list[Found]:
-    """Do the work on shares of the rows, on all cores if it is enough."""
-    cores = os.cpu_count() or 1
-    if num_rows < 2 or num_rows * cost < SMALL or cores == 1:
+    """Do the work on shares of the rows, on all cores if it is enough.
+
+    Shares do not depend on the cores, so that sums over them do not either.
+    """
+    if num_rows < 2 or num_rows * cost < SMALL:
         return [work(slice(0, num_rows))]
-    with ThreadPoolExecutor(cores) as pool:
-        return list(pool.map(work, shares(num_rows, cores)))
-
-
-def shares(num_rows: int, cores: int) -> Iterator[slice]:
-    """Rows in as many parts of one size."""
-    size = -(-num_rows // cores)
-    for first in range(0, num_rows, size):
-        yield slice(first, min(first + size, num_rows))
+    size = -(-num_rows // SHARES)
+    parts = [slice(first, min(first + size, num_rows)) for first in range(0, num_rows, size)]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(work, parts))
 
 
 @inner

@@ -17,8 +17,9 @@ from lapis.circuits.evaluation import log_values, posteriors
 from lapis.circuits.factors.ground import GroundFactors, ground_factors
 from lapis.circuits.queries import no_evidence
 from lapis.errors import TooLarge
+from lapis.inference.by_samplers import best_samplers
 from lapis.inference.log_odds import sampled_log_odds, state_log_odds
-from lapis.inference.marginals import Marginals, Options, best_sampler
+from lapis.inference.marginals import Marginals, Options
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.inference.sampling.sampler import Sampler
@@ -110,7 +111,7 @@ def exact_log_odds(circuit: Circuit, probability: np.ndarray) -> np.ndarray:
 
 def sample_worlds(network: Network, options: Options) -> np.ndarray:
     """bool[num_samples, num_atoms], of as many chains as asked for."""
-    method = best_sampler(network)
+    method = best_samplers(network)[0]
     sampler: Sampler = find_method("infer", method).make()  # type: ignore[type-arg]
     plan = sampler.prepare(network)
     chains = max(1, options.num_chains)

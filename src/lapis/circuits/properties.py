@@ -13,7 +13,7 @@ import numpy as np
 
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM, Circuit, Properties
 from lapis.circuits.evaluation import structure_of
-from lapis.inference.compiled import entry
+from lapis.compiled import entry
 
 
 def find_properties(circuit: Circuit) -> Properties:

@@ -18,8 +18,8 @@ import numpy as np
 
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM, Circuit
 from lapis.circuits.evaluation import MISSING, as_rows, climb, log_values, structure_of
+from lapis.compiled import entry, inner
 from lapis.errors import LapisError
-from lapis.inference.compiled import entry, inner
 from lapis.inference.random_numbers import random_states, uniform
 
 
@@ -81,6 +81,17 @@ def draw_samples(
     stack = np.empty(circuit.num_nodes, np.int32)
     _sample(structure_of(circuit), row, value, stack, random_states(seed, 1)[0], found)
     refuse_impossible(value[-1:])
+    return found
+
+
+def complete_rows(circuit: Circuit, rows: np.ndarray, seed: int) -> np.ndarray:
+    """int32[num_rows, num_variables], rows with their missing states drawn given the others."""
+    circuit.require("samples")
+    found = as_rows(circuit, rows).copy()
+    value, stack = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes, np.int32)
+    possible = np.empty(len(found), np.bool_)
+    _complete(structure_of(circuit), value, stack, random_states(seed, 1)[0], found, possible)
+    refuse_impossible(np.where(possible, 0.0, -np.inf))
     return found
 
 
@@ -165,6 +176,19 @@ def _sample(circuit, row, value, stack, rng, worlds):  # type: ignore[no-untyped
     if value[len(circuit.kind) - 1] > -math.inf:
         for r in range(len(worlds)):
             _descend(circuit, value, rng, stack, worlds[r])
+
+
+@entry
+def _complete(circuit, value, stack, rng, rows, possible):  # type: ignore[no-untyped-def]
+    for r in range(len(rows)):
+        possible[r] = True
+        for v in range(rows.shape[1]):
+            if rows[r, v] < 0:
+                climb(circuit, rows[r], value)
+                possible[r] = value[len(circuit.kind) - 1] > -math.inf
+                if possible[r]:
+                    _descend(circuit, value, rng, stack, rows[r])
+                break
 
 
 @entry

@@ -10,14 +10,32 @@ import numpy as np
 
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.evaluation import posteriors
+from lapis.circuits.learning.tuning import Trial
 from lapis.circuits.queries import (
     log_conditionals,
     log_probabilities,
     most_likely,
     refuse_impossible,
 )
-from lapis.results.result import Columns, Result, Table
+from lapis.results.result import Columns, Figures, Result, Table
 from lapis.results.view import View, format_number, new_view
+
+
+@dataclass(frozen=True, repr=False)
+class LearnedFigures(Figures):
+    """What learning came to, and the costs that were tried."""
+
+    trials: Sequence[Trial]  # empty if there was no choice
+
+    def views(self) -> list[View]:
+        if not self.trials:
+            return super().views()
+        rows = [[format_number(figure) for figure in trial] for trial in self.trials]
+        names = [name.replace("_", " ") for name in Trial._fields]
+        return [new_view(names, rows, numbers=names), *super().views()]
+
+    def document(self) -> dict[str, Any]:
+        return {**self.values, "trials": [trial._asdict() for trial in self.trials]}
 
 
 @dataclass(frozen=True, repr=False)

@@ -94,8 +94,10 @@ def read_csv(path: Path, text: bytes, header: Header) -> Table:
 def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
     """Whether no cell of the first row is a number, and none is a value of its column."""
     first = rows[0]
-    if len(set(first)) < len(first) or any(is_number(cell) for cell in first):
+    if any(is_number(cell) for cell in first):
         return False
+    if len(set(first)) < len(first):  # values, unless all others are numbers
+        return len(rows) > 1 and all(is_number(cell) for row in rows[1:] for cell in row)
     return all(row[column] != cell for row in rows[1:] for column, cell in enumerate(first))
 
 

@@ -24,8 +24,6 @@ def learn(
     output: Path | None,
     network: Path | None,
     header: Any,
-    num_components: int,
-    num_starts: int,
     random_state: int,
     as_json: bool,
     **options: Any,
@@ -34,57 +32,54 @@ def learn(
     import time
 
     from lapis.circuits.files import check_output, save_circuit
-    from lapis.circuits.learn import learn_circuit
-    from lapis.circuits.mixture import join_circuits, learn_mixture
+    from lapis.circuits.learning.learn import learn_circuit
+    from lapis.circuits.learning.learner import learn_rows
+    from lapis.circuits.results import LearnedFigures
     from lapis.circuits.table import read_table, rows_of, variables_of
     from lapis.cli.progress import progress_bar
     from lapis.cli.render import present
     from lapis.data.whole_path import whole_path
-    from lapis.results.result import Figures
 
     check_output(output)
-    is_mixture = num_components * num_starts > 1
-    if is_mixture and network is not None:
+    is_single = (options["num_components"] or 1) * options["num_starts"] == 1
+    if network is not None and not (is_single and options["method"] != "tree"):
         raise LapisError(
-            "a mixture is not equivalent to one Bayesian network",
+            "a circuit with hidden variables is not equivalent to a Bayesian network of its own",
             code="option-value",
-            hint="leave out --network, or --components and --starts",
+            hint="leave out --network, or --components, --starts and --method tree",
         )
     tables = [read_table(path, header) for path in (table, valid) if path is not None]
     names, states = variables_of(tables)
     train, *others = (rows_of(one, names, states) for one in tables)
-    if time_limit:
+    held_out = others[0] if others else None
+    if time_limit and options["method"] != "tree":
         # Kernels are compiled before the clock starts.
-        learn_circuit(train[:8], names, states, edge_cost=0.0, method=options["method"])
-    options["stop"] = Stop(deadline=time.monotonic() + time_limit) if time_limit else Stop()
-    with progress_bar("learning") as options["progress"]:
-        if is_mixture:
-            mixture = learn_mixture(
-                train, names, states, num_components=num_components, num_starts=num_starts,
-                valid=others[0] if others else None, seed=random_state, **options,
-            )  # fmt: skip
-            circuit = join_circuits(mixture.weight, mixture.circuit)
-            splits, seconds, converged = mixture.num_splits, mixture.seconds, mixture.converged
-        else:
-            found = learn_circuit(train, names, states, **options)
-            assert found.circuit is not None
-            circuit, splits, seconds = found.circuit, found.num_splits, found.seconds
-            converged = found.converged
-            if network is not None:
-                with whole_path(network) as temporary:
-                    temporary.write_text(found.network.format(), encoding="utf-8")
+        some = np.maximum(train[:8], 0)
+        learn_circuit(some, names, states, edge_cost=0.0, method=options["method"])
+    stop = Stop(deadline=time.monotonic() + time_limit) if time_limit else Stop()
+    with progress_bar("learning") as progress:
+        found = learn_rows(
+            train, held_out, names, states, seed=random_state, progress=progress, stop=stop,
+            **options,
+        )  # fmt: skip
+    fit = found.fit
+    if network is not None and fit.network is not None:
+        with whole_path(network) as temporary:
+            temporary.write_text(fit.network.format(), encoding="utf-8")
     if output is not None:
-        save_circuit(circuit, output)
+        save_circuit(fit.circuit, output)
     figures = {
-        "edges": circuit.num_edges,
-        "parameters": circuit.num_parameters,
-        "splits": splits,
-        "train_log_likelihood": mean_log_likelihood(circuit, train),
-        "valid_log_likelihood": mean_log_likelihood(circuit, others[0]) if others else None,
-        "seconds": seconds,
-        "converged": converged,
+        "edges": fit.circuit.num_edges,
+        "parameters": fit.circuit.num_parameters,
+        "splits": fit.num_splits,
+        "train_log_likelihood": mean(fit.log_likelihoods(train)),
+        "valid_log_likelihood": None if held_out is None else mean(fit.log_likelihoods(held_out)),
+        "seconds": found.seconds,
+        "converged": fit.converged,
+        "edge_cost": found.edge_cost,
+        "parameter_cost": found.parameter_cost,
     }
-    present(Figures(figures), as_json)
+    present(LearnedFigures(figures, found.trials), as_json)
 
 
 @takes("circuit score")
@@ -103,8 +98,7 @@ def score(circuit: Path, table: Path, per_example: Path | None, header: Any, as_
     if per_example is not None:
         with whole_path(per_example) as temporary:
             temporary.write_text("".join(f"{value!r}\n" for value in values.tolist()))
-    mean = float(values.mean()) if len(values) else None
-    present(Figures({"log_likelihood": mean, "examples": len(values)}), as_json)
+    present(Figures({"log_likelihood": mean(values), "examples": len(values)}), as_json)
 
 
 @takes("circuit query")
@@ -213,10 +207,8 @@ def info(circuit: Path, output: Path | None, plot: Path | None, as_json: bool) -
     present(Figures(figures), as_json)
 
 
-def mean_log_likelihood(circuit: Circuit, rows: np.ndarray) -> float | None:
-    from lapis.circuits.queries import log_probabilities
-
-    return float(log_probabilities(circuit, rows).mean()) if len(rows) else None
+def mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if len(values) else None
 
 
 def row_of_states(circuit: Circuit, texts: Sequence[str]) -> np.ndarray:

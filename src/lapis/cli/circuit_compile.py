@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,23 +25,18 @@ def run_compile(
     model: Path,
     data: Sequence[Path],
     *,
-    query: Sequence[str],
-    opened: Sequence[str],
-    evidence: Sequence[str],
     output: Path | None,
     max_edges: int,
     time_limit: float | None,
-    merge: bool,
-    strict: bool,
     random_state: int,
     as_json: bool,
+    **opening: Any,
 ) -> None:
     from lapis.circuits.compilation.compile import compile_factors
     from lapis.circuits.queries import log_partition
 
-    graph, row = open_factors(model, data, query, opened, evidence, merge, strict)
-    if (row >= 0).any():
-        graph = graph.condition({int(v): int(row[v]) for v in np.flatnonzero(row >= 0)})
+    graph, row = open_factors(model, data, **opening)
+    graph = conditioned(graph, row)
     began = time.monotonic()
     stop = Stop(deadline=began + time_limit) if time_limit else None
     with progress_bar("compiling") as progress:
@@ -61,22 +56,19 @@ def run_approximate(
     model: Path,
     data: Sequence[Path],
     *,
-    query: Sequence[str],
-    opened: Sequence[str],
-    evidence: Sequence[str],
-    output: Path | None,
-    max_edges: int,
     parameters: str,
     num_samples: int,
-    time_limit: float | None,
-    merge: bool,
-    strict: bool,
+    max_edges: int,
     random_state: int,
+    time_limit: float | None,
+    output: Path | None,
     as_json: bool,
+    **opening: Any,
 ) -> None:
     from lapis.circuits.approximation.approximate import approximate, find_structure
+    from lapis.circuits.compilation.partition import cheap_partition
 
-    graph, row = open_factors(model, data, query, opened, evidence, merge, strict)
+    graph, row = open_factors(model, data, **opening)
     began = time.monotonic()
     stop = Stop(deadline=began + time_limit) if time_limit else None
     with progress_bar("approximating") as progress:
@@ -84,8 +76,9 @@ def run_approximate(
         found = approximate(graph, structure, row, parameters, random_state, stop, progress)
     save(found.circuit, output)
     figures: dict[str, float | int | str | None] = {
-        "parameters_by": parameters,
+        "parameters_by": found.parameters,
         **sizes(found.circuit),
+        "log_partition": cheap_partition(conditioned(graph, row)),
         "log_partition_bound": found.bound,
         "log_partition_estimate": found.log_partition,
         "log_partition_stderr": found.log_partition_stderr,
@@ -98,6 +91,7 @@ def run_approximate(
 def open_factors(
     model: Path,
     data: Sequence[Path],
+    *,
     query: Sequence[str],
     opened: Sequence[str],
     evidence: Sequence[str],
@@ -138,6 +132,12 @@ def open_factors(
     task = build_task(model, worlds or None, query, opened=opened, strict=strict)
     graph = ground_factors(ground(task.worlds[0].problem)).graph
     return graph, nothing_known(graph)
+
+
+def conditioned(graph: FactorGraph, row: np.ndarray) -> FactorGraph:
+    """The model with what a row of states observes in its tables."""
+    seen = np.flatnonzero(row >= 0)
+    return graph.condition({int(v): int(row[v]) for v in seen}) if len(seen) else graph
 
 
 def nothing_known(graph: FactorGraph) -> np.ndarray:

@@ -7,10 +7,14 @@ structure is learned once from samples (`structure.py`), or made of the model's 
     F   the learned ones, conditioned
     G   matched to Gibbs samples of P(·|e) (`matching.py`)
     V   KL(Q ‖ P(·|e)) minimised (`variational.py`)
-    VI  V, then corrected by weighing its own worlds (`importance.py`); the default
+    VI  V, then corrected by weighing its own worlds (`importance.py`)
+    E   matched to independent worlds of P(·|e), drawn down a junction tree
 
-VI is ours: V is biased towards its modes, but its worlds can be weighed, which takes the bias out
-and says how far the result can be trusted. What is asked afterwards is exact on the circuit.
+E and VI are ours. A model may be narrow enough to draw its worlds and still too large for a
+circuit: E then has no bias, and is the default. Otherwise VI is: V is biased towards its modes,
+but its worlds can be weighed, which takes the bias out where V looks, and says how far the result
+can be trusted. Where V leaves out a mode (parities with noise) weights do not know of it, E does.
+What is asked afterwards is exact on the circuit.
 """
 
 from __future__ import annotations
@@ -19,34 +23,42 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.approximation.family import condition_circuit, family_circuit
+from lapis.circuits.approximation.family import Family, condition_circuit, family_circuit
 from lapis.circuits.approximation.importance import weigh
 from lapis.circuits.approximation.matching import match_samples
-from lapis.circuits.approximation.samples import sample_forward, sample_gibbs
+from lapis.circuits.approximation.samples import (
+    ExactSamples,
+    sample_exactly,
+    sample_forward,
+    sample_gibbs,
+)
 from lapis.circuits.approximation.structure import learn_structure
 from lapis.circuits.approximation.thinning import thin_structure
 from lapis.circuits.approximation.variational import find_terms, fit_best
 from lapis.circuits.circuit import Circuit
+from lapis.circuits.compilation.compile import compile_factors, impossible
+from lapis.circuits.factors.consistency import make_consistent
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.errors import TooLarge
 from lapis.progress import Report, Stop
 
-PARAMETERS = ("F", "G", "V", "VI")
 MAX_EDGES = 10_000
 NUM_SAMPLES = 50_000
-NUM_MATCHED = 2_000
+NUM_MATCHED, NUM_EXACT = 2_000, 10_000
 NUM_ROUNDS = 2  # of weighing; the second draws from what the first corrected
 MAX_LEARNED = 3_000  # variables that splits are looked for among
+MAX_TRIES = 4  # structures learned until one fits the budget with shares of its own
 THIN = 2  # sweeps between the samples that a structure is learned from
 
 
 class Approximation(NamedTuple):
     circuit: Circuit  # normalised; stands for P(· | evidence)
+    parameters: str  # how they were found
     bound: float | None  # V: at most log Z
-    log_partition: float | None  # VI: an estimate of log Z
+    log_partition: float | None  # VI: an estimate of log Z; E: log Z
     log_partition_stderr: float | None
     effective: float | None  # VI: effective samples, as a fraction of those drawn
-    state_stderr: np.ndarray | None  # VI: float64[num_states]
+    state_stderr: np.ndarray | None  # VI, E: float64[num_states]
 
 
 def find_structure(
@@ -63,8 +75,15 @@ def find_structure(
 
     `worlds`, int32[num_worlds, num_variables], are samples of it; they are drawn if not given.
     """
-    observed = {int(v): int(row[v]) for v in np.flatnonzero(row >= 0)}
-    thinned = thin_structure(graph.condition(observed) if observed else graph, max_edges, seed)
+    given = given_row(graph, row)
+    if make_consistent(given) is None:
+        raise impossible()
+    if (row >= 0).all():  # there is nothing to be found
+        return compile_factors(given).circuit
+    thinned = thin_structure(given, max_edges, seed, stop)
+    if thinned is not None and untied_edges(thinned, row) > max_edges:
+        budget = max_edges * max_edges // untied_edges(thinned, row)
+        thinned = thin_structure(given, budget, seed, stop)
     if graph.num_variables > MAX_LEARNED or (stop is not None and stop.is_over()):
         if thinned is None:
             raise TooLarge(
@@ -76,9 +95,23 @@ def find_structure(
         return thinned
     if worlds is None:
         worlds = draw_worlds(graph, row, num_samples, seed)
-    learned = learn_structure(worlds, graph, max_edges, stop, progress)
-    if thinned is None:
-        return learned
+    budget = max_edges
+    for _ in range(MAX_TRIES):
+        learned = learn_structure(worlds, graph, budget, stop, progress)
+        num_edges = untied_edges(learned, row)
+        if num_edges <= max_edges:
+            break
+        budget = int(0.99 * budget * max_edges / num_edges)
+    if thinned is not None and untied_edges(thinned, row) > max_edges:
+        thinned = None
+    if num_edges > max_edges and thinned is None:
+        raise TooLarge(
+            f"no circuit of at most {max_edges:,} edges was found; the smallest has {num_edges:,}",
+            code="circuit-too-large",
+            hint="raise --edges-max",
+        )
+    if num_edges > max_edges or thinned is None:
+        return learned if thinned is None else thinned
     terms = find_terms(graph, row)
     bounds = [
         fit_best(condition_circuit(circuit, row), terms, stop, progress).bound
@@ -87,10 +120,24 @@ def find_structure(
     return learned if bounds[0] >= bounds[1] else thinned
 
 
+def untied_edges(structure: Circuit, row: np.ndarray) -> int:
+    """Edges of the circuit in which each sum has shares of its own."""
+    return family_circuit(condition_circuit(structure, row), structure, row).num_edges
+
+
+def given_row(graph: FactorGraph, row: np.ndarray) -> FactorGraph:
+    """The model with the states of a row in its tables."""
+    seen = np.flatnonzero(row >= 0)
+    return graph.condition({int(v): int(row[v]) for v in seen}) if len(seen) else graph
+
+
 def draw_worlds(graph: FactorGraph, row: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
-    """int32[num_samples, num_variables], forward where that is possible."""
+    """int32[num_samples, num_variables], independent where that is possible."""
     if graph.child is not None and (row < 0).all():
         return sample_forward(graph, num_samples, seed)
+    exact = sample_exactly(given_row(graph, row), num_samples, seed)
+    if exact is not None:
+        return exact.rows
     return sample_gibbs(graph, row, num_samples, seed, thin=THIN).rows
 
 
@@ -98,30 +145,62 @@ def approximate(
     graph: FactorGraph,
     structure: Circuit,
     row: np.ndarray,
-    parameters: str = "VI",
+    parameters: str = "auto",
     seed: int = 0,
     stop: Stop | None = None,
     progress: Report | None = None,
 ) -> Approximation:
     """The structure with parameters for a row of states, negative where nothing is known."""
     family = condition_circuit(structure, row)
+    if not len(family.kind):  # all is observed
+        score = float(graph.log_score(row[None])[0])
+        circuit = family_circuit(family, structure, row)
+        certain = np.zeros(structure.num_states)
+        name = "E" if parameters == "auto" else parameters
+        return Approximation(circuit, name, score, score, 0.0, None, certain)
+    if parameters in ("auto", "E"):
+        exact = sample_exactly(given_row(graph, row), NUM_EXACT, seed)
+        if exact is not None:
+            return match_exactly(graph, structure, row, family, exact, seed)
+        if parameters == "E":
+            raise TooLarge(
+                "worlds cannot be drawn exactly: the tables of a junction tree are too large",
+                code="too-large",
+                hint="choose other parameters: G (Gibbs samples), V (variational) or VI",
+            )
     if parameters == "G":
         family = match_samples(family, sample_gibbs(graph, row, NUM_MATCHED, seed))
     if parameters in ("F", "G"):
         circuit = family_circuit(family, structure, row)
-        return Approximation(circuit, None, None, None, None, None)
+        return Approximation(circuit, parameters, None, None, None, None, None)
     fitted = fit_best(family, find_terms(graph, row), stop, progress)
     if parameters == "V":
         circuit = family_circuit(fitted.family, structure, row)
-        return Approximation(circuit, fitted.bound, None, None, None, None)
+        return Approximation(circuit, parameters, fitted.bound, None, None, None, None)
     weighed = weigh(fitted.family, family, graph, row, seed)
     for extra in range(1, NUM_ROUNDS):
         weighed = weigh(weighed.family, family, graph, row, seed + extra)
     return Approximation(
         family_circuit(weighed.family, structure, row),
+        "VI",
         fitted.bound,
         weighed.log_partition,
         weighed.stderr,
         weighed.effective,
         weighed.state_stderr,
     )
+
+
+def match_exactly(
+    graph: FactorGraph,
+    structure: Circuit,
+    row: np.ndarray,
+    family: Family,
+    exact: ExactSamples,
+    seed: int,
+) -> Approximation:
+    """E: the shares that independent worlds have, with their standard errors."""
+    samples = sample_gibbs(graph, row, len(exact.rows), seed, exact.rows)
+    circuit = family_circuit(match_samples(family, samples), structure, row)
+    stderr = samples.conditional.std(axis=0) / np.sqrt(len(exact.rows))
+    return Approximation(circuit, "E", None, exact.log_partition, 0.0, None, stderr)

@@ -20,7 +20,7 @@ import numpy as np
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, SUM, Circuit, new_circuit
 from lapis.circuits.evaluation import structure_of
 from lapis.circuits.queries import refuse_impossible
-from lapis.inference.compiled import entry
+from lapis.compiled import entry
 
 NOTHING = -1  # a node that evidence turned into a number
 
@@ -70,28 +70,35 @@ def family_circuit(family: Family, circuit: Circuit, row: np.ndarray) -> Circuit
     num_shares = int(of_sum.sum())
     observed = circuit.state_start[:-1][row >= 0] + row[row >= 0]
     # Observed indicators and parameters, then the nodes, each sum after the products it needs.
+    parameter = len(observed) + np.cumsum(of_sum) - 1
+    # A product that one sum alone has for a child takes its share in; others get one of their own.
+    own_edge = np.full(num_nodes, NOTHING)
+    own_edge[family.child] = np.arange(len(family.child))
+    is_own = (np.bincount(family.child, minlength=num_nodes) == 1) & (family.kind == PRODUCT)
+    is_own[is_own] = of_sum[own_edge[is_own]]
     first = len(observed) + num_shares
     kind = [np.full(len(observed), INDICATOR), np.full(num_shares, PARAMETER)]
     leaf = [observed, np.arange(num_shares)]
     lengths = [np.zeros(first, np.int64)]
     child: list[np.ndarray] = []
     number = np.empty(num_nodes, np.int64)
-    place, share = first, 0
+    place = first
     for node in range(num_nodes):
-        below = number[family.child[family.start[node] : family.start[node + 1]]]
-        own = [family.leaf[node]]
+        edges = np.arange(family.start[node], family.start[node + 1])
+        below = number[family.child[edges]]
         if family.kind[node] == SUM:
-            size = len(below)
-            parameters = len(observed) + share + np.arange(size)
-            child.append(np.column_stack((parameters, below)).ravel())
-            kind.append(np.full(size, PRODUCT))
-            leaf.append(np.full(size, -1))
-            lengths.append(np.full(size, 2))
-            below = place + np.arange(size)
-            share, place = share + size, place + size
+            plain = np.flatnonzero(~is_own[family.child[edges]])
+            child.append(np.column_stack((parameter[edges[plain]], below[plain])).ravel())
+            kind.append(np.full(len(plain), PRODUCT))
+            leaf.append(np.full(len(plain), -1))
+            lengths.append(np.full(len(plain), 2))
+            below[plain] = place + np.arange(len(plain))
+            place += len(plain)
+        elif is_own[node]:
+            below = np.concatenate((parameter[own_edge[node]][None], below))
         child.append(below)
-        kind.append(np.array([family.kind[node]]))
-        leaf.append(np.array(own))
+        kind.append(family.kind[node][None])
+        leaf.append(family.leaf[node][None])
         lengths.append(np.array([len(below)]))
         number[node] = place
         place += 1

@@ -28,7 +28,7 @@ import numpy as np
 from lapis.circuits.approximation.family import Family
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM
 from lapis.circuits.factors.factor_graph import FactorGraph
-from lapis.inference.compiled import entry, inner
+from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import random_states, uniform
 
 NUM_WORLDS = 4000
@@ -57,7 +57,11 @@ def weigh(
     share = np.exp(log_share)
     num_broad = round(BROAD * num_worlds)
     rows = np.tile(np.asarray(row, np.int32), (num_worlds, 1))
-    memory = (np.empty(num_nodes, np.bool_), np.empty(num_nodes + 1, np.int32))
+    memory = (
+        np.empty(num_nodes, np.bool_),
+        np.empty(num_nodes + 1, np.int32),
+        np.empty(num_nodes, np.int32),
+    )
     for part, generator, rows_of in zip(
         share, random_states(seed, 2), np.split(rows, [num_worlds - num_broad]), strict=True
     ):
@@ -149,46 +153,43 @@ def _hold(family, row, holds):  # type: ignore[no-untyped-def]
                     break
 
 
+@inner
+def _follow(family, row, holds, stack, path):  # type: ignore[no-untyped-def]
+    """Write the edges of sums that a world takes; how many."""
+    _hold(family, row, holds)
+    height, length = 0, 0
+    if len(family.kind):
+        stack[0] = len(family.kind) - 1
+        height = 1
+    while height:
+        height -= 1
+        n = stack[height]
+        for e in range(family.start[n], family.start[n + 1]):
+            if holds[family.child[e]]:
+                if family.kind[n] == SUM:
+                    path[length] = e
+                    length += 1
+                stack[height] = family.child[e]
+                height += 1
+    return length
+
+
 @entry
-def _probability(family, log_share, rows, holds, stack, log_q):  # type: ignore[no-untyped-def]
+def _probability(family, log_share, rows, holds, stack, path, log_q):  # type: ignore[no-untyped-def]
     """Add log-probabilities of worlds under both sets of shares."""
     for r in range(len(rows)):
-        _hold(family, rows[r], holds)
-        height = 0
-        if len(family.kind):
-            stack[0] = len(family.kind) - 1
-            height = 1
-        while height:
-            height -= 1
-            n = stack[height]
-            for e in range(family.start[n], family.start[n + 1]):
-                if holds[family.child[e]]:
-                    if family.kind[n] == SUM:
-                        log_q[0, r] += log_share[0, e]
-                        log_q[1, r] += log_share[1, e]
-                    stack[height] = family.child[e]
-                    height += 1
+        for at in range(_follow(family, rows[r], holds, stack, path)):
+            log_q[0, r] += log_share[0, path[at]]
+            log_q[1, r] += log_share[1, path[at]]
 
 
 @entry
-def _count(family, rows, tilt, holds, stack, change, noise):  # type: ignore[no-untyped-def]
+def _count(family, rows, tilt, holds, stack, path, change, noise):  # type: ignore[no-untyped-def]
     """Σ_i tilt_i [edge taken], and the sum of their squares."""
     for r in range(len(rows)):
-        _hold(family, rows[r], holds)
-        height = 0
-        if len(family.kind):
-            stack[0] = len(family.kind) - 1
-            height = 1
-        while height:
-            height -= 1
-            n = stack[height]
-            for e in range(family.start[n], family.start[n + 1]):
-                if holds[family.child[e]]:
-                    if family.kind[n] == SUM:
-                        change[e] += tilt[r]
-                        noise[e] += tilt[r] * tilt[r]
-                    stack[height] = family.child[e]
-                    height += 1
+        for at in range(_follow(family, rows[r], holds, stack, path)):
+            change[path[at]] += tilt[r]
+            noise[path[at]] += tilt[r] * tilt[r]
 
 
 @entry

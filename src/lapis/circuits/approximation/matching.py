@@ -22,7 +22,7 @@ import numpy as np
 from lapis.circuits.approximation.family import Family
 from lapis.circuits.approximation.samples import GibbsSamples
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM
-from lapis.inference.compiled import entry
+from lapis.compiled import entry
 
 PRIOR = 2.0  # worlds that the shares of F count for
 

@@ -1,4 +1,5 @@
-"""Samples of a product of tables: forward for a Bayesian network, by Gibbs sampling otherwise.
+"""Samples of a product of tables: forward for a Bayesian network, by a junction tree where one is
+small enough, by Gibbs sampling otherwise.
 
 A Gibbs chain sweeps over the variables that evidence leaves open. Impossible entries count as
 e^FLOOR, so a chain that starts at an impossible world finds its way out. Each kept world comes
@@ -13,13 +14,17 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.approximation.variational import FLOOR
-from lapis.circuits.factors.factor_graph import FactorGraph
-from lapis.inference.compiled import entry
+from lapis.circuits.compilation.orders import elimination_order
+from lapis.circuits.factors.factor_graph import FactorGraph, entry_cubes
+from lapis.circuits.queries import refuse_impossible
+from lapis.compiled import entry
+from lapis.inference.exact.junction_tree import build_tree, collect, sample_states
 from lapis.inference.random_numbers import random_states, uniform
 from lapis.network.csr import row_starts
 
 NUM_CHAINS = 4
 BURN_IN = 100  # sweeps of a chain that are thrown away
+MAX_ENTRIES = 4e6  # of a junction tree's tables
 
 
 class GibbsSamples(NamedTuple):
@@ -56,6 +61,27 @@ def sample_forward(graph: FactorGraph, num_samples: int, seed: int) -> np.ndarra
     return rows
 
 
+class ExactSamples(NamedTuple):
+    rows: np.ndarray  # int32[num_samples, num_variables], independent
+    log_partition: float
+
+
+def sample_exactly(graph: FactorGraph, num_samples: int, seed: int) -> ExactSamples | None:
+    """Worlds drawn down a junction tree; None if its tables are too large."""
+    order = elimination_order(graph, MAX_ENTRIES, seed)
+    if not order.is_complete:
+        return None
+    cubes, log_value = entry_cubes(graph)
+    tree = build_tree(cubes, order.variable)
+    rows = np.zeros((num_samples, graph.num_variables), np.int32)
+    potentials = collect(tree, cubes, log_value)
+    roots = potentials.root_values(tree)[1]
+    refuse_impossible(roots)
+    sample_states(tree, graph.size, potentials, rows, np.random.default_rng(seed))
+    constants = graph.log_value[graph.table_start[:-1][np.diff(graph.scope_start) == 0]]
+    return ExactSamples(rows, float(roots.sum() + constants.sum()))
+
+
 def sample_gibbs(
     graph: FactorGraph,
     row: np.ndarray,
@@ -66,7 +92,8 @@ def sample_gibbs(
 ) -> GibbsSamples:
     """Worlds of several chains given a row of states, negative where nothing is known.
 
-    Chains start at `start`, int32[NUM_CHAINS, num_variables], or at random states.
+    With worlds of the model for `start`, int32[num_samples, num_variables], each goes on by one
+    sweep, which leaves them its worlds.
     """
     length = np.diff(graph.scope_start)
     stride = np.empty(len(graph.scope), np.int64)
@@ -89,12 +116,14 @@ def sample_gibbs(
     share = -(-num_samples // NUM_CHAINS)
     rows = np.empty((NUM_CHAINS, share, len(size)), np.int32)
     conditional = np.zeros((NUM_CHAINS, share, int(state_start[-1])))
+    starts = np.empty((NUM_CHAINS, 0, len(size)), np.int32)
+    if start is not None:
+        starts = np.resize(start, (NUM_CHAINS, share, len(size)))
     for chain in range(NUM_CHAINS):
-        first = rng.integers(0, size) if start is None else start[chain]
-        state = np.where(row < 0, first, row).astype(np.int32)
+        state = np.where(row < 0, rng.integers(0, size), row).astype(np.int32)
         _sweep(
-            tables, free, state, generators[chain], BURN_IN, thin, np.empty(int(size.max())),
-            rows[chain], conditional[chain],
+            tables, free, state, generators[chain], BURN_IN if start is None else 0, thin,
+            starts[chain], np.empty(int(size.max())), rows[chain], conditional[chain],
         )  # fmt: skip
     return GibbsSamples(
         rows.reshape(-1, len(size))[:num_samples],
@@ -103,11 +132,14 @@ def sample_gibbs(
 
 
 @entry
-def _sweep(tables, free, state, rng, burn_in, thin, score, rows, conditional):  # type: ignore[no-untyped-def]
-    """Go on from a state; after the burn-in every `thin`-th world is kept."""
+def _sweep(tables, free, state, rng, burn_in, thin, starts, score, rows, conditional):  # type: ignore[no-untyped-def]
+    """Go on from a state, or from one after another; after the burn-in every `thin`-th is kept."""
     for number in range(-burn_in, len(rows) * thin):
         is_kept = number >= 0 and number % thin == thin - 1
         kept = number // thin
+        if len(starts):
+            for v in free:
+                state[v] = starts[number, v]
         for v in free:
             size = tables.size[v]
             for s in range(size):

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.circuits.candidates import NEVER, refresh_best
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.factors.factor_graph import FactorGraph
-from lapis.circuits.learn import Search
+from lapis.circuits.learning.candidates import NEVER, refresh_best
+from lapis.circuits.learning.learn import Search
 from lapis.progress import Progress, Report, Stop
 
 REST = 0.01  # of the budget, that need not be spent

@@ -17,27 +17,32 @@ from lapis.circuits.compilation.compile import compile_factors
 from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
 from lapis.errors import TooLarge
 from lapis.inference.exact.elimination_order import best_order
+from lapis.progress import Stop
 
 EDGES_PER_ENTRY = 2.0
 MAX_TRIALS = 600  # orders computed
 MAX_VARIABLES = 2_000
 
 
-def thin_structure(graph: FactorGraph, max_edges: int, seed: int) -> Circuit | None:
+def thin_structure(
+    graph: FactorGraph, max_edges: int, seed: int, stop: Stop | None = None
+) -> Circuit | None:
     """A compiled part of the model of at most `max_edges` edges; None if none was found."""
     if graph.num_variables > MAX_VARIABLES:
         return None
     max_entries = max_edges / EDGES_PER_ENTRY
     for _ in range(6):
-        part = strongest_part(graph, max_entries, seed)
+        part = strongest_part(graph, max_entries, seed, stop)
         try:
-            return compile_factors(part, max_edges, seed).circuit
+            return compile_factors(part, max_edges, seed, stop).circuit
         except TooLarge:
             max_entries *= 0.6
     return None
 
 
-def strongest_part(graph: FactorGraph, max_entries: float, seed: int) -> FactorGraph:
+def strongest_part(
+    graph: FactorGraph, max_entries: float, seed: int, stop: Stop | None = None
+) -> FactorGraph:
     """The model with as many of its tables, strongest first, as elimination allows."""
     size = graph.size
     strength = np.array([spread(graph.table(f)) for f in range(graph.num_factors)])
@@ -63,6 +68,8 @@ def strongest_part(graph: FactorGraph, max_entries: float, seed: int) -> FactorG
             high = middle - 1
     chosen = large[:low]
     for place in range(low, min(len(large), low + MAX_TRIALS)):
+        if stop is not None and stop.is_over():
+            break
         if is_narrow([*chosen, large[place]]):
             chosen.append(large[place])
     tables = [(scopes[f].tolist(), graph.table(f)) for f in [*small, *chosen]]

@@ -34,7 +34,7 @@ import numpy as np
 from lapis.circuits.approximation.family import Family
 from lapis.circuits.circuit import INDICATOR, SUM
 from lapis.circuits.factors.factor_graph import FactorGraph
-from lapis.inference.compiled import entry, inner
+from lapis.compiled import entry, inner
 from lapis.network.csr import row_starts
 from lapis.progress import Progress, Report, Stop
 

@@ -1,26 +1,28 @@
 """A factor graph as a circuit that computes exactly its product: the smaller of two.
 
-Elimination goes first, where its tables fit; search then has to beat it, and is given up as soon
-as it cannot, or after work in proportion to the tables (it looks at all that is left of a model
-with each value it sets, so on long chains it takes ten times as long for the same circuit). Where
-no order is narrow enough search is tried alone: determinism can make the circuit of a model of any
-width small.
+States that are impossible are left out beforehand (`factors/consistency.py`). Elimination goes
+first, where its tables fit; search then has to beat it, and is given up as soon as it cannot, or
+after work in proportion to the tables (it looks at all that is left of a model with each value it
+sets, so on long chains it takes ten times as long for the same circuit). Where no order is narrow
+enough search is tried alone: determinism can make the circuit of a model of any width small.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.circuit import PARAMETER, Circuit, Properties, new_circuit
+from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, Circuit, Properties, new_circuit
 from lapis.circuits.compilation.elimination import eliminate
-from lapis.circuits.compilation.gates import FULL, ZERO, Gates, new_gates
+from lapis.circuits.compilation.gates import FULL, ONE, ZERO, Gates, new_gates
 from lapis.circuits.compilation.orders import elimination_order
 from lapis.circuits.compilation.search import search
+from lapis.circuits.factors.consistency import make_consistent
 from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.compiled import entry
 from lapis.errors import LapisError, TooLarge
-from lapis.inference.compiled import entry
 from lapis.progress import Progress, Report, Stop
 
 MAX_EDGES = 1 << 26
@@ -45,23 +47,27 @@ def compile_factors(
     progress: Report | None = None,
 ) -> Compiled:
     """The smallest circuit found; TooLarge if none has at most `max_edges` edges."""
-    order = elimination_order(graph, 4.0 * max_edges, seed)
+    consistent = make_consistent(graph)
+    if consistent is None:
+        raise impossible()
+    small = consistent.graph
+    order = elimination_order(small, 4.0 * max_edges, seed)
     found: list[tuple[int, str, Gates, int]] = []
-    num_states = int(graph.size.sum())
+    num_states = int(small.size.sum())
     if order.is_complete:
         if progress is not None:
             progress(Progress("compiling", 0, text=f"{order.entries:.3g} entries of tables"))
         room = int(min(2.5 * order.entries, 2 * max_edges)) + 64
-        gates = new_gates(num_states, room + len(graph.states), 4 * room)
-        root = eliminate(graph, order.variable, gates)
+        gates = new_gates(num_states, room + len(small.states), 4 * room)
+        root = eliminate(small, order.variable, gates)
         if root == ZERO:
             raise impossible()
         if root != FULL:
             found.append((count_edges(gates, root), "elimination", gates, root))
     for limit, work in search_limits(found, order.entries, max_edges):
         gates = new_gates(num_states, limit, 2 * limit)
-        turned = order.variable[::-1] if order.is_complete else decision_order(graph)
-        root = search(graph, turned, gates, work, stop, progress)
+        turned = order.variable[::-1] if order.is_complete else decision_order(small)
+        root = search(small, turned, gates, work, stop, progress)
         if root == ZERO:
             raise impossible()
         if root != FULL:
@@ -71,7 +77,8 @@ def compile_factors(
     if not fitting:
         raise too_large(order.entries, order.width, max_edges)
     _, method, gates, root = min(fitting, key=lambda one: one[0])
-    return Compiled(gather(graph, gates, root), method, order.entries, order.width)
+    circuit = restore_states(gather(small, gates, root), graph, consistent.state)
+    return Compiled(circuit, method, order.entries, order.width)
 
 
 def search_limits(
@@ -91,17 +98,23 @@ def search_limits(
 
 def decision_order(graph: FactorGraph) -> np.ndarray:
     """An order to set variables in where elimination has none that fits."""
-    order = elimination_order(graph, np.inf, 0)
+    order = elimination_order(graph, np.inf, 0, 1)
     return order.variable[::-1] if order.is_complete else np.arange(graph.num_variables)
 
 
 def count_edges(gates: Gates, root: int) -> int:
     """The edges below a root."""
-    return int(_mark(gates, np.zeros(root + 1, np.bool_), root))
+    return 0 if root == ONE else int(_mark(gates, np.zeros(root + 1, np.bool_), root))
 
 
 def gather(graph: FactorGraph, gates: Gates, root: int) -> Circuit:
     """The nodes below a root as a circuit."""
+    if root == ONE:  # nothing to sum: the empty product
+        nothing = np.empty(0)
+        return new_circuit(
+            graph.names, graph.states, np.array([PRODUCT]), np.array([-1]), np.zeros(2), nothing,
+            nothing, Properties(True, True, True),
+        )  # fmt: skip
     used = np.zeros(root + 1, np.bool_)
     num_edges = int(_mark(gates, used, root))
     kept = np.flatnonzero(used)
@@ -119,6 +132,14 @@ def gather(graph: FactorGraph, gates: Gates, root: int) -> Circuit:
         graph.names, graph.states, kind, leaf, start, child, gates.log_value[kept[constants]],
         Properties(True, True, True),
     )  # fmt: skip
+
+
+def restore_states(circuit: Circuit, graph: FactorGraph, state: np.ndarray) -> Circuit:
+    """The circuit over all states of a model, from one over some of them with these numbers."""
+    is_indicator = circuit.kind == INDICATOR
+    leaf = circuit.leaf.copy()
+    leaf[is_indicator] = state[leaf[is_indicator]]
+    return replace(circuit, states=graph.states, leaf=leaf)
 
 
 def impossible() -> LapisError:

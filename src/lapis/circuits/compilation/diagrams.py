@@ -14,7 +14,7 @@ import numpy as np
 
 from lapis.circuits.compilation.gates import mix
 from lapis.circuits.factors.factor_graph import FactorGraph
-from lapis.inference.compiled import entry, inner
+from lapis.compiled import entry, inner
 
 LEAF = -1
 

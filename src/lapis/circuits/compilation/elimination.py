@@ -31,7 +31,7 @@ from lapis.circuits.compilation.gates import (
     make_node,
 )
 from lapis.circuits.factors.factor_graph import FactorGraph
-from lapis.inference.compiled import entry
+from lapis.compiled import entry, inner
 from lapis.network.csr import row_starts
 
 
@@ -108,6 +108,25 @@ def strides_of(scope: np.ndarray, axes: np.ndarray, size: np.ndarray) -> np.ndar
     return strides
 
 
+@inner
+def next_row(at, strides, shape, digit):  # type: ignore[no-untyped-def]
+    """Go on to the next row of the joint table, whose last axis is summed out.
+
+    Moves the digits of the other axes, and where each of several tables is then.
+    """
+    axis = len(shape) - 2
+    while axis >= 0:
+        digit[axis] += 1
+        for number in range(len(at)):
+            at[number] += strides[number, axis]
+        if digit[axis] < shape[axis]:
+            return
+        for number in range(len(at)):
+            at[number] -= strides[number, axis] * digit[axis]
+        digit[axis] = 0
+        axis -= 1
+
+
 @entry
 def join(  # type: ignore[no-untyped-def]
     gates, log_table, shape, first_state, strides, at, entries, message, digit, work
@@ -138,15 +157,5 @@ def join(  # type: ignore[no-untyped-def]
         message[row] = make_node(gates, SUM, terms)
         if message[row] == FULL:
             return True
-        axis = num_axes - 2
-        while axis >= 0:
-            digit[axis] += 1
-            for number in range(num_messages):
-                at[number] += strides[number, axis]
-            if digit[axis] < shape[axis]:
-                break
-            for number in range(num_messages):
-                at[number] -= strides[number, axis] * digit[axis]
-            digit[axis] = 0
-            axis -= 1
+        next_row(at, strides, shape, digit)
     return False

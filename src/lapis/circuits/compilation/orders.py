@@ -12,14 +12,16 @@ from lapis.network.cubes import Cubes
 
 MAX_SEARCHED = 4_000  # variables; a larger graph gets the order of degree alone
 SPARSE_SCOPE = 24
+SEARCHED, MAX_SEARCHES = 1e3, 12  # an order of more entries is looked for again
 
 
-def elimination_order(graph: FactorGraph, max_entries: float, seed: int) -> Order:
+def elimination_order(
+    graph: FactorGraph, max_entries: float, seed: int, num_searches: int = MAX_SEARCHES
+) -> Order:
     """A cheap order; not complete if its tables would pass `max_entries`."""
     size = graph.size
     if len(size) <= MAX_SEARCHED:
-        rng = np.random.default_rng(seed)
-        return best_order(size, graph.scope_start, graph.scope, max_entries, rng)
+        return repeated_order(graph, max_entries, seed, num_searches)
     none = np.empty(0, np.int32)
     factors = np.flatnonzero(np.diff(graph.scope_start) > 0)
     start = np.concatenate((graph.scope_start[factors], graph.scope_start[-1:]))
@@ -31,3 +33,20 @@ def elimination_order(graph: FactorGraph, max_entries: float, seed: int) -> Orde
     if len(order) < len(size):
         return Order(none, max(entries, 2.0**SPARSE_SCOPE), SPARSE_SCOPE, False)
     return Order(order, entries, width, entries <= max_entries)
+
+
+def repeated_order(
+    graph: FactorGraph, max_entries: float, seed: int, num_searches: int = MAX_SEARCHES
+) -> Order:
+    """The cheapest of several searches: a compiled order is used often, ties are many."""
+    best = None
+    for number in range(num_searches):
+        limit = max_entries if best is None else best.entries
+        rng = np.random.default_rng([seed, number])
+        found = best_order(graph.size, graph.scope_start, graph.scope, limit, rng)
+        if best is None or found.is_complete:
+            best = found
+        if not best.is_complete or best.entries < SEARCHED:
+            break
+    assert best is not None
+    return best

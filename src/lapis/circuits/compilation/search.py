@@ -36,7 +36,7 @@ from lapis.circuits.compilation.gates import (
     mix,
 )
 from lapis.circuits.factors.factor_graph import FactorGraph
-from lapis.inference.compiled import entry, inner
+from lapis.compiled import entry, inner
 from lapis.network.csr import row_starts
 from lapis.progress import Progress, Report, Stop
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lapis.network.csr import row_starts
+from lapis.network.cubes import Cubes
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,21 @@ def graph_of_tables(
         np.concatenate(flat) if flat else np.empty(0),
         None if child is None else np.array(child, np.int32),
     )
+
+
+def entry_cubes(graph: FactorGraph) -> tuple[Cubes, np.ndarray]:
+    """Entries of tables that are not 1 as the cubes of a junction tree, and their logarithms."""
+    entries = [np.argwhere(graph.table(factor) != 0.0) for factor in range(graph.num_factors)]
+    scopes = [graph.variables_of(factor) for factor in range(graph.num_factors)]
+    members = [np.tile(scope, len(found)) for scope, found in zip(scopes, entries, strict=True)]
+    lengths = np.repeat(np.diff(graph.scope_start), [len(found) for found in entries])
+    variable = np.concatenate([*members, np.empty(0, np.int32)]).astype(np.int32)
+    state = np.concatenate([*(found.ravel() for found in entries), np.empty(0, np.int32)])
+    cubes = Cubes(
+        graph.size, row_starts(lengths), variable, np.arange(len(variable) + 1),
+        state.astype(np.int32), np.arange(len(lengths), dtype=np.int32),
+    )  # fmt: skip
+    return cubes, graph.log_value[graph.log_value != 0.0]
 
 
 def parents_first(graph: FactorGraph) -> FactorGraph | None:

@@ -41,4 +41,5 @@ def read_text(path: Path) -> str:
         raw = path.read_bytes()
         return (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8", "replace")
     except (OSError, EOFError, zlib.error) as error:
-        raise LapisError(f"cannot read {path}: {error}", code="unreadable-file") from None
+        reason = getattr(error, "strerror", None) or error
+        raise LapisError(f"cannot read {path}: {reason}", code="unreadable-file") from None

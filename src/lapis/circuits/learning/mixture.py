@@ -8,12 +8,17 @@ EM on the whole data, until held-out rows no longer gain. The start is a mixture
 variables, as in naive Bayes. Different starts find different mixtures, whose average is better than
 each: a mixture again.
 
+Missing values are hidden in the same way: they are drawn where structures are learned, from the
+circuit of the round before given what the row shows, and are summed out exactly where parameters
+are fitted. A mixture of one is then a single circuit from incomplete rows.
+
 A component sees few rows, so its parameters are drawn towards what all rows say of the variable:
 (N_j + prior · p_j) / (N + prior), with p the marginal distribution in the whole data.
 
 On complete rows components are trees (`tree_network`), which makes an iteration a walk down each
-tree. The result is one circuit: a sum over the components, smooth and decomposable, but no longer
-deterministic, so that it has no entropy or most likely states to read off.
+tree; the others go through the circuits. The result is one circuit: a sum over the components,
+smooth and decomposable, but no longer deterministic, so that it has no entropy or most likely
+states to read off.
 """
 
 from __future__ import annotations
@@ -35,13 +40,16 @@ from lapis.circuits.circuit import (
     new_circuit,
     state_starts,
 )
-from lapis.circuits.learn import Learned, Method, check_data, learn_circuit, pressed_by_interrupt
-from lapis.circuits.split import compiled
-from lapis.circuits.tree_network import TreeNetwork, leaf_of
-from lapis.progress import Progress, Report, Stop
+from lapis.circuits.evaluation import expected_parameters, log_values
+from lapis.circuits.learning.learn import Learned, Method, check_shape, learn_circuit
+from lapis.circuits.learning.tree_network import TreeNetwork, leaf_of
+from lapis.circuits.queries import complete_rows
+from lapis.compiled import allocating_entry
+from lapis.progress import Progress, Report, Stop, pressed_by_interrupt
 
 ROUNDS = 3  # of drawing components and learning their structures
 MAX_ITERATIONS = 20  # of EM in a round
+LAST_ITERATIONS = 100  # in the last one
 NO_SPLITS = 1e12  # what an edge costs at the start
 TOLERANCE = 1e-5  # gain in mean log-likelihood of an iteration worth going on for
 
@@ -58,16 +66,19 @@ class Mixture:
     converged: bool = True
 
     def log_likelihoods(self, rows: np.ndarray) -> np.ndarray:
-        """float64[num_rows], log P of complete rows."""
+        """float64[num_rows], log P of rows; negative states are missing."""
         return np.logaddexp.reduce(self.joint(rows), axis=0)
 
     def joint(self, rows: np.ndarray) -> np.ndarray:
         """float64[num_components, num_rows], log P of each component and row."""
         with np.errstate(divide="ignore"):
             weight = np.log(self.weight)
-        return np.stack(
-            [w + one.log_likelihoods(rows) for w, one in zip(weight, self.network, strict=True)]
-        )
+        whole = (rows >= 0).all(axis=1)
+        found = np.empty((len(weight), len(rows)))
+        for own, network, circuit in zip(found, self.network, self.circuit, strict=True):
+            own[whole] = network.log_likelihoods(rows[whole])
+            own[~whole] = log_values(circuit, rows[~whole])
+        return found + weight[:, None]
 
     def posterior(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log P of each row, and P(component | row), float64[num_components, num_rows]."""
@@ -79,9 +90,9 @@ class Mixture:
 class Examples(NamedTuple):
     """What is learned from: different rows, and what they say of single variables."""
 
-    rows: np.ndarray  # int32[num_rows, num_variables]
+    rows: np.ndarray  # int32[num_rows, num_variables], -1 for missing
     times: np.ndarray  # int64[num_rows], how often each occurs
-    marginal: np.ndarray  # float64[num_states], P(state)
+    marginal: list[np.ndarray]  # of each variable, P(state)
     valid: np.ndarray | None  # held-out rows
 
 
@@ -102,12 +113,12 @@ def learn_mixture(
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> Mixture:
-    """Learn from complete rows of states, int[num_rows, num_variables].
+    """Learn from rows of states, int[num_rows, num_variables]; negative ones are missing.
 
     The average of `num_starts` mixtures of `num_components` each. `valid` are held-out rows that
     say when parameters have been fitted enough.
     """
-    check_data(data, names, states)
+    check_shape(data, names)
     stop = stop or Stop()
     began = time.monotonic()
     rows, count = np.unique(np.ascontiguousarray(data, np.int32), axis=0, return_counts=True)
@@ -118,6 +129,7 @@ def learn_mixture(
         return learn_circuit(
             part, names, states, edge_cost=price, parameter_cost=parameter_cost, prior=prior,
             method=method, max_edges=limit, stop=stop,
+            progress=progress if num_components * num_starts == 1 else None,
         )  # fmt: skip
 
     found: list[Mixture] = []
@@ -153,9 +165,15 @@ def learn_one(
 ) -> Mixture:
     """A mixture from one start."""
 
-    def mix(share: np.ndarray, price: float) -> Mixture:
+    def mix(share: np.ndarray, price: float, before: Mixture | None = None) -> Mixture:
         """Components learned from rows drawn by P(component | row), float64[components, rows]."""
         parts = draw_parts(examples.rows, examples.times, share, rng)
+        for number, part in enumerate(parts):
+            if (part < 0).any() and before is not None:
+                own_seed = int(rng.integers(1 << 31))
+                parts[number] = complete_rows(before.circuit[number], part, own_seed)
+            elif (part < 0).any():
+                parts[number] = draw_missing(part, examples.marginal, rng)
         parts = [part for part in parts if len(part)]
         found = [learn(part, price) for part in parts]
         size = np.array([len(part) for part in parts], float)
@@ -168,22 +186,24 @@ def learn_one(
 
     start = rng.dirichlet(np.full(num_components, 0.3), len(examples.rows)).T
     mixture = maximise(mix(start, NO_SPLITS), examples._replace(valid=None), prior, stop)
-    for _ in range(ROUNDS):
+    for round_ in range(ROUNDS):
         if not stop.is_over():
-            mixture = mix(mixture.posterior(examples.rows)[1], edge_cost)
-            mixture = maximise(mixture, examples, prior, stop)
+            mixture = mix(mixture.posterior(examples.rows)[1], edge_cost, mixture)
+            limit = MAX_ITERATIONS if round_ < ROUNDS - 1 else LAST_ITERATIONS
+            mixture = maximise(mixture, examples, prior, stop, limit)
     return mixture
 
 
 def marginal_states(
     rows: np.ndarray, count: np.ndarray, states: Sequence[Sequence[str]]
-) -> np.ndarray:
-    """float64[num_states], how often each state of each variable occurs, none of them never."""
+) -> list[np.ndarray]:
+    """How often each state of each variable occurs, none of them never."""
     found = []
     for variable, own in enumerate(states):
-        seen = np.bincount(rows[:, variable], count, len(own)) + 1 / len(own)
+        shown = rows[:, variable] >= 0
+        seen = np.bincount(rows[shown, variable], count[shown], len(own)) + 1 / len(own)
         found.append(seen / seen.sum())
-    return np.concatenate(found)
+    return found
 
 
 def draw_parts(
@@ -194,12 +214,29 @@ def draw_parts(
     return [np.repeat(rows, number, axis=0) for number in drawn.T]
 
 
-def maximise(mixture: Mixture, examples: Examples, prior: float, stop: Stop) -> Mixture:
+def draw_missing(
+    rows: np.ndarray, marginal: list[np.ndarray], rng: np.random.Generator
+) -> np.ndarray:
+    """Rows with each missing state drawn by itself."""
+    found = rows.copy()
+    for column, chance in zip(found.T, marginal, strict=True):
+        gone = column < 0
+        column[gone] = rng.choice(len(chance), gone.sum(), p=chance)
+    return found
+
+
+def maximise(
+    mixture: Mixture,
+    examples: Examples,
+    prior: float,
+    stop: Stop,
+    max_iterations: int = MAX_ITERATIONS,
+) -> Mixture:
     """EM on weights and parameters, until neither the data nor the held-out rows gain."""
     rows, count, _, valid = examples
     held_out = -np.inf if valid is None else float(mixture.log_likelihoods(valid).mean())
     before = -np.inf
-    for _ in range(MAX_ITERATIONS):
+    for _ in range(max_iterations):
         total, share = mixture.posterior(rows)
         value = float(count @ total / count.sum())
         if stop.is_over() or value - before < TOLERANCE:
@@ -207,32 +244,36 @@ def maximise(mixture: Mixture, examples: Examples, prior: float, stop: Stop) -> 
         before = value
         weighted = share * count
         size = weighted.sum(axis=1)
-        networks = [
-            replace(one, log_parameter=weighted_parameters(one, examples, w, prior))
-            for one, w in zip(mixture.network, weighted, strict=True)
+        parameters = [
+            weighted_parameters(network, circuit, examples, w, prior)
+            for network, circuit, w in zip(mixture.network, mixture.circuit, weighted, strict=True)
         ]
-        better = replace(mixture, weight=size / size.sum(), network=tuple(networks))
+        better = with_parameters(replace(mixture, weight=size / size.sum()), parameters)
         if valid is not None:
             now = float(better.log_likelihoods(valid).mean())
             if now < held_out:
                 break
             held_out = now
         mixture = better
-    circuits = [
-        circuit.with_parameters(network.log_parameter)
-        for circuit, network in zip(mixture.circuit, mixture.network, strict=True)
-    ]
-    return replace(mixture, circuit=tuple(circuits))
+    return mixture
+
+
+def with_parameters(mixture: Mixture, parameters: Sequence[np.ndarray]) -> Mixture:
+    """The same components with other log parameters."""
+    networks = map(lambda one, own: replace(one, log_parameter=own), mixture.network, parameters)
+    circuits = map(Circuit.with_parameters, mixture.circuit, parameters)
+    return replace(mixture, network=tuple(networks), circuit=tuple(circuits))
 
 
 def weighted_parameters(
-    network: TreeNetwork, examples: Examples, weight: np.ndarray, prior: float
+    network: TreeNetwork, circuit: Circuit, examples: Examples, weight: np.ndarray, prior: float
 ) -> np.ndarray:
-    """Log parameters from weighted rows."""
-    count = np.zeros(len(network.log_parameter))
+    """Log parameters from weighted rows; those of incomplete rows are expected."""
+    whole = (examples.rows >= 0).all(axis=1)
+    count = expected_parameters(circuit, examples.rows[~whole], weight[~whole])[1]
     _count_parameters(
-        examples.rows, weight, network.split_on, network.first_child, network.first_parameter,
-        count,
+        examples.rows[whole], weight[whole], network.split_on, network.first_child,
+        network.first_parameter, count,
     )  # fmt: skip
     leaves = np.flatnonzero(network.split_on < 0)  # in the order of their parameters
     variable = network.variable[leaves]
@@ -241,10 +282,12 @@ def weighted_parameters(
     first = network.first_parameter[leaves]
     total = np.repeat(np.add.reduceat(count, first), size)
     state = np.arange(len(count)) + np.repeat(state_start[variable] - first, size)
-    return np.asarray(np.log((count + prior * examples.marginal[state]) / (total + prior)))
+    return np.asarray(
+        np.log((count + prior * np.concatenate(examples.marginal)[state]) / (total + prior))
+    )
 
 
-@compiled
+@allocating_entry
 def _count_parameters(rows, weight, split_on, first_child, first_parameter, count):  # type: ignore[no-untyped-def]
     for r in range(len(rows)):
         if weight[r] > 0.0:

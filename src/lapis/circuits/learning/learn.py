@@ -13,17 +13,15 @@ Data are bits: a word holds 64 rows of one state.
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from lapis.circuits.candidates import (
+from lapis.circuits.circuit import PARAMETER, Circuit, Properties, new_circuit
+from lapis.circuits.learning.candidates import (
     NEVER,
     choose_split,
     count_gains,
@@ -34,17 +32,16 @@ from lapis.circuits.candidates import (
     new_candidates,
     refresh_best,
 )
-from lapis.circuits.circuit import PARAMETER, Circuit, Properties, new_circuit
-from lapis.circuits.split import (
+from lapis.circuits.learning.split import (
     MAX_STATES,
     new_layout,
     new_walk,
     product_of_marginals,
     split_circuit,
 )
-from lapis.circuits.tree_network import TreeNetwork
+from lapis.circuits.learning.tree_network import TreeNetwork
 from lapis.errors import LapisError
-from lapis.progress import Progress, Report, Stop
+from lapis.progress import Progress, Report, Stop, pressed_by_interrupt
 
 Method = Literal["greedy", "quick"]
 REPORT_EVERY = 0.2  # seconds
@@ -102,19 +99,6 @@ def learn_circuit(
     return search.finish(time.monotonic() - began, converged)
 
 
-@contextmanager
-def pressed_by_interrupt(stop: Stop) -> Iterator[None]:
-    """Ctrl-C ends the search between two splits, where the circuit is whole."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, lambda *_: stop.press())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 class Search:
     """The circuit so far, its distributions and the data of each."""
 
@@ -130,7 +114,9 @@ class Search:
         allowed: np.ndarray | None = None,
     ) -> None:
         self.names, self.states = tuple(names), tuple(map(tuple, states))
-        check_data(data, self.names, self.states)
+        check_shape(data, self.names)
+        check_states(self.names, self.states)
+        check_complete(data, self.names)
         num_variables = len(self.names)
         self.edge_cost, self.parameter_cost, self.prior = edge_cost, parameter_cost, prior
         self.layout = new_layout(self.states)
@@ -294,26 +280,36 @@ class Search:
         return Learned(circuit, network, self.log_likelihood, self.num_splits, seconds, converged)
 
 
-def check_data(data: np.ndarray, names: Sequence[str], states: Sequence[Sequence[str]]) -> None:
-    """Refuse data that cannot be learned from."""
+def check_shape(data: np.ndarray, names: Sequence[str]) -> None:
+    """Refuse data that nothing can be learned from."""
+    if not len(data):
+        raise LapisError("there are no rows to learn from", code="circuit-data")
     if data.ndim != 2 or data.shape[1] != len(names) or not data.size:
         raise LapisError(
             f"{len(names)} variables cannot be learned from data of shape {data.shape}",
             code="circuit-data",
         )
-    for variable, (name, values) in enumerate(zip(names, states, strict=True)):
-        column = data[:, variable]
-        if (column < 0).any():
-            raise LapisError(
-                f"{name} has missing values; circuits are learned from complete rows",
-                code="missing-values",
-                hint=f"row {int(np.argmax(column < 0)) + 1} is the first; leave such rows out",
-            )
+
+
+def check_states(names: Sequence[str], states: Sequence[Sequence[str]]) -> None:
+    """Refuse variables that cannot be split on."""
+    for name, values in zip(names, states, strict=True):
         if len(values) > MAX_STATES:
             raise LapisError(
                 f"{name} has {len(values)} values; circuits are learned with at most {MAX_STATES}",
                 code="circuit-data",
                 hint="is it a number or a name? Group its values, or leave the column out",
+            )
+
+
+def check_complete(data: np.ndarray, names: Sequence[str]) -> None:
+    """Refuse rows with missing values."""
+    for name, column in zip(names, data.T, strict=True):
+        if (column < 0).any():
+            raise LapisError(
+                f"{name} has missing values; splits are learned from complete rows",
+                code="missing-values",
+                hint=f"row {int(np.argmax(column < 0)) + 1} is the first; learn_rows fills them in",
             )
 
 

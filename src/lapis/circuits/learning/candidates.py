@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.split import NO_LIMIT, compiled, edge_cost
-from lapis.inference.compiled import entry
+from lapis.circuits.learning.split import NO_LIMIT, edge_cost
+from lapis.compiled import allocating_entry, entry
 from lapis.inference.exact.elimination_order import popcount
 
 NEVER = -np.inf
@@ -56,7 +56,7 @@ def grown(candidates: Candidates) -> Candidates:
     return larger
 
 
-@compiled
+@allocating_entry
 def log_likelihood(count, begin, size, prior):  # type: ignore[no-untyped-def]
     """Σ_j N_j log θ_j with θ_j = (N_j + prior/size) / (N + prior)."""
     total = 0
@@ -70,7 +70,7 @@ def log_likelihood(count, begin, size, prior):  # type: ignore[no-untyped-def]
     return found
 
 
-@compiled
+@allocating_entry
 def count_states(bits, layout, rows, own):  # type: ignore[no-untyped-def]
     """int64[size], how often each state of a variable occurs in rows."""
     found = np.zeros(layout.size[own], np.int64)
@@ -80,7 +80,7 @@ def count_states(bits, layout, rows, own):  # type: ignore[no-untyped-def]
     return found
 
 
-@compiled
+@allocating_entry
 def count_gains(bits, layout, rows, own, allowed, prior, parameter_cost, gain):  # type: ignore[no-untyped-def]
     """Write what splitting the distribution of `own` in these rows on each variable would gain."""
     size = layout.size[own]
@@ -164,7 +164,7 @@ def choose_split(graph, layout, walk, candidates, num_rows, is_descendant, price
         refresh_best(candidates, row)
 
 
-@compiled
+@allocating_entry
 def expire_costs(graph, layout, walk, candidates, num_rows, split_row):  # type: ignore[no-untyped-def]
     """Forget the costs that the split last walked may change; called before it is made.
 

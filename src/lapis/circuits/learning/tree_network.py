@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lapis.circuits.split import compiled
-from lapis.inference.compiled import inner
+from lapis.compiled import allocating_entry, inner
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +84,7 @@ def leaf_of(row, own, split_on, first_child):  # type: ignore[no-untyped-def]
     return node
 
 
-@compiled
+@allocating_entry
 def _log_likelihoods(rows, split_on, first_child, first_parameter, log_parameter):  # type: ignore[no-untyped-def]
     found = np.zeros(len(rows))
     for r in range(len(rows)):

@@ -30,15 +30,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, SUM, state_starts
-from lapis.inference.compiled import entry, inner
+from lapis.compiled import allocating_entry, entry, inner
 from lapis.inference.exact.elimination_order import popcount
 
 MAX_STATES = 64
 NO_LIMIT = 1 << 60
-compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 
 class Graph(NamedTuple):
@@ -131,7 +129,7 @@ def product_of_marginals(layout: Layout, first_parameter: np.ndarray) -> Graph:
     return finish(kind, leaf, start, child, layout, num_states, num_parameters)
 
 
-@compiled
+@allocating_entry
 def finish(kind, leaf, start, child, layout, num_states, num_parameters):  # type: ignore[no-untyped-def]
     """The graph of nodes in topological order: parents, scopes, and where the leaves are."""
     num_nodes = len(kind)
@@ -316,7 +314,7 @@ def edge_cost(graph, layout, walk, first, size, variable, limit):  # type: ignor
     return cost
 
 
-@compiled
+@allocating_entry
 def split_circuit(graph, layout, walk, first, size, variable, new_first):  # type: ignore[no-untyped-def]
     """The graph after a split; state i of the variable gets the parameters new_first + i·size …"""
     cost = edge_cost(graph, layout, walk, first, size, variable, NO_LIMIT)

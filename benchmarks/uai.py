@@ -1,0 +1,248 @@
+"""Partition functions of the UAI 2014 competition: exactly where it can be, else estimated.
+
+    python benchmarks/uai.py LOG [SECONDS] [NAME...]   go on where LOG ends, for so many seconds
+    python benchmarks/uai.py table LOG                 benchmarks/results/uai_pr.md from it
+
+Every problem of LAPIS_DATA/uai2014/PR is read with its evidence and gets an order of elimination;
+cheap ones come first. Then: a circuit, where its tables are small or search finds one; elimination
+in numbers, within 4 GB; and for what is too wide both ways the estimates of AC² and of loopy belief
+propagation (the Bethe free energy), beside the published value. The log has a line of JSON for each
+problem, so a run can be cut into parts. Seconds are CPU time of this process.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from loopy import propagate
+
+from lapis.circuits.approximation.approximate import approximate, find_structure
+from lapis.circuits.compilation.compile import compile_factors
+from lapis.circuits.compilation.orders import repeated_order
+from lapis.circuits.compilation.partition import find_partition, without_leaves
+from lapis.circuits.factors.consistency import make_consistent
+from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.circuits.factors.files import read_evidence, read_factors
+from lapis.circuits.queries import log_partition
+from lapis.errors import LapisError, TooLarge
+from lapis.progress import Stop
+
+FOLDER = Path(os.environ.get("LAPIS_DATA", "../shared/data")) / "uai2014" / "PR"
+TABLE = Path(__file__).parent / "results" / "uai_pr.md"
+CIRCUIT_ENTRIES, CIRCUIT_EDGES, CIRCUIT_SECONDS = 1e6, 1 << 24, 20.0
+WIDEST = 1e12  # entries at which the estimate of an order ends
+SEARCH_ENTRIES = 2e10  # of an order, beyond which nothing exact is tried
+ESTIMATED_SECONDS, ESTIMATED_EDGES, NUM_SAMPLES = 25.0, 20_000, 10_000
+TOLERANCE = 1e-3  # of log10 Z, relative above 1
+UNRELIABLE = {"relational_3", "sat-grid-pbl-0010.cnf"}  # published values known to be wrong
+LOG10 = math.log(10)
+
+
+def main(arguments: list[str]) -> None:
+    if not FOLDER.is_dir():
+        print(f"no problems in {FOLDER}; set LAPIS_DATA")
+    elif arguments[0] == "table":
+        print_table(read_log(Path(arguments[1])))
+    else:
+        seconds = float(arguments[1]) if len(arguments) > 1 else math.inf
+        run(Path(arguments[0]), time.monotonic() + seconds, arguments[2:])
+
+
+def run(log: Path, deadline: float, chosen: list[str]) -> None:
+    """Go through what the log does not have, the narrowest first."""
+    done = {row["name"] for row in read_log(log)}
+    names = [path.name.removesuffix(".uai.gz") for path in FOLDER.glob("*.uai.gz")]
+    names = [name for name in chosen or names if name not in done]
+    widths = log.with_suffix(".widths")
+    entries = json.loads(widths.read_text()) if widths.exists() else {}
+    for name in names:
+        if name not in entries:
+            entries[name] = estimate_entries(read_problem(name)[0])
+            widths.write_text(json.dumps(entries))
+    for name in sorted(names, key=lambda name: entries[name]):
+        if time.monotonic() > deadline:
+            break
+        row = {"name": name, "entries": entries[name], **solve(name, entries[name])}
+        with log.open("a") as out:
+            print(json.dumps(row), file=out)
+        print(json.dumps(row), flush=True)
+
+
+def read_problem(name: str) -> tuple[FactorGraph, dict[int, int], float]:
+    """The product of tables, the evidence, and the published log10 Z."""
+    graph = read_factors(FOLDER / f"{name}.uai.gz")
+    evidence = read_evidence(FOLDER / f"{name}.uai.evid", graph)
+    published = float((FOLDER / f"{name}.uai.PR").read_text().split()[-1])
+    return graph.condition(evidence), evidence, published
+
+
+def estimate_entries(graph: FactorGraph) -> float:
+    """Entries of all tables of elimination; 0 where a variable has no possible state."""
+    consistent = make_consistent(graph)
+    if consistent is None:
+        return 0.0
+    return repeated_order(without_leaves(consistent.graph), WIDEST, 0, 1).entries
+
+
+def solve(name: str, entries: float) -> dict[str, Any]:
+    graph, evidence, published = read_problem(name)
+    row: dict[str, Any] = {"published": published, "variables": graph.num_variables}
+    begin = time.process_time()
+    try:
+        if entries <= CIRCUIT_ENTRIES:
+            row |= by_circuit(graph)
+        elif entries <= SEARCH_ENTRIES:
+            row |= by_numbers(graph)
+    except TooLarge as refused:
+        row["refused"] = refused.message
+        with suppress(TooLarge):
+            row |= by_numbers(graph) if entries <= CIRCUIT_ENTRIES else by_circuit(graph)
+    except LapisError:
+        row |= {"found": -math.inf, "by": "no possible state"}
+    row["seconds"] = time.process_time() - begin
+    if "found" not in row:
+        row["budget"] = ESTIMATED_EDGES
+        row |= by_approximation(graph, evidence)
+        row |= by_propagation(graph)
+    return row
+
+
+def by_circuit(graph: FactorGraph) -> dict[str, Any]:
+    stop = Stop(deadline=time.monotonic() + CIRCUIT_SECONDS)
+    compiled = compile_factors(graph, CIRCUIT_EDGES, 0, stop)
+    return {
+        "found": log_partition(compiled.circuit) / LOG10,
+        "by": f"circuit ({compiled.method})",
+        "edges": compiled.circuit.num_edges,
+    }
+
+
+def by_numbers(graph: FactorGraph) -> dict[str, Any]:
+    found = find_partition(graph)
+    kind = "elimination" if found.exact else "elimination (rounded)"
+    return {"found": found.log_value / LOG10, "by": kind, "entries": found.entries}
+
+
+def by_approximation(graph: FactorGraph, evidence: dict[int, int]) -> dict[str, Any]:
+    row = np.full(graph.num_variables, -1, np.int32)
+    row[list(evidence)] = list(evidence.values())
+    begin = time.process_time()
+    stop = Stop(deadline=time.monotonic() + ESTIMATED_SECONDS)
+    try:
+        structure = find_structure(graph, row, ESTIMATED_EDGES, NUM_SAMPLES, stop=stop)
+        found = approximate(graph, structure, row, stop=stop)
+    except LapisError as refused:
+        return {"ac2_refused": refused.message}
+    assert found.bound is not None
+    assert found.log_partition is not None
+    return {
+        "bound": found.bound / LOG10,
+        "ac2": found.log_partition / LOG10,
+        "effective": found.effective,
+        "ac2_seconds": time.process_time() - begin,
+    }
+
+
+def by_propagation(graph: FactorGraph) -> dict[str, Any]:
+    """The Bethe free energy; it has converged or passed its number of passes in far less time."""
+    begin = time.process_time()
+    nothing = np.full(graph.num_variables, -1, np.int32)
+    found = propagate(graph, nothing)
+    return {
+        "bethe": found.log_partition / LOG10,
+        "bethe_converged": found.converged,
+        "bethe_seconds": time.process_time() - begin,
+    }
+
+
+def read_log(log: Path) -> list[dict[str, Any]]:
+    """The last line of each problem."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    rows = {row["name"]: row for row in map(json.loads, lines)}
+    return list(rows.values())
+
+
+def print_table(rows: list[dict[str, Any]]) -> None:
+    """Write the table, whole."""
+    rows = sorted(rows, key=lambda row: (row["name"].rstrip("0123456789"), row["name"]))
+    exact = [row for row in rows if "found" in row]
+    others = [row for row in rows if "found" not in row]
+    agree = [row for row in exact if agrees(row["found"], row["published"])]
+    lines = [
+        "# Partition functions of the UAI 2014 competition",
+        "",
+        f"{len(rows)} problems: {len(exact)} solved exactly, of which {len(agree)} agree with the "
+        f"published value (relative {TOLERANCE:g} of log10 Z), {len(exact) - len(agree)} do not; "
+        f"{len(others)} are too wide and estimated.",
+        "Made by `python benchmarks/uai.py`; seconds are CPU time.",
+        "",
+        "## Solved exactly",
+        "",
+        "| problem | variables | by | size | log10 Z | published | | s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in exact:
+        verdict = "agrees" if agrees(row["found"], row["published"]) else "**differs**"
+        if row["name"] in UNRELIABLE:
+            verdict += " (published value known to be wrong)"
+        size = f"{row['edges']:,} edges" if "edges" in row else f"{row['entries']:.1e} entries"
+        lines.append(
+            f"| {row['name']} | {row['variables']} | {row['by']} | {size} | {row['found']:.4f} | "
+            f"{row['published']:.4f} | {verdict} | {row['seconds']:.1f} |"
+        )
+    budgets = " or ".join(f"{size:,}" for size in sorted({row["budget"] for row in others}))
+    lines += [
+        "",
+        "## Too wide: AC² and belief propagation",
+        "",
+        f"Circuits of at most {budgets} edges. Differences of log10 Z from the published "
+        "value; effective samples in parts of those drawn.",
+        "",
+        "| problem | variables | entries | published | AC² | effective | bound | s | Bethe | s |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in others:
+        published = row["published"]
+        line = f"| {row['name']} | {row['variables']} | {row['entries']:.1e} | {published:.4f} | "
+        if "ac2" in row:
+            found = (
+                "no possible world" if row["ac2"] == -math.inf else f"{row['ac2'] - published:+.4f}"
+            )
+            line += (
+                f"{found} | {row['effective']:.2g} | "
+                f"{row['bound'] - published:+.4f} | {row['ac2_seconds']:.1f} | "
+            )
+        else:
+            line += "refused | | | | "
+        mark = "" if row["bethe_converged"] else " (not converged)"
+        lines.append(f"{line}{row['bethe'] - published:+.4f}{mark} | {row['bethe_seconds']:.2f} |")
+    closer = [
+        row
+        for row in others
+        if "ac2" in row
+        and abs(row["ac2"] - row["published"]) < abs(row["bethe"] - row["published"])
+    ]
+    lines += ["", f"AC² is the closer one in {len(closer)} of {len(others)}."]
+    known = {row["name"] for row in rows}
+    left = sorted({path.name.removesuffix(".uai.gz") for path in FOLDER.glob("*.uai.gz")} - known)
+    if left:
+        lines += ["", f"Not run, or not to the end ({len(left)}): {', '.join(left)}."]
+    TABLE.parent.mkdir(exist_ok=True)
+    TABLE.write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+def agrees(found: float, published: float) -> bool:
+    return abs(found - published) <= TOLERANCE * max(1.0, abs(published))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

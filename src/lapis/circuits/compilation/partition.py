@@ -1,0 +1,254 @@
+"""log Z of a product of tables by elimination, in numbers: where a circuit would be too large.
+
+The same elimination as `elimination.py`, with numbers for nodes: a message
+
+    m(S) = Σ_s  Π_tables f(s, S) · Π_messages m'(s, S)
+
+is eight bytes an entry and is forgotten once it is used. All live in one block of memory, each at
+the first place that is free for as long as it is needed; what the whole takes is known before any
+is computed. Messages are kept with their largest entry 1 and a logarithm beside it. A product that
+falls below the smallest double is noticed, and the answer then does not say that it is exact.
+
+Before that the model is made smaller: by `consistency.py`, and by summing out what one table alone
+mentions. Of a Bayesian network that takes away whatever has no observed descendant (Shachter 1986),
+where elimination would have joined its parents.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.circuits.compilation.elimination import next_row, spread, strides_of
+from lapis.circuits.compilation.orders import repeated_order
+from lapis.circuits.factors.consistency import make_consistent, without_idle
+from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
+from lapis.compiled import entry
+from lapis.errors import TooLarge
+from lapis.inference.exact.elimination_order import Order
+from lapis.progress import Stop
+
+MAX_ENTRIES, CHEAP_ENTRIES = 4e9, 2e7
+MAX_BYTES = 4_000_000_000
+SMALL = 4096  # entries of tables that are multiplied beforehand
+MAX_LEAF = 20  # variables of a table that one of its own is summed out of beforehand
+ROUNDING = 1e-13  # differences that are none, after such a sum
+HOPELESS = 1e12  # entries beyond which an order is given up
+LOST = 1e-290
+
+
+class Partition(NamedTuple):
+    log_value: float
+    exact: bool  # no product was too small for a double
+    entries: float  # of all tables that were summed
+    width: int
+    num_bytes: int
+
+
+Placed = tuple[int, np.ndarray, np.ndarray]  # step, scope and entries of a table
+
+
+class Step(NamedTuple):
+    """A variable and what is multiplied before it is summed out."""
+
+    axes: np.ndarray  # int32[...], the variables left, latest eliminated first, then this one
+    scopes: list[np.ndarray]  # of the tables and messages that hold it
+    begins: list[int]  # where their entries begin
+    result: int  # where the entries of the message begin
+
+
+def find_partition(
+    graph: FactorGraph,
+    max_entries: float = MAX_ENTRIES,
+    max_bytes: int = MAX_BYTES,
+    seed: int = 0,
+    stop: Stop | None = None,
+) -> Partition:
+    """log Σ_x Π_f f(x); TooLarge if that takes more than the limits or longer than it may."""
+    consistent = make_consistent(graph)
+    if consistent is None:
+        return Partition(-np.inf, True, 0.0, 0, 0)
+    small = without_leaves(consistent.graph)
+    order = repeated_order(small, HOPELESS, seed)
+    if not order.is_complete or order.entries > max_entries:
+        raise too_wide(order, 0.0)
+    log_value, exact, tables = group_tables(small, order.variable)
+    steps, num_entries = plan_steps(small.size, order.variable, tables)
+    if 8 * num_entries > max_bytes:
+        raise too_wide(order, 8.0 * num_entries)
+    memory = np.empty(num_entries)
+    at = 0
+    for _, _, table in tables:
+        memory[at : at + len(table)] = table
+        at += len(table)
+    for step in steps:
+        if stop is not None and stop.is_over():
+            raise too_wide(order, 8.0 * len(memory))
+        shape = small.size[step.axes].astype(np.int64)
+        strides = [strides_of(scope, step.axes, small.size) for scope in step.scopes]
+        count = int(np.prod(shape[:-1]))
+        message = memory[step.result : step.result + count]
+        lost = sum_out(
+            memory, shape, np.array(strides, np.int64).reshape(len(strides), len(shape)),
+            np.array(step.begins, np.int64), message, np.zeros(len(shape), np.int64),
+        )  # fmt: skip
+        top = float(message.max())
+        if top == 0.0:
+            return Partition(-np.inf, not lost, order.entries, order.width, memory.nbytes)
+        message /= top
+        log_value += math.log(top)
+        exact = exact and not lost
+    return Partition(log_value, exact, order.entries, order.width, memory.nbytes)
+
+
+def cheap_partition(graph: FactorGraph) -> float | None:
+    """log Z where it is exact and costs less than an approximation; None otherwise."""
+    try:
+        found = find_partition(graph, CHEAP_ENTRIES)
+    except TooLarge:
+        return None
+    return found.log_value if found.exact else None
+
+
+def without_leaves(graph: FactorGraph) -> FactorGraph:
+    """The model after summing out, again and again, variables that one table alone mentions."""
+    tables = [(graph.variables_of(f).tolist(), graph.table(f)) for f in range(graph.num_factors)]
+    holders: list[set[int]] = [set() for _ in graph.names]
+    for factor, (scope, _) in enumerate(tables):
+        for v in scope:
+            holders[v].add(factor)
+    waiting = [v for v, factors in enumerate(holders) if len(factors) == 1]
+    log_free = sum(math.log(size) for size, own in zip(graph.size, holders, strict=True) if not own)
+    while waiting:
+        v = waiting.pop()
+        if len(holders[v]) != 1:
+            continue
+        (factor,) = holders[v]
+        scope, table = tables[factor]
+        if len(scope) > MAX_LEAF:
+            continue
+        summed = np.logaddexp.reduce(table, axis=scope.index(v))
+        left, summed = without_idle([u for u in scope if u != v], summed, ROUNDING)
+        tables[factor] = left, summed
+        holders[v].clear()
+        for u in scope:
+            if u != v and u not in left:
+                holders[u].discard(factor)
+                log_free += math.log(graph.size[u]) if not holders[u] else 0.0
+        waiting += [u for u in scope if len(holders[u]) == 1]
+    used = [v for v, factors in enumerate(holders) if factors]
+    number = {v: place for place, v in enumerate(used)}
+    return graph_of_tables(
+        [graph.names[v] for v in used], [graph.states[v] for v in used],
+        [([], np.array(log_free))]
+        + [([number[v] for v in scope], table) for scope, table in tables],
+    )  # fmt: skip
+
+
+def plan_steps(size: np.ndarray, order: np.ndarray, tables: list[Placed]) -> tuple[list[Step], int]:
+    """The steps, and how many entries of memory they need; the tables are at its front."""
+    time = times_of(order)
+    waiting: list[list[tuple[np.ndarray, int, int]]] = [[] for _ in order]  # scope, begin, entries
+    end = 0
+    for step, scope, table in tables:
+        waiting[step].append((scope, end, 0))  # tables stay
+        end += len(table)
+    live: list[tuple[int, int]] = []  # begin and end of the messages that are still needed
+    steps, highest = [], end
+    for step, v in enumerate(order.tolist()):
+        scopes = [scope for scope, _, _ in waiting[step]]
+        members = np.unique(np.concatenate([np.array([v]), *scopes]))
+        rest = members[members != v]
+        axes = np.concatenate((rest[np.argsort(-time[rest])], [v])).astype(np.int32)
+        count = int(np.prod(size[axes[:-1]], dtype=np.int64))
+        begin = end
+        for first, last in sorted(live):
+            if first - begin >= count:
+                break
+            begin = max(begin, last)
+        highest = max(highest, begin + count)
+        steps.append(Step(axes, scopes, [start for _, start, _ in waiting[step]], begin))
+        for _, start, entries in waiting[step]:
+            if entries:
+                live.remove((start, start + entries))
+        if len(rest):
+            live.append((begin, begin + count))
+            waiting[int(time[rest].min())].append((axes[:-1], begin, count))
+    return steps, highest
+
+
+def group_tables(graph: FactorGraph, order: np.ndarray) -> tuple[float, bool, list[Placed]]:
+    """Products of small tables that meet at a step, their largest entry 1; the logarithm taken
+    out of them, and whether all entries are numbers that a double can hold."""
+    time = times_of(order)
+    log_value = 0.0
+    by_step: dict[int, list[int]] = {}
+    for factor in range(graph.num_factors):
+        scope = graph.variables_of(factor)
+        if len(scope):
+            by_step.setdefault(int(time[scope].min()), []).append(factor)
+        else:
+            log_value += float(graph.table(factor))
+    groups: list[Placed] = []
+    for step, factors in by_step.items():
+        joined, log_table = np.empty(0, np.int32), np.zeros(())
+        for factor in sorted(factors, key=lambda factor: graph.table(factor).size):
+            scope, table = graph.variables_of(factor), graph.table(factor)
+            union = np.union1d(joined, scope).astype(np.int32)
+            if len(joined) and np.prod(graph.size[union]) > max(SMALL, table.size):
+                groups.append((step, joined, log_table))
+                joined, log_table, union = joined[:0], np.zeros(()), np.sort(scope)
+            log_table = spread(joined, log_table, union) + spread(scope, table, union)
+            joined = union
+        groups.append((step, joined, log_table))
+    exact, found = True, []
+    for step, scope, log_table in groups:
+        top = float(log_table.max())
+        if top == -np.inf:
+            return -np.inf, True, []
+        log_value += top
+        lowered = log_table.ravel() - top
+        exact = exact and not ((lowered < math.log(LOST)) & (lowered > -np.inf)).any()
+        found.append((step, scope, np.exp(lowered)))
+    return log_value, exact, found
+
+
+def times_of(order: np.ndarray) -> np.ndarray:
+    """int64[num_variables], when each is eliminated."""
+    time = np.empty(len(order), np.int64)
+    time[order] = np.arange(len(order))
+    return time
+
+
+def too_wide(order: Order, num_bytes: float) -> TooLarge:
+    return TooLarge(
+        f"elimination would join {order.width + 1} variables in a table and compute "
+        f"{order.entries:.1e} entries" + (f", {num_bytes / 1e9:.1f} GB at once" * (num_bytes > 0)),
+        code="too-large",
+    )
+
+
+@entry
+def sum_out(memory, shape, strides, at, message, digit):  # type: ignore[no-untyped-def]
+    """Fill the message, the last axis summed out; whether a product was lost."""
+    num_axes, num_factors, num_states = len(shape), len(at), shape[-1]
+    lost = False
+    for row in range(len(message)):
+        total = 0.0
+        for state in range(num_states):
+            term = 1.0
+            for number in range(num_factors):
+                term *= memory[at[number] + state * strides[number, num_axes - 1]]
+            total += term
+            if term < LOST:
+                possible = True
+                for number in range(num_factors):
+                    if memory[at[number] + state * strides[number, num_axes - 1]] == 0.0:
+                        possible = False
+                        break
+                lost = lost or possible
+        message[row] = total
+        next_row(at, strides, shape, digit)
+    return lost

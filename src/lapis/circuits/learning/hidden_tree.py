@@ -1,0 +1,318 @@
+"""Hidden trees: a hidden companion for every variable, joined like the variables, fitted by EM.
+
+    P(x) = Σ_z P(z_root) Π_v P(z_v | z_parent(v)) P(x_v | z_v)
+
+The tree is the one that explains the variables themselves best (`chow_liu`). A companion of K
+states lets far variables speak with each other, which a tree of the variables does not; it is a
+circuit of about 3 n K² edges, smooth and decomposable (Liu and Van den Broeck, Tractable
+Regularization of Probabilistic Circuits, 2021). Where rows have no sharp contexts for LearnAC to
+split on, as in ratings, this explains them far better.
+
+EM begins where the companions nearly agree, that is with a mixture of independent variables, and
+lets them go their ways: from random transitions it ended a whole nat lower on plants.
+
+Parameters are fitted by EM in batches (Cappé and Moulines, 2009): after each batch parameters move
+a step towards those that its expected counts would give. Steps shrink, linearly, to the share of a
+batch in the data; with the usual power of the number of steps EM was still far from its end after
+forty passes. The pass that held-out rows like best is kept, and then the rarest transitions are cut
+off, as far as these rows become more likely: a tenth on ratings. Sums are matrix products in single
+precision; beliefs are rescaled after each child, since hubs have hundreds. A missing state is a
+factor of 1, so rows need not be complete.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.circuits.circuit import (
+    INDICATOR,
+    PARAMETER,
+    PRODUCT,
+    SUM,
+    Circuit,
+    Properties,
+    new_circuit,
+    state_starts,
+)
+from lapis.circuits.learning.chow_liu import information, marginals, pair_counts, spanning_tree
+from lapis.progress import Progress, Report, Stop, pressed_by_interrupt
+
+STEPS = 1200  # batches
+PASSES = 12  # through the data at least
+BATCHES = 30  # in a pass, about
+BATCH_SIZES = (100, 2000)
+CHUNK = 512  # rows whose beliefs are in memory together
+FIRST_STEP = 0.16
+NOISE = 0.1  # of hidden variables that do not agree, at the start
+PATIENCE = 4  # passes that held-out rows may lose
+PRUNED = (0.0, 1e-3, 2e-3, 4e-3)  # shares below which a transition may be left out
+
+
+class HiddenTree(NamedTuple):
+    """Variables from the root down, parents first; lists are by variable."""
+
+    order: np.ndarray  # int64[num_variables]
+    parent: np.ndarray  # int64[num_variables], -1 for the root
+    transition: list[np.ndarray]  # float32[K, K], P(own state | parent's); of the root [1, K]
+    emission: list[np.ndarray]  # float32[K, size], P(state of the variable | own state)
+
+    @property
+    def num_hidden(self) -> int:
+        return len(self.emission[0])
+
+
+def learn_hidden_tree(
+    data: np.ndarray,
+    states: Sequence[Sequence[str]],
+    *,
+    num_hidden: int,
+    valid: np.ndarray | None = None,
+    prior: float = 1.0,
+    max_edges: int | None = None,
+    seed: int = 0,
+    progress: Report | None = None,
+    stop: Stop | None = None,
+) -> tuple[HiddenTree, bool]:
+    """Fit to rows of states, int[num_rows, num_variables]; and whether it came to its end.
+
+    There are fewer hidden states if the circuit would have more than `max_edges`.
+    """
+    stop = stop or Stop()
+    rng = np.random.default_rng(seed)
+    began = time.monotonic()
+    rows, number = np.unique(np.asarray(data, np.int32), axis=0, return_inverse=True)
+    sizes = np.array([len(own) for own in states])
+    counts = pair_counts(data, states)
+    marginal = marginals(counts, states)
+    order, parent = spanning_tree(information(counts, states))
+    while max_edges is not None and num_hidden > 1:
+        if count_edges(parent, states, num_hidden) <= max_edges:
+            break
+        num_hidden -= 1
+    tree = new_tree(order, parent, marginal, num_hidden, rng)
+    size = int(np.clip(len(data) / BATCHES, *BATCH_SIZES))
+    num_batches = -(-len(data) // size)
+    num_passes = max(PASSES, -(-STEPS // num_batches))
+    best, best_value, losses = tree, -np.inf, 0
+    with pressed_by_interrupt(stop):
+        for done in range(num_passes):
+            shuffled = rng.permutation(number)
+            total = 0.0
+            for batch in range(num_batches):
+                if stop.is_over():
+                    return best if valid is not None and done else tree, False
+                part, times = np.unique(shuffled[batch::num_batches], return_counts=True)
+                value, expected = expected_counts(tree, rows[part], times, sizes)
+                total += value
+                left = 1.0 - (done * num_batches + batch) / (num_passes * num_batches)
+                step = 1.0 if num_batches == 1 else FIRST_STEP * left + 0.3 / num_batches
+                scale = len(data) / times.sum()
+                tree = move(tree, expected, scale, min(1.0, step), prior, marginal)
+            figures = {"log-likelihood": total / len(data)}
+            if valid is not None:
+                value = float(log_likelihoods(tree, valid).mean())
+                figures["held out"] = value
+                losses = 0 if value > best_value else losses + 1
+                if value > best_value:
+                    best, best_value = tree, value
+            else:
+                best = tree
+            if progress is not None:
+                seconds = time.monotonic() - began
+                progress(Progress("passes", done + 1, num_passes, seconds, figures))
+            if losses > PATIENCE:
+                break
+    return (best if valid is None else prune(best, valid)), True
+
+
+def prune(tree: HiddenTree, valid: np.ndarray) -> HiddenTree:
+    """The tree without its rarest transitions, as many as held-out rows like to miss."""
+    values = {}
+    for least in PRUNED:
+        largest = [one.max(axis=1, keepdims=True) for one in tree.transition]
+        kept = [
+            np.where(one < np.minimum(least, most), np.float32(0), one)
+            for one, most in zip(tree.transition, largest, strict=True)
+        ]
+        shares = [one / one.sum(axis=1, keepdims=True) for one in kept]
+        pruned = tree._replace(transition=shares)
+        values[float(log_likelihoods(pruned, valid).mean())] = pruned
+    return values[max(values)]
+
+
+def new_tree(
+    order: np.ndarray,
+    parent: np.ndarray,
+    marginal: Sequence[np.ndarray],
+    num_hidden: int,
+    rng: np.random.Generator,
+) -> HiddenTree:
+    """Where EM begins: nearly one hidden variable for all, as in a mixture of independent ones."""
+    transition = []
+    for p in parent.tolist():
+        noise = rng.dirichlet(np.ones(num_hidden), 1 if p < 0 else num_hidden)
+        agreed = np.full((1, num_hidden), 1 / num_hidden) if p < 0 else np.eye(num_hidden)
+        transition.append((NOISE * noise + (1 - NOISE) * agreed).astype(np.float32))
+    emission = [rng.dirichlet(own + 0.3, num_hidden).astype(np.float32) for own in marginal]
+    return HiddenTree(order, parent, transition, emission)
+
+
+class Beliefs(NamedTuple):
+    """What rows say from below; lists are by variable."""
+
+    belief: list[np.ndarray]  # float32[num_rows, K], P(rows below | own state), up to a factor
+    message: list[np.ndarray]  # float32[num_rows, K], the same given the parent's state
+    log_likelihood: np.ndarray  # float64[num_rows]
+
+
+def gather(tree: HiddenTree, rows: np.ndarray) -> Beliefs:
+    """From the leaves to the root."""
+    num_rows, num_variables = rows.shape
+    scale = np.zeros(num_rows)
+    belief = []
+    for v in range(num_variables):
+        factor = np.vstack([tree.emission[v].T, np.ones((1, tree.num_hidden), np.float32)])
+        belief.append(factor[rows[:, v]])  # a missing state is the last
+    message = list(belief)
+    for v in tree.order[::-1].tolist():
+        message[v] = belief[v] @ tree.transition[v].T
+        p = int(tree.parent[v])
+        if p >= 0:
+            belief[p] *= message[v]
+            largest = belief[p].max(axis=1)
+            belief[p] /= largest[:, None]
+            scale += np.log(largest, dtype=np.float64)
+    root = int(tree.order[0])
+    return Beliefs(belief, message, np.log(message[root][:, 0], dtype=np.float64) + scale)
+
+
+def log_likelihoods(tree: HiddenTree, rows: np.ndarray) -> np.ndarray:
+    """float64[num_rows], log P of rows; negative states are missing."""
+    found = np.empty(len(rows))
+    for first in range(0, len(rows), CHUNK):
+        part = slice(first, first + CHUNK)
+        found[part] = gather(tree, np.asarray(rows[part], np.int64)).log_likelihood
+    return found
+
+
+class Expected(NamedTuple):
+    """Expected counts, of the shapes of the parameters."""
+
+    transition: list[np.ndarray]
+    emission: list[np.ndarray]
+
+
+def expected_counts(
+    tree: HiddenTree, rows: np.ndarray, times: np.ndarray, sizes: np.ndarray
+) -> tuple[float, Expected]:
+    """The log-likelihood of rows that occur some times each, and how often parameters are used."""
+    expected = Expected(
+        [np.zeros(one.shape) for one in tree.transition],
+        [np.zeros(one.shape) for one in tree.emission],
+    )
+    total = 0.0
+    for first in range(0, len(rows), CHUNK):
+        part = slice(first, first + CHUNK)
+        total += count_chunk(tree, rows[part].astype(np.int64), times[part], sizes, expected)
+    return total, expected
+
+
+def count_chunk(
+    tree: HiddenTree, rows: np.ndarray, times: np.ndarray, sizes: np.ndarray, expected: Expected
+) -> float:
+    """From the root to the leaves: the posterior of each hidden state, and of pairs."""
+    belief, message, value = gather(tree, rows)
+    weight = times.astype(np.float32)[:, None]
+    posterior = list(belief)
+    for v in tree.order.tolist():
+        p = int(tree.parent[v])
+        above = (weight if p < 0 else posterior[p]) / message[v]  # given the parent's state
+        expected.transition[v][:] += (above.T @ belief[v]) * tree.transition[v]
+        posterior[v] = (above @ tree.transition[v]) * belief[v]
+        shown = rows[:, v, None] == np.arange(sizes[v])
+        expected.emission[v][:] += posterior[v].T @ shown.astype(np.float32)
+    return float(times @ value)
+
+
+def move(
+    tree: HiddenTree,
+    expected: Expected,
+    scale: float,
+    step: float,
+    prior: float,
+    marginal: Sequence[np.ndarray],
+) -> HiddenTree:
+    """A step towards (scale · expected + prior · p) / total, p uniform or the variable's own."""
+
+    def towards(old: np.ndarray, counts: np.ndarray, start: np.ndarray) -> np.ndarray:
+        new = scale * counts + prior * start
+        new /= new.sum(axis=1, keepdims=True)
+        return ((1.0 - step) * old + step * new).astype(np.float32)
+
+    uniform = [np.full(tree.num_hidden, 1.0 / tree.num_hidden)] * len(marginal)
+    return tree._replace(
+        transition=list(map(towards, tree.transition, expected.transition, uniform)),
+        emission=list(map(towards, tree.emission, expected.emission, marginal)),
+    )
+
+
+def count_edges(parent: np.ndarray, states: Sequence[Sequence[str]], num_hidden: int) -> int:
+    """Of the circuit: three for each parameter, and one for each part of a product."""
+    is_inner = np.bincount(parent[parent >= 0], minlength=len(parent)) > 0
+    num_sums = (len(parent) - 1) * num_hidden + 1
+    num_parameters = num_hidden * (num_sums + sum(map(len, states)))
+    return 3 * num_parameters + num_hidden * (len(parent) - 1 + int(is_inner.sum()))
+
+
+def as_circuit(tree: HiddenTree, names: Sequence[str], states: Sequence[Sequence[str]]) -> Circuit:
+    """The sum over all hidden states as one circuit."""
+    first = state_starts(states)
+    kind, leaf, degree, child = [], [], [], []
+    parameters: list[np.ndarray] = []
+    num_nodes = num_parameters = 0
+
+    def add(own: int, degrees: np.ndarray, children: np.ndarray) -> np.ndarray:
+        """Nodes of one kind, children one after another; gives their numbers."""
+        nonlocal num_nodes
+        kind.append(np.full(len(degrees), own, np.int8))
+        leaf.append(np.full(len(degrees), -1, np.int32))
+        degree.append(degrees)
+        child.append(children.ravel())
+        num_nodes += len(degrees)
+        return np.arange(num_nodes - len(degrees), num_nodes)
+
+    def add_leaves(own: int, numbers: np.ndarray) -> np.ndarray:
+        found = add(own, np.zeros(len(numbers), np.int64), np.empty(0, np.int64))
+        leaf[-1] = numbers
+        return found
+
+    def add_mixtures(share: np.ndarray, parts: np.ndarray) -> np.ndarray:
+        """Σ_j share_ij · part_j for every i; shares of 0 are left out."""
+        nonlocal num_parameters
+        share = share / share.sum(axis=1, keepdims=True, dtype=np.float64)
+        row, column = np.nonzero(share)
+        parameters.append(np.log(share[row, column]))
+        weights = add_leaves(PARAMETER, np.arange(num_parameters, num_parameters + len(row)))
+        num_parameters += len(row)
+        products = add(PRODUCT, np.full(len(row), 2), np.stack([weights, parts[column]], axis=1))
+        return add(SUM, np.bincount(row, minlength=len(share)), products)
+
+    indicator = add_leaves(INDICATOR, np.arange(first[-1]))
+    parts: list[list[np.ndarray]] = [[] for _ in names]
+    for v in tree.order[::-1].tolist():
+        own = add_mixtures(tree.emission[v], indicator[first[v] : first[v + 1]])
+        if parts[v]:
+            factors = np.stack([own, *parts[v]], axis=1)
+            own = add(PRODUCT, np.full(len(own), factors.shape[1]), factors)
+        own = add_mixtures(tree.transition[v], own)
+        if tree.parent[v] >= 0:
+            parts[int(tree.parent[v])].append(own)
+    start = np.concatenate([[0], np.cumsum(np.concatenate(degree))])
+    return new_circuit(
+        names, states, np.concatenate(kind), np.concatenate(leaf), start, np.concatenate(child),
+        np.concatenate(parameters), Properties(True, True, False),
+    )  # fmt: skip
