@@ -18,10 +18,10 @@ import numpy as np
 
 import lapis
 from lapis import Database, fields
-from lapis.fields.cached import CachedField
 from lapis.fields.field import Field
 from lapis.fields.gibbs import FieldGibbs
 from lapis.fields.ground import ground_field
+from lapis.fields.kernels.cached import CachedField
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.problem.problem import build_problem
@@ -106,14 +106,14 @@ def main() -> None:
     }
     print(fit.text)
     print(f"learned {fit.details['atoms']:,} atoms in {seconds:.1f} s CPU, {fit.iterations} "
-          f"iterations, compilation included\n")  # fmt: skip
+          f"iterations\n")  # fmt: skip
     print(f"{'smoking friends':<26}" + "".join(f"{n:>6}" for n in range(SHOWN)))
     for name, share in shares.items():
         print(f"{name:<26}" + "".join(f"{value:6.2f}" for value in share[:SHOWN]))
     fresh = Database.parse(constants + facts(*people(chosen.people, 2)[1:]))
     for name, model in (("field", fit.field), ("network", mirrored)):
-        found = fields.score(model, fresh, "Friends", likelihood=False).values
-        print(f"{name}: test pseudo-log-likelihood {found['pseudo_log_likelihood']:.1f}")
+        found = fields.score(model, fresh, "Friends", likelihood=False, predictions=False)
+        print(f"{name}: test pseudo-log-likelihood {found.pseudo_log_likelihood:.1f}")
     draw(shares, chosen.plot)
 
 

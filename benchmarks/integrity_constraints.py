@@ -1,7 +1,9 @@
 """Probabilistic integrity constraints, fields against networks: section 3.6 of Lowd's thesis.
 
     python benchmarks/integrity_constraints.py [--pairs 10] [--panels 1,2,3,4] [--jobs 2]
-                                               [--plot integrity.png]
+                                               [--plot integrity.png] [--results pairs.json]
+
+With --results, pairs that stand in the file are not run again: a figure can be made in parts.
 
 Inclusion constraints: 100 people, 100 projects; a quarter of the people lead, each project with
 probability 0.1; for each project that x leads, x manages z with probability 0.05; further managing
@@ -22,9 +24,11 @@ learned network with its connectives softened to sharpness 1, and climbs for 80 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -170,8 +174,8 @@ def run_pair(panel_number: int, point: float, pair: int) -> Pair:
     # The network's own score, predicate by predicate: no field is involved.
     by_predicate = lapis.score(network, test, likelihood=False).predicates
     own = [p.pseudo_log_likelihood for p in by_predicate if p.predicate in panel.query]
-    found = fields.score(fit.field, test, panel.query, likelihood=False)
-    value = found.values["pseudo_log_likelihood"]
+    found = fields.score(fit.field, test, panel.query, likelihood=False, predictions=False)
+    value = found.pseudo_log_likelihood
     assert value is not None
     return Pair(float(np.sum(own)), float(value), seconds)
 
@@ -184,15 +188,24 @@ class Curve(NamedTuple):
     difference: np.ndarray  # float64[num_points, 2], pair by pair
 
 
-def run_panel(number: int, num_pairs: int, jobs: int) -> Curve:
+def run_panel(number: int, num_pairs: int, jobs: int, results: Path | None) -> Curve:
     panel = PANELS[number]
-    work = [(number, point, pair) for point in panel.points for pair in range(num_pairs)]
+    # Pair by pair, so that what is done after a part of the time is a whole curve.
+    work = [(number, point, pair) for pair in range(num_pairs) for point in panel.points]
     began = time.monotonic()
-    if jobs > 1:
-        with ProcessPoolExecutor(jobs) as pool:
-            found = list(pool.map(run_pair, *zip(*work, strict=True)))
-    else:
-        found = [run_pair(*each) for each in work]
+    kept = json.loads(results.read_text()) if results is not None and results.exists() else {}
+    with ProcessPoolExecutor(jobs) as pool:
+        missing = [each for each in work if key(each) not in kept]
+        running = {pool.submit(run_pair, *each): each for each in missing}
+        for done in as_completed(running):
+            kept[key(running[done])] = done.result()
+            if results is not None:
+                results.write_text(json.dumps(kept))
+    found = [
+        Pair(*kept[key((number, point, pair))])
+        for point in panel.points
+        for pair in range(num_pairs)
+    ]
     shape = (len(panel.points), num_pairs)
     network = np.array([pair.network for pair in found]).reshape(shape)
     field = np.array([pair.field for pair in found]).reshape(shape)
@@ -215,6 +228,11 @@ def run_panel(number: int, num_pairs: int, jobs: int) -> Curve:
         flush=True,
     )
     return curve
+
+
+def key(work: tuple[int, float, int]) -> str:
+    panel, point, pair = work
+    return f"{panel} {point:g} {pair}"
 
 
 def summary(values: np.ndarray) -> np.ndarray:
@@ -258,9 +276,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--panels", default="1,2,3,4")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--plot", default="integrity_constraints.png")
+    parser.add_argument("--results", type=Path, help="keep the pairs here, and go on from them")
     chosen = parser.parse_args(arguments)
     numbers = [int(text) for text in chosen.panels.split(",")]
-    curves = {number: run_panel(number, chosen.pairs, chosen.jobs) for number in numbers}
+    curves = {
+        number: run_panel(number, chosen.pairs, chosen.jobs, chosen.results) for number in numbers
+    }
     draw(dict(sorted(curves.items())), chosen.plot)
 
 

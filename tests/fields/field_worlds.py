@@ -13,9 +13,12 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from hypothesis import strategies as st
 
+from lapis.fields.census.pseudo import pseudo_log_likelihood
 from lapis.fields.field import ROOT, Child, Field, Parfeature
+from lapis.fields.lesson import Lesson
 from lapis.language.syntax import Variable
 
 GroundAtom = tuple[str, tuple[str, ...]]
@@ -76,6 +79,12 @@ def child_lines(draw: st.DrawFn, types: Mapping[str, tuple[str, ...]]) -> str:
     return f"  {weight} {target}({', '.join(terms)})" if terms else f"  {weight} {target}"
 
 
+def pseudo(lesson: Lesson, weights: np.ndarray) -> tuple[float, np.ndarray]:
+    """The pseudo-log-likelihood as it is computed, and its gradient."""
+    values, gradient = pseudo_log_likelihood(lesson.classes, weights)
+    return sum(values.values()), gradient
+
+
 def ground_atoms(field: Field, domains: Mapping[str, Sequence[str]]) -> list[GroundAtom]:
     return [
         (name, constants)
@@ -97,7 +106,7 @@ def feature(
     world: World,
 ) -> float:
     found, largest = exponent(field, parfeature, binding, domains, world)
-    return math.exp(found) / math.exp(largest)
+    return math.exp(found - largest)
 
 
 def exponent(
@@ -140,11 +149,14 @@ def enumerate_worlds(
 ) -> tuple[float, dict[GroundAtom, float]]:
     """log Z over the worlds that agree with what is known, and the marginals of the rest."""
     free = [atom for atom in ground_atoms(field, domains) if atom not in known]
-    total, mass = 0.0, dict.fromkeys(free, 0.0)
-    for values in itertools.product([False, True], repeat=len(free)):
-        world = {**known, **dict(zip(free, values, strict=True))}
-        weight = math.exp(log_weight(field, domains, world))
-        total += weight
-        for atom, value in zip(free, values, strict=True):
-            mass[atom] += weight * value
-    return math.log(total), {atom: share / total for atom, share in mass.items()}
+    states = list(itertools.product([False, True], repeat=len(free)))
+    worlds = [{**known, **dict(zip(free, values, strict=True))} for values in states]
+    scores = [log_weight(field, domains, world) for world in worlds]
+    top = max(scores)
+    share = [math.exp(score - top) for score in scores]
+    mass = {
+        atom: sum(s for s, values in zip(share, states, strict=True) if values[place])
+        for place, atom in enumerate(free)
+    }
+    total = sum(share)
+    return top + math.log(total), {atom: own / total for atom, own in mass.items()}

@@ -8,10 +8,12 @@ from field_worlds import DOMAINS, field_texts, ground_atoms, log_weight
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapis.fields.cached import CachedField
 from lapis.fields.field_text import parse_field
 from lapis.fields.ground import ground_field
-from lapis.fields.kernels.flips import climb, pseudo_likelihood
+from lapis.fields.kernels.cached import CachedField
+from lapis.fields.kernels.flips import Units, climb, run_gibbs
+from lapis.inference.random_numbers import random_states
+from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.problem.problem import build_problem
 
 OPENED = ("Rain", "P", "Q", "R")
@@ -22,6 +24,15 @@ def cached_field(text: str) -> CachedField:
     return CachedField(ground_field(field, build_problem(field.declarations, query=OPENED)))
 
 
+def only(units: Units, unit: int) -> Units:
+    """One atom of several that stand by themselves."""
+    here = slice(unit, unit + 1)
+    return units._replace(
+        start=np.arange(2), atom=np.zeros(1, np.int64), cell=units.cell[here],
+        node=units.node[here], exact=units.exact[here],
+    )  # fmt: skip
+
+
 @given(field_texts(), st.integers(0, 2**9 - 1))
 @settings(max_examples=40, deadline=None)
 def test_what_a_flip_would_change(text: str, bits: int) -> None:
@@ -29,15 +40,19 @@ def test_what_a_flip_would_change(text: str, bits: int) -> None:
     field = cached.ground.field
     atoms = ground_atoms(field, DOMAINS)
     world = {atom: bool(bits >> i & 1) for i, atom in enumerate(atoms)}
-    cells = cached.start(field.weights, np.array([world[atom] for atom in atoms]))
     now = log_weight(field, DOMAINS, world)
-    cell, node, weights = cached.ground.cell, cached.node, field.weights
+    start = np.array([world[atom] for atom in atoms])
+    weights, units = field.weights, cached.units
+    tallies = new_tallies(1, np.zeros(len(cached.ground.root_edges)))
     for i, atom in enumerate(atoms):
         change = log_weight(field, DOMAINS, world | {atom: not world[atom]}) - now
-        own = pseudo_likelihood(  # log P(atom as it is | all others)
-            cached.graph, weights, cells, cell[i : i + 1], node[i : i + 1], np.zeros(len(weights))
-        )
-        assert own == pytest.approx(-np.logaddexp(0.0, change), abs=1e-9)
+        estimate = np.zeros(1)  # P(atom | all others), with which a chain draws it
+        run_gibbs(
+            cached.graph, weights, cached.start(weights, start), only(units, i), estimate,
+            start[i : i + 1].astype(np.uint8), random_states(0, 1)[0], tallies, 1,
+        )  # fmt: skip
+        flipped = 1 / (1 + np.exp(-change))
+        assert estimate[0] == pytest.approx(1 - flipped if world[atom] else flipped, abs=1e-12)
 
 
 @given(field_texts(), st.lists(st.integers(0, 8), min_size=1, max_size=30), st.integers(0, 511))
@@ -49,7 +64,7 @@ def test_flips_made_are_as_computed_afresh(text: str, flips: list[int], bits: in
     cells = cached.start(weights, world)
     for atom in flips:
         order = np.array([atom])
-        climb(cached.graph, weights, cells, ground.cell, cached.node, order)
+        climb(cached.graph, weights, cells, cached.units, order)
     fresh = cached.start(weights, cells.value[ground.cell] > 0.5)
     for name in ("value", "exponent", "root_sums"):
         assert getattr(cells, name) == pytest.approx(getattr(fresh, name), abs=1e-10), name

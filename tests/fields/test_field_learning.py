@@ -15,12 +15,12 @@ from cli_run import Run
 from lapis import fields
 from lapis.data.database import Database
 from lapis.errors import LapisError
-from lapis.fields.cached import CachedField
 from lapis.fields.field import Field
 from lapis.fields.gibbs import FieldGibbs
 from lapis.fields.ground import ground_field
+from lapis.fields.kernels.cached import CachedField
+from lapis.fields.lesson import Lesson, make_lesson
 from lapis.fields.objectives import ContrastiveDivergence, ExactLikelihood, likelihood_objective
-from lapis.fields.pseudo import Lesson, make_lesson
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.learning.examples import build_examples
@@ -80,7 +80,7 @@ def test_contrastive_divergence_approaches_the_gradient() -> None:
     lesson = lesson_of(field, FACTS)
     exact = ExactLikelihood((lesson,), "likelihood").evaluate(field.weights)
     divergence = ContrastiveDivergence(
-        (lesson,), "likelihood", num_samples=50, rng=random_states(1, 10)
+        (lesson,), "likelihood", 50, rng=random_states(1, 10), hidden=(np.zeros((10, 0), bool),)
     )
     points = [divergence.evaluate(field.weights) for _ in range(40)]
     found = np.array([point.gradient for point in points])
@@ -112,8 +112,8 @@ def test_a_fit_is_a_stationary_point(objective: str) -> None:
 
 
 def posterior(lesson: Lesson, weights: np.ndarray, objective: str) -> float:
-    field = lesson.cached.ground.field.with_weights(weights)
-    found = fields.score(field, Database.parse(FACTS)).values
+    field = lesson.field.with_weights(weights)
+    found = fields.score(field, Database.parse(FACTS)).to_json()
     name = "log_likelihood" if objective == "likelihood" else "pseudo_log_likelihood"
     return float(found[name] or 0.0) - float(weights @ weights) / 8
 
@@ -122,7 +122,7 @@ def test_conditional_likelihood_is_of_the_query_alone() -> None:
     field, data = fields.parse(FRIENDS), Database.parse(FACTS)
     fit = fields.learn(field, data, "Smokes", objective="conditional")
     assert fit.exact
-    score = fields.score(fit.field, data, "Smokes").values["log_likelihood"]
+    score = fields.score(fit.field, data, "Smokes").log_likelihood
     assert fit.value == pytest.approx(score)
     assert fit["root: Friends(x, y)"] == pytest.approx(0.0, abs=1e-3)  # evidence: only the prior
 
@@ -132,7 +132,7 @@ def test_fixed_weights_stay_and_databases_add_up() -> None:
     other = "Smokes(X) Friends(X,Y) Friends(Y,X)"
     fit = fields.learn(field, [Database.parse(FACTS), Database.parse(other)])
     assert fit["friend(x, y): Friends(x, y)"] == 2.0
-    parts = [fields.score(fit.field, Database.parse(text)).values for text in (FACTS, other)]
+    parts = [fields.score(fit.field, Database.parse(text)).to_json() for text in (FACTS, other)]
     assert fit.value == pytest.approx(sum(p["pseudo_log_likelihood"] or 0 for p in parts))
 
 
@@ -276,8 +276,8 @@ def test_a_field_learns_how_many() -> None:
     network = lapis.learn(lapis.parse(NETWORK), data, "Friends", objective="pseudo")
     mirrored = fields.from_model(network.model, sharpness=30.0)
     assert smoking_friends(mirrored, data)[2:4].sum() < 0.55
-    by_field = fields.score(fit.field, fresh, "Friends").values["pseudo_log_likelihood"]
-    by_network = fields.score(mirrored, fresh, "Friends").values["pseudo_log_likelihood"]
+    by_field = fields.score(fit.field, fresh, "Friends", predictions=False).pseudo_log_likelihood
+    by_network = fields.score(mirrored, fresh, "Friends", predictions=False).pseudo_log_likelihood
     assert by_field is not None
     assert by_network is not None
     assert by_field > by_network + 40

@@ -19,7 +19,7 @@ from strategies import Case, cases
 
 SHARP = 45.0
 # What a field has no room for.
-REFUSED = {"field-block", "field-offset", "plus-without-constants", "empty-field"}
+REFUSED = {"field-offset", "plus-without-constants", "empty-field"}
 
 KINDS = """\
 person = {Ann, Bob}

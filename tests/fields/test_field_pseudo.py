@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from field_worlds import DOMAINS, enumerate_worlds, field_texts, ground_atoms, log_weight
+from field_worlds import DOMAINS, enumerate_worlds, field_texts, ground_atoms, log_weight, pseudo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +16,7 @@ from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.fields.field import Field
 from lapis.fields.field_text import parse_field
-from lapis.fields.pseudo import Lesson, make_lesson, pseudo_log_likelihood
+from lapis.fields.lesson import Lesson, make_lesson
 from lapis.learning.examples import build_examples
 
 STEP = 1e-5
@@ -39,7 +39,7 @@ def test_value_and_gradient(text: str, bits: int, query: list[str]) -> None:
     field = parse_field(text)
     facts, world = facts_of(field, bits)
     lesson = lesson_of(field, facts, query)
-    value, gradient = pseudo_log_likelihood(lesson, field.weights)
+    value, gradient = pseudo(lesson, field.weights)
     now = log_weight(field, DOMAINS, world)
     expected = 0.0
     for atom in world:
@@ -50,8 +50,8 @@ def test_value_and_gradient(text: str, bits: int, query: list[str]) -> None:
     for index in range(len(field.weights)):
         step = np.zeros(len(field.weights))
         step[index] = STEP
-        above = pseudo_log_likelihood(lesson, field.weights + step)[0]
-        below = pseudo_log_likelihood(lesson, field.weights - step)[0]
+        above = pseudo(lesson, field.weights + step)[0]
+        below = pseudo(lesson, field.weights - step)[0]
         assert gradient[index] == pytest.approx((above - below) / (2 * STEP), abs=1e-6, rel=1e-6)
 
 
@@ -59,8 +59,8 @@ def test_a_weight_of_zero_has_a_gradient() -> None:
     """The flip of an atom that changes nothing yet is where a weight starts from."""
     field = fields.parse("t = {A, B}\nP(t)\nQ(t)\nroot:\n 2 f(x)\nf(x):\n 0 P(x)\n -1 Q(x)\n")
     lesson = lesson_of(field, "P(A) Q(B)")
-    _, gradient = pseudo_log_likelihood(lesson, field.weights)
-    below = [pseudo_log_likelihood(lesson, np.array([2, -h, -1]))[0] for h in (0.0, 1e-7)]
+    _, gradient = pseudo(lesson, field.weights)
+    below = [pseudo(lesson, np.array([2, -h, -1]))[0] for h in (0.0, 1e-7)]
     assert gradient[1] == pytest.approx((below[0] - below[1]) / 1e-7, abs=1e-5)
 
 
@@ -87,7 +87,37 @@ def test_scores(run: Run) -> None:
     assert given_q["log_likelihood"] == pytest.approx(expected)
 
 
-def test_incomplete_data_is_refused() -> None:
-    field = fields.parse("P(t)\nroot:\n 1 P(x)\n")
-    with pytest.raises(LapisError, match="learned from complete data"):
-        fields.score(field, Database.parse("P(A) ?P(B)"))
+def test_predictions_are_measured_as_those_of_networks(run: Run) -> None:
+    """A sharp field is its network: the same keys, the same figures."""
+    model = "Smokes(p)\nFriends(p, p)\n1.5 Smokes(x) ^ Friends(x, y) => Smokes(y)\n-0.4 Smokes(x)\n"
+    run.write("m.mln", model)
+    run.write("f.db", "Smokes(A) Smokes(B) Friends(A,B) Friends(C,D) Friends(D,A) Friends(B,E)")
+    assert run("field", "from", "m.mln", "--sharpness", "40", "-o", "f.rrf")[0] == 0
+    expected = run.json("score", "m.mln", "f.db", "-q", "Smokes")
+    found = run.json("field", "score", "f.rrf", "f.db", "-q", "Smokes")
+    assert set(expected) | {"mean_pseudo", "atoms"} == set(found)
+    for name in ("cll", "auc_pr", "auc_pr_trapezoid", "brier", "conditional_log_likelihood"):
+        assert found[name] == pytest.approx(expected[name], abs=1e-9), name
+    [own], [other] = found["predicates"], expected["predicates"]
+    assert own == pytest.approx(other, abs=1e-9)
+    assert found["exact"] is True
+    assert found["log_likelihood"] == found["conditional_log_likelihood"]
+    without = run.json("field", "score", "f.rrf", "f.db", "-q", "Smokes", "--no-predictions")
+    assert without["cll"] is None
+    assert without["pseudo_log_likelihood"] == found["pseudo_log_likelihood"]
+    sampled = run.json("field", "score", "f.rrf", "f.db", "-q", "Smokes", "--method", "gibbs")
+    assert sampled["exact"] is False
+    assert sampled["cll"] == pytest.approx(expected["cll"], abs=0.05)
+
+
+def test_incomplete_data_has_no_pseudo_likelihood() -> None:
+    field, data = fields.parse("P(t)\nroot:\n 1 P(x)\n"), Database.parse("P(A) ?P(B)")
+    found = fields.score(field, data)
+    assert found.pseudo_log_likelihood is None
+    assert found.notes == (
+        "no pseudo-log-likelihood: a pseudo-likelihood needs complete data, but some atoms are "
+        "hidden",
+    )
+    assert found.log_likelihood == pytest.approx(-math.log1p(math.exp(-1)))
+    with pytest.raises(LapisError, match="needs complete data"):
+        fields.learn(field, data)

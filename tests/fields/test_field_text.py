@@ -128,7 +128,8 @@ f.rrf:1:1: it is declared here
         "root:\n 1 Smokes(+x)\n",
         """f.rrf:4:4: arguments of a child are variables and constants
      1 Smokes(+x)
-       ^^^^^^^^^^""",
+       ^^^^^^^^^^
+    of a function write the graph: Mother(x, y), y being the mother of x""",
     ),
     "header": (
         "Root(X):\n 1 Smokes(x)\n",
@@ -136,24 +137,17 @@ f.rrf:1:1: it is declared here
     Root(X):
     ^^^^^^^
     as in 'lonely(x):', parameters in lower case
-f.rrf:4:2: only types and predicates stand here
+f.rrf:4:2: only types, predicates and functions stand here
      1 Smokes(x)
      ^^^^^^^^^^^
     weights belong to the children of a parfeature, below a line like 'root:'""",
     ),
-    "block": (
-        "Class(person, topic!)\nroot:\n 1 Smokes(x)\n",
-        """f.rrf:3:1: a field cannot keep exactly one of the atoms of 'Class' true
-    Class(person, topic!)
-    ^^^^^^^^^^^^^^^^^^^^^
-    declare it without ! and ?""",
-    ),
     "function": (
-        "person Mother(person)\nroot:\n 1 Smokes(x)\n",
-        """f.rrf:3:1: a field has no functions
-    person Mother(person)
-    ^^^^^^^^^^^^^^^^^^^^^
-    declare a predicate of its graph instead""",
+        "person Mother(person)\nroot:\n 1 Smokes(Mother(x))\n",
+        """f.rrf:5:4: arguments of a child are variables and constants
+     1 Smokes(Mother(x))
+       ^^^^^^^^^^^^^^^^^
+    of a function write the graph: Mother(x, y), y being the mother of x""",
     ),
 }
 

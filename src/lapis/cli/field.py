@@ -59,11 +59,14 @@ def learn(field: Path, worlds: Worlds, output: Path | None, as_json: bool, **opt
 
 @takes("field score")
 def score(field: Path, worlds: Worlds, as_json: bool, **options: Any) -> None:
-    """How well a field explains data: (pseudo-)log-likelihood."""
+    """How well a field explains data: (pseudo-)log-likelihood, CLL, AUC-PR."""
     from lapis import fields
+    from lapis.cli.progress import progress_bar
     from lapis.cli.render import present
 
-    present(fields.score(field, worlds or None, **options), as_json)
+    with progress_bar("predicting") as progress:
+        found = fields.score(field, worlds or None, progress=progress, **options)
+    present(found, as_json)
 
 
 @takes("field from")

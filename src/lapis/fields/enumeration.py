@@ -8,10 +8,9 @@ import numpy as np
 
 from lapis.errors import TooLarge
 from lapis.fields.ground import GroundField
-from lapis.fields.passes import evaluate, gradient_of_root
+from lapis.fields.passes import CELLS_AT_ONCE, evaluate, gradient_of_root
 
-MAX_ATOMS = 20
-CELLS_AT_ONCE = 1 << 21
+MAX_STATES = 1 << 20
 SMALLEST = 5e-324  # above 0
 
 
@@ -29,11 +28,11 @@ def enumerate_field(
     ground: GroundField, weights: np.ndarray, *, with_gradient: bool = False
 ) -> Enumerated:
     """Raises TooLarge beyond 2^20 worlds."""
-    size = len(ground.cell)
-    if size > MAX_ATOMS:
+    size, states = len(ground.cell), ground.units.num_states
+    if states > MAX_STATES:
         raise TooLarge(
-            f"{size:,} unknown atoms have 2^{size} worlds, more than the 2^{MAX_ATOMS} that are "
-            "enumerated",
+            f"{size:,} unknown atoms have {'about ' * (states.bit_count() > 1)}"
+            f"2^{states.bit_length() - 1} worlds, more than the 2^20 that are enumerated",
             code="too-large",
             hint="use --method gibbs",
         )
@@ -42,9 +41,8 @@ def enumerate_field(
     true, false, sums = np.zeros(size), np.zeros(size), np.zeros(len(ground.root_edges))
     gradient = np.zeros(len(weights))
     best, best_score = np.zeros(size, bool), -np.inf
-    for first in range(0, 1 << size, at_once):
-        numbers = np.arange(first, min(first + at_once, 1 << size))
-        worlds = (numbers[:, None] >> np.arange(size)) & 1 == 1
+    for first in range(0, states, at_once):
+        worlds = ground.units.worlds(np.arange(first, min(first + at_once, states)))
         values = evaluate(ground, weights, worlds)
         log_weight = values.log_weight(ground)
         top = int(np.argmax(log_weight))

@@ -89,17 +89,14 @@ def parse_declaration(
     declared: dict[str, PredicateDeclaration | FunctionDeclaration],
 ) -> Statement:
     statement = parse_statement(tokens, source, declared)
-    if isinstance(statement, PredicateDeclaration):
+    if isinstance(statement, PredicateDeclaration | FunctionDeclaration):
         declared.setdefault(statement.name, statement)
-    if not isinstance(statement, PredicateDeclaration | TypeDeclaration):
-        function = isinstance(statement, FunctionDeclaration)
+    elif not isinstance(statement, TypeDeclaration):
         raise LapisError(
-            "a field has no functions" if function else "only types and predicates stand here",
+            "only types, predicates and functions stand here",
             code="field-declaration",
             span=Span(source, tokens[0].start, tokens[-1].end),
-            hint="declare a predicate of its graph instead"
-            if function
-            else "weights belong to the children of a parfeature, below a line like 'root:'",
+            hint="weights belong to the children of a parfeature, below a line like 'root:'",
         )
     return statement
 
@@ -152,7 +149,10 @@ def parse_child(tokens: list[Token], source: Source) -> Child:
     plain = tuple(t for t in terms if isinstance(t, Variable | Constant))
     if len(plain) < len(terms) or any(isinstance(t, Variable) and t.plus for t in plain):
         raise LapisError(
-            "arguments of a child are variables and constants", code="child", span=span
+            "arguments of a child are variables and constants",
+            code="child",
+            span=span,
+            hint="of a function write the graph: Mother(x, y), y being the mother of x",
         )
     return Child(found.weight, target, plain, found.fixed, span)
 

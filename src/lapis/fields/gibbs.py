@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.fields.cached import CachedField
 from lapis.fields.icm import climb_modes
+from lapis.fields.kernels.cached import CachedField
 from lapis.fields.kernels.flips import Cells, run_gibbs
-from lapis.inference.sampling.kernels.tally import Tallies
+from lapis.inference.sampling.kernels.tally import Tallies, new_tallies
 from lapis.inference.sampling.starting_worlds import random_world
 from lapis.network.network import Network
 
@@ -45,7 +45,7 @@ class State(NamedTuple):
 
 class Info(NamedTuple):
     updates: int  # atoms resampled
-    changes: int  # atoms that changed
+    changes: int  # atoms or blocks that changed
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class FieldGibbs:
             # At fixed numbers of sweeps, however many are asked for at a time.
             now = min(num_samples - done, REFRESH - int(state.sweeps[0]) % REFRESH)
             changes += run_gibbs(
-                self.cached.graph, plan.weights, state.cells, ground.cell, self.cached.node,
-                state.estimate, state.world, state.rng, tallies, now,
+                self.cached.graph, plan.weights, state.cells, self.cached.units, state.estimate,
+                state.world, state.rng, tallies, now,
             )  # fmt: skip
             state.sweeps[0] += now
             done += now
@@ -101,8 +101,24 @@ class FieldGibbs:
                 self.cached.refresh(state.cells, plan.weights, state.world)
         return Info(num_samples * len(ground.cell), changes)
 
+    def work(self, plan: Plan, state: State) -> float:
+        return float(plan.network.num_atoms)
+
     def counts(self, state: State) -> np.ndarray:
         return state.cells.root_sums
 
     def world(self, state: State) -> np.ndarray:
         return state.world.astype(bool)
+
+
+def walk(
+    cached: CachedField, weights: np.ndarray, world: np.ndarray, rng: np.ndarray, num_sweeps: int
+) -> np.ndarray:
+    """bool[num_unknown], where a chain from a world is after a few sweeps."""
+    after, estimate = world.astype(np.uint8), np.zeros(len(world))
+    tallies = new_tallies(len(world), np.zeros(len(cached.ground.root_edges)))
+    run_gibbs(
+        cached.graph, weights, cached.start(weights, world), cached.units, estimate, after, rng,
+        tallies, num_sweeps,
+    )  # fmt: skip
+    return after.astype(bool)

@@ -24,13 +24,15 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.errors import TooLarge
 from lapis.fields.field import COMPARISONS, Child, Field, Parfeature
+from lapis.fields.units import UnknownUnits, unknown_units
+from lapis.grounding.evidence import close_blocks
 from lapis.grounding.limits import describe_bytes, memory_limit
 from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.language.syntax import Constant, Variable
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 
-BYTES_A_CELL = 112  # values, exponents, changes and adjoints, and what sums need
+BYTES_A_CELL = 88  # values, exponents and changes, and what sums need
 
 COMPARE: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le,
@@ -108,6 +110,10 @@ class GroundField:
         return len(self.nodes) - 1
 
     @cached_property
+    def units(self) -> UnknownUnits:
+        return unknown_units(self.network)
+
+    @cached_property
     def first_parfeature(self) -> int:
         """The nodes before it have values that are given."""
         return len(self.nodes) - len(self.field.order)
@@ -153,7 +159,7 @@ def ground_field(field: Field, problem: Problem, max_memory: int | None = None) 
         add(name, tuple(len(domains[parfeature.type_of[v]]) for v in parfeature.parameters))
     require_memory(nodes, max_memory)
     known = np.zeros(offset)
-    for name, evidence in problem.evidence.items():
+    for name, evidence in close_blocks(problem).items():
         node = nodes[number[name]]
         known[node.offset + evidence.true.astype(np.int64) @ np.array(node.strides, np.int64)] = 1.0
     for name, parfeature, child in comparisons:

@@ -1,4 +1,4 @@
-"""Iterated conditional modes: from random worlds, flip what makes the world more likely.
+"""Iterated conditional modes: from random worlds, change what makes the world more likely.
 
 Thesis section 3.3, with the random restarts that it names as a possible improvement. A flip touches
 only the features above it, so a sweep costs as much as one of Gibbs sampling. The world it ends in
@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.fields.cached import CachedField
+from lapis.fields.kernels.cached import CachedField
 from lapis.fields.kernels.flips import climb
+from lapis.inference.sampling.starting_worlds import random_world
 from lapis.progress import Progress, Report, Stop
 
 NUM_STARTS = 20
@@ -32,8 +33,8 @@ def climb_modes(
     """A local optimum, bool[num_unknown], and the log of its unnormalised probability."""
     ground = cached.ground
     cells = cached.start(weights, world)
-    order = rng.permutation(len(ground.cell))
-    while climb(cached.graph, weights, cells, ground.cell, cached.node, order):
+    order = rng.permutation(len(cached.units.node))
+    while climb(cached.graph, weights, cells, cached.units, order):
         pass
     best = cells.value[ground.cell] > 0.5
     after = cached.start(weights, best)
@@ -50,14 +51,14 @@ def find_mode(
     progress: Report | None = None,
 ) -> Mode:
     """The best local optimum from all false, all true and random worlds."""
-    rng, size = np.random.default_rng(seed), len(cached.ground.cell)
-    began, best, best_score = time.monotonic(), np.zeros(size, bool), -np.inf
+    rng, network = np.random.default_rng(seed), cached.ground.network
+    began, best, best_score = time.monotonic(), np.zeros(network.num_base_atoms, bool), -np.inf
     for number in range(num_starts):
         if number > 0 and stop is not None and stop.is_over():
             return Mode(best, best_score, number, stop())
-        share = (0.0, 1.0, rng.random())[min(number, 2)]
+        start = random_world(network, number, rng).astype(bool)
         try:
-            found, score = climb_modes(cached, weights, rng.random(size) < share, rng)
+            found, score = climb_modes(cached, weights, start, rng)
         except KeyboardInterrupt:
             if number == 0:
                 raise

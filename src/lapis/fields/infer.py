@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.fields.cached import CachedField
-from lapis.fields.enumeration import MAX_ATOMS, enumerate_field
+from lapis.fields.enumeration import MAX_STATES, enumerate_field
 from lapis.fields.field import Field
 from lapis.fields.field_text import read_field
 from lapis.fields.gibbs import FieldGibbs
 from lapis.fields.ground import GroundField, ground_field
 from lapis.fields.icm import find_mode
+from lapis.fields.kernels.cached import CachedField
 from lapis.inference.asked import select_atoms
 from lapis.inference.marginals import Marginals, Options, describe_chains, sampled_marginals
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds
@@ -92,15 +92,15 @@ def by_best_method(ground: GroundField, weights: np.ndarray, options: Options) -
 
 def is_quick(ground: GroundField) -> bool:
     """Whether all worlds can be enumerated in no time."""
-    size = len(ground.cell)
-    return size <= MAX_ATOMS and ground.num_cells << size <= QUICK_STATES
+    states = ground.units.num_states
+    return states <= MAX_STATES and ground.num_cells * states <= QUICK_STATES
 
 
 def by_enumeration(ground: GroundField, weights: np.ndarray, options: Options) -> Marginals:
     found = enumerate_field(ground, weights)
     return Marginals(
         "enumerate", True, found.log_partition, found.marginal, found.log_odds, None,
-        found.expected_sums, diagnostics={"states": 1 << len(ground.cell)},
+        found.expected_sums, diagnostics={"states": ground.units.num_states},
     )  # fmt: skip
 
 
@@ -113,13 +113,7 @@ def by_gibbs(
     found = run_chains(
         ground.network,
         FieldGibbs(CachedField(ground), weights, start_at_modes, name),
-        precision=options.precision,
-        max_samples=options.max_samples,
-        num_chains=options.num_chains,
-        time_limit=options.time_limit,
-        seed=options.seed,
-        progress=options.progress,
-        should_stop=options.stop,
+        **options.of_chains,
     )
     return sampled_marginals(name, found, describe_chains(found))
 

@@ -22,8 +22,8 @@ from lapis.errors import LapisError
 from lapis.fields.field import Field
 from lapis.fields.field_text import call, print_field, print_target
 from lapis.fields.infer import FieldLike, open_field, seed_of
+from lapis.fields.lesson import Lesson, make_lesson
 from lapis.fields.objectives import PseudoLikelihood
-from lapis.fields.pseudo import Lesson, make_lesson
 from lapis.learning.examples import build_examples
 from lapis.learning.fit import Fit
 from lapis.learning.lesson import choose_objective
@@ -81,6 +81,7 @@ def learn(
     data: DataLike,
     query: Sequence[str] | str = (),
     *,
+    hidden: Sequence[str] = (),
     objective: str = "pseudo",
     optimizer: str | None = None,
     prior: Prior | str | None = None,
@@ -101,8 +102,9 @@ def learn(
     """Learn the weights of a field from data; those marked @fixed keep theirs.
 
     Without a query all atoms are explained, with one the query predicates' given the others. The
-    climb starts at the weights of the field, and `restarts` times at others. `tolerance` is of the
-    gradient, 1e-6 for each atom unless given.
+    climb starts at the weights of the field, and `restarts` times at others. Atoms of `hidden`
+    predicates, and those the data marks unknown, are summed out, by a likelihood. `tolerance` is of
+    the gradient, 1e-6 for each atom unless given.
 
     >>> from lapis import Database, fields
     >>> field = fields.parse("P(t)\\nroot:\\n 1 P(x)")
@@ -117,8 +119,8 @@ def learn(
     choose_objective(Options(objective=objective), asked)  # refuses what does not go together
     began = time.monotonic()
     lessons = [
-        make_lesson(resolved, example, max_memory)
-        for example in build_examples(inputs.model, inputs.databases, asked)
+        make_lesson(resolved, example, max_memory, progress)
+        for example in build_examples(inputs.model, inputs.databases, asked, hidden=hidden)
     ]
     atoms = sum(len(lesson.world) for lesson in lessons)
     if not atoms:
@@ -134,10 +136,10 @@ def learn(
     if tolerance is None and target.is_fixed:
         tolerance = TOLERANCE * atoms
     posterior = with_prior(target, chosen, resolved.weights, resolved.fixed)
-    judge = posterior if target.is_fixed else judge_of(lessons, posterior)
+    judge = posterior if target.is_fixed else judge_of(lessons, posterior, restarts)
     wish, rng = Stop(stop), np.random.default_rng(seed)
     best: tuple[float, Course] | None = None
-    starts = []
+    starts: list[dict[str, object]] = []
     for number in range(restarts + 1):
         left = None if time_limit is None else time_limit - (time.monotonic() - began)
         if best is not None and (wish() or (left is not None and left <= 0)):
@@ -156,10 +158,10 @@ def learn(
             checkpoint=None if checkpoint is None else restart_path(Path(checkpoint), number),
             fingerprint=fingerprint(resolved, lessons, objective, number),
         )
-        value = value_of(judge, course)
+        value = None if judge is None else value_of(judge, course)
         starts.append({"value": value, "converged": course.converged, "reason": course.reason})
-        if best is None or value > best[0]:
-            best = value, course
+        if best is None or (value is not None and value > best[0]):
+            best = value or 0.0, course
         if course.interrupted:
             break
     assert best is not None
@@ -171,8 +173,17 @@ def choose_prior(prior: Prior | str | None, mean: str, field: Field) -> Prior:
     return replace(chosen, mean=field.weights) if mean == "initial" else chosen
 
 
-def judge_of(lessons: Sequence[Lesson], posterior: Posterior) -> Posterior:
+def judge_of(lessons: Sequence[Lesson], posterior: Posterior, restarts: int) -> Posterior | None:
     """The pseudo-likelihood with the same prior, for objectives without a value."""
+    if any(lesson.has_hidden for lesson in lessons):
+        if restarts:
+            raise LapisError(
+                "climbs cannot be compared: where atoms are hidden and worlds are many there is "
+                "neither a likelihood nor a pseudo-likelihood",
+                code="no-value",
+                hint="learn without --restarts, from different seeds",
+            )
+        return None
     return replace(posterior, objective=PseudoLikelihood(tuple(lessons), "pseudo"))
 
 
@@ -196,7 +207,7 @@ def restart_path(path: Path, number: int) -> Path:
 
 def fingerprint(field: Field, lessons: Sequence[Lesson], objective: str, number: int) -> str:
     """Names what is learned, so that a checkpoint of something else is not resumed."""
-    worlds = [np.packbits(lesson.world).tobytes().hex() for lesson in lessons]
+    worlds = [lesson.answer.tobytes().hex() for lesson in lessons]
     text = "\n".join([objective, str(number), print_field(field), *worlds])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -5,9 +5,9 @@ Forwards, from the atoms to the root, with e the exponent less log Z:
     e_i = Σ_j w_ij (s_ij − [w_ij > 0] n_ij),   s_ij = Σ_g' f_j,     f_i = exp(e_i)
 
 (the root's e is the log of the world's unnormalised probability, with nothing subtracted).
-Backwards, thesis section 3.4, from derivatives with respect to e and f of each parfeature:
+Backwards, thesis section 3.4, from ∂/∂e = 1 at the root:
 
-    ∂/∂e_i += ∂/∂f_i · f_i        ∂/∂w_ij = Σ_g ∂/∂e_i (s_ij − [w_ij > 0] n_ij)
+    ∂/∂e_i = ∂/∂f_i · f_i         ∂/∂w_ij = Σ_g ∂/∂e_i (s_ij − [w_ij > 0] n_ij)
     ∂/∂f_j += w_ij · ∂/∂e_i       summed over the groundings that refer to f_j
 
 A weight is tied over all groundings of its parfeature, so its derivative is the sum over them.
@@ -25,6 +25,8 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from lapis.fields.ground import Edge, GroundField, Node
+
+CELLS_AT_ONCE = 1 << 21  # of several worlds
 
 
 class Values(NamedTuple):
@@ -69,25 +71,16 @@ def evaluate(ground: GroundField, weights: np.ndarray, worlds: np.ndarray) -> Va
     return Values(value, exponent, tuple(sums))
 
 
-def back_propagate(
-    ground: GroundField,
-    weights: np.ndarray,
-    values: Values,
-    by_exponent: np.ndarray,
-    by_value: np.ndarray,
-) -> np.ndarray:
-    """float64[num_worlds, num_weights], derivatives of what has the derivatives given.
-
-    `by_exponent` and `by_value`, float64[num_worlds, num_cells], are with respect to e and to f of
-    each cell by themselves; they are changed in place to those with everything above considered.
-    """
-    num_worlds = len(by_value)
+def gradient_of_root(ground: GroundField, weights: np.ndarray, values: Values) -> np.ndarray:
+    """float64[num_worlds, num_weights], ∂ log f_0 / ∂ w."""
+    num_worlds = len(values.value)
     gradient = np.zeros((num_worlds, len(weights)))
+    by_value = np.zeros_like(values.value)
     for number in range(ground.root, ground.first_parfeature - 1, -1):
         node = ground.nodes[number]
-        slope = by_exponent[:, node.cells]
-        if number != ground.root:
-            slope += by_value[:, node.cells] * values.value[:, node.cells]
+        slope = by_value[:, node.cells] * values.value[:, node.cells]
+        if number == ground.root:
+            slope = np.ones((num_worlds, 1))
         table = slope.reshape(num_worlds, *node.shape)
         axes = tuple(range(1, table.ndim))
         for edge_number in ground.children(number):
@@ -98,11 +91,12 @@ def back_propagate(
     return gradient
 
 
-def gradient_of_root(ground: GroundField, weights: np.ndarray, values: Values) -> np.ndarray:
-    """float64[num_worlds, num_weights], ∂ log f_0 / ∂ w."""
-    by_exponent = np.zeros_like(values.value)
-    by_exponent[:, ground.nodes[ground.root].offset] = 1.0
-    return back_propagate(ground, weights, values, by_exponent, np.zeros_like(values.value))
+def world_gradients(ground: GroundField, weights: np.ndarray, worlds: np.ndarray) -> np.ndarray:
+    """float64[num_worlds, num_weights], ∂ log f_0 / ∂ w, of as many at a time as there is room."""
+    at_once = max(1, CELLS_AT_ONCE // max(1, ground.num_cells))
+    parts = [worlds[first : first + at_once] for first in range(0, len(worlds), at_once)]
+    found = [gradient_of_root(ground, weights, evaluate(ground, weights, part)) for part in parts]
+    return np.concatenate(found)
 
 
 def child_sums(ground: GroundField, edge: Edge, value: np.ndarray) -> np.ndarray:

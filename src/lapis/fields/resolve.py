@@ -29,7 +29,6 @@ def resolve_field(statements: Sequence[Statement], headers: Sequence[Header], na
 
 def build_field(declarations: Model, headers: Sequence[Header], name: str) -> Field:
     """A field of parfeatures over a model's predicates, checked."""
-    raise_all(find_blocks(declarations))
     errors = find_clashes(headers, declarations)
     raise_all(errors)
     features = {header.name: header for header in headers}
@@ -48,19 +47,6 @@ def build_field(declarations: Model, headers: Sequence[Header], name: str) -> Fi
         for header in headers
     )
     return Field(with_constants(declarations, features, types), parfeatures, name)
-
-
-def find_blocks(declarations: Model) -> list[LapisError]:
-    return [
-        LapisError(
-            f"a field cannot keep exactly one of the atoms of {predicate.name!r} true",
-            code="field-block",
-            span=predicate.span,
-            hint="declare it without ! and ?",
-        )
-        for predicate in declarations.predicates.values()
-        if predicate.block
-    ]
 
 
 def find_clashes(headers: Sequence[Header], declarations: Model) -> list[LapisError]:

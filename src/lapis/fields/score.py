@@ -1,18 +1,38 @@
-"""How well a field explains data."""
+"""How well a field explains data: the measures of `lapis score`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from lapis.fields.enumeration import MAX_ATOMS, enumerate_field
-from lapis.fields.infer import FieldLike, open_field
-from lapis.fields.passes import evaluate
-from lapis.fields.pseudo import make_lesson, pseudo_log_likelihood
+import numpy as np
+
+from lapis.errors import LapisError, TooLarge
+from lapis.evaluation.likelihood import PseudoLikelihood, add_pseudo_log_likelihoods, weighted_sum
+from lapis.evaluation.predictions import Predictions, join_predictions, predict_atoms
+from lapis.evaluation.score import NOTHING, Score, measure, predicate_score
+from lapis.fields.census.pseudo import pseudo_log_likelihood
+from lapis.fields.enumeration import enumerate_field
+from lapis.fields.infer import FieldLike, open_field, seed_of
+from lapis.fields.lesson import Lesson, make_lesson
+from lapis.inference.marginals import Marginals, Options
 from lapis.learning.examples import build_examples
-from lapis.methods import check_options
+from lapis.methods import check_options, find_method
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
-from lapis.results.result import Figures
+from lapis.progress import Report, Stop, Wish
+
+if TYPE_CHECKING:
+    import threading
+
+
+@dataclass(frozen=True, repr=False)
+class FieldScore(Score):
+    """With a query, likelihood and pseudo-likelihood are those of its atoms given all others."""
+
+    mean_pseudo: float | None = None  # of an atom, or a block
+    atoms: int = 0  # explained
 
 
 def score(
@@ -20,43 +40,127 @@ def score(
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
+    hidden: Sequence[str] = (),
+    method: str = "auto",
+    precision: float = 0.01,
+    time_limit: float | None = None,
     max_memory: int | None = None,
     likelihood: bool = True,
+    predictions: bool = True,
     strict: bool = False,
-) -> Figures:
+    random_state: int | np.random.Generator = 0,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> FieldScore:
     """Log-likelihood and pseudo-log-likelihood of all atoms, or of the query's given the others.
 
-    The log-likelihood is exact or nothing: it needs all worlds of the atoms asked. `mean_pseudo` is
-    the pseudo-log-likelihood of an atom on average.
+    With a query its atoms are also predicted by `method`, as `infer` does, from all others: CLL,
+    AUC-PR and Brier score, unless `predictions` is False. The log-likelihood is exact or nothing:
+    it needs all worlds of the atoms asked. `hidden` names predicates that the data does not show;
+    then there is no pseudo-likelihood.
 
     >>> from lapis import Database, fields
     >>> field = fields.parse("t = {A, B}\\nP(t)\\nroot:\\n 0 P(x)")
-    >>> found = fields.score(field, Database.parse("P(A)"))
-    >>> round(found.values["pseudo_log_likelihood"], 4)
-    -1.3863
+    >>> found = fields.score(field, Database.parse("P(A)"), "P")
+    >>> round(found.pseudo_log_likelihood, 4), round(found.cll, 4), found.exact
+    (-1.3863, -0.6931, True)
     """
     check_options("field score", locals())
-    resolved = open_field(field)
+    resolved, wish = open_field(field), Stop(stop)
     inputs = open_inputs(resolved.declarations, data, strict=strict)
     asked = query_predicates(query, inputs.model)
-    weights = resolved.weights
-    total, atoms = 0.0, 0
-    exact: float | None = 0.0 if likelihood else None
-    for example in build_examples(inputs.model, inputs.databases, asked):
-        lesson = make_lesson(resolved, example, max_memory)
-        ground = lesson.cached.ground
-        total += pseudo_log_likelihood(lesson, weights)[0]
-        atoms += len(ground.cell)
-        if exact is not None and len(ground.cell) <= MAX_ATOMS:
-            own = evaluate(ground, weights, lesson.world[None]).log_weight(ground)[0]
-            exact += float(own) - enumerate_field(ground, weights).log_partition
-        else:
-            exact = None
-    return Figures(
-        {
-            "log_likelihood": exact,
-            "pseudo_log_likelihood": total,
-            "mean_pseudo": total / atoms if atoms else None,
-            "atoms": atoms,
-        }
+    examples = build_examples(inputs.model, inputs.databases, asked, hidden=hidden)
+    lessons = [make_lesson(resolved, example, max_memory, progress) for example in examples]
+    notes: list[str] = []
+    parts = pseudo_by_predicate(lessons, notes)
+    total = exact_likelihood(lessons, notes) if likelihood else None
+    plain = None if parts is None else sum(part.value for part in parts.values())
+    variables = 0 if parts is None else sum(part.num_variables for part in parts.values())
+    names = tuple(dict.fromkeys(asked)) or tuple(inputs.model.predicates)
+    options = Options(
+        precision, time_limit=time_limit, seed=seed_of(random_state), max_memory=max_memory,
+        progress=progress, stop=wish,
+    )  # fmt: skip
+    found = predict(lessons, method, options, notes) if asked and predictions else []
+    joint = join_predictions([each for each, _ in found], names) if found else None
+    whole = NOTHING if joint is None else measure(joint)
+    exact = all(marginals.exact for _, marginals in found)
+    own = [
+        predicate_score(name, NOTHING if joint is None else measure(joint.of(name)), parts)
+        for name in names
+    ]
+    return FieldScore(
+        total,
+        plain,
+        None if parts is None else weighted_sum(parts),
+        *whole[:4],
+        total if asked else None,
+        whole.num_atoms,
+        whole.num_true,
+        "+".join(dict.fromkeys(each.method for _, each in found)) if found else None,
+        exact if found else None,
+        None if exact or joint is None else float(joint.stderr.max(initial=0.0)),
+        tuple(own),
+        tuple(notes),
+        any(each.diagnostics.get("interrupted") for _, each in found),
+        None if total is None else "enumerate",
+        predictions=joint,
+        mean_pseudo=plain / variables if plain is not None and variables else None,
+        atoms=sum(len(lesson.world) for lesson in lessons),
     )
+
+
+def pseudo_by_predicate(
+    lessons: Sequence[Lesson], notes: list[str]
+) -> dict[str, PseudoLikelihood] | None:
+    try:
+        worlds = [lesson.classes for lesson in lessons]
+    except LapisError as error:
+        if not (isinstance(error, TooLarge) or error.code == "incomplete-data"):
+            raise
+        notes.append(f"no pseudo-log-likelihood: {error.message}")
+        return None
+    found = []
+    for lesson, classes in zip(lessons, worlds, strict=True):
+        values, _ = pseudo_log_likelihood(classes, lesson.field.weights)
+        none = dict.fromkeys(lesson.example.asked, PseudoLikelihood(0.0, 0))
+        own = {
+            each.predicate: PseudoLikelihood(values[each.predicate], each.num_variables)
+            for each in classes.groups
+        }
+        found.append(none | own)
+    return add_pseudo_log_likelihoods(found)
+
+
+def exact_likelihood(lessons: Sequence[Lesson], notes: list[str]) -> float | None:
+    """log Z(data known) − log Z, by all worlds."""
+    total = 0.0
+    for lesson in lessons:
+        try:
+            known, unknown = lesson.given.ground, lesson.cached.ground
+            weights = lesson.field.weights
+            total += enumerate_field(known, weights).log_partition
+            total -= enumerate_field(unknown, weights).log_partition
+        except TooLarge as error:
+            notes.append(f"no log-likelihood: {error.message}")
+            return None
+    return total
+
+
+def predict(
+    lessons: Sequence[Lesson], method: str, options: Options, notes: list[str]
+) -> list[tuple[Predictions, Marginals]]:
+    """Of each world; the time is shared equally."""
+    chosen = find_method("field infer", method).load()
+    if options.time_limit is not None:
+        options = replace(options, time_limit=options.time_limit / max(1, len(lessons)))
+    found = []
+    for lesson in lessons:
+        marginals: Marginals = chosen(lesson.cached.ground, lesson.field.weights, options)
+        name = lesson.example.free.name
+        if marginals.diagnostics.get("interrupted"):
+            notes.append(f"{name}: sampling was stopped early")
+        elif marginals.diagnostics.get("converged") is False:
+            notes.append(f"{name}: the predictions have not converged")
+        found.append((predict_atoms(lesson.example, lesson.network, marginals), marginals))
+    return found

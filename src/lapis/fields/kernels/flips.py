@@ -1,18 +1,11 @@
-"""One flip and all it changes, from cached sums: only the features above the atom are touched.
+"""Flips and all they change, from cached sums: only the features above the atoms are touched.
 
 Every cell keeps its value f and its exponent e. A flip changes the exponents of the parfeatures
 that refer to the atom by w · change, their values by exp(e + Δ) − f, the exponents above by w times
 that, and so on up to the root, whose Δ is the change of the log-probability. Nodes are numbered
 bottom-up, so that a cell reached on two paths has all of its Δ before it passes anything on.
 
-Nothing is committed until `commit`; `forget` takes it back. For pseudo-likelihood the same touched
-cells are walked top-down (`learn_flip`): with a(u) the derivative with respect to Δ_u,
-
-    a(root) = −σ(Δ_root),   a(u) = f'(u) · Σ_parents w a(parent)
-    ∂/∂w_pu += a(p) (f'(u) − f(u)),   ∂/∂e_u += a(u),   ∂/∂f_u −= Σ_parents w a(parent)
-
-where f' are the values after the flip. The last two are with respect to the data's own values,
-which all flips share; one ordinary back-propagation then carries them down to the weights.
+Nothing is committed until `commit`; `forget` takes it back.
 """
 
 from __future__ import annotations
@@ -21,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.compiled import entry, inner
+from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import uniform
 from lapis.inference.sampling.kernels.tally import record_sample
 
@@ -47,24 +40,32 @@ class Graph(NamedTuple):
     root_slot: np.ndarray  # int64[num_edges], the number of the edge among the root's, or −1
 
 
+class Units(NamedTuple):
+    """The unknown atoms, in sets of which at most one is true: an atom, or a block of them."""
+
+    start: np.ndarray  # int64[num_units + 1]
+    atom: np.ndarray  # int64[num_unknown]
+    cell: np.ndarray  # int64[num_unknown], of those atoms
+    node: np.ndarray  # int64[num_units], the predicate
+    exact: np.ndarray  # bool[num_units], one of them must be true
+
+
 class Cells(NamedTuple):
     """A world with its cached values, and room for what a flip changes.
 
-    The first eight are columns of one table, a cache line a cell: a flip that touches thousands of
-    cells far apart waits for each of them once.
+    The first five are columns of one table: a flip that touches thousands of cells far apart waits
+    for each of them once.
     """
 
     value: np.ndarray  # float64[num_cells], f
     exponent: np.ndarray  # float64[num_cells], e
     change: np.ndarray  # float64[num_cells], Δ
     fresh: np.ndarray  # float64[num_cells], f'
-    slope: np.ndarray  # float64[num_cells], a
-    by_exponent: np.ndarray  # float64[num_cells], derivatives with respect to e, of all flips
-    by_value: np.ndarray  # float64[num_cells], and with respect to f
     mark: np.ndarray  # float64[num_cells], 1 where touched
     root_sums: np.ndarray  # float64[num_root_weights], Σ f of each child of the root
     touched: np.ndarray  # int64[num_cells], those of each node from its offset on
     num_touched: np.ndarray  # int64[num_nodes]
+    share: np.ndarray  # float64[largest unit + 1], of the states of a unit
 
 
 @inner
@@ -105,15 +106,23 @@ def raise_parents(graph, weight, cells, node, cell, difference):  # type: ignore
 
 @inner
 def is_gone(cells, cell):  # type: ignore[no-untyped-def]
-    """Whether a value has underflown before and after: it changes nothing, nor do its weights."""
+    """Whether a value has underflown before and after: it changes nothing."""
     return cells.fresh[cell] == 0.0 and cells.value[cell] == 0.0
 
 
 @inner
-def try_flip(graph, weight, cells, node, cell):  # type: ignore[no-untyped-def]
-    """The change of the log-probability if the atom were flipped; nothing is committed."""
-    cells.fresh[cell] = 1.0 - cells.value[cell]
-    raise_parents(graph, weight, cells, node, cell, cells.fresh[cell] - cells.value[cell])
+def toggle(graph, weight, cells, node, cell):  # type: ignore[no-untyped-def]
+    """The first step of a flip: an atom, if it is one, becomes what it is not."""
+    if cell >= 0:
+        cells.fresh[cell] = 1.0 - cells.value[cell]
+        raise_parents(graph, weight, cells, node, cell, cells.fresh[cell] - cells.value[cell])
+
+
+@inner
+def try_flips(graph, weight, cells, node, one, other):  # type: ignore[no-untyped-def]
+    """The change of the log-probability if these atoms were flipped; nothing is committed."""
+    toggle(graph, weight, cells, node, one)
+    toggle(graph, weight, cells, node, other)
     root = len(graph.node_offset) - 2
     for above in range(graph.first_parfeature[0], root):
         start = graph.node_offset[above]
@@ -149,10 +158,12 @@ def count_root(graph, cells, node, cell, difference):  # type: ignore[no-untyped
 
 
 @inner
-def commit(graph, cells, node, cell):  # type: ignore[no-untyped-def]
-    """Make the flip that was tried."""
-    count_root(graph, cells, node, cell, cells.fresh[cell] - cells.value[cell])
-    cells.value[cell] = cells.fresh[cell]
+def commit(graph, cells, node, one, other):  # type: ignore[no-untyped-def]
+    """Make the flips that were tried."""
+    for cell in (one, other):
+        if cell >= 0:
+            count_root(graph, cells, node, cell, cells.fresh[cell] - cells.value[cell])
+            cells.value[cell] = cells.fresh[cell]
     root = len(graph.node_offset) - 2
     for above in range(graph.first_parfeature[0], root + 1):
         start = graph.node_offset[above]
@@ -167,92 +178,84 @@ def commit(graph, cells, node, cell):  # type: ignore[no-untyped-def]
 
 
 @inner
-def pull_slope(graph, weight, cells, node, cell, difference, gradient):  # type: ignore[no-untyped-def]
-    """Σ_parents w a(parent), and the parents' weights' share in the gradient."""
-    local, total = cell - graph.node_offset[node], 0.0
-    for at in range(graph.up_start[node], graph.up_start[node + 1]):
-        edge = graph.up_edge[at]
-        first = first_parent(graph, edge, local)
-        if first < 0:
-            continue
-        own = 0.0
-        for free in range(graph.free_start[edge], graph.free_start[edge + 1]):
-            own += cells.slope[first + graph.free_offset[free]]
-        gradient[edge] += own * difference
-        total += weight[edge] * own
-    return total
+def weigh_states(graph, weight, cells, units, unit):  # type: ignore[no-untyped-def]
+    """Log-weights of a unit's states relative to its own into `share`; (own state, last tried).
+
+    State 0 is that no atom is true, state k that the kth is. What was tried last is not forgotten.
+    """
+    begin, end = units.start[unit], units.start[unit + 1]
+    node, own, last = units.node[unit], 0, 0
+    for at in range(begin, end):
+        if cells.value[units.cell[at]] > 0.5:
+            own = at - begin + 1
+    present = units.cell[begin + own - 1] if own > 0 else np.int64(-1)
+    for state in range(end - begin + 1):
+        if state == own:
+            cells.share[state] = 0.0
+        elif state == 0 and units.exact[unit]:
+            cells.share[state] = -np.inf
+        else:
+            forget(graph, cells)
+            wanted = units.cell[begin + state - 1] if state > 0 else np.int64(-1)
+            cells.share[state] = try_flips(graph, weight, cells, node, present, wanted)
+            last = state
+    return own, last
 
 
 @inner
-def learn_flip(graph, weight, cells, node, cell, slope, gradient):  # type: ignore[no-untyped-def]
-    """Derivatives of `slope` · Δ_root, the flip having been tried."""
-    root = len(graph.node_offset) - 2
-    cells.slope[graph.node_offset[root]] = slope
-    for below in range(root - 1, graph.first_parfeature[0] - 1, -1):
-        start = graph.node_offset[below]
-        for at in range(start, start + cells.num_touched[below]):
-            touched = cells.touched[at]
-            cells.slope[touched] = 0.0
-            if is_gone(cells, touched):
-                continue
-            difference = cells.fresh[touched] - cells.value[touched]
-            by_fresh = pull_slope(graph, weight, cells, below, touched, difference, gradient)
-            cells.slope[touched] = by_fresh * cells.fresh[touched]
-            cells.by_exponent[touched] += cells.slope[touched]
-            cells.by_value[touched] -= by_fresh
-    difference = cells.fresh[cell] - cells.value[cell]
-    pull_slope(graph, weight, cells, node, cell, difference, gradient)
-
-
-@entry
-def pseudo_likelihood(graph, weight, cells, atom, atom_node, gradient):  # type: ignore[no-untyped-def]
-    """Σ log P(atom as it is | all others), and its derivatives, added to `gradient` and `cells`."""
-    total = 0.0
-    for number in range(len(atom)):
-        node, cell = np.int64(atom_node[number]), np.int64(atom[number])
-        change = try_flip(graph, weight, cells, node, cell)
-        if change > 0:
-            total -= change + np.log1p(np.exp(-change))
-            flipped = 1.0 / (1.0 + np.exp(-change))
-        else:
-            total -= np.log1p(np.exp(change))
-            flipped = np.exp(change) / (1.0 + np.exp(change))
-        learn_flip(graph, weight, cells, node, cell, -flipped, gradient)
+def move(graph, weight, cells, units, unit, own, last, state):  # type: ignore[no-untyped-def]
+    """Put a unit, whose states have been weighed, into a state."""
+    if state == own:
         forget(graph, cells)
-    return total
+        return
+    begin, node = units.start[unit], units.node[unit]
+    present = units.cell[begin + own - 1] if own > 0 else np.int64(-1)
+    wanted = units.cell[begin + state - 1] if state > 0 else np.int64(-1)
+    if state != last:
+        forget(graph, cells)
+        try_flips(graph, weight, cells, node, present, wanted)
+    commit(graph, cells, node, present, wanted)
 
 
 @entry
-def run_gibbs(graph, weight, cells, atom, atom_node, estimate, world, rng, tallies, num_samples):  # type: ignore[no-untyped-def]
-    """Sweeps over the atoms in order, each tallied; the number of flips."""
-    flips = 0
+def run_gibbs(graph, weight, cells, units, estimate, world, rng, tallies, num_samples):  # type: ignore[no-untyped-def]
+    """Sweeps over the units in order, each tallied; how often one changed."""
+    changes = 0
     for _ in range(num_samples):
-        for number in range(len(atom)):
-            node, cell = np.int64(atom_node[number]), np.int64(atom[number])
-            change = try_flip(graph, weight, cells, node, cell)
-            probability = 1.0 / (1.0 + np.exp(-change))  # of the flip
-            is_true = cells.value[cell] > 0.5
-            estimate[number] = 1.0 - probability if is_true else probability
-            if uniform(rng) < probability:
-                commit(graph, cells, node, cell)
-                world[number] = 0 if is_true else 1
-                flips += 1
-            else:
-                forget(graph, cells)
+        for unit in range(len(units.node)):
+            begin, end = units.start[unit], units.start[unit + 1]
+            own, last = weigh_states(graph, weight, cells, units, unit)
+            top, total, share = 0.0, 0.0, cells.share
+            for state in range(end - begin + 1):
+                top = max(top, share[state])
+            for state in range(end - begin + 1):
+                share[state] = np.exp(share[state] - top)
+                total += share[state]
+            left, chosen = uniform(rng) * total, own
+            for state in range(end - begin + 1):
+                if share[state] > 0.0 and left >= 0.0:
+                    chosen = state
+                left -= share[state]
+            for at in range(begin, end):
+                estimate[units.atom[at]] = share[at - begin + 1] / total
+                world[units.atom[at]] = 1 if chosen == at - begin + 1 else 0
+            changes += chosen != own
+            move(graph, weight, cells, units, unit, own, last, chosen)
         record_sample(tallies, estimate, cells.root_sums, world)
-    return flips
+    return changes
 
 
 @entry
-def climb(graph, weight, cells, atom, atom_node, order):  # type: ignore[no-untyped-def]
-    """One sweep of iterated conditional modes in an order; the number of flips."""
-    flips = 0
+def climb(graph, weight, cells, units, order):  # type: ignore[no-untyped-def]
+    """One sweep of iterated conditional modes in an order; how many units changed."""
+    changes = 0
     for place in range(len(order)):
-        number = order[place]
-        node, cell = np.int64(atom_node[number]), np.int64(atom[number])
-        if try_flip(graph, weight, cells, node, cell) > 0.0:
-            commit(graph, cells, node, cell)
-            flips += 1
-        else:
-            forget(graph, cells)
-    return flips
+        unit = order[place]
+        own, last = weigh_states(graph, weight, cells, units, unit)
+        best, share = own, cells.share
+        for state in range(units.start[unit + 1] - units.start[unit] + 1):
+            if share[state] > share[best]:
+                best = state
+        changes += best != own
+        move(graph, weight, cells, units, unit, own, last, best)
+    return changes

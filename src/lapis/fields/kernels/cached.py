@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from lapis.fields.ground import Edge, GroundField, Node
-from lapis.fields.kernels.flips import Cells, Graph
-from lapis.fields.passes import Values, evaluate
+from lapis.fields.kernels.flips import Cells, Graph, Units
+from lapis.fields.passes import evaluate
 
 
 @dataclass(frozen=True)
@@ -50,27 +50,27 @@ class CachedField:
         )
 
     @cached_property
-    def node(self) -> np.ndarray:
-        """int32[num_unknown], the predicate of each unknown atom."""
-        offsets = [node.offset for node in self.ground.nodes]
-        return node_of(offsets, [node.size for node in self.ground.nodes], self.ground.cell)
+    def units(self) -> Units:
+        """What flips together."""
+        ground, units = self.ground, self.ground.units
+        offsets = [node.offset for node in ground.nodes]
+        cell = ground.cell[units.atom]
+        node = node_of(offsets, [node.size for node in ground.nodes], cell[units.start[:-1]])
+        return Units(units.start, units.atom, cell, node, units.exact)
 
     def start(self, weights: np.ndarray, world: np.ndarray) -> Cells:
         """A world bool[num_unknown] with everything computed afresh."""
-        return self.cells(evaluate(self.ground, weights, world[None].astype(bool)))
-
-    def cells(self, values: Values) -> Cells:
-        """The cells of the first of the worlds."""
         ground = self.ground
-        table = np.zeros((ground.num_cells, 8))
+        values = evaluate(ground, weights, world[None].astype(bool))
+        table = np.zeros((ground.num_cells, 5))
         table[:, 0], table[:, 1] = values.value[0], values.exponent[0]
         sums = [values.sums[edge][0] for edge in ground.root_edges]
         return Cells(
-            table[:, 0], table[:, 1], table[:, 2], table[:, 3], table[:, 4], table[:, 5],
-            table[:, 6], table[:, 7],
+            table[:, 0], table[:, 1], table[:, 2], table[:, 3], table[:, 4],
             np.array(sums, np.float64).reshape(-1),
             np.zeros(ground.num_cells, np.int64),
             np.zeros(len(ground.nodes), np.int64),
+            np.zeros(1 + int(np.diff(ground.units.start).max(initial=0))),
         )  # fmt: skip
 
     def refresh(self, cells: Cells, weights: np.ndarray, world: np.ndarray) -> None:
@@ -81,10 +81,10 @@ class CachedField:
 
 
 def node_of(offsets: list[int], sizes: list[int], cell: np.ndarray) -> np.ndarray:
-    """int32[num_cells_asked], the node of each cell; empty nodes have none."""
+    """int64[num_cells_asked], the node of each cell; empty nodes have none."""
     nodes = np.flatnonzero(sizes)
     starts_there = np.array(offsets, np.int64)[nodes]
-    return nodes[np.searchsorted(starts_there, cell, "right") - 1].astype(np.int32)
+    return nodes[np.searchsorted(starts_there, cell, "right") - 1]
 
 
 def starts(groups: list[list[int]] | list[np.ndarray]) -> np.ndarray:

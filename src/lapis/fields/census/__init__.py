@@ -1,0 +1,1 @@
+"""What flips change in a field, counted in classes without listing groundings."""
