@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,10 @@ import pytest
 import lapis
 from cli_run import Run
 from lapis.methods import methods_of
-from lapis.progress import Progress
+from lapis.progress import Progress, Stop
+from lapis.structure.ensemble import Ensemble
+from lapis.structure.scores import Scorer
+from lapis.structure.tape import Tape
 
 MODEL = lapis.parse("r(a, b)\ns(b, c)\nt(a, c)\nu(a)")
 
@@ -36,10 +40,11 @@ def planted_facts(seed: int, noise: float = 0.02, size: int = 14) -> str:
 
 
 DATA = [planted(1), planted(2)]
+METHODS = sorted({*methods_of("structure")} - {"lift-graph"})  # which learns clusters
 OPTIONS = {"lhl": {"max_length": 3, "min_support": 10}, "msl": {"max_length": 3}}
 
 
-@pytest.mark.parametrize("method", methods_of("structure"))
+@pytest.mark.parametrize("method", METHODS)
 def test_a_planted_rule_is_found(method: str) -> None:
     found = lapis.learn_structure(
         MODEL, DATA, method=method, jobs=1, max_variables=3, **OPTIONS.get(method, {})
@@ -50,6 +55,14 @@ def test_a_planted_rule_is_found(method: str) -> None:
     assert found.value > found.unit_value
     score = lapis.score(found.model, DATA, likelihood=False)
     assert score.weighted_pseudo_log_likelihood == pytest.approx(found.value, abs=1e-8)
+
+
+def test_paths_of_the_data_itself_lead_to_the_planted_rule() -> None:
+    """LHL-FindPaths: no cluster has a false atom that a first trial could explain."""
+    found = lapis.learn_structure(
+        MODEL, DATA[0], method="lhl", lifting="ground", max_length=3, min_support=10, jobs=1
+    )
+    assert "r(a, b) ^ s(b, c) => t(a, c)" in [rule.text for rule in found.rules]
 
 
 def test_counts_are_those_of_the_formula() -> None:
@@ -86,6 +99,78 @@ def test_a_stop_gives_the_rules_so_far() -> None:
     found = lapis.learn_structure(MODEL, DATA, jobs=1, max_length=3, stop=lambda: next(calls) > 40)
     assert found.interrupted
     assert "stopped" in found.text
+
+
+SMALL = lapis.Database.parse(planted_facts(3, size=10))
+LESS = {"lhl": {"lifting": "ground", "min_support": 2, "dangling": "keep"}}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_resumed_search_ends_as_if_it_had_never_stopped(method: str, tmp_path: Path) -> None:
+    """Stopped three times, in the middle of whatever it does."""
+    ask = {"method": method, "jobs": 1, "max_variables": 3, "max_clauses": 4, "max_length": 3}
+    ask |= LESS.get(method, {})
+    looks: list[None] = []
+    whole = lapis.learn_structure(
+        MODEL, SMALL, checkpoint=tmp_path / "whole", stop=lambda: looks.append(None), **ask
+    )
+    place, recorded = tmp_path / "run", [0]
+    for share in (0.2, 0.5, 0.8, 2.0):
+        left = iter(range(round(share * len(looks))))
+        found = lapis.learn_structure(
+            MODEL, SMALL, checkpoint=place, stop=lambda rest=left: next(rest, None) is None, **ask
+        )
+        assert found.interrupted == (share < 1)
+        with np.load(place) as archive:
+            recorded.append(len(archive["questions"]))
+    assert recorded == sorted(set(recorded))  # each run came further
+    assert (found.rules, found.value) == (whole.rules, whole.value)
+    assert (tmp_path / "whole").read_bytes() == place.read_bytes()
+
+
+def test_a_finished_search_is_heard_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask = {"jobs": 1, "max_length": 3, "checkpoint": tmp_path / "run"}
+    first = lapis.learn_structure(MODEL, SMALL, **ask)
+
+    def fail(*_: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(Scorer, "score", fail)
+    monkeypatch.setattr(Ensemble, "refit", fail)
+    assert lapis.learn_structure(MODEL, SMALL, **ask).rules == first.rules
+
+
+def test_checkpoints_of_other_searches_and_damaged_ones_are_refused(
+    run: Run, tmp_path: Path
+) -> None:
+    run.write("d.mln", "r(a, b)\ns(b, c)\nt(a, c)\nu(a)\n")
+    run.write("d.db", planted_facts(3, size=6))
+    ask = ["structure", "d.mln", "d.db", "--literals", "2", "--jobs", "1", "--checkpoint", "run"]
+    assert run(*ask)[0] == 0
+    hint = "    delete it, or name another file\n"
+    code, _, err = run(*ask, "--penalty", "0.5")
+    assert (code, err) == (
+        1, "error: run: a checkpoint of other predicates, data or options\n" + hint
+    )  # fmt: skip
+    content = (tmp_path / "run").read_bytes()
+    for length in (0, len(content) // 2, len(content) - 9):
+        (tmp_path / "run").write_bytes(content[:length])
+        code, _, err = run(*ask)
+        assert (code, err) == (1, "error: run: not a checkpoint, or a damaged one\n" + hint)
+    code, _, err = run(*ask[:-1], "nowhere/run")
+    assert (code, err) == (1, "error: nowhere/run: cannot be written: no folder nowhere\n")
+
+
+def test_answers_to_other_questions_are_refused(tmp_path: Path) -> None:
+    tape = Tape(tmp_path / "run", "same", Stop())
+    assert tape.ask("what", lambda: [1.5, -0.0]) == [1.5, -0.0]
+    tape.save()
+    again = Tape(tmp_path / "run", "same", Stop())
+    with pytest.raises(lapis.LapisError, match="a checkpoint of another search"):
+        again.ask("why", lambda: [2.0])
+    assert again.ask("what", lambda: [2.0]) == [1.5, -0.0]
 
 
 def test_progress_says_what_is_done() -> None:
@@ -147,3 +232,36 @@ def test_blocks_are_refused() -> None:
     model = lapis.parse("Class(page, topic!)\nLink(page, page)")
     with pytest.raises(lapis.LapisError, match="'Class' has blocks"):
         lapis.learn_structure(model, lapis.Database.parse("Class(A,X) Link(A,A)"))
+
+
+def test_rules_of_the_model_are_left_out_with_a_warning(run: Run, tmp_path: Path) -> None:
+    """They would stand in the result with weights that nobody learned beside the others."""
+    code, _, err = run("structure", "m.mln", "d.db", "-o", "out.mln")
+    assert code == 0, err
+    assert "m.mln:4:1: warning: 2 rules of the model are left out" in err
+    run.write("declared.mln", "Friends(person, person)\nSmokes(person)\nCancer(person)\n")
+    run("structure", "declared.mln", "d.db", "-o", "same.mln")
+    assert lapis.read(tmp_path / "out.mln").rules == lapis.read(tmp_path / "same.mln").rules
+
+
+def test_data_without_constants_is_refused_and_nothing_written(run: Run, tmp_path: Path) -> None:
+    run.write("e.mln", "r(a, b)\nu(a)\n")
+    run.write("e.db", "")
+    code, out, err = run("structure", "e.mln", "e.db", "-o", "out.mln")
+    assert (code, out) == (1, "")
+    assert err == (
+        "error: there are no atoms to explain: the data names no constants\n"
+        "    lapis check MODEL DATA says what was read\n"
+    )
+    assert not (tmp_path / "out.mln").exists()
+
+
+def test_an_interrupt_gives_the_rules_so_far() -> None:
+    """Ctrl-C in the middle of scoring."""
+
+    def interrupt(event: Progress) -> None:
+        if event.phase == "scoring":
+            signal.raise_signal(signal.SIGINT)
+
+    found = lapis.learn_structure(MODEL, DATA, jobs=1, max_length=3, progress=interrupt)
+    assert found.interrupted

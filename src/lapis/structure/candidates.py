@@ -9,9 +9,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
+import numpy as np
+
+from lapis.data.database import Database
+from lapis.language.model import Model
 from lapis.progress import Progress, Report, Stop
-from lapis.structure.clauses import Path, sign_patterns
+from lapis.structure.clauses import Candidate, Path, sign_patterns
+from lapis.structure.ensemble import Ensemble
 from lapis.structure.scores import ClauseScore, Sample, Scorer
+from lapis.structure.tape import Tape
 from lapis.structure.training_data import TrainingData
 
 CHUNK = 20  # paths handed to a process at a time
@@ -21,11 +27,14 @@ FEW = 400  # paths for which other processes are not worth starting
 class Search(NamedTuple):
     """What every learner of rules is given to work with."""
 
+    model: Model  # the declarations
+    databases: Sequence[Database]
     scorer: Scorer
     jobs: int
     started: float  # time.monotonic()
     progress: Report | None
     stop: Stop
+    tape: Tape
 
     @property
     def data(self) -> TrainingData:
@@ -41,7 +50,7 @@ class Search(NamedTuple):
     ) -> Iterator[list[ClauseScore]]:
         """The scores of all clauses of each path, in the order of the paths."""
         best, kept = 0.0, 0
-        for done, found in enumerate(self._run(paths, flips), 1):
+        for done, found in enumerate(self._answers(paths, flips), 1):
             kept += sum(score.gain > 0 for score in found)
             best = max([best, *(score.gain for score in found)])
             if done % CHUNK == 0 or done == len(paths):
@@ -49,6 +58,38 @@ class Search(NamedTuple):
             yield found
             if self.stop.is_over():
                 return
+
+    def gain_of(self, ensemble: Ensemble, candidate: Candidate) -> float:
+        """What a clause would add to the ensemble at its best weight."""
+        question = len(ensemble.clauses), candidate
+        return self.tape.ask(question, lambda: [ensemble.gain_of(candidate)])[0]
+
+    def refit(self, ensemble: Ensemble, *, l1: float = 0.0, l2: float) -> float:
+        """Best weights of the ensemble's clauses together; the WPLL there."""
+
+        def weights() -> list[float]:
+            value = ensemble.refit(l1=l1, l2=l2)
+            return [*ensemble.weights.tolist(), *ensemble.units.tolist(), value]
+
+        found = self.tape.ask(ensemble.clauses, weights)
+        size = len(ensemble.weights)
+        ensemble.weights, ensemble.units = np.array(found[:size]), np.array(found[size:-1])
+        ensemble.value = found[-1]
+        return ensemble.value
+
+    def _answers(self, paths: Sequence[Path], flips: int | None) -> Iterator[list[ClauseScore]]:
+        """What an earlier run recorded, then what is computed now."""
+        heard = 0
+        for path in paths:
+            known = self.tape.hear(path)
+            if known is None:
+                break
+            heard += 1
+            yield read_scores(path, flips, known)
+        rest = paths[heard:]
+        for path, found in zip(rest, self._run(rest, flips), strict=True):
+            self.tape.record(path, write_scores(path, flips, found))
+            yield found
 
     def _run(self, paths: Sequence[Path], flips: int | None) -> Iterator[list[ClauseScore]]:
         if self.jobs == 1 or len(paths) < FEW:
@@ -71,6 +112,19 @@ class Search(NamedTuple):
 
 def score_path(scorer: Scorer, path: Path, flips: int | None) -> list[ClauseScore]:
     return scorer.score(path, sign_patterns(path, flips))
+
+
+def write_scores(path: Path, flips: int | None, scores: Sequence[ClauseScore]) -> list[float]:
+    """Scores as numbers: the signs in the path's order, and all that is beside the candidate."""
+    signs = sign_patterns(path, flips)
+    return [number for score in scores for number in (signs[score.candidate], *score[1:])]
+
+
+def read_scores(path: Path, flips: int | None, numbers: Sequence[float]) -> list[ClauseScore]:
+    candidates = {float(signs): each for each, signs in sign_patterns(path, flips).items()}
+    size = len(ClauseScore._fields)
+    rows = [numbers[at : at + size] for at in range(0, len(numbers), size)]
+    return [ClauseScore(candidates[signs], *others) for signs, *others in rows]
 
 
 _own: list[Scorer] = []  # of this process

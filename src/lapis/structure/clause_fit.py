@@ -15,13 +15,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from lapis.compiled import allocating_entry, inner
 
 TOLERANCE = 1e-11  # of the weighted pseudo-log-likelihood, still to be gained
 MAX_STEPS = 100
 
 
-@njit(cache=True)
+@inner
 def pass_over(w, units, offset, difference, truth, share, predicate, along, across, corner):  # type: ignore[no-untyped-def]
     """The value; `along` gets the gradient, `across` and `corner` the curvature's arrow."""
     along[:] = 0.0
@@ -46,7 +47,7 @@ def pass_over(w, units, offset, difference, truth, share, predicate, along, acro
     return value
 
 
-@njit(cache=True)
+@allocating_entry
 def fit_clause(units, offset, difference, truth, share, predicate):  # type: ignore[no-untyped-def]
     """(value, w): units float64[num_predicates] are started from, and moved."""
     size = len(units)

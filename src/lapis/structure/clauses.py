@@ -123,7 +123,14 @@ def variable_types(path: Path, predicates: Mapping[str, Predicate]) -> dict[int,
 
 
 def variable_names(path: Path, predicates: Mapping[str, Predicate]) -> dict[int, str]:
-    """A name for each variable: the first letter of its type, numbered where several share it."""
+    """A name for each variable: the first letter of its type, numbered where several share it.
+
+    A v alone would be read as "or".
+
+    >>> held = {"Venue": Predicate("Venue", ("paper", "venue"))}
+    >>> variable_names((PathAtom("Venue", (0, 1)),), held)
+    {0: 'p', 1: 'v1'}
+    """
     types = variable_types(path, predicates)
     letters = {number: type_name[0].lower() for number, type_name in types.items()}
     shared = Counter(letters.values())
@@ -132,7 +139,8 @@ def variable_names(path: Path, predicates: Mapping[str, Predicate]) -> dict[int,
     for number in sorted(types):
         letter = letters[number] if letters[number].isalpha() else "x"
         seen[letter] += 1
-        names[number] = letter if shared[letter] == 1 else f"{letter}{seen[letter]}"
+        is_alone = shared[letter] == 1 and letter != "v"
+        names[number] = letter if is_alone else f"{letter}{seen[letter]}"
     return names
 
 

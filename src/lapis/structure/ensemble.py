@@ -12,13 +12,13 @@ are kept and its false ones sampled, each standing for its share.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from numba import njit
 
+from lapis.compiled import allocating_entry
 from lapis.data.keys import unpack
 from lapis.data.tuples import contains
 from lapis.structure.clause_fit import fit
@@ -28,6 +28,7 @@ from lapis.structure.training_data import TrainingData
 
 MAX_LISTED = 2_000_000  # atoms of a predicate looked at one by one
 SHRINKAGE = 1e-3  # λ₂: a Gaussian prior of width 32
+COUPLING = 1.0  # λ₂ of clauses that couple unknown atoms
 
 
 @dataclass
@@ -37,15 +38,19 @@ class TargetAtoms:
     predicate: str
     rows: np.ndarray  # int32[n, arity], worlds in order
     world: np.ndarray  # int64[n]
-    share: np.ndarray  # float64[n], of the predicate's atoms; sums to 1
+    share: np.ndarray  # float64[n], what the atom stands for times c_r; sums to 1 without groups
     truth: np.ndarray  # bool[n]
     class_of: np.ndarray  # int64[n]
     first: np.ndarray  # int64[num_classes], an atom of each class
     matrix: np.ndarray  # float64[num_classes, num_clauses]
 
     def column(self, sums: PartSums, candidate: Candidate) -> np.ndarray | None:
-        """float64[n], what each atom changes in the clause; None where it does not occur there."""
-        if all(atom.predicate != self.predicate for atom in candidate.path):
+        """float64[n], what each atom changes in the clause.
+
+        None where it does not occur there, or occurs with others that are as unknown.
+        """
+        occurs = any(atom.predicate == self.predicate for atom in candidate.path)
+        if not occurs or sums.data.couples(candidate.path, self.predicate):
             return None
         found = open_path(sums, candidate.path, self.predicate).at(self.rows, self.world)
         return found.differences(candidate.positive, len(candidate))
@@ -82,7 +87,7 @@ class Ensemble:
         self.units = np.array([unit_weight(t) for t in self.targets])
         self.value = self._value()
 
-    def gain_of(self, candidate: Candidate) -> tuple[float, list[np.ndarray | None]]:
+    def gain_of(self, candidate: Candidate) -> float:
         """What the clause would add at its best weight, unit weights free and all others as now."""
         columns = [target.column(self.sums, candidate) for target in self.targets]
         used = [j for j, column in enumerate(columns) if column is not None]
@@ -94,12 +99,12 @@ class Ensemble:
         units = self.units[used].copy()
         now = sum(target_value(self.targets[j], self._field(j)) for j in used)
         value, _ = fit(units, offset, difference, truth, share, predicate)
-        return value - now, columns
+        return value - now
 
-    def add(self, candidate: Candidate, columns: Sequence[np.ndarray | None]) -> None:
+    def add(self, candidate: Candidate) -> None:
         """Take a clause in, with weight 0."""
-        for target, column in zip(self.targets, columns, strict=True):
-            target.append(column)
+        for target in self.targets:
+            target.append(target.column(self.sums, candidate))
         self.clauses.append(candidate)
         self.weights = np.append(self.weights, 0.0)
 
@@ -112,13 +117,10 @@ class Ensemble:
     def refit(self, *, l1: float = 0.0, l2: float = SHRINKAGE, max_steps: int = 50) -> float:
         """Best weights of all clauses together; the WPLL there, without penalties."""
         size = len(self.weights)
-        scale = np.ones(size)
-        for target in self.targets:
-            scale = np.maximum(scale, np.abs(target.matrix).max(axis=0, initial=0.0))
-        lasso, ridge = l1 / scale, l2 / scale**2
-        point = np.concatenate([self.weights * scale, self.units])
-        penalty1 = np.concatenate([lasso, np.zeros(len(self.units))])
-        penalty2 = np.concatenate([ridge, np.full(len(self.units), l2)])
+        scales, penalty2 = self.scales(l2)
+        scale = scales[:size]
+        point = np.concatenate([self.weights, self.units]) * scales
+        penalty1 = np.concatenate([l1 / scale, np.zeros(len(self.units))])
         matrices = [target.matrix / scale for target in self.targets]
         shares = [target.class_share() for target in self.targets]
         goal = self._goal(point, matrices, shares, penalty1, penalty2)
@@ -141,6 +143,36 @@ class Ensemble:
         self.weights, self.units = point[:size] / scale, point[size:]
         self.value = self._value()
         return self.value
+
+    def scales(self, l2: float) -> tuple[np.ndarray, np.ndarray]:
+        """float64[num_clauses + num_units]: the largest difference, and λ₂ for scaled weights.
+
+        Clauses that couple unknown atoms have a narrow prior: what they were learned from is as
+        few as the worlds, and attraction that these bear turns over a world with more to attract.
+        """
+        scale = np.ones(len(self.weights))
+        for target in self.targets:
+            scale = np.maximum(scale, np.abs(target.matrix).max(axis=0, initial=0.0))
+        own = np.array([COUPLING if self._couples(c) else l2 for c in self.clauses])
+        ridge = np.concatenate([own / scale**2, np.full(len(self.units), l2)])
+        return np.concatenate([scale, np.ones(len(self.units))]), ridge
+
+    def value_at(self, point: np.ndarray, left_out: Set[str]) -> tuple[float, np.ndarray]:
+        """The WPLL of all predicates but some, and its gradient."""
+        size = len(self.weights)
+        value, gradient = 0.0, np.zeros(len(point))
+        for j, target in enumerate(self.targets):
+            if target.predicate not in left_out:
+                field = np.clip(target.matrix @ point[:size] + point[size + j], -500, 500)
+                truth, share = target.truth[target.first], target.class_share()
+                value += class_value(field, truth, share)
+                slope = share * (truth - 1.0 / (1.0 + np.exp(-field)))
+                gradient[:size] += slope @ target.matrix
+                gradient[size + j] = slope.sum()
+        return value, gradient
+
+    def _couples(self, clause: Candidate) -> bool:
+        return any(self.data.couples(clause.path, atom.predicate) for atom in clause.path)
 
     def _goal(
         self, point: np.ndarray, matrices: Sequence[np.ndarray], shares: Sequence[np.ndarray],
@@ -214,7 +246,7 @@ def list_atoms(data: TrainingData, name: str, generator: np.random.Generator) ->
         parts.append(rows.astype(np.int32))
         worlds.append(np.full(len(rows), world))
         truths.append(truth)
-        shares.append(np.where(truth, 1.0, false_share) / data.num_atoms[name])
+        shares.append(np.where(truth, 1.0, false_share) * data.atom_share[name])
     truth = np.concatenate(truths)
     first, class_of = np.unique(truth, return_index=True, return_inverse=True)[1:]
     return TargetAtoms(
@@ -224,7 +256,7 @@ def list_atoms(data: TrainingData, name: str, generator: np.random.Generator) ->
 
 
 def unit_weight(target: TargetAtoms) -> float:
-    share = float(target.share[target.truth].sum())
+    share = float(target.share[target.truth].sum() / target.share.sum())
     return float(np.log(share) - np.log1p(-share)) if 0 < share < 1 else (30.0 if share else -30.0)
 
 
@@ -237,7 +269,7 @@ def target_value(target: TargetAtoms, field: np.ndarray) -> float:
     return class_value(field, target.truth[target.first], target.class_share())
 
 
-@njit(cache=True)
+@allocating_entry
 def descend(curvature, gradient, point, penalty1, penalty2):  # type: ignore[no-untyped-def]
     """The step that maximises the quadratic model less the penalties, coordinate by coordinate."""
     size = len(point)

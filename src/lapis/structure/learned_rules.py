@@ -29,6 +29,10 @@ class Rule(NamedTuple):
     counterexamples: tuple[str, ...] = ()
 
 
+PSEUDO = "weighted pseudo-log-likelihood"
+CONDITIONAL = "log-likelihood of predicates given the others, a mean for each"
+
+
 @dataclass(frozen=True, repr=False)
 class LearnedRules(Result):
     """Learned clauses, heaviest first, then unit clauses."""
@@ -36,24 +40,24 @@ class LearnedRules(Result):
     method: str
     rules: tuple[Rule, ...]
     model: Model
-    value: float  # WPLL of the model on the data, without penalties
+    value: float  # the measure of the model on the data, without penalties
     unit_value: float  # of unit clauses alone
     interrupted: bool
     seconds: float
     warnings: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    measure: str = PSEUDO  # what value and gains are of
 
     @cached_property
     def text(self) -> str:
         """The model as a file: each clause with its gain and support as a comment."""
         title = (
-            f"rules learned by {self.method}: weighted pseudo-log-likelihood {self.value:.4f}, "
+            f"rules learned by {self.method}: {self.measure} {self.value:.4f}, "
             f"{self.unit_value:.4f} with unit clauses alone"
         )
         if self.interrupted:
             title += "\nstopped before the end: the rules so far"
-        kept = len(self.model.rules) - len(self.rules)
-        notes = [[""]] * kept + [[describe(rule)] for rule in self.rules]
+        notes = [[describe(rule)] for rule in self.rules]
         return print_model(self.model, title=title, notes=notes)
 
     def save(self, path: str | Path) -> None:
@@ -97,8 +101,8 @@ class LearnedRules(Result):
     def summary(self) -> str:
         found = sum(rule.gain is not None for rule in self.rules)
         return (
-            f"{found} rules by {self.method} in {self.seconds:.1f} s, weighted "
-            f"pseudo-log-likelihood {self.unit_value:.4f} → {self.value:.4f}"
+            f"{found} rules by {self.method} in {self.seconds:.1f} s, {self.measure} "
+            f"{self.unit_value:.4f} → {self.value:.4f}"
         )
 
     def remarks(self) -> list[str]:
@@ -108,6 +112,7 @@ class LearnedRules(Result):
     def document(self) -> dict[str, Any]:
         return {
             "method": self.method,
+            "measure": self.measure,
             "value": self.value,
             "unit_value": self.unit_value,
             "interrupted": self.interrupted,

@@ -64,7 +64,8 @@ class Lifting:
         self.prior = prior
         self.number: dict[tuple[str, int], int] = {}
         self.edges: dict[Edge, int] = {}
-        self.touching: dict[int, set[Edge]] = defaultdict(set)
+        # Kept in order: sums over sets of words would differ in rounding from run to run.
+        self.touching: dict[int, dict[Edge, None]] = defaultdict(dict)
         for name, predicate in data.predicates.items():
             for row in data.tuples[name].tolist():
                 nodes = tuple(
@@ -74,7 +75,7 @@ class Lifting:
                 edge = Edge(name, nodes)
                 self.edges[edge] = 1
                 for node in nodes:
-                    self.touching[node].add(edge)
+                    self.touching[node][edge] = None
         self.size = dict.fromkeys(self.number.values(), 1)
         self.type_of = {node: t for (t, _), node in self.number.items()}
         self.parent = {node: node for node in self.size}
@@ -114,11 +115,11 @@ class Lifting:
         for edge in list(self.touching.pop(right)):
             true = self.edges.pop(edge)
             for node in set(edge.nodes) - {right}:
-                self.touching[node].discard(edge)
+                self.touching[node].pop(edge, None)
             new = rename(edge, right, left)
             self.edges[new] = self.edges.get(new, 0) + true
             for node in new.nodes:
-                self.touching[node].add(new)
+                self.touching[node][new] = None
         self.size[left] += self.size.pop(right)
         self.parent[right] = left
 

@@ -54,24 +54,37 @@ class Scorer:
     ) -> list[ClauseScore]:
         """Scores of clauses of one path, given with their signs in the path's order."""
         chosen = self.sample if sample is None else sample
-        names = [n for n in dict.fromkeys(a.predicate for a in path) if n in self.data.targets]
-        parts = [self._atoms(path, name, chosen) for name in names]
-        parts = [part for part in parts if len(part.truth)]
+        names = [
+            name
+            for name in dict.fromkeys(atom.predicate for atom in path)
+            if name in self.data.targets and not self.data.couples(path, name)
+        ]
+        found_atoms = {name: self._atoms(path, name, chosen) for name in names}
+        names = [name for name in names if len(found_atoms[name].truth)]
+        parts = [found_atoms[name] for name in names]
         if not parts:
             return []
         truth = np.concatenate([part.truth for part in parts])
-        share = np.concatenate([part.multiplicity / part.multiplicity.sum() for part in parts])
+        total = [self.data.atom_share[n] * self.data.num_atoms[n] for n in names]
+        share = np.concatenate(
+            [
+                part.multiplicity * (own / part.multiplicity.sum())
+                for own, part in zip(total, parts, strict=True)
+            ]
+        )
         predicate = np.repeat(np.arange(len(parts)), [len(part.truth) for part in parts])
         offset = np.zeros(len(truth))
-        alone = [fit_unit(float(share[predicate == j] @ truth[predicate == j]))
-                 for j in range(len(parts))]  # fmt: skip
+        alone = [
+            fit_unit(float(share[predicate == j] @ truth[predicate == j]) / own)
+            for j, own in enumerate(total)
+        ]
+        base = sum(own * value for own, (_, value) in zip(total, alone, strict=True))
         found = []
         for candidate, positive in patterns.items():
             difference = np.concatenate([part.differences(positive, len(path)) for part in parts])
             units = np.array([weight for weight, _ in alone])
             value, weight = fit(units, offset, difference, truth, share, predicate)
-            gain = value - sum(base for _, base in alone)
-            found.append(ClauseScore(candidate, max(0.0, gain), weight))
+            found.append(ClauseScore(candidate, max(0.0, value - base), weight))
         return found
 
     def _atoms(self, path: Path, name: str, sample: Sample | None) -> AtomClasses:

@@ -17,12 +17,12 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, has_dangling, sub_clauses
+from lapis.structure.coupled_groups import is_summable, refit_groups
 from lapis.structure.ensemble import SHRINKAGE, Ensemble
 from lapis.structure.scores import ClauseScore
+from lapis.structure.training_data import TrainingData
 
 ZERO = 1e-8  # weights below are none
 
@@ -45,11 +45,16 @@ class Selection(NamedTuple):
     is_whole: bool  # no stop cut it short
 
 
-def rank(score: ClauseScore, penalty: float) -> tuple[object, ...]:
-    """Best first; of equals, what is likely said rather than what is unlikely, and rules first."""
-    net = score.gain - penalty * len(score.candidate)
-    is_rule = score.candidate.positive.bit_count() == 1
-    return -round(net, 9), score.weight < 0, not is_rule, score.candidate
+def rank(score: ClauseScore, penalty: float, data: TrainingData) -> tuple[object, ...]:
+    """Best first; of equals, what is likely said rather than what is unlikely, and rules first.
+
+    Of those that couple atoms, the one that does so at true atoms of the others: they are few.
+    """
+    candidate = score.candidate
+    net = score.gain - penalty * len(candidate)
+    coupled = any(data.couples(candidate.path, atom.predicate) for atom in candidate.path)
+    num_positive = candidate.positive.bit_count()
+    return -round(net, 9), coupled * num_positive, score.weight < 0, num_positive != 1, candidate
 
 
 def retain(scores: Iterable[ClauseScore], penalty: float) -> list[ClauseScore]:
@@ -83,7 +88,7 @@ def select(
     ensemble = Ensemble(search.data, search.scorer.sums)
     unit_value = ensemble.value
     usable = [s for s in scores if dangling or not has_dangling(s.candidate.path)]
-    usable.sort(key=lambda s: rank(s, penalty))
+    usable.sort(key=lambda s: rank(s, penalty, search.data))
     match how:
         case "greedy":
             add_in_order(search, ensemble, usable, penalty, l2, max_clauses)
@@ -91,9 +96,10 @@ def select(
             add_best(search, ensemble, usable, penalty, l2, max_clauses)
         case _:
             for score in usable[:max_clauses]:
-                _, columns = ensemble.gain_of(score.candidate)
-                ensemble.add(score.candidate, columns)
-            ensemble.refit(l1=l1 if how == "l1" else 0.0, l2=l2)
+                if is_summable(search, ensemble, score.candidate):
+                    ensemble.add(score.candidate)
+            search.refit(ensemble, l1=l1 if how == "l1" else 0.0, l2=l2)
+    refit_groups(search, ensemble, l2)
     return finish_selection(search, ensemble, usable, unit_value)
 
 
@@ -120,11 +126,11 @@ def add_in_order(
         if search.stop.is_over() or len(ensemble.clauses) == max_clauses:
             return
         before = ensemble.value
-        gain, columns = ensemble.gain_of(score.candidate)
-        if gain > 0:
+        adds = search.gain_of(ensemble, score.candidate) > 0
+        if adds and is_summable(search, ensemble, score.candidate):
             weights, units = ensemble.weights.copy(), ensemble.units.copy()
-            ensemble.add(score.candidate, columns)
-            if ensemble.refit(l2=l2) - before <= penalty * len(score.candidate):
+            ensemble.add(score.candidate)
+            if search.refit(ensemble, l2=l2) - before <= penalty * len(score.candidate):
                 ensemble.remove_last()
                 ensemble.weights, ensemble.units, ensemble.value = weights, units, before
         search.tell(
@@ -136,19 +142,22 @@ def add_best(
     search: Search, ensemble: Ensemble, scores: Sequence[ClauseScore], penalty: float, l2: float,
     max_clauses: int | None,
 ) -> None:  # fmt: skip
-    heap = [(penalty * len(s.candidate) - s.gain, number, -1) for number, s in enumerate(scores)]
+    heap = [
+        (round(penalty * len(s.candidate) - s.gain, 9), number, -1)
+        for number, s in enumerate(scores)
+    ]
     heapq.heapify(heap)
-    kept: dict[int, list[np.ndarray | None]] = {}
     while heap and not search.stop.is_over() and len(ensemble.clauses) != max_clauses:
         negative, number, seen_at = heapq.heappop(heap)
         if negative >= 0:
             break
         candidate = scores[number].candidate
         if seen_at == len(ensemble.clauses):
-            ensemble.add(candidate, kept[number])
-            ensemble.refit(l2=l2)
-            kept.clear()
+            if not is_summable(search, ensemble, candidate):
+                continue
+            ensemble.add(candidate)
+            search.refit(ensemble, l2=l2)
             search.tell("selecting", len(ensemble.clauses), None, wpll=ensemble.value)
             continue
-        gain, kept[number] = ensemble.gain_of(candidate)
-        heapq.heappush(heap, (penalty * len(candidate) - gain, number, len(ensemble.clauses)))
+        net = round(search.gain_of(ensemble, candidate) - penalty * len(candidate), 9)
+        heapq.heappush(heap, (-net, number, len(ensemble.clauses)))

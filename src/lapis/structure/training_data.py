@@ -3,6 +3,9 @@
 Constants of each world are numbered after those of the world before, so that a join over all
 worlds at once never mixes them, and a row of a relation knows its world by its constants. What
 depends on the sizes of domains is told world by world.
+
+Atoms are explained given all others, or given the other predicates: then those that are unknown at
+the same time as they are form a group, and a clause with two atoms of a group couples them.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from lapis.counting.complete_world import base_world
 from lapis.language.model import Model, Predicate
 from lapis.problem.problem import Problem
 from lapis.relational.interpretation import Interpretation
+from lapis.structure.clauses import Path
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +33,7 @@ class TrainingData:
     tuples: Mapping[str, np.ndarray]  # int32[num_true, arity], sorted, constants of all worlds
     targets: tuple[str, ...]  # predicates whose atoms are to be explained
     worlds: tuple[Interpretation, ...]  # one by one
+    groups: tuple[tuple[str, ...], ...] = ()  # targets that are unknown together; () for no group
 
     @property
     def num_worlds(self) -> int:
@@ -49,6 +54,24 @@ class TrainingData:
             for name in self.predicates
         }
 
+    @cached_property
+    def atom_share(self) -> dict[str, float]:
+        """c_r of each target's atoms: 1 / their number, or |G| / that of its group G."""
+        found = {name: 1.0 / max(1, self.num_atoms[name]) for name in self.targets}
+        for group in self.groups:
+            total = sum(self.num_atoms[name] for name in group)
+            found.update((name, len(group) / max(1, total)) for name in group)
+        return found
+
+    @cached_property
+    def group_of(self) -> dict[str, tuple[str, ...]]:
+        return {name: group for group in self.groups for name in group}
+
+    def couples(self, path: Path, predicate: str) -> bool:
+        """Whether what an atom of the predicate changes on the path depends on others unknown."""
+        group = self.group_of.get(predicate, ())
+        return sum(atom.predicate in group for atom in path) > 1
+
     def true_rows(self, predicate: str, world: int) -> np.ndarray:
         """int32[n, arity], the true tuples of one world."""
         rows, first = self.tuples[predicate], self.predicates[predicate].types[0]
@@ -56,7 +79,12 @@ class TrainingData:
         return rows[begin:end]
 
 
-def join_worlds(model: Model, problems: Sequence[Problem], targets: Sequence[str]) -> TrainingData:
+def join_worlds(
+    model: Model,
+    problems: Sequence[Problem],
+    targets: Sequence[str],
+    groups: Sequence[Sequence[str]] = (),
+) -> TrainingData:
     """The closed worlds of the problems side by side."""
     worlds = [base_world(problem) for problem in problems]
     types = {name: None for p in model.predicates.values() for name in p.types}
@@ -72,4 +100,6 @@ def join_worlds(model: Model, problems: Sequence[Problem], targets: Sequence[str
             for number, world in enumerate(worlds)
         ]
         tuples[name] = np.concatenate(parts).astype(np.int32)
-    return TrainingData(model.predicates, offset, tuples, tuple(targets), tuple(worlds))
+    return TrainingData(
+        model.predicates, offset, tuples, tuple(targets), tuple(worlds), tuple(map(tuple, groups))
+    )

@@ -17,7 +17,7 @@ from lapis.structure.clauses import Path, has_dangling
 from lapis.structure.ensemble import SHRINKAGE
 from lapis.structure.find_paths import find_paths
 from lapis.structure.learners.msl import connected_paths
-from lapis.structure.lift_graph import lift_graph
+from lapis.structure.lift_graph import ground_graph
 from lapis.structure.scores import ClauseScore
 from lapis.structure.select import Selection, retain, select
 
@@ -40,9 +40,8 @@ def learn_forward(search: Search, **own: Any) -> Selection:
     for path in connected_paths(search, min(3, options.max_length), options.max_variables):
         paths[path] = None
     if options.max_length > 3:
-        graph = lift_graph(search.data, stop=search.stop)
         found = find_paths(
-            graph, options.max_length, max_variables=options.max_variables,
+            ground_graph(search.data), options.max_length, max_variables=options.max_variables,
             progress=search.progress, stop=search.stop,
         )  # fmt: skip
         paths.update((each.path, None) for each in found)

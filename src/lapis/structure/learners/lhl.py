@@ -9,10 +9,12 @@ are found by what they variabilise to (`find_paths`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from lapis.data.tuples import contains
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, has_dangling, sign_patterns
 from lapis.structure.ensemble import SHRINKAGE
@@ -53,17 +55,16 @@ def learn_lhl(search: Search, **own: Any) -> Selection:
         else ground_graph(data)
     )
     found = find_paths(graph, options.max_length, progress=search.progress, stop=search.stop)
-    generator = np.random.default_rng(options.seed)
     paths: list[Path] = []
     for done, each in enumerate(found, 1):
         if search.stop.is_over():
             break
-        if (
-            (options.dangling == "keep" or not has_dangling(each.path))
-            and has_support(search, each.path, options.min_support)
-            and (not options.max_atoms or is_promising(search, graph, each, options, generator))
-        ):
-            paths.append(each.path)
+        if options.dangling == "keep" or not has_dangling(each.path):
+            generator = np.random.default_rng((options.seed, done))
+            if search.tape.ask(
+                each.path, partial(try_path, search, graph, each, options, generator)
+            ) == [1.0]:
+                paths.append(each.path)
         search.tell("trying paths", done, len(found), kept=len(paths))
     scores: list[ClauseScore] = []
     for clauses in search.score_paths(paths, options.flips):
@@ -78,6 +79,20 @@ def learn_lhl(search: Search, **own: Any) -> Selection:
         l2=options.shrinkage,
         max_clauses=options.max_clauses,
     )
+
+
+def try_path(
+    search: Search,
+    graph: LiftedGraph,
+    found: FoundPath,
+    options: LhlOptions,
+    generator: np.random.Generator,
+) -> list[float]:
+    """[1.0] if both heuristics let the path pass."""
+    passes = has_support(search, found.path, options.min_support) and (
+        not options.max_atoms or is_promising(search, graph, found, options, generator)
+    )
+    return [float(passes)]
 
 
 def has_support(search: Search, path: Path, least: int) -> bool:
@@ -100,7 +115,11 @@ def is_promising(
     options: LhlOptions,
     generator: np.random.Generator,
 ) -> bool:
-    """Whether a clause of the path helps on a few of the path's own atoms (heuristic ν)."""
+    """Whether a clause of the path helps on a few of the path's own atoms (heuristic ν).
+
+    Combinations of single constants have true atoms only, in which nothing is to be explained:
+    a path of such atoms passes.
+    """
     data = search.data
     chosen: dict[str, list[tuple[int, ...]]] = {atom.predicate: [] for atom in found.path}
     edges = sorted(found.edges)
@@ -115,5 +134,7 @@ def is_promising(
         first = data.offset[data.predicates[name].types[0]]
         world = np.searchsorted(first, rows[:, 0], side="right") - 1
         sample[name] = AtomSample(rows, world)
+    if all(contains(data.tuples[name], own.rows).all() for name, own in sample.items()):
+        return True
     scores = search.scorer.score(found.path, sign_patterns(found.path, options.flips), sample)
     return any(score.gain > options.first_penalty * len(found.path) for score in scores)

@@ -78,7 +78,9 @@ class Bounds:
             most = self.bound[candidate] - self.price(candidate)
             if len(beam) == self.options.beam and beam[-1][0] >= most:
                 break
-            gain = ensemble.gain_of(candidate)[0] if ensemble.clauses else self.bound[candidate]
+            gain = self.bound[candidate]
+            if ensemble.clauses:
+                gain = self.search.gain_of(ensemble, candidate)
             self.bound[candidate] = gain
             if gain > self.price(candidate):
                 beam.append((gain - self.price(candidate), candidate))
@@ -97,8 +99,8 @@ def learn_msl(search: Search, **own: Any) -> Selection:
         best = search_clause(search, ensemble, bounds, options)
         if best is None:
             break
-        ensemble.add(best, ensemble.gain_of(best)[1])
-        ensemble.refit(l2=options.shrinkage)
+        ensemble.add(best)
+        search.refit(ensemble, l2=options.shrinkage)
         search.tell("beam search", len(ensemble.clauses), None, wpll=ensemble.value)
     return finish_selection(search, ensemble, list(bounds.alone.values()), unit_value)
 

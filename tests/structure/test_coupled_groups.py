@@ -1,0 +1,201 @@
+"""Predicates given the others: scores and weights against likelihoods summed world by world."""
+
+from __future__ import annotations
+
+import time
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import lapis
+from cli_run import Run
+from lapis.progress import Stop
+from lapis.structure.candidates import Search
+from lapis.structure.clauses import Candidate, PathAtom, canonical, sign_patterns
+from lapis.structure.coupled_groups import is_summable, refit_groups
+from lapis.structure.ensemble import COUPLING, Ensemble
+from lapis.structure.scores import Scorer
+from lapis.structure.tape import Tape
+from lapis.structure.training_data import TrainingData, join_worlds
+
+MODEL = lapis.parse("P(a)\nQ(a)\nR(a, b)\nT(b)")
+CONSTANTS = {"a": ["A1", "A2", "A3"], "b": ["B1", "B2"]}
+GROUPS = (("P", "Q"), ("R",), ("T",))
+World = dict[tuple[str, tuple[str, ...]], bool]
+
+
+def random_world(seed: int) -> World:
+    generator = np.random.default_rng(seed)
+    return {
+        (name, row): bool(generator.random() < 0.5)
+        for name, predicate in MODEL.predicates.items()
+        for row in product(*(CONSTANTS[t] for t in predicate.types))
+    }
+
+
+def database(world: World) -> lapis.Database:
+    facts = [f"{'' if v else '!'}{n}({','.join(row)})" for (n, row), v in world.items()]
+    return lapis.Database.parse(" ".join(facts))
+
+
+WORLDS = [random_world(4), random_world(24)]
+DATABASES = [database(world) for world in WORLDS]
+
+
+def join(groups: tuple[tuple[str, ...], ...] = GROUPS) -> TrainingData:
+    problems = [lapis.build_problem(MODEL, data) for data in DATABASES]
+    return join_worlds(MODEL, problems, list(MODEL.predicates), groups)
+
+
+def counts(clauses: list[Candidate], world: World) -> np.ndarray:
+    """True groundings of clauses, then true atoms of predicates."""
+    found = []
+    for clause in clauses:
+        kinds = {
+            v: t
+            for atom in clause.path
+            for v, t in zip(atom.variables, MODEL.predicates[atom.predicate].types, strict=True)
+        }
+        found.append(0.0)
+        for values in product(*(CONSTANTS[t] for t in kinds.values())):
+            value = dict(zip(kinds, values, strict=True))
+            found[-1] += any(
+                world[atom.predicate, tuple(value[v] for v in atom.variables)] == positive
+                for atom, positive in clause.literals
+            )
+    found += [sum(v for (n, _), v in world.items() if n == name) for name in MODEL.predicates]
+    return np.array(found, np.float64)
+
+
+class Likelihoods:
+    """Σ over groups of |G| / atoms · log P(group | rest), from all worlds that could have been."""
+
+    def __init__(self, clauses: list[Candidate], groups: tuple[tuple[str, ...], ...]) -> None:
+        self.size = len(clauses) + len(MODEL.predicates)
+        self.parts = []
+        for group in groups:
+            unknown = [atom for atom in WORLDS[0] if atom[0] in group]
+            for world in WORLDS:
+                others = [
+                    counts(clauses, {**world, **dict(zip(unknown, values, strict=True))})
+                    for values in product((False, True), repeat=len(unknown))
+                ]
+                share = len(group) / (len(unknown) * len(WORLDS))
+                self.parts.append((share, counts(clauses, world), np.array(others)))
+
+    def value(self, weights: np.ndarray) -> float:
+        return sum(
+            share * float(true @ weights - np.logaddexp.reduce(others @ weights))
+            for share, true, others in self.parts
+        )
+
+    def best(self, penalty: np.ndarray) -> float:
+        found = minimize(
+            lambda w: float(penalty @ w**2) / 2 - self.value(w), np.zeros(self.size), method="BFGS",
+            options={"gtol": 1e-8},
+        )  # fmt: skip
+        return -float(found.fun)
+
+
+ALONE = (PathAtom("P", (0,)), PathAtom("R", (0, 1)), PathAtom("T", (1,)))
+COUPLED = (PathAtom("R", (0, 1)), PathAtom("R", (2, 1)), PathAtom("T", (1,)))
+BOTH = (PathAtom("P", (0,)), PathAtom("Q", (0,)), PathAtom("R", (0, 1)))
+WITHIN = (PathAtom("P", (0,)), PathAtom("Q", (0,)))
+
+
+@pytest.mark.parametrize(("path", "groups"), [(ALONE, GROUPS), (BOTH, (("R",),))])
+def test_a_score_is_the_gain_in_the_likelihood_of_the_groups(
+    path: tuple[PathAtom, ...], groups: tuple[tuple[str, ...], ...]
+) -> None:
+    """Of all groups, or of those that it does not couple."""
+    own = canonical(path).path
+    zero = np.zeros(len(MODEL.predicates))
+    none = Likelihoods([], groups).best(zero)
+    scores = Scorer(join()).score(own, sign_patterns(own))
+    bounded = [score for score in scores if 0.01 < abs(score.weight) < 3]
+    assert bounded
+    for score in bounded[:3]:
+        best = Likelihoods([score.candidate], groups).best(np.zeros(1 + len(zero)))
+        assert score.gain == pytest.approx(best - none, abs=1e-6)
+
+
+def test_a_clause_inside_a_group_has_no_score() -> None:
+    own = canonical(WITHIN).path
+    assert Scorer(join()).score(own, sign_patterns(own)) == []
+    assert Scorer(join(())).score(own, sign_patterns(own)) != []
+
+
+def test_weights_are_those_of_the_likelihoods_of_all_groups() -> None:
+    data = join()
+    tape = Tape(None, "", Stop())
+    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), tape)
+    clauses = [canonical(ALONE, 3), canonical(COUPLED, 4)]
+    ensemble = Ensemble(data, search.scorer.sums)
+    for clause in clauses:
+        assert is_summable(search, ensemble, clause)
+        ensemble.add(clause)
+    l2 = 0.02
+    refit_groups(search, ensemble, l2)
+    likelihoods = Likelihoods(clauses, GROUPS)
+    point = np.concatenate([ensemble.weights, ensemble.units])
+    penalty = np.array([l2, COUPLING, *[l2] * len(MODEL.predicates)])
+    assert ensemble.value == pytest.approx(likelihoods.value(point), abs=1e-9)
+    penalised = ensemble.value - float(penalty @ point**2) / 2
+    assert penalised == pytest.approx(likelihoods.best(penalty), abs=1e-7)
+
+
+def test_what_cannot_be_summed_does_not_enter(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = join()
+    tape = Tape(None, "", Stop())
+    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), tape)
+    monkeypatch.setattr("lapis.structure.coupled_groups.MAX_TABLES", 1)
+    ensemble = Ensemble(data, search.scorer.sums)
+    assert not is_summable(search, ensemble, canonical(COUPLED, 4))
+    assert is_summable(search, ensemble, canonical(ALONE, 3))
+
+
+def test_learned_values_are_conditional_likelihoods() -> None:
+    """Of the whole way: what is found, asked of the model that was written."""
+    found = lapis.learn_structure(
+        MODEL, DATABASES, given="predicates", together="P,Q", max_length=3, jobs=1, max_clauses=4
+    )
+    total = 0.0
+    for group, world in product(GROUPS, WORLDS):
+        rows = lapis.count(found.model, database(world)).rows
+        score = sum(row.true * rule.weight for row, rule in zip(rows, found.rules, strict=True))
+        given = database({atom: value for atom, value in world.items() if atom[0] not in group})
+        answer = lapis.infer(found.model, given, query=list(group), method="exact")
+        atoms = sum(name in group for name, _ in world) * len(WORLDS)
+        total += len(group) / atoms * (score - answer.log_partition)
+    assert found.value == pytest.approx(total, abs=1e-8)
+    assert found.document()["measure"].startswith("log-likelihood of predicates given the others")
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (
+            "--given atoms --together Smokes,Cancer",
+            "error: predicates are asked together only where others are given, not other atoms\n"
+            "    say --given predicates\n",
+        ),
+        (
+            "--together Smokes,Cancer -q Smokes",
+            "error: 'Cancer' cannot be asked together with others: it is no target\n",
+        ),
+        (
+            "--together Smokes,Cancer --together Cancer,Friends",
+            "error: 'Cancer' cannot be asked together with others: it is in two groups\n",
+        ),
+        (
+            "--method msl --given predicates",
+            "error: method 'msl' does not read --given\n    it belongs to forward\n",
+        ),
+    ],
+)
+def test_messages(typed: str, message: str, run: Run) -> None:
+    code, out, err = run("structure", "m.mln", "d.db", *typed.split())
+    assert (code, out) == (1, "")
+    assert err.endswith(message)
