@@ -12,7 +12,7 @@ demo: $(RUN)
 	$(BIN)/lapis demo
 
 test: $(DEV)
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 test-all: $(DEV)
 	$(BIN)/python -m pytest -q -n 2 -m "slow or not slow"

@@ -54,12 +54,14 @@ from lapis.learning.parameters import Parameters, share_parameters
 from lapis.optimisation.climb import climb, make_optimizer
 from lapis.optimisation.logbook import Course
 from lapis.optimisation.objective import Objective
+from lapis.optimisation.ray import find_length
 from lapis.progress import Progress, Report
 
 METHODS = ("cd", "vp", "pll")
 # The paper takes diagonal Newton for all. The perceptron's gradient jumps wherever the best world
-# changes, so that no step along a curvature is ever as good as it predicts: it gets AdaGrad.
-OPTIMIZER = {"cd": "dn", "vp": "adagrad", "pll": "pscg"}
+# changes, so that no step along a curvature is ever as good as it predicts: it learns a direction
+# by plain steps, and its length is that of greatest likelihood (`optimisation.ray`).
+OPTIMIZER = {"cd": "dn", "vp": "vp", "pll": "pscg"}
 WIDTH = 2.0  # of the Gaussian prior
 LEAST_SEEN = 16  # sweeps that are averaged: log P of a noisy mean is too low
 LEAST_WARM = 5000  # steps before scoring: a sweep of a hundred atoms mixes nothing
@@ -263,20 +265,27 @@ def learn_fold(job: Job, model: lapis.Model, examples: Sequence[Example]) -> Fol
     posterior = with_prior(objective, prior, parameters.initial, parameters.fixed)
     kept: list[Progress] = []
     course = ascend(job, posterior, kept.append if job.snapshots else None)
+    scale = 1.0
+    if job.method == "vp":
+        sampled = build_objective(replace(job, method="cd"), training, parameters)
+        whole = with_prior(sampled, prior, parameters.initial, parameters.fixed)
+        largest = float(np.abs(course.weights).max())
+        scale = find_length(whole, course.weights / largest) / largest
+    weights = scale * course.weights
     seconds = time.perf_counter() - started
     is_exact = "ijgp" not in objective.name or "exact" in objective.name
     errors = np.zeros(len(parameters))
     if not is_exact:
         errors = measure_errors(training, parameters, int(job.counts))
     return FoldResult(
-        *score(course.weights),
+        *score(weights),
         seconds,
         course.iterations,
         course.reason,
-        likelihood_bound(course.weights, errors).value,
+        likelihood_bound(weights, errors).value,
         is_exact,
         frequency_cll(training, test),
-        take_snapshots(kept, job.snapshots, score),
+        take_snapshots(kept, job.snapshots, lambda at: score(scale * at)),
     )
 
 

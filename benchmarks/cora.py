@@ -79,14 +79,14 @@ def run_fold(number: int, num_samples: int) -> Run:
         print(
             f"  {point.iteration:9d} {point.seconds:7.1f} {point.quality.cll:8.4f} "
             f"{point.quality.auc:7.4f}  {same_bib(point.quality):7.4f}"
-            + "".join(f"{point.quality.by_predicate[name][1]:11.4f}" for name in QUERY[1:]),
+            + "".join(f"{point.quality.relations[name][1]:11.4f}" for name in QUERY[1:]),
             flush=True,
         )
     return run
 
 
 def same_bib(quality: Quality) -> float:
-    return quality.by_predicate["SameBib"][1]
+    return quality.relations["SameBib"][1]
 
 
 def main() -> None:

@@ -28,17 +28,22 @@ import numpy as np
 import lapis
 from lapis.evaluation.metrics import average_precision, conditional_log_likelihood
 from lapis.grounding.bottom_up import ground
+from lapis.inference.by_samplers import by_sampling
+from lapis.inference.marginals import Marginals, Options, divide
 from lapis.language.model import Rule
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
+from lapis.learning.objectives.conditional import (
+    ConditionalObjective,
+    conditional_objective,
+    suited_sampler,
+)
 from lapis.learning.objectives.posterior import with_prior
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.objectives.pseudo import PseudoObjective, pseudo_objective
 from lapis.learning.parameters import Parameters, share_parameters
-from lapis.network.network import AtomTable
+from lapis.network.network import Network
 from lapis.optimisation.climb import Course, climb, make_optimizer
 from lapis.optimisation.ray import find_length
-from lapis.problem.problem import build_problem
 from lapis.progress import Progress
 
 if TYPE_CHECKING:
@@ -148,25 +153,29 @@ def prior_by_rule(parameters: Parameters, width: Callable[[Rule], float]) -> Pri
 class Judge:
     """Predicts the test world of a fold at any weights."""
 
-    objective: ConditionalObjective  # of the test world alone, none of whose answers it knows
+    network: Network  # of the test world, none of whose answers it knows
+    parameters: Parameters  # of that world alone
     truth: np.ndarray  # bool[num_atoms]
-    atoms: AtomTable
+    options: Options
 
     def quality(self, weights: np.ndarray) -> Quality:
-        if not self.objective.is_exact:
-            self.objective.marginals(weights)  # burn-in
-        [probability] = self.objective.marginals(weights)
-        if not self.objective.is_exact:
+        network = self.network.with_weights(self.parameters.of_world(0, weights))
+        found = divide(network, self.options, sample_once)
+        probability = found.marginal
+        if not found.exact:
             probability = np.clip(probability, NEVER_SURE, 1 - NEVER_SURE)
-        offset = self.atoms.offset
+        atoms = network.atoms
+        offset = atoms.offset
         parts = {
             name: measure(probability[first:last], self.truth[first:last])
-            for name, first, last in zip(
-                self.atoms.predicates, offset[:-1], offset[1:], strict=True
-            )
+            for name, first, last in zip(atoms.predicates, offset[:-1], offset[1:], strict=True)
             if first < len(probability)
         }
         return Quality(*measure(probability, self.truth), parts)
+
+
+def sample_once(network: Network, options: Options) -> Marginals:
+    return by_sampling(network, suited_sampler(network), options)
 
 
 def measure(probability: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
@@ -178,27 +187,12 @@ def measure(probability: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
 
 
 def new_judge(fold: Fold, num_samples: int) -> Judge:
-    """A chain's first world is the data, so it is given data in which nothing asked is true."""
-    test, task = fold.task.test, fold.task
-    example = fold.examples[test]
+    """What is not exact is predicted by so many samples of each of two chains."""
+    example = fold.examples[fold.task.test]
     network = ground(example.free)
-    blank = build_problem(task.model, deny(task.worlds[test], task.query))
-    objective = conditional_objective(
-        [replace(example, complete=blank)],
-        fold.parameters_of([test]),
-        num_samples=num_samples,
-        seed=1,
-    )
-    return Judge(objective, example.answers(network) == 1, network.atoms)
-
-
-def deny(database: lapis.Database, names: Sequence[str]) -> lapis.Database:
-    """The same data with nothing true of some predicates."""
-    relations = {
-        name: replace(relation, true=relation.true[:0]) if name in names else relation
-        for name, relation in database.relations.items()
-    }
-    return replace(database, relations=relations)
+    parameters = fold.parameters_of([fold.task.test])
+    options = Options(precision=0.0, max_samples=2 * num_samples, num_chains=2, seed=1)
+    return Judge(network, parameters, example.answers(network) == 1, options)
 
 
 def run_learner(

@@ -53,9 +53,11 @@ def list_options(command: str) -> list[str]:
         flags = ", ".join(f"`{flag}`" for flag in option.flags)
         keyword = f"`{option.name}`" if option.is_keyword else ""
         silent = option.default in (None, ()) or option.kind == "flag"
-        default = "" if silent else f"{option.default}"
+        several = isinstance(option.default, tuple) and option.kind == "numbers"
+        shown = ",".join(map(str, option.default)) if several else option.default
+        default = "" if silent else f"{shown}"
         limits = option.wanted.removeprefix(NOUNS[option.kind]).strip()
-        limits = f" ({limits})" if option.kind in ("integer", "number") else ""
+        limits = f" ({limits})" if option.kind in ("integer", "number", "numbers") else ""
         rows.append(f"| {flags} | {keyword} | {default} | {option.help.rstrip('.')}{limits} |")
     return rows
 

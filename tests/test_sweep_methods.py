@@ -9,27 +9,7 @@ import lapis
 import oracle
 from oracle import NoWorld
 from strategies import Case, cases
-
-
-def close(value: float) -> object:
-    return pytest.approx(value, abs=1e-9, rel=1e-13)
-
-
-def check_exact(case: Case) -> None:
-    model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
-    try:
-        expected = oracle.infer(model, case.facts, case.query)
-    except NoWorld:
-        with pytest.raises(lapis.LapisError):
-            lapis.infer(model, data, query=case.query, method="exact")
-        return
-    answer = lapis.infer(model, data, query=case.query, method="exact")
-    assert answer.exact
-    assert answer.log_partition == close(expected.log_partition)
-    for atom, probability in answer.marginals.items():
-        assert probability == close(expected.marginals[atom]), atom
-    keys = oracle.weight_keys(model, oracle.constants_of(model, case.facts))
-    assert answer.expected_counts.tolist() == close([expected.expected_counts[k] for k in keys])
+from sweeping import check_exact
 
 
 def check_map(case: Case, method: str) -> None:
@@ -52,7 +32,7 @@ def check_map(case: Case, method: str) -> None:
 @given(cases())
 @settings(max_examples=120)
 def test_exact_inference(case: Case) -> None:
-    check_exact(case)
+    check_exact(case, "exact")
 
 
 @pytest.mark.parametrize("method", ["ilp", "exact", "lazy"])
@@ -66,4 +46,4 @@ def test_most_likely_world(method: str, case: Case) -> None:
 @given(cases())
 @settings(max_examples=3000)
 def test_exact_inference_long(case: Case) -> None:
-    check_exact(case)
+    check_exact(case, "exact")

@@ -336,6 +336,8 @@ def learn_structure(
     query: Sequence[str] | str = (),
     *,
     method: str = "forward",
+    given: str | None = None,
+    together: Sequence[str] | str | None = None,
     max_length: int | None = None,
     max_variables: int | None = None,
     max_clauses: int | None = None,
@@ -354,6 +356,7 @@ def learn_structure(
     beam: int | None = None,
     jobs: int | None = None,
     time_limit: float | None = None,
+    checkpoint: str | Path | None = None,
     random_state: int | np.random.Generator = 0,
     strict: bool = False,
     progress: Report | None = None,
@@ -362,9 +365,11 @@ def learn_structure(
     """Learn rules from data; the model declares the predicates.
 
     With a query, only rules for its predicates are sought, given all others. Scores are weighted
-    pseudo-log-likelihoods, exact on all atoms of the data. What is None is chosen by the method
-    (`lapis.methods` lists them with the options that each reads). Ctrl-C, `stop` and `time_limit`
-    end the search with the rules so far, marked interrupted.
+    pseudo-log-likelihoods, exact on all atoms of the data: of each atom given all others, or given
+    the other predicates (`given="predicates"`), but those asked `together`. What is None is chosen
+    by the method (`lapis.methods` lists them with the options that each reads). Ctrl-C, `stop` and
+    `time_limit` end the search with the rules so far, marked interrupted; resumed from its
+    checkpoint, a search ends with the rules of one that was never stopped.
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nCancer(person)")
@@ -383,6 +388,8 @@ def learn_structure(
     targets = query_predicates(query, inputs.model)
     for name in ("model", "data", "query", "strict", "time_limit", "random_state", "stop", "jobs"):
         del options[name]
+    texts = [together] if isinstance(together, str) else together or ()
+    options["together"] = [query_predicates(text, inputs.model) for text in texts]
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
     return learn_rules(
         inputs.model,

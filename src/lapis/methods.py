@@ -61,6 +61,7 @@ TASKS_OF_COMMAND: Mapping[str, tuple[Task, ...]] = {
     "field infer": ("field infer",),
     "field map": ("field map",),
     "field learn": ("field objective",),
+    "field score": ("field infer",),
     "structure": ("structure",),
 }
 PARTS_OF_COMMAND: Mapping[str, tuple[str, ...]] = {"evaluate": ("learn", "score")}
@@ -116,11 +117,12 @@ INFER = (
     ),
     Method(
         "infer", "exact", "closed form for single atoms, junction trees for the rest; refuses what "
-        "is too wide", f"{MARGINALS}:by_components", "network", "always", ("max_memory",),
+        "is too wide", f"{MARGINALS}:by_components", "network", "always",
+        ("time_limit", "max_memory"),
     ),
     Method(
         "infer", "enumerate", "all joint states of each component, up to 2^20",
-        f"{MARGINALS}:by_enumeration", "network", "always", ("max_memory",),
+        f"{MARGINALS}:by_enumeration", "network", "always", ("time_limit", "max_memory"),
     ),
     Method(
         "infer", "gibbs", "blocked, Rao–Blackwellised Gibbs chains",
@@ -133,6 +135,16 @@ INFER = (
     Method(
         "infer", "tempering", "parallel tempering, for networks with several modes",
         "lapis.inference.sampling.tempering:Tempering", "sampler", "never",
+        (*SAMPLING, "max_memory"),
+    ),
+    Method(
+        "infer", "cluster", "cluster moves (Swendsen–Wang), for atoms that want to agree",
+        "lapis.inference.sampling.couplings.cluster:Cluster", "sampler", "never",
+        (*SAMPLING, "max_memory"),
+    ),
+    Method(
+        "infer", "forest", "tree-blocked Gibbs: random forests of atoms drawn at once",
+        "lapis.inference.sampling.couplings.forest:TreeGibbs", "sampler", "never",
         (*SAMPLING, "max_memory"),
     ),
     Method(
@@ -157,14 +169,19 @@ INFER = (
     Method(
         "infer", "lifted", "a first-order circuit, without grounding, for models and evidence that "
         "leave most constants alike", "lapis.lifted.marginals:by_lifting", "problem", "always",
+        ("time_limit",),
     ),
 )  # fmt: skip
 
 SOLVER = "lapis.inference.map.solver"
 MAP = (
     Method(
-        "map", "auto", "elimination for small components, search and then proofs for the rest",
-        f"{SOLVER}:solve_by_components", "network", "if time allows", ("time_limit",),
+        "map", "auto", "minimum cuts, elimination for small components, search and then proofs for "
+        "the rest", f"{SOLVER}:solve_by_components", "network", "if time allows", ("time_limit",),
+    ),
+    Method(
+        "map", "flow", "minimum cuts and elimination; local search for atoms that they leave open",
+        f"{SOLVER}:solve_by_components", "network", "if attractive", ("time_limit",),
     ),
     Method(
         "map", "ilp", "search, then integer programming on every component",
@@ -185,11 +202,11 @@ MAP = (
     ),
     Method(
         "map", "exact", "max-product on junction trees; refuses what is too wide",
-        f"{SOLVER}:solve_whole", "network", "always",
+        f"{SOLVER}:solve_whole", "network", "always", ("time_limit",),
     ),
     Method(
         "map", "enumerate", "all joint states of each component, up to 2^20",
-        f"{SOLVER}:solve_whole", "network", "always",
+        f"{SOLVER}:solve_whole", "network", "always", ("time_limit",),
     ),
 )  # fmt: skip
 
@@ -396,13 +413,18 @@ STRUCTURE = (
     Method(
         "structure", "forward", "all connected clauses, scored exactly; the one that adds most, "
         "again and again", "lapis.structure.learners.forward:learn_forward", "examples",
-        options=(*RULES, "final"),
+        options=(*RULES, "final", "given", "together"),
     ),
     Method(
         "structure", "lhl", "hypergraph lifting: cluster constants, find paths, create clauses",
         "lapis.structure.learners.lhl:learn_lhl", "examples",
         options=(*RULES, "final", "cluster_prior", "min_support", "max_atoms", "first_penalty",
                  "flips", "lifting"),
+    ),
+    Method(
+        "structure", "lift-graph", "clusters of constants alone, as a model with hidden clusters",
+        "lapis.structure.learners.lift_graph:learn_clusters", "examples",
+        options=("cluster_prior",),
     ),
     Method(
         "structure", "busl", "bottom up: template nodes, Markov blankets, cliques",

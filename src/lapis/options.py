@@ -17,14 +17,15 @@ from typing import Literal
 from lapis.errors import LapisError
 
 Kind = Literal[
-    "flag", "integer", "number", "word", "names", "texts", "path", "size", "seed", "prior",
-    "beliefs", "settings",
+    "flag", "integer", "number", "numbers", "word", "names", "texts", "path", "size", "seed",
+    "prior", "beliefs", "settings",
 ]  # fmt: skip
 
 NOUNS: Mapping[Kind, str] = {
     "flag": "True or False",
     "integer": "a whole number",
     "number": "a number",
+    "numbers": "numbers",
     "word": "a word",
     "names": "a list of names",
     "texts": "a text or a list of texts",
@@ -101,6 +102,8 @@ class Option:
                 return whole or hasattr(value, "integers")
             case "number":
                 return isinstance(value, Real) and not isinstance(value, bool)
+            case "numbers":
+                return isinstance(value, tuple) and all(isinstance(one, Real) for one in value)
             case "word":
                 return isinstance(value, str)
             case "names":
@@ -117,6 +120,8 @@ class Option:
     def is_in_range(self, value: object) -> bool:
         if self.words:
             return value in self.words
+        if isinstance(value, tuple) and self.kind == "numbers":
+            return len(value) > 0 and all(map(self.is_in_range, value))
         if not isinstance(value, Real):
             return True
         number = float(value)
@@ -160,6 +165,7 @@ PRECISION = Option(
     "precision", "number", "Standard error wanted on every sampled marginal.", 0.01, low=0
 )
 TIME_LIMIT = Option("time_limit", "number", "Seconds after which to stop.", low=0, above=True)
+CHECKPOINT = Option("checkpoint", "path", "Keep the state here, and go on from it if it exists.")
 MAX_SAMPLES = Option("max_samples", "integer", "Samples in all chains.", 400_000, low=1)
 CHAINS = Option("num_chains", "integer", "Chains, run on all cores.", 4, "--chains", low=1)
 COUNT_BOUND = Option(
@@ -209,6 +215,9 @@ LEARNING = (
 )  # fmt: skip
 
 STRUCTURE = (
+    Option("given", "word", "What atoms are explained from: all others, or the other predicates.",
+           words=("atoms", "predicates")),
+    Option("together", "texts", "Asked at once, as in actor,director; the others are given."),
     Option("max_length", "integer", "Literals of a rule (ω).", flag="--literals", low=2, high=8),
     Option("max_variables", "integer", "Variables of a rule.", flag="--variables", low=1),
     Option("max_clauses", "integer", "Rules at most.", flag="--clauses", low=1),
@@ -277,16 +286,18 @@ HEADER = Option(
 GIVEN = replace(EVIDENCE, help="States of variables that are known, as in smoke=yes.")
 CIRCUIT_COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "circuit learn": (
-        Option("valid", "path", "Rows to score the circuit on.", is_keyword=False),
-        Option("edge_cost", "number", "What an edge costs, in nats (k_e).", 0.1, low=0),
-        Option("parameter_cost", "number", "What a parameter costs, in nats (k_p).", 0.0,
-               "--param-cost", low=0),
+        Option("valid", "path", "Rows to score circuits on, and to choose by.", is_keyword=False),
+        Option("edge_costs", "numbers", "What an edge costs, in nats (k_e); of several, as in "
+               "1,0.1, --valid chooses.", (0.1,), "--edge-cost", low=0),
+        Option("parameter_costs", "numbers", "What a parameter costs, in nats (k_p), in the same "
+               "way.", (0.0,), "--param-cost", low=0),
         Option("prior", "number", "Counts added to a distribution, in total.", 1.0, low=0,
                above=True),
-        Option("method", "word", "greedy: the best split in every step. quick: nearly so.", "quick",
-               words=("greedy", "quick")),
-        Option("num_components", "integer", "Circuits in a mixture.", 1, "--components", low=1),
-        Option("num_starts", "integer", "Mixtures, from different starts, that are averaged.", 1,
+        Option("method", "word", "greedy: the best split in every step. quick: nearly so. tree: a "
+               "tree of hidden variables, by EM.", "quick", words=("greedy", "quick", "tree")),
+        Option("num_components", "integer", "Circuits in a mixture (1); of a tree the states of a "
+               "hidden variable (16).", None, "--components", low=1),
+        Option("num_starts", "integer", "Results from different starts that are averaged.", 1,
                "--starts", low=1),
         Option("max_edges", "integer", "Edges at most.", None, "--edges-max", low=1),
         TIME_LIMIT, CIRCUIT_OUT,
@@ -338,7 +349,7 @@ FIELD_COMMANDS: Mapping[str, tuple[Option, ...]] = {
     ),
     "field from": (
         Option("sharpness", "number", "How hard connectives are: weights below the root.", 8.0,
-               low=0, above=True),
+               low=0, high=1e6, above=True),
         Option("others", "flag", "Give every parfeature all other predicates, with small weights.",
                False),
         Option("num_random", "integer", "Parfeatures of all predicates, with small weights.", 0,
@@ -351,7 +362,7 @@ FIELD_COMMANDS: Mapping[str, tuple[Option, ...]] = {
         replace(FIELD_OUT, help="Write the formulas (.mln)."),
     ),
     "field learn": (
-        LEARN_QUERY,
+        LEARN_QUERY, HIDDEN,
         replace(FIELD_OUT, help="Write the learned field (.rrf)."),
         Option("objective", "word", "What to maximise", "pseudo"),
         Option("optimizer", "word", "lbfgs where values are exact, adam or adagrad anywhere.",
@@ -361,11 +372,16 @@ FIELD_COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("restarts", "integer", "Climbs from other weights; the best is kept.", 0, low=0),
         *(option for option in LEARNING if option.name in ("max_iterations", "tolerance")),
         TIME_LIMIT, MAX_MEMORY,
-        Option("checkpoint", "path", "Keep the state here, and go on from it if it exists."),
+        CHECKPOINT,
         MERGE, STRICT, SEED, AS_JSON,
     ),
     "field draw": (replace(FIELD_OUT, help="The picture: .png, .svg or .pdf (FIELD.png)."),),
-    "field score": (LEARN_QUERY, MAX_MEMORY, NO_LIKELIHOOD, MERGE, STRICT, AS_JSON),
+    "field score": (
+        LEARN_QUERY, HIDDEN, METHOD, PRECISION, TIME_LIMIT, MAX_MEMORY, NO_LIKELIHOOD,
+        replace(NO_LIKELIHOOD, name="predictions", flag="--no-predictions",
+                help="Leave out CLL and AUC-PR of the query."),
+        MERGE, STRICT, SEED, AS_JSON,
+    ),
 }  # fmt: skip
 
 FIELD_ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {
@@ -379,6 +395,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     **FIELD_COMMANDS,
     **CIRCUIT_COMMANDS,
     "demo": (AS_JSON,),
+    "warm": (),
     "check": (MERGE, STRICT, AS_JSON),
     "count": (COUNTS, IBOUND, MEASURE_ERROR, EXPLAIN, MERGE, STRICT, AS_JSON),
     "ground": (QUERY, OPEN, NETWORK_OUT, CACHE, MAX_MEMORY, MERGE, STRICT, AS_JSON),
@@ -405,7 +422,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("output", "path", "Write the learned model (.mln).", flag="-o --output",
                is_keyword=False),
         *LEARNING, MEASURE_ERROR, HIDDEN, LISTED, TIME_LIMIT, MAX_MEMORY,
-        Option("checkpoint", "path", "Keep the state here, and go on from it if it exists."),
+        CHECKPOINT,
         MERGE, STRICT, SEED, AS_JSON,
     ),
     "structure": (
@@ -413,7 +430,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("output", "path", "Write the rules (.mln).", flag="-o --output", is_keyword=False),
         replace(METHOD, help="How to search", default="forward"), *STRUCTURE,
         Option("jobs", "integer", "Processes (default: one a core).", low=1),
-        TIME_LIMIT, EXAMPLES, DRAW, MERGE, STRICT, SEED, AS_JSON,
+        TIME_LIMIT, CHECKPOINT, EXAMPLES, DRAW, MERGE, STRICT, SEED, AS_JSON,
     ),
     "score": (QUERY, HIDDEN, LISTED, *INFERRING, NO_LIKELIHOOD, MERGE, STRICT, SEED, AS_JSON),
     "evaluate": (
@@ -431,8 +448,9 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         QUERY, OPEN, EVIDENCE, CIRCUIT_OUT,
         Option("max_edges", "integer", "Edges at most.", 10_000, "--edges-max", low=1),
         Option("parameters", "word", "How parameters are found: F (learned), G (Gibbs samples), "
-               "V (variational) or VI (V, corrected by weighing its worlds).", "VI",
-               words=("F", "G", "V", "VI")),
+               "V (variational), VI (V, corrected by weighing its worlds) or E (worlds drawn "
+               "exactly); auto: E where that fits, else VI.", "auto",
+               words=("auto", "F", "G", "V", "VI", "E")),
         Option("num_samples", "integer", "Samples that the structure is learned from.", 50_000,
                "--samples", low=1),
         TIME_LIMIT, MERGE, STRICT, SEED, AS_JSON,
@@ -447,6 +465,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
 # Commands that are given other things than a model and data; a name in two words is of a group.
 ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {
     "demo": (),
+    "warm": (),
     **dict.fromkeys(CIRCUIT_COMMANDS, (CIRCUIT,)),
     "circuit learn": (ROWS,),
     "circuit score": (CIRCUIT, ROWS),

@@ -13,14 +13,17 @@ same `Stop`; once wanted, it stays so, and the result says `interrupted`.
 from __future__ import annotations
 
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import threading
+from lapis.errors import TooLarge
 
+if TYPE_CHECKING:
     import numpy as np
 
 
@@ -46,8 +49,12 @@ class Progress:
         return ", ".join([f"{self.phase} {self.done:,}{total}", *figures])
 
 
+STOPPED = "stopped"  # the code of the error that `Stop.check` raises
 Report = Callable[[Progress], None]
 Wish = Callable[[], bool]
+
+# Told of every kernel that is compiled, not of those kept from earlier runs (`compiled.py`).
+compilations: list[Report] = []
 
 
 class Stop:
@@ -72,3 +79,26 @@ class Stop:
     def is_over(self) -> bool:
         """Whether the user wants to stop or the time is up."""
         return self() or time.monotonic() > self.deadline
+
+    def check(self, work: str) -> None:
+        """End work that has no result before it is done: TooLarge (`stopped`) if it is over."""
+        if self.is_over():
+            why = "was stopped" if self.pressed else "did not end within the time limit"
+            raise TooLarge(
+                f"{work} {why}: it has no answer before it is done",
+                code=STOPPED,
+                hint="give it more time, or leave the choice of a method to 'auto'",
+            )
+
+
+@contextmanager
+def pressed_by_interrupt(stop: Stop) -> Iterator[None]:
+    """Ctrl-C presses the stop: the work ends where it asks, with what it has."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: stop.press())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

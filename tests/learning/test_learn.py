@@ -183,6 +183,19 @@ def test_a_perceptrons_weights_have_the_length_of_greatest_likelihood(
     assert value(1.0) >= max(value(0.98), value(1.02), value(0.0))
 
 
+@pytest.mark.parametrize("expectation", ["map", "count-map"])
+def test_most_likely_worlds_are_learned_from_by_a_perceptron_with_a_length(
+    expectation: str,
+) -> None:
+    """Steps of a size of their own, as Adam's, leave weights that are as long as the run was."""
+    model = lapis.parse(SMOKERS.replace("0.3 !", "!"))
+    fit = lapis.learn(model, data_of(FACTS), ["Smokes", "Cancer"], expectation=expectation)
+    assert fit.optimizer == "vp"
+    assert fit.details["length"] == pytest.approx(np.abs(fit.weights).max())
+    nothing = defined("conditional", weighted(model, 0.0 * fit.weights), FACTS)
+    assert defined("conditional", weighted(model, fit.weights), FACTS) > nothing
+
+
 def test_a_given_rate_is_the_perceptrons_length() -> None:
     model, data = lapis.parse(SMOKERS.replace("0.3 !", "!")), data_of(FACTS)
     short, long = (

@@ -84,3 +84,10 @@ def test_contradictions_leave_no_world() -> None:
     model = lapis.parse("S(person)\n(EXIST x S(x)).\n!S(x).")
     with pytest.raises(lapis.LapisError, match="the hard formulas leave no possible world"):
         lapis.lift(model, sizes={"person": 30})
+
+
+def test_sums_over_too_many_numbers_are_refused_with_their_number() -> None:
+    model = lapis.parse("S(t)\nF(t, t)\n1 S(x) ^ F(x, y) => S(y)")
+    with pytest.raises(lapis.TooLarge, match="a sum over 1,000,000,001 combinations") as caught:
+        lapis.lift(model, sizes={"t": 1_000_000_000})
+    assert caught.value.exit_code == 3

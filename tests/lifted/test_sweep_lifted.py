@@ -8,14 +8,10 @@ from hypothesis import given, settings
 from theories import DrawnTheory, theories
 
 import lapis
-import oracle
 from lapis.lifted.lift import lift_problem
 from oracle import NoWorld
 from strategies import Case, cases
-
-
-def close(value: object) -> object:
-    return pytest.approx(value, abs=1e-9, rel=1e-13)
+from sweeping import check_exact, close
 
 
 def check_sizes_and_weights(theory: DrawnTheory) -> None:
@@ -37,24 +33,6 @@ def check_sizes_and_weights(theory: DrawnTheory) -> None:
             assert error <= found.error_bound + 1e-12  # of the oracle itself
 
 
-def check_marginals(case: Case) -> None:
-    """With partial evidence, blocks, functions, numbers and plus variables."""
-    model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
-    try:
-        expected = oracle.infer(model, case.facts, case.query)
-    except NoWorld:
-        with pytest.raises(lapis.LapisError):
-            lapis.infer(model, data, query=case.query, method="lifted")
-        return
-    answer = lapis.infer(model, data, query=case.query, method="lifted")
-    assert answer.exact
-    assert answer.log_partition == close(expected.log_partition)
-    for atom, probability in answer.marginals.items():
-        assert probability == close(expected.marginals[atom]), atom
-    keys = oracle.weight_keys(model, oracle.constants_of(model, case.facts))
-    assert answer.expected_counts.tolist() == close([expected.expected_counts[k] for k in keys])
-
-
 @given(theories())
 @settings(max_examples=60)
 def test_one_circuit_at_sizes_and_weights(theory: DrawnTheory) -> None:
@@ -64,7 +42,7 @@ def test_one_circuit_at_sizes_and_weights(theory: DrawnTheory) -> None:
 @given(cases())
 @settings(max_examples=60)
 def test_marginals_by_classes(case: Case) -> None:
-    check_marginals(case)
+    check_exact(case, "lifted")
 
 
 @pytest.mark.slow
@@ -78,4 +56,4 @@ def test_one_circuit_at_sizes_and_weights_long(theory: DrawnTheory) -> None:
 @given(cases())
 @settings(max_examples=1000)
 def test_marginals_by_classes_long(case: Case) -> None:
-    check_marginals(case)
+    check_exact(case, "lifted")

@@ -27,6 +27,16 @@ def demo(as_json: bool) -> None:
     run_demo(as_json)
 
 
+@takes("warm")
+def warm() -> None:
+    """Compile all kernels ahead, on all cores: the first job of an installation need not."""
+    from lapis.cli.progress import progress_bar
+    from lapis.cli.warm import compile_all
+
+    with progress_bar("compiling") as progress:
+        compile_all(progress)
+
+
 @takes("check")
 def check(model: Path, worlds: Worlds, strict: bool, as_json: bool) -> None:
     """Parse and type-check a model and its data, warn, and explain each formula."""
@@ -73,8 +83,9 @@ def infer(model: Path, worlds: Worlds, as_json: bool, **options: Any) -> None:
     from lapis.api import infer as infer_marginals
     from lapis.cli.progress import progress_bar
     from lapis.cli.render import present
+    from lapis.cli.warm import samplers_beside
 
-    with progress_bar("sampling") as progress:
+    with progress_bar("sampling") as progress, samplers_beside():
         answer = infer_marginals(model, worlds or None, progress=progress, **options)
     present(answer, as_json)
 
@@ -152,6 +163,6 @@ def circuit_approximate(model: Path, data: list[Path] | None, **options: Any) ->
 
 
 ALL = (
-    demo, check, count, ground, infer, map_, lift, learn, structure, score, evaluate, *FIELD,
+    demo, warm, check, count, ground, infer, map_, lift, learn, structure, score, evaluate, *FIELD,
     *CIRCUIT, circuit_compile, circuit_approximate,
 )  # fmt: skip

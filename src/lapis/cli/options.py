@@ -33,6 +33,7 @@ TYPES: dict[Kind, tuple[Any, str | None]] = {
     "flag": (bool, None),
     "integer": (int, "N"),
     "number": (float, "X"),
+    "numbers": (str, "X,Y"),
     "word": (str, "WORD"),
     "names": (list[str], "P,Q"),
     "texts": (list[str], "P,Q"),
@@ -91,6 +92,8 @@ def flag_of(command: str, option: Option) -> inspect.Parameter:
     default = option.default
     if option.kind == "flag":
         default = False  # a flag that is on by default is typed to switch it off
+    elif option.kind == "numbers" and isinstance(default, tuple):
+        default = ",".join(f"{number:g}" for number in default)
     elif default in (None, ()):
         own, default = own | None, None
     return inspect.Parameter(
@@ -122,6 +125,8 @@ def parse_flag(option: Option, typed: Any) -> Any:
     match option.kind:
         case "names":
             return split(typed)
+        case "numbers":
+            return parse_numbers(option, typed)
         case "size":
             return parse_size(typed)
         case "beliefs":
@@ -135,6 +140,18 @@ def parse_flag(option: Option, typed: Any) -> Any:
             return dict(parse_pair(text, what) for text in typed)
         case _:
             return typed
+
+
+def parse_numbers(option: Option, text: str) -> tuple[float, ...]:
+    """Numbers from a text like "1,0.5"."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise LapisError(
+            f"{option.flags[-1]} must be {option.wanted}, not {text!r}",
+            code="option-value",
+            hint="as in 1,0.5",
+        ) from None
 
 
 def parse_pair(text: str, what: str) -> tuple[str, float]:

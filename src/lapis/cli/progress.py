@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lapis.progress import Progress, Report
+from lapis.progress import Progress, Report, compilations
 from lapis.results.escaping import escape
 
 TEXT_WIDTH = 32  # of what the user wrote: a formula, a file
@@ -33,7 +33,11 @@ def progress_bar(title: str) -> Iterator[Report | None]:
         def move(event: Progress) -> None:
             bars.update(task, completed=event.done, total=event.total, description=describe(event))
 
-        yield move
+        compilations.append(move)
+        try:
+            yield move
+        finally:
+            compilations.remove(move)
 
 
 def describe(event: Progress) -> str:

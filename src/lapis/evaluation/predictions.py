@@ -23,7 +23,7 @@ from lapis.results.atoms import Atoms, join_atoms
 from lapis.results.view import MAX_ROWS, View
 
 if TYPE_CHECKING:
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import Marginals, Options
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,12 +112,22 @@ def predict_example(
 
     network, found = infer_problem(example.free, method, options)
     answers = example.answers(network)
+    predictions = predict_atoms(example, network, found)
+    log_partition = found.log_partition if found.exact else None
+    is_ground = found.method != "lifted"
+    joint = joint_log_likelihood(example, network, answers, log_partition, options, is_ground)
+    return WorldPrediction(predictions, joint, found.method, found.exact, found.diagnostics)
+
+
+def predict_atoms(example: Example, network: Network, found: Marginals) -> Predictions:
+    """The marginals of the asked atoms whose truth is known, beside it."""
+    answers = example.answers(network)
     groups = network.atoms.predicate_of(np.arange(network.num_base_atoms))
     place = {name: index for index, name in enumerate(example.asked)}
     position = np.array([place.get(name, -1) for name in network.atoms.predicates], np.int64)
     predicate = position[groups] if len(groups) else np.empty(0, np.int64)
     asked = np.flatnonzero((predicate >= 0) & (answers != HIDDEN))
-    predictions = Predictions(
+    return Predictions(
         example.asked,
         predicate[asked],
         found.marginal[asked],
@@ -126,10 +136,6 @@ def predict_example(
         np.zeros(len(asked)) if found.stderr is None else found.stderr[asked],
         name_atoms(network, asked, example.free.name),
     )
-    log_partition = found.log_partition if found.exact else None
-    is_ground = found.method != "lifted"
-    joint = joint_log_likelihood(example, network, answers, log_partition, options, is_ground)
-    return WorldPrediction(predictions, joint, found.method, found.exact, found.diagnostics)
 
 
 def joint_log_likelihood(

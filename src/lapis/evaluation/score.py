@@ -60,6 +60,9 @@ class Quality(NamedTuple):
     num_true: int
 
 
+NOTHING = Quality(None, None, None, None, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class PredicateScore:
     """The measures of one predicate."""
@@ -233,10 +236,9 @@ def score_worlds(
     plain = None if parts is None else sum(part.value for part in parts.values())
     weighted = None if parts is None else weighted_sum(parts)
     if not query:
-        none = Quality(None, None, None, None, 0, 0)
-        rows = [predicate_score(name, none, parts) for name in model.predicates]
+        rows = [predicate_score(name, NOTHING, parts) for name in model.predicates]
         return Score(
-            total, plain, weighted, *none[:4], None, 0, 0, None, None, None, tuple(rows),
+            total, plain, weighted, *NOTHING[:4], None, 0, 0, None, None, None, tuple(rows),
             tuple(notes), False, method_of_total, stderr_of_total,
         )  # fmt: skip
     examples = build_examples(model, worlds, query, hidden=hidden, listed=listed)
@@ -272,7 +274,7 @@ def measure(predictions: Predictions) -> Quality:
     """CLL, both areas and the Brier score."""
     truth, probability = predictions.truth, predictions.probability
     if not len(truth):
-        return Quality(None, None, None, None, 0, 0)
+        return NOTHING
     return Quality(
         conditional_log_likelihood(predictions.log_odds, truth),
         average_precision(probability, truth),

@@ -1,14 +1,16 @@
 """Marginals of a network by the method asked for; `auto` is exact where that is affordable.
 
 `auto` counts the atoms of dense components that can change places, solves every other component
-exactly that fits the memory, and samples what is left: with MC-SAT
-where hard or nearly hard clauses could cut a Gibbs chain's worlds into islands, with Gibbs
-otherwise, and by tempering where chains from different starts stay apart. Each atom says which
-method answered it.
+exactly that fits the memory, and samples what is left: by Gibbs, by cluster moves where atoms are
+coupled in pairs, by MC-SAT where hard or nearly hard clauses could cut a Gibbs chain's worlds into
+islands, as pilots say, and by tempering where chains from different starts stay apart. Each
+atom says which method answered it.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,25 +18,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lapis.errors import LapisError
+from lapis.errors import LapisError, TooLarge
 from lapis.inference.log_odds import sampled_log_odds
 from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
-from lapis.progress import Progress, Report, Stop
+from lapis.progress import STOPPED, Progress, Report, Stop
 
 if TYPE_CHECKING:
     from lapis.inference.exact.by_components import ExactPlan
     from lapis.inference.sampling.chains import SampleResult
 
 TINY_ATOMS, TINY_COMPONENT = 200, 12
-TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
-REACH = 10  # times the pilot
-MAX_RHAT = 1.05
 RELAX_SECONDS = 60.0
 MANY_GROUNDINGS = 1_000_000  # of formulas: lifting is tried before these are made
 MAX_ELEMENTS = 6  # constants told apart, where nobody asked for lifting
-NEARLY_HARD = 5.0  # a weight beyond which a Gibbs chain rarely crosses
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,31 @@ class Options:
     relax: bool = False  # break the fewest hard formulas where they contradict
     max_elements: int | None = None  # lifted: constants that may be told apart
     instead: Callable[[], Answered | None] | None = None  # `auto` asks it before it samples
+    exact_until: float = math.inf  # a time.monotonic: exact work that is not done then gives up
+
+    @property
+    def of_chains(self) -> dict[str, Any]:
+        """What chains are told, as keywords of `run_chains`."""
+        return {
+            "precision": self.precision,
+            "max_samples": self.max_samples,
+            "num_chains": self.num_chains,
+            "time_limit": self.time_limit,
+            "seed": self.seed,
+            "progress": self.progress,
+            "should_stop": self.stop,
+        }
+
+    @property
+    def exact_stop(self) -> Stop:
+        """What exact work asks whether to go on."""
+        return Stop(self.stop, self.exact_until)
+
+    def begin_exact(self, share: float = 1.0) -> Options:
+        """The same options, with so much of the time from now on for exact work."""
+        if self.time_limit is None:
+            return self
+        return replace(self, exact_until=time.monotonic() + share * self.time_limit)
 
 
 @dataclass(frozen=True)
@@ -79,6 +102,7 @@ class Marginals:
 
 
 Answered = tuple[Network, Marginals]
+Solve = Callable[[Network, Options], Marginals]
 
 
 class AnsweredWhole(Exception):
@@ -97,8 +121,10 @@ def infer_network(
     if chosen.takes == "problem":
         raise ValueError(f"{method} starts from a problem, not from a network")
     if chosen.takes == "sampler":
+        from lapis.inference.by_samplers import by_sampling
+
         return by_sampling(network, method, options)
-    found: Marginals = chosen.load()(network, options)
+    found: Marginals = chosen.load()(network, options.begin_exact())
     return found
 
 
@@ -111,7 +137,7 @@ def infer_problem(
         from lapis.grounding.hard_formulas import refuse_relaxing
 
         refuse_relaxing(method, options.relax)
-        answered: tuple[Network, Marginals] = chosen.load()(problem, options)
+        answered: tuple[Network, Marginals] = chosen.load()(problem, options.begin_exact())
         return answered
     if method == "auto" and not options.relax:
         lift = partial(try_lifting, problem, options)
@@ -144,7 +170,8 @@ def try_lifting(problem: Problem, options: Options) -> Answered | None:
     """The answer of a first-order circuit, if there is one with few constants told apart."""
     lift = find_method("infer", "lifted").load()
     try:
-        answered: Answered = lift(problem, replace(options, max_elements=MAX_ELEMENTS))
+        limited = replace(options.begin_exact(share=0.5), max_elements=MAX_ELEMENTS)
+        answered: Answered = lift(problem, limited)
     except LapisError:  # whatever is wrong, the ground network tells better
         return None
     return answered
@@ -175,13 +202,7 @@ def by_counts(problem: Problem, options: Options) -> tuple[Network, Marginals]:
     found = run_chains(
         atoms,
         CountGibbs(problem, options.ibound),
-        precision=options.precision,
-        max_samples=options.max_samples,
-        num_chains=options.num_chains,
-        time_limit=options.time_limit,
-        seed=options.seed,
-        progress=options.progress,
-        should_stop=options.stop,
+        **options.of_chains,
     )
     broken = found.events["broken"]
     if broken and broken == found.num_samples:
@@ -214,11 +235,15 @@ def describe_chains(found: SampleResult) -> dict[str, Any]:
         "chains": found.num_chains,
         "rhat": found.worst_rhat,
         "ess": found.worst_ess,
+        "ess_bulk": found.size.bulk,
+        "ess_tail": found.size.tail,
         "warmup_error": found.worst_missed,
         "converged": found.converged,
         "interrupted": found.interrupted,
         "ergodic": found.ergodic,
         "seconds": found.seconds,
+        "seconds_left": found.seconds_left,
+        "pilots": dict(found.pilots),
         "events": dict(found.events),
         "expected_counts_stderr": found.expected_count_stderr.tolist(),
     }
@@ -233,18 +258,31 @@ def is_tiny(network: Network) -> bool:
 
 
 def by_best_method(network: Network, options: Options) -> Marginals:
-    """Exact where it fits, the rest sampled."""
+    """Exact where it fits, the rest sampled; all of it if exact work takes half of the time."""
     if is_tiny(network):
         return by_enumeration(network, options)
+    return exact_first(network, options, sample_alike)
+
+
+def exact_first(network: Network, options: Options, sample: Solve) -> Marginals:
+    """Counts and junction trees where they fit, `sample` for the rest: for all of the network if
+    exact work is not done after half of the time."""
     from lapis.inference.symmetry.answer import counts_first
 
-    return counts_first(network, options, by_parts)
+    try:
+        half = options.begin_exact(share=0.5)
+        return counts_first(network, half, partial(divide, sample=sample))
+    except TooLarge as error:
+        if error.code != STOPPED:
+            raise
+    left = None if options.time_limit is None else options.time_limit / 2
+    return sample(network, replace(options, time_limit=left))
 
 
 def by_enumeration(network: Network, options: Options) -> Marginals:
     from lapis.inference.exact.enumerate import enumerate_worlds
 
-    found = enumerate_worlds(network)
+    found = enumerate_worlds(network, options.exact_stop)
     notes = {"components": found.num_components, "largest_states": found.largest_states}
     return Marginals(
         "enumerate", True, found.log_partition, found.marginal, found.log_odds, None,
@@ -280,13 +318,14 @@ def by_components(network: Network, options: Options) -> Marginals:
 def by_junction_trees(network: Network, options: Options) -> Marginals:
     from lapis.inference.exact.by_components import DEFAULT_MEMORY, plan_exact
 
-    plan = plan_exact(network, options.max_memory or DEFAULT_MEMORY, random_state=options.seed)
+    memory, stop = options.max_memory or DEFAULT_MEMORY, options.exact_stop
+    plan = plan_exact(network, memory, random_state=options.seed, stop=stop)
     plan.require_complete()
-    return solve_all(plan)
+    return solve_all(plan, stop)
 
 
-def solve_all(plan: ExactPlan) -> Marginals:
-    solved = plan.solve(log_odds=True)
+def solve_all(plan: ExactPlan, stop: Stop) -> Marginals:
+    solved = plan.solve(log_odds=True, stop=stop)
     assert solved.log_odds is not None
     return Marginals(
         "exact", True, solved.log_partition, solved.marginal, solved.log_odds, None,
@@ -294,12 +333,8 @@ def solve_all(plan: ExactPlan) -> Marginals:
     )  # fmt: skip
 
 
-def by_parts(network: Network, options: Options) -> Marginals:
-    """Exact where it fits, by the same rule as learning's moments; the rest is sampled."""
-    return divide(network, options, sample_alike)
-
-
 def sample_alike(network: Network, options: Options) -> Marginals:
+    from lapis.inference.by_samplers import by_best_sampler
     from lapis.inference.symmetry.answer import average_alike
 
     return average_alike(network, by_best_sampler(network, options))
@@ -307,9 +342,7 @@ def sample_alike(network: Network, options: Options) -> Marginals:
 
 def by_annealing(network: Network, options: Options) -> Marginals:
     """Exact where it fits, and an estimate of log Z by annealed importance sampling elsewhere."""
-    from lapis.inference.symmetry.answer import counts_first
-
-    return counts_first(network, options, partial(divide, sample=anneal_rest))
+    return exact_first(network, options, anneal_rest)
 
 
 def anneal_rest(network: Network, options: Options) -> Marginals:
@@ -347,18 +380,18 @@ def anneal_rest(network: Network, options: Options) -> Marginals:
     )  # fmt: skip
 
 
-def divide(
-    network: Network, options: Options, sample: Callable[[Network, Options], Marginals]
-) -> Marginals:
-    """Junction trees for the components that fit, `sample` for the others."""
+def divide(network: Network, options: Options, sample: Solve) -> Marginals:
+    """Junction trees for the components that fit, by the same rule as learning's moments;
+    `sample` for the others."""
     from lapis.inference.exact.by_components import DEFAULT_MEMORY
     from lapis.inference.moments.planning import divide_network
 
-    division = divide_network(network, options.max_memory or DEFAULT_MEMORY, options.seed)
+    memory, stop = options.max_memory or DEFAULT_MEMORY, options.exact_stop
+    division = divide_network(network, memory, options.seed, stop)
     plan, (rest, rest_atom) = division.plan, division.rest
     if not rest.num_atoms:
-        return solve_all(plan)
-    solved = plan.solve(log_odds=True)
+        return solve_all(plan, stop)
+    solved = plan.solve(log_odds=True, stop=stop)
     assert solved.log_odds is not None
     # What evidence decides is counted once.
     part = sample(replace(rest, constant_count=np.zeros(len(rest.weights))), options)
@@ -386,87 +419,3 @@ def divide(
     return Marginals(
         name, False, log_partition, marginal, log_odds, stderr, expected, sampled, notes, trace
     )
-
-
-def by_best_sampler(network: Network, options: Options) -> Marginals:
-    """The sampler suited to the clauses; tempering where its chains do not come to agree.
-
-    A pilot shows which. Chains that disagreed in warm-up and agree now may have lost a mode: they
-    go on only if `REACH` times the pilot would show that it is small enough not to matter.
-    """
-    whole = None if options.instead is None else options.instead()
-    if whole is not None:
-        raise AnsweredWhole(whole)
-    half = None if options.time_limit is None else options.time_limit / 2
-    trial = replace(options, max_samples=options.max_samples // TRIAL_SHARE, time_limit=half)
-    found = by_sampling(network, best_sampler(network), trial)
-    if not is_settled(found) and chains_agree(found, REACH * options.precision):
-        found = by_sampling(network, found.method, options)
-    if is_settled(found) or chains_agree(found, options.precision):
-        return found
-    second = by_sampling(network, "tempering", replace(options, time_limit=half))
-    return min(found, second, key=worst_error)
-
-
-def is_settled(found: Marginals) -> bool:
-    """Whether there is nothing to gain by another sampler, or no wish for it."""
-    return found.exact or found.diagnostics["converged"] or found.diagnostics["interrupted"]
-
-
-def chains_agree(found: Marginals, error: float) -> bool:
-    """Whether chains agree now, and what they left in warm-up makes no larger error."""
-    notes = found.diagnostics
-    return bool(notes["rhat"] <= MAX_RHAT and notes["warmup_error"] <= error)
-
-
-def worst_error(found: Marginals) -> float:
-    return 0.0 if found.stderr is None else float(found.stderr.max(initial=0.0))
-
-
-def best_sampler(network: Network) -> str:
-    """MC-SAT for (nearly) hard clauses, Gibbs otherwise."""
-    if (network.weight_id < 0).any():
-        return "mcsat"
-    effective = np.abs(network.weights[network.weight_id] * network.coefficient)
-    return "mcsat" if float(effective.max(initial=0.0)) > NEARLY_HARD else "gibbs"
-
-
-def by_sampling(network: Network, method: str, options: Options) -> Marginals:
-    from lapis.inference.sampling.recovery import sample_reduced
-
-    found = sample_reduced(
-        network,
-        find_method("infer", method).make(),
-        precision=options.precision,
-        max_samples=options.max_samples,
-        num_chains=options.num_chains,
-        time_limit=options.time_limit,
-        seed=options.seed,
-        progress=options.progress,
-        should_stop=options.stop,
-    )
-    notes: dict[str, Any] = {"core_atoms": found.num_core_atoms}
-    if found.core is not None:
-        notes |= describe_chains(found.core)
-        notes["expected_counts_stderr"] = found.expected_stderr.tolist()
-    trace = None
-    if found.core is not None and found.traced is not None:
-        trace = ChainTrace(found.traced, found.core.trace.values, found.core.trace.stride)
-    if found.exact:
-        log_odds = exact_log_odds(network)
-    else:
-        log_odds = sampled_log_odds(found.marginal, notes["samples"])
-    sampled = np.full(network.num_base_atoms, not found.exact)
-    return Marginals(
-        method, found.exact, None, found.marginal, log_odds, found.stderr, found.expected_count,
-        sampled, notes, trace,
-    )  # fmt: skip
-
-
-def exact_log_odds(network: Network) -> np.ndarray:
-    """float64[num_base_atoms], of a network that elimination leaves no core of."""
-    from lapis.inference.exact.by_components import exact
-
-    found = exact(network).log_odds
-    assert found is not None
-    return found

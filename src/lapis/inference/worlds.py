@@ -16,6 +16,7 @@ import numpy as np
 
 from lapis.inference.asked import select_atoms
 from lapis.inference.map.problem import map_problem
+from lapis.inference.map.solver import MapResult
 from lapis.inference.marginals import Marginals, Options, infer_problem
 from lapis.network.network import Network
 from lapis.problem.task import Task, World
@@ -31,6 +32,8 @@ TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
     "interrupted": any,
     "rhat": max,
     "ess": min,
+    "ess_bulk": min,
+    "ess_tail": min,
     "samples": sum,
     "chains": max,
     "core_atoms": sum,
@@ -40,11 +43,13 @@ TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
     "class_sizes": lambda lists: sorted((n for found in lists for n in found), reverse=True),
     "log_partition_stderr": lambda errors: math.hypot(*errors),
     "components": sum,
+    "cut_atoms": sum,
     "largest_states": max,
     "width": max,
     "passes": max,
     "residual": max,
     "seconds": sum,
+    "seconds_left": sum,
     "bound": sum,
     "gap": sum,
     "cost": sum,
@@ -114,23 +119,25 @@ def map_task(
         )  # fmt: skip
         if found.interrupted and stop is not None:
             stop.press()
-        asked = select_atoms(network, world)
-        diagnostics = {
-            "bound": found.bound,
-            "gap": found.gap,
-            "cost": found.cost,
-            "cost_bound": found.cost - found.gap,
-            "interrupted": found.interrupted,
-            **found.diagnostics,
-        }
-        value = asked.values(found.world) > 0
-        parts.append(
-            MostLikelyWorld(
-                found.method, found.optimal, found.score, asked.atoms, value,
-                diagnostics=diagnostics,
-            )
-        )  # fmt: skip
+        parts.append(world_found(world, network, found))
     return merge_worlds(task, parts)
+
+
+def world_found(world: World, network: Network, found: MapResult) -> MostLikelyWorld:
+    """What is asked of a world, from a most likely world of a network of its atoms."""
+    asked = select_atoms(network, world)
+    diagnostics = {
+        "bound": found.bound,
+        "gap": found.gap,
+        "cost": found.cost,
+        "cost_bound": found.cost - found.gap,
+        "interrupted": found.interrupted,
+        **found.diagnostics,
+    }
+    value = asked.values(found.world) > 0
+    return MostLikelyWorld(
+        found.method, found.optimal, found.score, asked.atoms, value, diagnostics=diagnostics
+    )
 
 
 def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:

@@ -41,6 +41,7 @@ from lapis.lifted.evaluation.floats import num_states
 from lapis.lifted.evaluation.walk import Weights
 from lapis.lifted.kinds import listed_types, tell_apart
 from lapis.problem.problem import Problem
+from lapis.progress import Report, Stop
 
 INSTEAD = "learn by pseudo-likelihood, infer by sampling (--method auto)"
 FEW_CLAUSES = 10_000  # of all sub-theories, where nobody asked for lifting
@@ -126,6 +127,8 @@ def lift_problem(
     classes: Iterable[str] | None = None,
     cache: Cache | None = None,
     max_elements: int | None = None,
+    stop: Stop | None = None,
+    progress: Report | None = None,
 ) -> LiftedProblem:
     """Compile a problem. Raises TooLarge where too much would have to be grounded.
 
@@ -157,7 +160,7 @@ def lift_problem(
         try:
             if key not in cache:
                 most = MAX_CLAUSES if max_elements is None else FEW_CLAUSES
-                cache[key] = compile_encoding(encoding, most)
+                cache[key] = compile_encoding(encoding, most, stop, progress)
         except NotLiftable as stuck:
             type_name, reason = choose_type(problem, encoding, stuck.theory)
             if max_elements is not None:
@@ -197,10 +200,12 @@ def lift_problems(
     return [lift_problem(p, cache=cache, max_elements=max_elements) for p in problems]
 
 
-def compile_encoding(encoding: Encoding, max_clauses: int) -> Node:
+def compile_encoding(
+    encoding: Encoding, max_clauses: int, stop: Stop | None, progress: Report | None
+) -> Node:
     free = tuple((shape.predicate, shape.num_atoms) for shape in encoding.free)
     try:
-        node = compile_theory(encoding.theory, encoding.kinds.names, max_clauses)
+        node = compile_theory(encoding.theory, encoding.kinds.names, max_clauses, stop, progress)
     except TooManyTheories as reached:
         raise TooLarge(
             f"the circuit of this model grows too large: {reached}, and no end",

@@ -26,7 +26,11 @@ def by_lifting(problem: Problem, options: Options) -> tuple[Network, Marginals]:
     refuse_unsupported(problem.model)
     atoms = unknown_atoms(problem)
     lifted = lift_problem(
-        problem, classes=atoms.atoms.predicates, max_elements=options.max_elements
+        problem,
+        classes=atoms.atoms.predicates,
+        max_elements=options.max_elements,
+        stop=options.exact_stop,
+        progress=options.progress,
     )
     found = lifted.columns_at()
     odds = class_log_odds(lifted, found.expected_count)

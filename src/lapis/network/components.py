@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
+
+from lapis.compiled import allocating_entry, inner
 
 if TYPE_CHECKING:
     from lapis.network.network import Network
@@ -27,7 +28,7 @@ def connected_components(network: Network) -> np.ndarray:
     return labels
 
 
-@njit(cache=True)
+@allocating_entry
 def _components(num_atoms, clause_start, clause_atom, block_start, block_atom):  # type: ignore[no-untyped-def]
     root = np.arange(num_atoms).astype(np.int32)
     _link_rows(root, clause_start, clause_atom)
@@ -35,7 +36,7 @@ def _components(num_atoms, clause_start, clause_atom, block_start, block_atom): 
     return number_trees(root)
 
 
-@njit(cache=True)
+@inner
 def _link_rows(root, start, member):  # type: ignore[no-untyped-def]
     for row in range(len(start) - 1):
         for at in range(start[row] + 1, start[row + 1]):
@@ -46,7 +47,7 @@ def _link_rows(root, start, member):  # type: ignore[no-untyped-def]
                 root[one] = other
 
 
-@njit(cache=True)
+@inner
 def find_root(root, item):  # type: ignore[no-untyped-def]
     while root[item] != item:
         root[item] = root[root[item]]
@@ -54,7 +55,7 @@ def find_root(root, item):  # type: ignore[no-untyped-def]
     return item
 
 
-@njit(cache=True)
+@allocating_entry
 def number_trees(root):  # type: ignore[no-untyped-def]
     """int32[len(root)], the tree of each item, where roots are the smallest items of theirs."""
     label = np.empty(len(root), np.int32)

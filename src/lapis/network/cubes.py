@@ -17,8 +17,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from lapis.compiled import allocating_entry
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
 
@@ -127,7 +127,7 @@ def sum_by_weight(network: Network, clause: np.ndarray, times: np.ndarray) -> np
     return sums.astype(np.float64, copy=False)
 
 
-@njit(cache=True)
+@allocating_entry
 def _falsify(  # type: ignore[no-untyped-def]
     clauses, clause_start, literal, atom_variable, atom_state, size, state_start, room, state_room
 ):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from lapis.compiled import allocating_entry
 
 
 def index_atoms(
@@ -14,7 +15,7 @@ def index_atoms(
     return atom_start, atom_clause
 
 
-@njit(cache=True)
+@allocating_entry
 def _index(clause_start, literal, num_atoms):  # type: ignore[no-untyped-def]
     atom_start = np.zeros(num_atoms + 1, np.int64)
     for at in range(len(literal)):

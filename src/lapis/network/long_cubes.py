@@ -15,8 +15,8 @@ members of long clauses tend to be linked to their neighbours in the list.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from lapis.compiled import allocating_entry, inner
 from lapis.network.cubes import Cubes
 
 
@@ -35,7 +35,7 @@ def cut_long_cubes(cubes: Cubes, max_members: int) -> tuple[Cubes, np.ndarray]:
     return Cubes(size, start, variable, state_start, state, clause), origin
 
 
-@njit(cache=True)
+@allocating_entry
 def _cut(size, start, variable, state_start, state, clause, max_members):  # type: ignore[no-untyped-def]
     links, long_states = 0, 0
     for cube in range(len(clause)):
@@ -103,14 +103,14 @@ def _cut(size, start, variable, state_start, state, clause, max_members):  # typ
     )
 
 
-@njit(cache=True)
+@inner
 def _add_state(out, ends, variable, value):  # type: ignore[no-untyped-def]
     out[3][ends[2]] = value
     ends[2] += 1
     _end_member(out, ends, variable)
 
 
-@njit(cache=True)
+@inner
 def _add_listed(out, ends, variable, state, begin, end):  # type: ignore[no-untyped-def]
     for at in range(begin, end):
         out[3][ends[2]] = state[at]
@@ -118,7 +118,7 @@ def _add_listed(out, ends, variable, state, begin, end):  # type: ignore[no-unty
     _end_member(out, ends, variable)
 
 
-@njit(cache=True)
+@inner
 def _add_others(out, ends, variable, size, state, state_start, member):  # type: ignore[no-untyped-def]
     """The states that the member does not list; the list is in increasing order."""
     at = state_start[member]
@@ -131,14 +131,14 @@ def _add_others(out, ends, variable, size, state, state_start, member):  # type:
     _end_member(out, ends, variable)
 
 
-@njit(cache=True)
+@inner
 def _end_member(out, ends, variable):  # type: ignore[no-untyped-def]
     out[1][ends[1]] = variable
     ends[1] += 1
     out[2][ends[1]] = ends[2]
 
 
-@njit(cache=True)
+@inner
 def _close(out, ends, clause):  # type: ignore[no-untyped-def]
     """End a cube; one with a member without states holds nowhere and is taken back."""
     begin = out[0][ends[0]]

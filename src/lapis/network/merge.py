@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from lapis.compiled import entry, inner
 
 TAUTOLOGY = -1
 EMPTY = -2
@@ -37,46 +38,66 @@ def merge_rows(
     `distinct`, bool[num_weights], marks weights whose rows are known to differ: they are not
     looked up, which halves the time.
     """
+    num_rows = len(weight_id)
     known = np.zeros(0, bool) if distinct is None else distinct
-    return MergedRows(*_merge(start, literal, weight_id, coefficient, known))
+    found = MergedRows(
+        np.zeros(num_rows + 1, np.int64),
+        np.empty(len(literal), np.int32),
+        np.empty(num_rows, np.int32),
+        np.empty(num_rows),
+        np.empty(num_rows, np.int32),
+    )
+    literal = _sort_long_rows(start, literal)
+    capacity = 16
+    inside = weight_id[(weight_id >= 0) & (weight_id < len(known))]
+    looked_up = num_rows - int(known[inside].sum())
+    while capacity < 2 * looked_up:
+        capacity *= 2
+    table = np.full(capacity, -1, np.int32)
+    count = _merge(start, literal, weight_id, coefficient, known, table, *found)
+    return MergedRows(
+        found.start[: count + 1].copy(),
+        found.literal[: found.start[count]].copy(),
+        found.weight_id[:count].copy(),
+        found.coefficient[:count].copy(),
+        found.merged,
+    )
 
 
-@njit(cache=True)
-def _sorted_by_atom(literal):  # type: ignore[no-untyped-def]
-    key = np.sort(2 * np.abs(literal.astype(np.int64)) + (literal < 0))
-    return np.where(key % 2 == 1, -(key // 2), key // 2).astype(np.int32)
+def _sort_long_rows(start: np.ndarray, literal: np.ndarray) -> np.ndarray:
+    """Rows too long for sorting by insertion, sorted by atom."""
+    length = np.diff(start)
+    long = length > LONG_ROW
+    if not long.any():
+        return literal
+    inside = np.repeat(long, length)
+    row = np.repeat(np.arange(len(length)), length)[inside]
+    mine = literal[inside]
+    sorted_literal = literal.copy()
+    sorted_literal[inside] = mine[np.lexsort((mine < 0, np.abs(mine), row))]
+    return sorted_literal
 
 
-@njit(cache=True)
+@inner
 def _is_distinct(weight_id, distinct):  # type: ignore[no-untyped-def]
     return 0 <= weight_id < len(distinct) and distinct[weight_id]
 
 
-@njit(cache=True)
-def _merge(start, literal, weight_id, coefficient, distinct):  # type: ignore[no-untyped-def]
+@entry
+def _merge(  # type: ignore[no-untyped-def]
+    start, literal, weight_id, coefficient, distinct, table,
+    new_start, new_literal, new_weight, new_coefficient, merged,
+):  # fmt: skip
+    """Fill the merged rows; their number."""
     num_rows = len(weight_id)
-    capacity = 16
-    looked_up = 0
-    for row in range(num_rows):
-        looked_up += not _is_distinct(weight_id[row], distinct)
-    while capacity < 2 * looked_up:
-        capacity *= 2
-    mask = np.uint64(capacity - 1)
-    table = np.full(capacity, -1, np.int32)
-    new_start = np.zeros(num_rows + 1, np.int64)
-    new_literal = np.empty(len(literal), np.int32)
-    new_weight = np.empty(num_rows, np.int32)
-    new_coefficient = np.empty(num_rows, np.float64)
-    merged = np.empty(num_rows, np.int32)
+    mask = np.uint64(len(table) - 1)
     count = 0
     for row in range(num_rows):
         begin = new_start[count]
         end = begin
         tautology = False
-        given = literal[start[row] : start[row + 1]]
-        if len(given) > LONG_ROW:
-            given = _sorted_by_atom(given)
-        for value in given:
+        for given in range(start[row], start[row + 1]):
+            value = literal[given]
             if value == 0:
                 continue
             place = end  # insertion by atom: most clauses are short, long ones sorted already
@@ -132,10 +153,4 @@ def _merge(start, literal, weight_id, coefficient, distinct):  # type: ignore[no
                 merged[row] = other
                 break
             slot = (slot + np.uint64(1)) & mask
-    return (
-        new_start[: count + 1].copy(),
-        new_literal[: new_start[count]].copy(),
-        new_weight[:count].copy(),
-        new_coefficient[:count].copy(),
-        merged,
-    )
+    return count

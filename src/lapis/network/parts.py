@@ -38,6 +38,28 @@ def keep_part(network: Network, kept: np.ndarray) -> Subnetwork:
     return part._replace(network=replace(part.network, constant_count=nothing))
 
 
+def fix_atoms(network: Network, value: np.ndarray) -> Subnetwork:
+    """The open atoms, −1 in int8[num_atoms], with what values 0 and 1 leave of the clauses.
+
+    Blocks are open as a whole or not at all. Scores of the part are without what is decided.
+    """
+    atom = np.abs(network.literal) - 1
+    is_open = value[atom] < 0
+    holds = value[atom] == (network.literal > 0)
+    ends, begins = network.clause_start[1:], network.clause_start[:-1]
+    true, left = row_starts(holds), row_starts(is_open)
+    length = left[ends] - left[begins]
+    kept = (true[ends] == true[begins]) & ((length > 0) | (network.weight_id < 0))
+    in_kept = np.repeat(kept, np.diff(network.clause_start))
+    rows = Rows(
+        row_starts(length[kept]),
+        network.literal[is_open & in_kept],
+        network.weight_id[kept],
+        network.coefficient[kept],
+    )
+    return build_part(network, value < 0, rows)
+
+
 def clause_rows(network: Network, clauses: np.ndarray) -> Rows:
     start, literal = take_rows(network.clause_start, network.literal, clauses)
     return Rows(start, literal, network.weight_id[clauses], network.coefficient[clauses])

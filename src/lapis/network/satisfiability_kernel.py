@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from lapis.compiled import allocating_entry, inner
 
 REFUTED, SATISFIED, UNKNOWN = 0, 1, 2
 NONE = -1
@@ -38,7 +39,7 @@ class State(NamedTuple):
     is_queued: np.ndarray  # bool[num_atoms]
 
 
-@njit(cache=True)
+@allocating_entry
 def search(rows, state, order, component, max_steps, used):  # type: ignore[no-untyped-def]
     """REFUTED with the rows used, SATISFIED, or UNKNOWN after so many steps.
 
@@ -87,7 +88,7 @@ def search(rows, state, order, component, max_steps, used):  # type: ignore[no-u
         end = _put(state, order[at], -1, NONE, NONE, end)
 
 
-@njit(cache=True)
+@inner
 def _put(state, atom, value, reason, cause, end):  # type: ignore[no-untyped-def]
     """Set an atom and put it on the trail; the trail's new end."""
     state.value[atom] = value
@@ -97,7 +98,7 @@ def _put(state, atom, value, reason, cause, end):  # type: ignore[no-untyped-def
     return end + 1
 
 
-@njit(cache=True)
+@inner
 def _put_units(rows, state):  # type: ignore[no-untyped-def]
     """What rows of one atom force: the trail's end, and a row that it violates or NONE."""
     num_clauses, end = len(rows.start) - 1, 0
@@ -124,7 +125,7 @@ def _put_units(rows, state):  # type: ignore[no-untyped-def]
     return end, NONE
 
 
-@njit(cache=True)
+@inner
 def _take_up(rows, state, atom, end):  # type: ignore[no-untyped-def]
     """Tell the rows of an atom its value: the trail's end, a violated row or NONE, and steps."""
     conflict, steps = NONE, 1
@@ -178,7 +179,7 @@ def _take_up(rows, state, atom, end):  # type: ignore[no-untyped-def]
     return end, conflict, steps
 
 
-@njit(cache=True)
+@inner
 def _lay_down(rows, state, atom):  # type: ignore[no-untyped-def]
     """Undo `_take_up`'s counting."""
     is_true = state.value[atom] > 0
@@ -194,7 +195,7 @@ def _lay_down(rows, state, atom):  # type: ignore[no-untyped-def]
             state.satisfied[row] -= 1
 
 
-@njit(cache=True)
+@inner
 def _blame(rows, state, conflict, used):  # type: ignore[no-untyped-def]
     """Mark a violated row, the rows that forced its atoms, and so on; how many atoms are behind."""
     used[conflict] = True
@@ -211,7 +212,7 @@ def _blame(rows, state, conflict, used):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(cache=True)
+@inner
 def _queue_atoms(rows, state, row, forced, count):  # type: ignore[no-untyped-def]
     """Queue the atoms whose values made a row force an atom, or violate it (NONE)."""
     num_clauses = len(rows.start) - 1
@@ -232,7 +233,7 @@ def _queue_atoms(rows, state, row, forced, count):  # type: ignore[no-untyped-de
     return count
 
 
-@njit(cache=True)
+@inner
 def _queue(state, atom, count):  # type: ignore[no-untyped-def]
     if state.is_queued[atom]:
         return count

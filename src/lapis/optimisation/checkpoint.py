@@ -14,10 +14,10 @@ import json
 import time
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from lapis.errors import LapisError
 
 CHECKPOINT_SECONDS = 5.0
 FORMAT = "lapis learning 2"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -52,44 +54,67 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     arrays = {f"state.{name}": value for name, value in checkpoint.state.items()}
     arrays |= {f"window.{name}": value for name, value in checkpoint.window.items()}
     arrays |= {f"chains.{name}": value for name, value in checkpoint.chains.items()}
-    with whole_path(path) as temporary, temporary.open("wb") as file:
-        arrays["header"], arrays["curve"] = np.array(json.dumps(header)), checkpoint.curve
-        np.savez(file, allow_pickle=False, **arrays)
+    write_archive(path, header, arrays | {"curve": checkpoint.curve})
 
 
 def read_checkpoint(
     path: Path, optimizer: str, fingerprint: str, num_parameters: int
 ) -> Checkpoint | None:
     """The checkpoint of this optimiser on this problem; None where there is no file."""
+    found = read_archive(path, FORMAT, climb_of)
+    if found is None:
+        return None
+    if found.optimizer != optimizer:
+        raise foreign(path, f"the optimizer {found.optimizer}, not {optimizer}")
+    if found.fingerprint != fingerprint or len(found.state["weights"]) != num_parameters:
+        raise foreign(path, "other rules, data or options")
+    return found
+
+
+def climb_of(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Checkpoint:
+    state = fields_of(arrays, "state.")
+    if "weights" not in state:
+        raise KeyError("weights")
+    return Checkpoint(
+        header["optimizer"],
+        header["fingerprint"],
+        float(header["seconds"]),
+        state,
+        fields_of(arrays, "window."),
+        arrays["curve"],
+        fields_of(arrays, "chains."),
+    )
+
+
+def write_archive(
+    path: Path, header: Mapping[str, object], arrays: Mapping[str, np.ndarray]
+) -> None:
+    """A header, which names its format, and arrays, in place of an earlier file in one go."""
+    with whole_path(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, header=np.array(json.dumps(header)), **arrays)
+
+
+def read_archive(
+    path: Path,
+    format: str,
+    build: Callable[[Mapping[str, Any], Mapping[str, np.ndarray]], T],
+) -> T | None:
+    """What `build` makes of header and arrays; None where there is no file."""
     if not path.exists():
         return None
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             header = json.loads(str(archive["header"]))
             arrays = {name: archive[name] for name in archive.files}
-        found = Checkpoint(
-            header["optimizer"],
-            header["fingerprint"],
-            float(header["seconds"]),
-            fields_of(arrays, "state."),
-            fields_of(arrays, "window."),
-            arrays["curve"],
-            fields_of(arrays, "chains."),
-        )
-        is_ours = header["format"] == FORMAT and "weights" in found.state
+        if header["format"] != format:
+            raise ValueError(header["format"])
+        return build(header, arrays)
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error):
-        is_ours = False
-    if not is_ours:
         raise LapisError(
             f"{path}: not a checkpoint, or a damaged one",
             code="damaged-checkpoint",
             hint="delete it, or name another file",
-        )
-    if found.optimizer != optimizer:
-        raise foreign(path, f"the optimizer {found.optimizer}, not {optimizer}")
-    if found.fingerprint != fingerprint or len(found.state["weights"]) != num_parameters:
-        raise foreign(path, "other rules, data or options")
-    return found
+        ) from None
 
 
 @dataclass

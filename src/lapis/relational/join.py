@@ -15,12 +15,13 @@ Listing the pairs and sorting them takes 6 times as long on the million SameBib 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from lapis.compiled import allocating_entry, allocating_inner, entry, inner
 
 _EMPTY = np.int64(-1)
 
 
-@njit(cache=True)
+@entry
 def accumulate_dense(
     start: np.ndarray,  # int64[num_left], the run of right rows that match
     stop: np.ndarray,  # int64[num_left]
@@ -37,7 +38,7 @@ def accumulate_dense(
             out[part + right_part[j]] += value * right_value[j]
 
 
-@njit(cache=True)
+@allocating_entry
 def accumulate_hashed(
     start: np.ndarray,
     stop: np.ndarray,
@@ -73,7 +74,7 @@ def accumulate_hashed(
     return keys[found], sums[found]
 
 
-@njit(cache=True)
+@inner
 def _find(table: np.ndarray, key: int, shift: int) -> np.int64:
     """The slot of the key, or the empty one where it belongs: linear probing."""
     # Fibonacci hashing: the high bits of key · 2^64/φ.
@@ -83,7 +84,7 @@ def _find(table: np.ndarray, key: int, shift: int) -> np.int64:
     return slot
 
 
-@njit(cache=True)
+@allocating_inner
 def _grow(keys: np.ndarray, sums: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
     wider = np.full(2 * len(keys), _EMPTY, np.int64)
     values = np.zeros(2 * len(keys), np.int64)
@@ -95,7 +96,7 @@ def _grow(keys: np.ndarray, sums: np.ndarray, shift: int) -> tuple[np.ndarray, n
     return wider, values
 
 
-@njit(cache=True)
+@entry
 def expand_pairs(
     start: np.ndarray,
     stop: np.ndarray,
@@ -111,7 +112,7 @@ def expand_pairs(
             at += 1
 
 
-@njit(cache=True)
+@allocating_entry
 def accumulate_onto(
     start: np.ndarray,
     stop: np.ndarray,
@@ -144,7 +145,7 @@ def accumulate_onto(
     return ordered
 
 
-@njit(cache=True)
+@allocating_entry
 def sort_by_counting(key: np.ndarray, space: int) -> tuple[np.ndarray, np.ndarray]:
     """(order, offset): order[offset[k]:offset[k + 1]] are the positions of key k, 0 ≤ k < space."""
     offset = np.zeros(space + 1, np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +19,7 @@ from lapis.results.view import MAX_ROWS, View
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+ENOUGH = 100  # effective samples a chain
 MAX_BROKEN = 10  # hard formulas shown that were relaxed
 
 
@@ -183,10 +185,19 @@ def convergence_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
     if diagnostics.get("interrupted"):
         return ["stopped early: this is what there was so far"]
     if diagnostics.get("converged") is False:
-        rhat = diagnostics.get("rhat")
-        reason = "" if rhat is None else f" (worst R-hat {rhat:.3f})"
+        rhat, left = diagnostics.get("rhat"), diagnostics.get("seconds_left", math.inf)
+        reasons = [] if rhat is None else [f"worst R-hat {rhat:.3f}"]
+        if 0 < left < math.inf:
+            reasons.append(f"about {max(left, 1):,.0f} s more for the precision asked")
+        reason = f" ({'; '.join(reasons)})" if reasons else ""
         return [
             f"not converged{reason}: allow more --max-samples or --time-limit, "
             "or try --method tempering"
+        ]
+    worth = min(diagnostics.get("ess_bulk", math.inf), diagnostics.get("ess_tail", math.inf))
+    if worth < ENOUGH * diagnostics.get("chains", 1):
+        return [
+            f"few effective samples ({worth:,.0f} in {diagnostics['chains']} chains, 100 a chain "
+            "are wanted): the standard errors are rough; a smaller --precision samples more"
         ]
     return []

@@ -9,10 +9,11 @@ Gather, multiply and bincount in numpy need three passes and two temporaries for
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from lapis.compiled import entry
 
 
-@njit(cache=True)
+@entry
 def scatter_weighted(
     source: np.ndarray,  # int64[num_rows]
     target: np.ndarray,  # int64[num_rows]

@@ -39,6 +39,7 @@ from lapis.network.cubes import penalties, sum_by_weight
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork, keep_part
 from lapis.network.satisfiability import contradiction
+from lapis.progress import Stop
 
 DEFAULT_MEMORY = 1 << 30  # bytes of tables: about 25 binary variables in the largest clique
 WHOLE_MEMBERS = 10
@@ -103,7 +104,13 @@ class ExactPlan:
         """The components that are not affordable, as a network without constant counts."""
         return keep_part(self.network, ~self.affordable)
 
-    def solve(self, weights: np.ndarray | None = None, *, log_odds: bool = False) -> ExactResult:
+    def solve(
+        self,
+        weights: np.ndarray | None = None,
+        *,
+        log_odds: bool = False,
+        stop: Stop | None = None,
+    ) -> ExactResult:
         """log Z, marginals and expected counts of the affordable components."""
         network = self.network
         weights = network.weights if weights is None else weights
@@ -119,11 +126,13 @@ class ExactPlan:
         odds[alone.atom] = alone.score[:, 1] - alone.score[:, 0]
         lost = sum_by_weight(network, alone.clause, alone.falsified)
         for forest in self.forests:
-            potentials = self._collect(forest, weights, maximise=False)
+            potentials = self._collect(forest, weights, False, stop)
             roots, values = potentials.root_values(forest.tree)
             copies = self.duplicates.copies[forest.component]
             log_partition += float(copies[forest.tree.order[roots]] @ values)
-            beliefs = distribute(forest.tree, forest.cubes, potentials, overwrite=not log_odds)
+            beliefs = distribute(
+                forest.tree, forest.cubes, potentials, overwrite=not log_odds, stop=stop
+            )
             atoms, place = forest.variables.place_of_atoms()
             probability[atoms] = beliefs.state[place]
             if log_odds:
@@ -149,7 +158,7 @@ class ExactPlan:
             odds[base] if log_odds else None,
         )
 
-    def maximise(self, weights: np.ndarray | None = None) -> np.ndarray:
+    def maximise(self, weights: np.ndarray | None = None, stop: Stop | None = None) -> np.ndarray:
         """bool[num_atoms], a most likely world; false where not affordable."""
         network = self.network
         weights = network.weights if weights is None else weights
@@ -157,7 +166,7 @@ class ExactPlan:
         alone = self._solve_single(weights)
         world[alone.atom] = alone.score[:, 1] > alone.score[:, 0]
         for forest in self.forests:
-            potentials = self._collect(forest, weights, maximise=True)
+            potentials = self._collect(forest, weights, True, stop)
             state = np.zeros(len(forest.cubes.size), np.int32)
             maximise_states(forest.tree, forest.cubes.size, potentials, state)
             set_atoms(forest, state[None], world[None])
@@ -176,7 +185,7 @@ class ExactPlan:
         alone = self._solve_single(self.network.weights)
         worlds[:, alone.atom] = rng.random((num_samples, len(alone.atom))) < alone.probability
         for forest in self.forests:
-            potentials = self._collect(forest, self.network.weights, maximise=False)
+            potentials = self._collect(forest, self.network.weights, False)
             states = np.zeros((num_samples, len(forest.cubes.size)), np.int32)
             sample_states(forest.tree, forest.cubes.size, potentials, states, rng)
             set_atoms(forest, states, worlds)
@@ -194,9 +203,11 @@ class ExactPlan:
             raise contradiction(self.network, int(self.network.component[contradicted[0]]))
         return alone
 
-    def _collect(self, forest: Forest, weights: np.ndarray, maximise: bool) -> Potentials:
+    def _collect(
+        self, forest: Forest, weights: np.ndarray, maximise: bool, stop: Stop | None = None
+    ) -> Potentials:
         penalty = penalties(self.network, forest.cubes, weights)
-        potentials = collect(forest.tree, forest.cubes, penalty, maximise)
+        potentials = collect(forest.tree, forest.cubes, penalty, maximise, stop)
         roots, values = potentials.root_values(forest.tree)
         impossible = roots[values == -np.inf]
         if len(impossible):
@@ -211,6 +222,7 @@ def plan_exact(
     *,
     merge_copies: bool = True,
     random_state: int = 0,
+    stop: Stop | None = None,
 ) -> ExactPlan:
     """Decide component by component what is solved exactly within `max_memory` bytes of tables."""
     rng = np.random.default_rng(random_state)
@@ -227,7 +239,7 @@ def plan_exact(
     for max_members in (WHOLE_MEMBERS, CUT_MEMBERS):
         if not wanted.any() or (refused and not (wanted & is_long).any()):
             break
-        forest, refused = plan_forest(network, wanted, max_members, left, rng)
+        forest, refused = plan_forest(network, wanted, max_members, left, rng, stop)
         if len(forest.tree.order):
             forests.append(forest)
         left -= forest.tree.num_bytes
@@ -244,11 +256,11 @@ def exact(network: Network, max_memory: int = DEFAULT_MEMORY) -> ExactResult:
     return plan.solve(log_odds=True)
 
 
-def exact_map(network: Network) -> tuple[float, np.ndarray]:
+def exact_map(network: Network, stop: Stop | None = None) -> tuple[float, np.ndarray]:
     """The score of a most likely world and the world, bool[num_atoms]."""
-    plan = plan_exact(network)
+    plan = plan_exact(network, stop=stop)
     plan.require_complete()
-    world = plan.maximise()
+    world = plan.maximise(stop=stop)
     return network.score(world), world
 
 

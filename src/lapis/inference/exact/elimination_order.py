@@ -20,7 +20,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from lapis.compiled import allocating_entry, entry, inner
+from lapis.progress import Stop
 
 MAX_DENSE = 20_000
 SMALL_ENTRIES = 1 << 14  # no search beyond the first orders
@@ -41,6 +43,7 @@ def best_order(
     scope: np.ndarray,
     max_entries: float,
     rng: np.random.Generator,
+    stop: Stop | None = None,
 ) -> Order:
     """A cheap order for variables of these sizes; those of a scope (CSR rows) are neighbours.
 
@@ -55,6 +58,8 @@ def best_order(
 
     def attempt(by_fill: bool, noise: float, given: np.ndarray = none) -> None:
         nonlocal best
+        if stop is not None:
+            stop.check("the search for an elimination order")
         jitter = noise * rng.random(num_variables) if noise else np.zeros(num_variables)
         limit = best.entries if best.is_complete else max_entries
         found = Order(*_greedy(adjacency.copy(), log_size, by_fill, jitter, given, limit))
@@ -84,7 +89,7 @@ def sweep_order(num_variables: int, adjacency: np.ndarray) -> np.ndarray:
     return order.astype(np.int32)
 
 
-@njit(cache=True)
+@allocating_entry
 def _join_scopes(num_variables, start, members):  # type: ignore[no-untyped-def]
     """uint64[num_variables, num_words], the neighbours of each variable as bits."""
     bits = np.zeros((num_variables, (num_variables + 63) // 64), np.uint64)
@@ -97,7 +102,7 @@ def _join_scopes(num_variables, start, members):  # type: ignore[no-untyped-def]
     return bits
 
 
-@njit(cache=True)
+@entry
 def popcount(word):  # type: ignore[no-untyped-def]
     """The number of ones of a uint64; LLVM knows the pattern and emits one instruction."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
@@ -108,7 +113,7 @@ def popcount(word):  # type: ignore[no-untyped-def]
     return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@njit(cache=True)
+@inner
 def _members(row, out):  # type: ignore[no-untyped-def]
     """Write the positions of the ones of a row; how many."""
     count = 0
@@ -122,7 +127,7 @@ def _members(row, out):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(cache=True)
+@allocating_entry
 def _greedy(adjacency, log_size, by_fill, jitter, given, limit):  # type: ignore[no-untyped-def]
     """An order by the greedy rule, or the given one; stops once it costs more than the limit."""
     num_variables, num_words = adjacency.shape
@@ -171,7 +176,7 @@ def _greedy(adjacency, log_size, by_fill, jitter, given, limit):  # type: ignore
     return order, entries, width, True
 
 
-@njit(cache=True)
+@inner
 def _score(v, adjacency, log_size, by_fill, near):  # type: ignore[no-untyped-def]
     """The rule's measure, and the other one as a small addition that breaks ties."""
     degree = _members(adjacency[v], near)

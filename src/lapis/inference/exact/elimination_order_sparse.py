@@ -16,198 +16,217 @@ factors over one variable are not listed at all.
 
 from __future__ import annotations
 
-import numpy as np
-from numba import njit
+from typing import NamedTuple
 
+import numpy as np
+
+from lapis.compiled import entry, inner
 from lapis.network.cubes import Cubes
 
 NONE = -1
+
+
+class Work(NamedTuple):
+    """What is known of cubes and messages. A list of messages links entries (message, next)."""
+
+    begin: np.ndarray  # int64[num_variables + 1], into `listed`
+    end: np.ndarray  # int64[num_variables]
+    listed: np.ndarray  # int32[...], the cubes of two variables or more that a variable is in
+    dead_cube: np.ndarray  # bool[num_cubes]
+    dead_message: np.ndarray  # bool[num_variables]
+    scope_start: np.ndarray  # int64[num_variables + 1], of messages
+    scope_variable: np.ndarray  # int32[...]
+    head: np.ndarray  # int64[num_variables], the first entry of a variable's messages
+    entry_message: np.ndarray  # int32[...]
+    entry_next: np.ndarray  # int64[...]
+    seen: np.ndarray  # int64[num_variables], the last look that met a variable
+    scope: np.ndarray  # int32[max_scope + 1], the neighbours found
+
+
+class Stacks(NamedTuple):
+    """A stack for each number of neighbours, the last for too many; linked both ways."""
+
+    top: np.ndarray  # int32[max_scope + 2]
+    under: np.ndarray  # int32[num_variables]
+    above: np.ndarray  # int32[num_variables]
+    level_of: np.ndarray  # int32[num_variables], the stack a variable is on
 
 
 def low_degree_order(
     cubes: Cubes, eligible: np.ndarray, max_scope: int, max_entries: float
 ) -> np.ndarray:
     """int32[num_eliminated], eligible variables in an order that stays within the limits."""
-    order: np.ndarray = _eliminate(
-        cubes.size, cubes.start, cubes.variable, eligible, max_scope, float(max_entries)
+    num_variables = len(cubes.size)
+    room = num_variables * max_scope + 1  # pages that nobody writes to cost nothing
+    long = np.diff(cubes.start) > 1
+    begin = np.zeros(num_variables + 1, np.int64)
+    listed = np.repeat(long, np.diff(cubes.start))
+    np.cumsum(np.bincount(cubes.variable[listed], minlength=num_variables), out=begin[1:])
+    work = Work(
+        begin,
+        begin[:-1].copy(),
+        np.empty(begin[-1], np.int32),
+        np.zeros(len(long), bool),
+        np.zeros(num_variables, bool),
+        np.zeros(num_variables + 1, np.int64),
+        np.empty(room, np.int32),
+        np.full(num_variables, NONE, np.int64),
+        np.empty(room, np.int32),
+        np.empty(room, np.int64),
+        np.full(num_variables, NONE, np.int64),
+        np.empty(max_scope + 1, np.int32),
     )
-    return order
-
-
-@njit(cache=True)
-def _eliminate(size, cube_start, cube_variable, eligible, max_scope, max_entries):  # type: ignore[no-untyped-def]
-    num_variables, num_cubes = len(size), len(cube_start) - 1
-    begin, end, listed = _cubes_of_variables(num_variables, cube_start, cube_variable)
-    dead_cube = np.zeros(num_cubes, np.bool_)
-    dead_message = np.zeros(num_variables, np.bool_)
-    scope_start = np.zeros(num_variables + 1, np.int64)
-    scope_variable = np.empty(16, np.int32)
-    # Lists of messages: entry → (message, next entry).
-    head = np.full(num_variables, NONE, np.int64)
-    entry_message = np.empty(16, np.int32)
-    entry_next = np.empty(16, np.int64)
-    num_entries = 0
-    # A stack for each number of neighbours, the last for too many; linked through the variables.
-    top = np.full(max_scope + 2, NONE, np.int32)
-    under = np.full(num_variables, NONE, np.int32)
-    above = np.full(num_variables, NONE, np.int32)
-    level_of = np.full(num_variables, NONE, np.int32)  # the stack a variable is on
-    refused = np.zeros(num_variables, np.bool_)
-    for v in range(num_variables):
-        if eligible[v]:
-            _push(v, 0, top, under, above, level_of)
-
+    stacks = Stacks(
+        np.full(max_scope + 2, NONE, np.int32),
+        *(np.full(num_variables, NONE, np.int32) for _ in range(3)),
+    )
     order = np.empty(num_variables, np.int32)
-    gone = np.zeros(num_variables, np.bool_)
-    seen = np.full(num_variables, NONE, np.int64)
-    scope = np.empty(max_scope + 1, np.int32)
-    looks, count, level = 0, 0, 0
+    refused, gone = np.zeros((2, num_variables), bool)
+    count = _eliminate(
+        cubes.size, cubes.start, cubes.variable, eligible, max_scope, float(max_entries),
+        work, stacks, refused, gone, order,
+    )  # fmt: skip
+    return order[:count].copy()
+
+
+@entry
+def _eliminate(  # type: ignore[no-untyped-def]
+    size, cube_start, cube_variable, eligible, max_scope, max_entries,
+    work, stacks, refused, gone, order,
+):  # fmt: skip
+    """Fill the order; its length."""
+    _list_cubes(cube_start, cube_variable, work)
+    for v in range(len(size)):
+        if eligible[v]:
+            _push(v, 0, stacks)
+    num_entries, looks, count, level = 0, 0, 0, 0
     while level <= max_scope + 1:
-        v = top[level]
+        v = stacks.top[level]
         if v == NONE:
             level += 1
             continue
-        _take(v, top, under, above, level_of)
+        _take(v, stacks)
         looks += 1
-        neighbours = _neighbours(
-            v, looks, begin, end, listed, cube_start, cube_variable, dead_cube, head,
-            entry_message, entry_next, scope_start, scope_variable, dead_message, seen, scope,
-            max_scope,
-        )  # fmt: skip
+        neighbours = _neighbours(v, looks, cube_start, cube_variable, work, max_scope)
         entries = 1.0
         for at in range(min(neighbours, max_scope)):
-            entries *= size[scope[at]]
+            entries *= size[work.scope[at]]
         refused[v] = neighbours > max_scope or entries > max_entries
         if refused[v]:
             continue
         if neighbours > level or level > max_scope:
-            _push(v, neighbours, top, under, above, level_of)
+            _push(v, neighbours, stacks)
             level = min(level, neighbours)
             continue
-        for at in range(begin[v], end[v]):
-            dead_cube[listed[at]] = True
-        entry = head[v]
+        for at in range(work.begin[v], work.end[v]):
+            work.dead_cube[work.listed[at]] = True
+        entry = work.head[v]
         while entry != NONE:
-            dead_message[entry_message[entry]] = True
-            entry = entry_next[entry]
+            work.dead_message[work.entry_message[entry]] = True
+            entry = work.entry_next[entry]
         gone[v] = True
         order[count] = v
-        place = scope_start[count]
-        while place + neighbours > len(scope_variable):
-            scope_variable = np.concatenate((scope_variable, scope_variable))
-        scope_variable[place : place + neighbours] = scope[:neighbours]
-        scope_start[count + 1] = place + neighbours
+        place = work.scope_start[count]
+        work.scope_start[count + 1] = place + neighbours
         for at in range(neighbours):
-            u = scope[at]
+            u = work.scope[at]
+            work.scope_variable[place + at] = u
             if neighbours > 1:
-                if num_entries == len(entry_message):
-                    entry_message = np.concatenate((entry_message, entry_message))
-                    entry_next = np.concatenate((entry_next, entry_next))
-                entry_message[num_entries] = count
-                entry_next[num_entries] = head[u]
-                head[u] = num_entries
+                work.entry_message[num_entries] = count
+                work.entry_next[num_entries] = work.head[u]
+                work.head[u] = num_entries
                 num_entries += 1
-            if not eligible[u] or gone[u] or (refused[u] and level_of[u] != NONE):
+            if not eligible[u] or gone[u] or (refused[u] and stacks.level_of[u] != NONE):
                 continue
-            if level_of[u] != NONE:
-                _take(u, top, under, above, level_of)
+            if stacks.level_of[u] != NONE:
+                _take(u, stacks)
             soon = max_scope + 1 if refused[u] else 0
-            _push(u, soon, top, under, above, level_of)
+            _push(u, soon, stacks)
             level = min(level, soon)
         count += 1
-    return order[:count].copy()
+    return count
 
 
-@njit(cache=True)
-def _cubes_of_variables(num_variables, cube_start, cube_variable):  # type: ignore[no-untyped-def]
+@inner
+def _list_cubes(cube_start, cube_variable, work):  # type: ignore[no-untyped-def]
     """The cubes of two variables or more that each variable is in."""
-    begin = np.zeros(num_variables + 1, np.int64)
-    for cube in range(len(cube_start) - 1):
-        if cube_start[cube + 1] - cube_start[cube] > 1:
-            for at in range(cube_start[cube], cube_start[cube + 1]):
-                begin[cube_variable[at] + 1] += 1
-    for v in range(num_variables):
-        begin[v + 1] += begin[v]
-    end = begin[:-1].copy()
-    listed = np.empty(begin[-1], np.int32)
     for cube in range(len(cube_start) - 1):
         if cube_start[cube + 1] - cube_start[cube] > 1:
             for at in range(cube_start[cube], cube_start[cube + 1]):
                 v = cube_variable[at]
-                listed[end[v]] = cube
-                end[v] += 1
-    return begin, end, listed
+                work.listed[work.end[v]] = cube
+                work.end[v] += 1
 
 
-@njit(cache=True)
-def _push(v, level, top, under, above, level_of):  # type: ignore[no-untyped-def]
-    under[v] = top[level]
-    above[v] = NONE
-    if top[level] != NONE:
-        above[top[level]] = v
-    top[level] = v
-    level_of[v] = level
+@inner
+def _push(v, level, stacks):  # type: ignore[no-untyped-def]
+    first = stacks.top[level]
+    stacks.under[v] = first
+    stacks.above[v] = NONE
+    if first != NONE:
+        stacks.above[first] = v
+    stacks.top[level] = v
+    stacks.level_of[v] = level
 
 
-@njit(cache=True)
-def _take(v, top, under, above, level_of):  # type: ignore[no-untyped-def]
+@inner
+def _take(v, stacks):  # type: ignore[no-untyped-def]
     """Take a variable out of its stack, from wherever it is."""
-    if above[v] == NONE:
-        top[level_of[v]] = under[v]
+    over, below = stacks.above[v], stacks.under[v]
+    if over == NONE:
+        stacks.top[stacks.level_of[v]] = below
     else:
-        under[above[v]] = under[v]
-    if under[v] != NONE:
-        above[under[v]] = above[v]
-    level_of[v] = NONE
+        stacks.under[over] = below
+    if below != NONE:
+        stacks.above[below] = over
+    stacks.level_of[v] = NONE
 
 
-@njit(cache=True)
-def _neighbours(  # type: ignore[no-untyped-def]
-    v, look, begin, end, listed, cube_start, cube_variable, dead_cube, head,
-    entry_message, entry_next, scope_start, scope_variable, dead_message, seen, scope, max_scope,
-):  # fmt: skip
+@inner
+def _neighbours(v, look, cube_start, cube_variable, work, max_scope):  # type: ignore[no-untyped-def]
     """Write the neighbours of v to `scope`; how many, or max_scope + 1 as soon as it is more."""
-    seen[v] = look
+    work.seen[v] = look
     count = 0
-    at = begin[v]
-    while at < end[v]:
-        cube = listed[at]
-        if dead_cube[cube]:
-            end[v] -= 1
-            listed[at] = listed[end[v]]
+    at = work.begin[v]
+    while at < work.end[v]:
+        cube = work.listed[at]
+        if work.dead_cube[cube]:
+            work.end[v] -= 1
+            work.listed[at] = work.listed[work.end[v]]
             continue
-        members = cube_variable[cube_start[cube] : cube_start[cube + 1]]
-        count = _join(members, look, seen, scope, count, max_scope)
+        begin, end = cube_start[cube], cube_start[cube + 1]
+        count = _join(cube_variable, begin, end, look, work, count, max_scope)
         if count > max_scope:
             return count
         at += 1
-    entry, before = head[v], np.int64(NONE)
+    entry, before = work.head[v], np.int64(NONE)
     while entry != NONE:
-        message = entry_message[entry]
-        if dead_message[message]:
+        message = work.entry_message[entry]
+        if work.dead_message[message]:
             if before == NONE:
-                head[v] = entry_next[entry]
+                work.head[v] = work.entry_next[entry]
             else:
-                entry_next[before] = entry_next[entry]
-            entry = entry_next[entry]
+                work.entry_next[before] = work.entry_next[entry]
+            entry = work.entry_next[entry]
             continue
-        members = scope_variable[scope_start[message] : scope_start[message + 1]]
-        count = _join(members, look, seen, scope, count, max_scope)
+        begin, end = work.scope_start[message], work.scope_start[message + 1]
+        count = _join(work.scope_variable, begin, end, look, work, count, max_scope)
         if count > max_scope:
             return count
         before = entry
-        entry = entry_next[entry]
+        entry = work.entry_next[entry]
     return count
 
 
-@njit(cache=True)
-def _join(members, look, seen, scope, count, max_scope):  # type: ignore[no-untyped-def]
+@inner
+def _join(members, begin, end, look, work, count, max_scope):  # type: ignore[no-untyped-def]
     """Add the members not seen in this look to the scope; its new length."""
-    for u in members:
-        if seen[u] != look:
+    for at in range(begin, end):
+        u = members[at]
+        if work.seen[u] != look:
             if count == max_scope:
                 return max_scope + 1
-            seen[u] = look
-            scope[count] = u
+            work.seen[u] = look
+            work.scope[count] = u
             count += 1
     return count

@@ -29,6 +29,7 @@ from lapis.inference.exact.joint_states import (
 from lapis.inference.log_odds import state_log_odds
 from lapis.network.network import Network
 from lapis.network.satisfiability import contradiction
+from lapis.progress import Stop
 
 MAX_STATES = 1 << 20  # 20 binary atoms
 
@@ -47,7 +48,7 @@ class Enumeration:
     largest_states: int
 
 
-def enumerate_worlds(network: Network) -> Enumeration:
+def enumerate_worlds(network: Network, stop: Stop | None = None) -> Enumeration:
     """Sum and maximise over all worlds; raises TooLarge if a component has too many states."""
     marginal = np.full(network.num_base_atoms, 0.5)
     log_odds = np.zeros(network.num_base_atoms)
@@ -60,6 +61,8 @@ def enumerate_worlds(network: Network) -> Enumeration:
     map_score = constant
     refuse_large(components)
     for component in components:
+        if stop is not None:
+            stop.check("enumeration")
         part = Component(network, component)
         log_partition += part.log_partition
         map_score += part.map_score

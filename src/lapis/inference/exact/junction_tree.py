@@ -21,6 +21,7 @@ factors of the core that `reduce` makes.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -34,10 +35,13 @@ from lapis.inference.exact.junction_tree_kernels import (
 )
 from lapis.network.csr import row_starts
 from lapis.network.cubes import Cubes
+from lapis.progress import Stop
 
+EXACTLY = "exact inference"  # as messages call it
 ROOT = -1  # no neighbours left: the message is a number
 CORE = -2  # only neighbours that are never eliminated
 MAX_UNIFORMS = 1 << 20  # random numbers held at a time
+SLICE_ENTRIES = 1 << 22  # of tables, from one question whether to go on to the next
 UNDERFLOW = 1e-290  # beliefs below this have lost digits
 
 
@@ -99,12 +103,31 @@ def build_tree(cubes: Cubes, order: np.ndarray) -> Tree:
     )
 
 
-def collect(tree: Tree, cubes: Cubes, penalty: np.ndarray, maximise: bool = False) -> Potentials:
+def collect(
+    tree: Tree,
+    cubes: Cubes,
+    penalty: np.ndarray,
+    maximise: bool = False,
+    stop: Stop | None = None,
+) -> Potentials:
     """The upward pass, with the score that each cube adds, float64[num_cubes]."""
     table = np.zeros(tree.table_start[-1])
     message = np.empty(tree.message_start[-1])
-    add_up(tree, cubes, penalty, maximise, table, message)
+    work = _work_space(tree, cubes.size)
+    for first, last in slices(tree, stop):
+        add_up(tree, cubes, penalty, maximise, table, message, first, last, *work)
+        if stop is not None:
+            stop.check(EXACTLY)
     return Potentials(table, message)
+
+
+def slices(tree: Tree, stop: Stop | None) -> list[tuple[int, int]]:
+    """The cliques in runs between which somebody may be asked; one run if there is nobody."""
+    cuts = np.array([0, len(tree.order)])
+    if stop is not None:
+        inside = np.arange(SLICE_ENTRIES, tree.table_start[-1], SLICE_ENTRIES)
+        cuts = np.unique(np.append(cuts, np.searchsorted(tree.table_start[:-1], inside)))
+    return list(pairwise(cuts.tolist()))
 
 
 def distribute(
@@ -113,6 +136,7 @@ def distribute(
     potentials: Potentials,
     core_belief: np.ndarray | None = None,
     overwrite: bool = False,
+    stop: Stop | None = None,
 ) -> Beliefs:
     """The downward pass after a `collect` by sums.
 
@@ -124,9 +148,14 @@ def distribute(
     state_start = row_starts(cubes.size)
     state = np.zeros(state_start[-1])
     cube = np.zeros(len(cubes.clause))
-    bring_down(
-        tree, cubes, potentials.table, potentials.message, outside, belief, state_start, state, cube
-    )
+    work = (*_work_space(tree, cubes.size), np.empty(_longest(tree.message_start)))
+    for first, last in reversed(slices(tree, stop)):
+        bring_down(
+            tree, cubes, potentials.table, potentials.message, outside, belief, state_start, state,
+            cube, first, last, *work,
+        )  # fmt: skip
+        if stop is not None:
+            stop.check(EXACTLY)
     return Beliefs(state, cube)
 
 
@@ -143,10 +172,24 @@ def log_states(
     solved = np.repeat(is_solved, size)
     state = np.zeros(start[-1])
     if (beliefs.state[solved] < UNDERFLOW).any():
-        bring_down_logs(tree, size, potentials.table, potentials.message, start, state)
+        peak, above = np.empty((2, _longest(tree.message_start)))
+        bring_down_logs(
+            tree, size, potentials.table, potentials.message, start, state,
+            *_work_space(tree, size), peak, above,
+        )  # fmt: skip
     else:
         state[solved] = np.log(beliefs.state[solved])
     return state
+
+
+def _work_space(tree: Tree, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The axis of each variable in one clique; strides, counts, starts and digits of its axes."""
+    return np.zeros(len(size), np.int32), np.zeros((8, _longest(tree.scope_start) + 1), np.int64)
+
+
+def _longest(start: np.ndarray) -> int:
+    """The length of the longest row, at least 1."""
+    return int(np.diff(start).max(initial=1))
 
 
 def maximise_states(

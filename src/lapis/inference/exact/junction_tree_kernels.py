@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from lapis.compiled import allocating_entry, allocating_inner, entry, inner
 
 ROOT = -1
 CORE = -2
 ADD, SUM, MAX, SUM_EXP = 0, 1, 2, 3  # what a message and its parent's table exchange
 
 
-@njit(cache=True)
+@allocating_entry
 def form_tree(size, cube_start, cube_variable, order):  # type: ignore[no-untyped-def]
     """Scopes, parents, the cubes of each clique, and the number of states of each scope."""
     num_cliques, num_variables, num_cubes = len(order), len(size), len(cube_start) - 1
@@ -66,7 +67,7 @@ def form_tree(size, cube_start, cube_variable, order):  # type: ignore[no-untype
     return scope_start, scope[: scope_start[-1]].copy(), parent, own_start[:-1].copy(), own, entries
 
 
-@njit(cache=True)
+@allocating_inner
 def _extend(scope, end, members, seen, mark):  # type: ignore[no-untyped-def]
     """Append the members not yet seen; the array, which may have grown, and its new end."""
     while end + len(members) > len(scope):
@@ -79,7 +80,7 @@ def _extend(scope, end, members, seen, mark):  # type: ignore[no-untyped-def]
     return scope, end
 
 
-@njit(cache=True)
+@inner
 def _sort_latest_first(scope, begin, end, position):  # type: ignore[no-untyped-def]
     """Insertion sort: latest eliminated first, never eliminated ones by number before them."""
     for at in range(begin + 1, end):
@@ -95,12 +96,15 @@ def _sort_latest_first(scope, begin, end, position):  # type: ignore[no-untyped-
         scope[place] = u
 
 
-@njit(cache=True)
-def add_up(tree, cubes, penalty, maximise, table, message):  # type: ignore[no-untyped-def]
-    """Fill tables and messages in order of elimination; `table` comes as zeros."""
-    axis = np.zeros(len(cubes.size), np.int32)
-    work = _work_space(tree)
-    for i in range(len(tree.order)):
+@entry
+def add_up(  # type: ignore[no-untyped-def]
+    tree, cubes, penalty, maximise, table, message, first_clique, last_clique, axis, work
+):
+    """Fill tables and messages in order of elimination; `table` comes as zeros.
+
+    Those of some cliques: all before the first must have been done.
+    """
+    for i in range(first_clique, last_clique):
         rows = _lay_out(tree, cubes.size, i, axis, work)
         begin, states = tree.table_start[i], cubes.size[tree.order[i]]
         for j in range(tree.cube_start[i], tree.cube_start[i + 1]):
@@ -125,17 +129,17 @@ def add_up(tree, cubes, penalty, maximise, table, message):  # type: ignore[no-u
             _exchange(tree, cubes.size, i, table, message, out, axis, work, ADD, message)
 
 
-@njit(cache=True)
-def bring_down(tree, cubes, table, message, outside, belief, state_start, state, cube):  # type: ignore[no-untyped-def]
-    """Beliefs of all cliques from the roots down, and what they say of states and cubes."""
+@entry
+def bring_down(  # type: ignore[no-untyped-def]
+    tree, cubes, table, message, outside, belief, state_start, state, cube,
+    first_clique, last_clique, axis, work, scope_belief,
+):  # fmt: skip
+    """Beliefs of cliques from the roots down, and what they say of states and cubes.
+
+    Those of some cliques: all from the last on must have been done.
+    """
     size = cubes.size
-    axis = np.zeros(len(size), np.int32)
-    work = _work_space(tree)
-    longest = 1
-    for i in range(len(tree.order)):
-        longest = max(longest, tree.message_start[i + 1] - tree.message_start[i])
-    scope_belief = np.empty(longest)
-    for i in range(len(tree.order) - 1, -1, -1):
+    for i in range(last_clique - 1, first_clique - 1, -1):
         begin, states = tree.table_start[i], size[tree.order[i]]
         num_rows = tree.message_start[i + 1] - tree.message_start[i]
         if tree.parent[i] == ROOT:
@@ -144,7 +148,8 @@ def bring_down(tree, cubes, table, message, outside, belief, state_start, state,
             for row in range(num_rows):
                 scope_belief[row] = outside[tree.message_start[i] + row]
         else:
-            scope_belief[:num_rows] = 0.0
+            for row in range(num_rows):
+                scope_belief[row] = 0.0
             _exchange(tree, size, i, belief, scope_belief, 0, axis, work, SUM, scope_belief)
         own = state_start[tree.order[i]]
         for row in range(num_rows):
@@ -162,22 +167,19 @@ def bring_down(tree, cubes, table, message, outside, belief, state_start, state,
             cube[c] = _visit_cube(belief, begin, cubes, c, axis, axes, work, 0.0)
 
 
-@njit(cache=True)
-def bring_down_logs(tree, size, table, message, state_start, state):  # type: ignore[no-untyped-def]
+@entry
+def bring_down_logs(  # type: ignore[no-untyped-def]
+    tree, size, table, message, state_start, state, axis, work, peak, above
+):
     """The logarithm of each state's belief; slower than beliefs, which underflow below 1e-308.
 
     The tables become logarithms of beliefs. There is no core.
     """
-    axis = np.zeros(len(size), np.int32)
-    work = _work_space(tree)
-    longest = 1
-    for i in range(len(tree.order)):
-        longest = max(longest, tree.message_start[i + 1] - tree.message_start[i])
-    peak, above = np.empty(longest), np.empty(longest)
     for i in range(len(tree.order) - 1, -1, -1):
         begin, states = tree.table_start[i], size[tree.order[i]]
         num_rows = tree.message_start[i + 1] - tree.message_start[i]
-        peak[:num_rows], above[:num_rows] = -np.inf, 0.0
+        for row in range(num_rows):
+            peak[row], above[row] = -np.inf, 0.0
         if tree.parent[i] == ROOT:
             peak[0], above[0] = 0.0, 1.0
         else:
@@ -202,7 +204,7 @@ def bring_down_logs(tree, size, table, message, state_start, state):  # type: ig
             state[own + s] = best
 
 
-@njit(cache=True)
+@entry
 def pick_states(tree, size, table, message, uniform, states):  # type: ignore[no-untyped-def]
     """Set each variable given the later ones, row by row of states[num_worlds, num_variables].
 
@@ -234,16 +236,7 @@ def pick_states(tree, size, table, message, uniform, states):  # type: ignore[no
             state[v] = chosen
 
 
-@njit(cache=True)
-def _work_space(tree):  # type: ignore[no-untyped-def]
-    """Strides, counts, starts and digits of the axes of one clique."""
-    most = 0
-    for i in range(len(tree.order)):
-        most = max(most, tree.scope_start[i + 1] - tree.scope_start[i])
-    return np.zeros((8, most + 1), np.int64)
-
-
-@njit(cache=True)
+@inner
 def _lay_out(tree, size, i, axis, work):  # type: ignore[no-untyped-def]
     """Number the axes of a clique in `axis`, with sizes in work[0], strides in work[1]."""
     begin = tree.scope_start[i]
@@ -262,7 +255,7 @@ def _lay_out(tree, size, i, axis, work):  # type: ignore[no-untyped-def]
     return last + 1
 
 
-@njit(cache=True)
+@inner
 def _visit_cube(table, begin, cubes, cube, axis, num_axes, work, value):  # type: ignore[no-untyped-def]
     """Add `value` to the entries of a cube in a table laid out in `work`; their sum before."""
     count, listed, digit, stride = work[2], work[3], work[4], work[5]
@@ -302,7 +295,7 @@ def _visit_cube(table, begin, cubes, cube, axis, num_axes, work, value):  # type
             return total
 
 
-@njit(cache=True)
+@inner
 def _exchange(tree, size, i, table, message, begin, axis, work, what, peak):  # type: ignore[no-untyped-def]
     """Between clique i's message and its parent's table: add it there, or gather the table in it.
 
@@ -314,7 +307,8 @@ def _exchange(tree, size, i, table, message, begin, axis, work, what, peak):  # 
     parent = tree.parent[i]
     num_axes = _lay_out(tree, size, parent, axis, work)
     length, step, digit, shared = work[2], work[3], work[4], work[5]
-    shared[:num_axes] = 0
+    for a in range(num_axes):
+        shared[a] = 0
     for at in range(tree.scope_start[i], tree.scope_start[i + 1]):
         shared[axis[tree.scope_variable[at]]] = 1
     runs = 0
@@ -330,7 +324,8 @@ def _exchange(tree, size, i, table, message, begin, axis, work, what, peak):  # 
         if step[run] == 1:
             step[run] = stride
             stride *= length[run]
-    digit[:runs] = 0
+    for run in range(runs):
+        digit[run] = 0
     inner = length[runs - 1]
     place = begin
     at = tree.table_start[parent]

@@ -22,6 +22,7 @@ from lapis.network.csr import take_rows
 from lapis.network.cubes import Cubes, Variables, falsifying_cubes, find_variables
 from lapis.network.long_cubes import cut_long_cubes
 from lapis.network.network import Network
+from lapis.progress import Stop
 
 EASY_SCOPE = 8  # neighbours of a variable eliminated without a search
 FRINGE_SCOPE = 2
@@ -62,6 +63,7 @@ def plan_forest(
     max_members: int,
     max_memory: int,
     rng: np.random.Generator,
+    stop: Stop | None = None,
 ) -> tuple[Forest, tuple[Refusal, ...]]:
     """Trees for the components of the atoms wanted, bool[num_atoms], as far as they fit."""
     variables = find_variables(network, wanted)
@@ -70,7 +72,7 @@ def plan_forest(
     cubes, origin = cut_long_cubes(falsifying_cubes(network, variables, clauses), max_members)
     component = np.concatenate((variables.component, variables.component[origin]))
 
-    tree, failed = plan_trees(cubes, component, max_memory, rng)
+    tree, failed = plan_trees(cubes, component, max_memory, rng, stop)
     refused = []
     for label, found in failed.items():
         atoms = int(((network.component == label) & wanted).sum())
@@ -79,7 +81,11 @@ def plan_forest(
 
 
 def plan_trees(
-    cubes: Cubes, component: np.ndarray, max_memory: int, rng: np.random.Generator
+    cubes: Cubes,
+    component: np.ndarray,
+    max_memory: int,
+    rng: np.random.Generator,
+    stop: Stop | None = None,
 ) -> tuple[Tree, dict[int, Order]]:
     """Trees of the components, int32[num_variables], that fit; and of the others what was tried."""
     max_entries = max_memory / 12  # a message has at most half the entries of its table
@@ -90,7 +96,7 @@ def plan_trees(
     hard_component = np.zeros(int(component.max(initial=-1)) + 1, bool)
     hard_component[component[is_hard]] = True
     order = easy[~hard_component[component[easy]]]
-    searched = search_orders(cubes, hard_component[component], component, max_entries, rng)
+    searched = search_orders(cubes, hard_component[component], component, max_entries, rng, stop)
 
     tree = build_tree(cubes, order)
     orders = [order]
@@ -113,6 +119,7 @@ def search_orders(
     component: np.ndarray,
     max_entries: float,
     rng: np.random.Generator,
+    stop: Stop | None,
 ) -> dict[int, Order]:
     """An order for each component of the hard variables, bool[num_variables]."""
     if not hard.any():
@@ -142,7 +149,7 @@ def search_orders(
         if len(members) <= MAX_DENSE:
             own_start, own = take_rows(start, scope, rows)
             own = np.searchsorted(members, own)
-            best = best_order(cubes.size[members], own_start, own, limit, rng)
+            best = best_order(cubes.size[members], own_start, own, limit, rng, stop)
             order = np.concatenate((before, members[best.variable]))
             entries = best.entries + fringe_entries[label]
         else:

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from lapis.compiled import allocating_entry, inner
 from lapis.inference.map.objective import Objective
 from lapis.inference.map.probing import Probe, hard_rows, literal_code
 
@@ -121,7 +121,7 @@ def grow_cliques(graph: Graph, *, partition: bool) -> Cliques:
     return Cliques(*_grow(graph.start, graph.neighbour, graph.kind, partition))
 
 
-@njit(cache=True)
+@allocating_entry
 def _grow(start, neighbour, kind, partition):  # type: ignore[no-untyped-def]
     num_vertices = len(start) - 1
     reverse = np.empty(len(neighbour), np.int64)
@@ -191,7 +191,7 @@ def _grow(start, neighbour, kind, partition):  # type: ignore[no-untyped-def]
     return np.array(clique_start), np.array(members).astype(np.int32), np.array(kinds)
 
 
-@njit(cache=True)
+@inner
 def _is_edge(start, neighbour, a, b):  # type: ignore[no-untyped-def]
     low, high = start[a], start[a + 1]
     while low < high:
@@ -203,7 +203,7 @@ def _is_edge(start, neighbour, a, b):  # type: ignore[no-untyped-def]
     return low < start[a + 1] and neighbour[low] == b
 
 
-@njit(cache=True)
+@allocating_entry
 def _find_groups(start, literal, edge_start, neighbour, block_of, num_clauses, max_group):  # type: ignore[no-untyped-def]
     """Which rows have pairwise conflicting literals; rows after the clauses are blocks."""
     is_group = np.zeros(len(start) - 1, np.bool_)
@@ -230,7 +230,7 @@ def _find_groups(start, literal, edge_start, neighbour, block_of, num_clauses, m
     return is_group
 
 
-@njit(cache=True)
+@allocating_entry
 def _group_conflicts(start, literal, groups, num_literals, num_clauses):  # type: ignore[no-untyped-def]
     """Conflicts that stand for clauses with all literals but one in a group, and those clauses."""
     group_of = np.full(num_literals, -1, np.int64)
@@ -284,7 +284,7 @@ def _group_conflicts(start, literal, groups, num_literals, num_clauses):  # type
     return pairs, stands
 
 
-@njit(cache=True)
+@allocating_entry
 def _inside(edges, kind, start, literal, clique_kind):  # type: ignore[no-untyped-def]
     """Which edges lie in a clique of their kind."""
     inside = np.zeros(len(edges), np.bool_)

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from lapis.compiled import allocating_entry, allocating_inner, inner
 from lapis.inference.map.objective import Objective
 
 MAX_VERTICES = 1500
@@ -154,7 +154,7 @@ class Search(NamedTuple):
     position: np.ndarray  # int64[2], depth and nodes
 
 
-@njit(cache=True)
+@allocating_entry
 def begin(compatible, weight, search):  # type: ignore[no-untyped-def]
     for v in range(len(weight)):
         search.candidate[0, v >> 6] |= np.uint64(1) << np.uint64(v & 63)
@@ -164,7 +164,7 @@ def begin(compatible, weight, search):  # type: ignore[no-untyped-def]
     search.weight[1] = max(search.weight[1], search.weight[0])
 
 
-@njit(cache=True)
+@allocating_entry
 def advance(compatible, weight, search, max_nodes):  # type: ignore[no-untyped-def]
     """Visit up to `max_nodes` sets; true when there are no more."""
     num_words = compatible.shape[1]
@@ -201,7 +201,7 @@ def advance(compatible, weight, search, max_nodes):  # type: ignore[no-untyped-d
     return False
 
 
-@njit(cache=True)
+@inner
 def _lowest_bit(word):  # type: ignore[no-untyped-def]
     """The position of the lowest bit of a word that is not 0."""
     low = word & (~word + np.uint64(1))
@@ -213,7 +213,7 @@ def _lowest_bit(word):  # type: ignore[no-untyped-def]
     return place
 
 
-@njit(cache=True)
+@allocating_inner
 def _colour(compatible, weight, search, depth):  # type: ignore[no-untyped-def]
     """Split the candidates' weight over classes; list those that could improve on the best."""
     num_words = compatible.shape[1]

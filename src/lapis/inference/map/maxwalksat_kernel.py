@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.compiled import entry, inner
+from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import below, uniform
 
 HARD, SOFT = 0, 1  # rows of `violated` and of `num_violated`

@@ -16,8 +16,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from lapis.compiled import allocating_entry, inner
 from lapis.inference.map.objective import Objective
 
 MAX_STEPS = 30_000_000  # clauses looked at
@@ -77,7 +77,7 @@ def occurrences(
     return np.concatenate(([0], ends)).astype(np.int64), row[order]
 
 
-@njit(cache=True)
+@allocating_entry
 def _probe(  # type: ignore[no-untyped-def]
     num_atoms, start, literal, occur_start, occur, block_start, block_atom, block_of,
     max_steps, max_conflicts,
@@ -135,7 +135,7 @@ def _probe(  # type: ignore[no-untyped-def]
     return fixed >= 0, value, pairs[:count]
 
 
-@njit(cache=True)
+@inner
 def _assume(value, trail, size, code):  # type: ignore[no-untyped-def]
     """Put a literal on the trail; −1 if its negation holds."""
     wanted = 1 - (code & 1)
@@ -146,7 +146,7 @@ def _assume(value, trail, size, code):  # type: ignore[no-untyped-def]
     return size if value[code >> 1] == wanted else -1
 
 
-@njit(cache=True)
+@inner
 def _propagate(  # type: ignore[no-untyped-def]
     value, trail, first, size, start, literal, occur_start, occur, block_start, block_atom, block_of
 ):

@@ -1,11 +1,13 @@
 """The most likely world of a network: by components, each by the cheapest method that proves it.
 
-Atoms that are easy to maximise over go first (`reduce`, with at most two neighbours: more would
-turn pairs of atoms into long clauses, of which linear programs make little). Small components of
-what is left are solved by elimination. The others get a world by local search, which is then
-proven or improved by branch and bound where the component is an independent set, and by integer
-programming otherwise. Components are independent: their costs and bounds add up, and a component
-that is not proven leaves its gap to the whole.
+Minimum cuts go first (`flow`): they settle every atom of an attractive network, and of others those
+that the bound of pairs decides. Then atoms that are easy to maximise over (`reduce`, with at most
+two neighbours: more would turn pairs of atoms into long clauses, of which linear programs make
+little), and what that leaves is cut again, since long clauses may have gone. Small components of
+the rest are solved by elimination. The others get a world by local search, which is then proven or
+improved by branch and bound where the component is an independent set, and by integer programming
+otherwise. Components are independent: their costs and bounds add up, and a component that is not
+proven leaves its gap to the whole.
 
 Whatever the method, the score is that of the network in the world returned, and `optimal` means
 that the bound proves it: bound − score ≤ 1e-6 · max(1, cost), where the cost is what the world
@@ -15,6 +17,7 @@ tolerance would mean nothing.)
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -90,12 +93,38 @@ def solve_by_components(
     progress: Report | None,
     should_stop: Callable[[], bool] | None,
 ) -> MapResult:
-    """Eliminate, split, search, prove."""
+    """Cut; then, if that leaves atoms open, eliminate, cut again, split, search, prove."""
+    stop = Stop(should_stop, time.monotonic() + time_limit)
+    cuts = method in ("auto", "flow")
+    objective = objective_of(network)
+    settled = settle_by_cuts(network, objective, stop, progress) if cuts else leave_open(network)
+    names = {"flow": None} if settled.num_cut else {"exact": None}
+    world, gap = np.zeros(0, bool), settled.gap
+    diagnostics = dict.fromkeys(
+        ("components", "eliminated_atoms", "exact_atoms", "unproven_components", "flips"), 0
+    )
+    if settled.rest.num_atoms:
+        world, more, names, diagnostics = solve_rest(settled.rest, method, seed, stop, progress)
+        gap += more
+        names = {"flow": None, **names} if settled.num_cut else names
+    diagnostics["cut_atoms"] = settled.num_cut + diagnostics.get("cut_atoms", 0)
+    whole = settled.complete(world)
+    return describe(network, objective, whole, gap, " + ".join(names), stop.pressed, diagnostics)
+
+
+def solve_rest(
+    network: Network, method: str, seed: int, stop: Stop, progress: Report | None
+) -> tuple[np.ndarray, float, dict[str, None], dict[str, Any]]:
+    """(world, gap, methods used, figures) of what the first cut has left."""
     from lapis.inference.reduction.eliminate import reduce
 
-    stop = Stop(should_stop, time.monotonic() + time_limit)
     reduction = reduce(network, max_scope=ELIMINATED_SCOPE, semiring="max")
+    cuts = method in ("auto", "flow")
     core = reduction.core
+    settled = leave_open(core)
+    if cuts:
+        settled = settle_by_cuts(core, objective_of(core), stop, progress)
+    core = settled.rest
     solved = np.zeros(core.num_atoms, bool)
     world = np.zeros(core.num_atoms, bool)
     if method == "auto" and core.num_atoms:
@@ -104,24 +133,78 @@ def solve_by_components(
     found = solve_parts(core, parts, method, seed, stop, progress)
     for part, result in zip(parts, found, strict=True):
         world[part.atom] = result.world
-    gap = sum(result.cost - result.bound for result in found)
-    methods = dict.fromkeys(result.method for result in found)
-    if not found or solved.any():
-        methods = {"exact": None, **methods}
+    gap = settled.gap + sum(result.cost - result.bound for result in found)
+    eliminated = network.num_atoms - reduction.core.num_atoms
+    used = {"flow": settled.num_cut > 0, "exact": not found or bool(solved.any())}
+    names = dict.fromkeys(
+        [name for name in used if used[name]] + [result.method for result in found]
+    )
     diagnostics = {
         "components": int(core.component.max(initial=-1)) + 1,
-        "eliminated_atoms": network.num_atoms - core.num_atoms,
+        "cut_atoms": settled.num_cut,
+        "eliminated_atoms": eliminated,
         "exact_atoms": int(solved.sum()),
         "unproven_components": sum(not result.optimal for result in found),
         "flips": sum(result.flips for result in found),
     }
-    return describe(
-        network, reduction.complete_map(world), gap, " + ".join(methods), stop.pressed, diagnostics
-    )
+    return reduction.complete_map(settled.complete(world)), gap, names, diagnostics
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A network of which some atoms are known, and the network of the others."""
+
+    value: np.ndarray  # int8[num_atoms], −1 where open
+    rest: Network
+    open_atom: np.ndarray  # int64[rest.num_atoms]
+    gap: float  # what the best world with these values may lose against the best
+
+    @property
+    def num_cut(self) -> int:
+        return len(self.value) - len(self.open_atom)
+
+    def complete(self, world: np.ndarray) -> np.ndarray:
+        """bool[num_atoms], from a world of the rest."""
+        whole = self.value > 0
+        whole[self.open_atom] = world
+        return whole
+
+
+def leave_open(network: Network) -> Settled:
+    everything = np.arange(network.num_atoms)
+    return Settled(np.full(network.num_atoms, -1, np.int8), network, everything, 0.0)
+
+
+def settle_by_cuts(
+    network: Network, objective: Objective, stop: Stop, progress: Report | None
+) -> Settled:
+    """The atoms that minimum cuts settle; none if time is up first."""
+    from lapis.inference.map.flow.persistency import find_persistent
+    from lapis.network.parts import fix_atoms
+
+    if network.num_atoms == 0 or stop.is_over():
+        return leave_open(network)
+    began, rounds = time.monotonic(), itertools.count(1)
+
+    def is_over() -> bool:
+        if progress is not None:
+            progress(Progress("cutting", next(rounds), seconds=time.monotonic() - began))
+        return stop.is_over()
+
+    try:
+        value, gap = find_persistent(objective, network.component, is_over)
+    except KeyboardInterrupt:
+        stop.press()
+        return leave_open(network)
+    if (value < 0).all():
+        return leave_open(network)
+    rest, atom = fix_atoms(network, value)
+    return Settled(value, rest, atom, gap)
 
 
 def describe(
     network: Network,
+    objective: Objective,
     world: np.ndarray,
     gap: float,
     method: str,
@@ -131,7 +214,7 @@ def describe(
     from lapis.inference.map.integer_program import TOLERANCE
 
     score = network.score(world)
-    cost = objective_of(network).cost(world)
+    cost = objective.cost(world)
     optimal = gap <= TOLERANCE * max(1.0, cost)
     gap = 0.0 if optimal else gap
     return MapResult(
@@ -139,15 +222,24 @@ def describe(
     )
 
 
-def solve_whole(network: Network, *, method: str, **limits: object) -> MapResult:
-    """By elimination or enumeration, which know no limits but their memory."""
+def solve_whole(
+    network: Network,
+    *,
+    method: str,
+    time_limit: float,
+    should_stop: Callable[[], bool] | None,
+    **others: object,
+) -> MapResult:
+    """By elimination or enumeration, which have no world before they are done."""
+    stop = Stop(should_stop, time.monotonic() + time_limit)
     if method == "exact":
         from lapis.inference.exact.by_components import exact_map
 
-        return describe(network, exact_map(network)[1], 0.0, method)
+        return describe(network, objective_of(network), exact_map(network, stop)[1], 0.0, method)
     from lapis.inference.exact.enumerate import enumerate_worlds
 
-    return describe(network, network.complete(enumerate_worlds(network).map_world), 0.0, method)
+    found = enumerate_worlds(network, stop)
+    return describe(network, objective_of(network), network.complete(found.map_world), 0.0, method)
 
 
 def solve_small(core: Network) -> tuple[np.ndarray, np.ndarray]:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
+from lapis.compiled import entry
 from lapis.inference.moments.statistics import Statistics
 from lapis.network.network import Network
 
@@ -79,7 +79,7 @@ def count_worlds(network: Network, worlds: np.ndarray) -> np.ndarray:
     return counts
 
 
-@njit(cache=True)
+@entry
 def _count_worlds(clause_start, literal, weight_id, coefficient, worlds, counts):  # type: ignore[no-untyped-def]
     for world in range(len(worlds)):
         for clause in range(len(weight_id)):

@@ -21,6 +21,7 @@ from lapis.inference.moments.statistics import take_part
 from lapis.inference.sampling.gibbs_units import group_blocks
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork
+from lapis.progress import Stop
 
 BYTES_AN_ENTRY = 12  # of a table and its share of a message
 
@@ -33,12 +34,14 @@ class Division(NamedTuple):
     rest: Subnetwork  # what is not solved
 
 
-def divide_network(network: Network, max_memory: int, random_state: int = 0) -> Division:
+def divide_network(
+    network: Network, max_memory: int, random_state: int = 0, stop: Stop | None = None
+) -> Division:
     """Plan the components whose tables may fit `max_memory` bytes."""
     affordable = int(np.log2(max(2.0, max_memory / BYTES_AN_ENTRY)))
     hopeless = has_dense_core(network, max(affordable, EASY_SCOPE + 1))
     part = take_part(network, ~hopeless)
-    plan = plan_exact(part.network, max_memory, random_state=random_state)
+    plan = plan_exact(part.network, max_memory, random_state=random_state, stop=stop)
     left = hopeless.copy()
     left[part.atom] = ~plan.affordable
     return Division(plan, part.atom, take_part(network, left))

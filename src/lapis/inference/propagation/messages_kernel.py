@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.compiled import entry, inner
+from lapis.compiled import entry, inner
 
 
 class Factors(NamedTuple):

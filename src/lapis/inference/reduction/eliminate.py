@@ -24,6 +24,7 @@ as coefficient, so clauses that were not touched keep their tied weights.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -143,10 +144,15 @@ class Reduction:
         return self._world(state)
 
     def _expected_count(self, clause: np.ndarray, false: np.ndarray) -> np.ndarray:
-        network = self.network
-        true = sum_by_weight(network, np.arange(network.num_clauses), np.ones(network.num_clauses))
-        expected: np.ndarray = network.constant_count + true - sum_by_weight(network, clause, false)
+        expected: np.ndarray = self.all_true - sum_by_weight(self.network, clause, false)
         return expected
+
+    @cached_property
+    def all_true(self) -> np.ndarray:
+        """float64[num_weights], the counts if every clause were true."""
+        network = self.network
+        clauses = np.arange(network.num_clauses)
+        return network.constant_count + sum_by_weight(network, clauses, np.ones(len(clauses)))
 
     def _core_states(self, core_world: np.ndarray) -> np.ndarray:
         """int32[num_variables], the states of core variables; 0 elsewhere."""

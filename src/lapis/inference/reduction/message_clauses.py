@@ -25,8 +25,8 @@ way, gave three clauses a pair instead of one.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from lapis.compiled import allocating_entry, entry, inner
 from lapis.inference.exact.elimination_order import popcount
 from lapis.inference.exact.junction_tree import CORE, Potentials, Tree
 from lapis.network.csr import row_starts
@@ -110,7 +110,7 @@ def merge_products(rows: np.ndarray, strength: np.ndarray) -> tuple[np.ndarray, 
     return merged.literal.reshape(-1, length)[left], merged.coefficient[left]
 
 
-@njit(cache=True)
+@entry
 def _balance_pairs(pairs, strength, unit):  # type: ignore[no-untyped-def]
     """Put that atom of each pair first whose unit clauses weigh less; it gets the pair's.
 
@@ -127,7 +127,7 @@ def _balance_pairs(pairs, strength, unit):  # type: ignore[no-untyped-def]
         unit[pairs[row, 1] - 1] -= strength[row] / 2
 
 
-@njit(cache=True)
+@allocating_entry
 def _expand(  # type: ignore[no-untyped-def]
     leaving, scope_start, scope_variable, message_start, message, size, state_start, state_atom,
     num_atoms,
@@ -233,7 +233,7 @@ def _expand(  # type: ignore[no-untyped-def]
     )
 
 
-@njit(cache=True)
+@inner
 def _transform(value, entries, axes, support, digit, reference, stride, term):  # type: ignore[no-untyped-def]
     """J(t) = f(t) − Σ_{u below t} J(u), shorter supports first; 0 where f(t) = −∞."""
     for length in range(axes + 1):
@@ -255,7 +255,7 @@ def _transform(value, entries, axes, support, digit, reference, stride, term):  
                 term[t] = _shortest_possible(value, entries, support)
 
 
-@njit(cache=True)
+@inner
 def _shortest_possible(value, entries, support):  # type: ignore[no-untyped-def]
     """The value of a possible entry with the fewest variables away from their reference."""
     best = -1
@@ -265,7 +265,7 @@ def _shortest_possible(value, entries, support):  # type: ignore[no-untyped-def]
     return value[best]
 
 
-@njit(cache=True)
+@inner
 def _widest_cube(value, entries, axes, digit, t):  # type: ignore[no-untyped-def]
     """Axes, as bits, that must stay fixed at entry t for all entries that agree to be −∞."""
     fixed = (np.uint64(1) << np.uint64(axes)) - np.uint64(1)
@@ -281,7 +281,7 @@ def _widest_cube(value, entries, axes, digit, t):  # type: ignore[no-untyped-def
     return fixed
 
 
-@njit(cache=True)
+@inner
 def _agrees(digit, s, t, fixed, axes):  # type: ignore[no-untyped-def]
     for a in range(axes):
         if (fixed >> np.uint64(a)) & np.uint64(1) and digit[s, a] != digit[t, a]:

@@ -8,8 +8,8 @@ million scopes take a fraction of a second instead of a few.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from lapis.compiled import entry, inner
 from lapis.inference.exact.elimination_order import popcount
 from lapis.inference.exact.junction_tree import CORE, Tree
 from lapis.network.cubes import Variables
@@ -27,7 +27,8 @@ def pack_samples(samples: np.ndarray) -> np.ndarray:
 
 def count_true(bits: np.ndarray) -> np.ndarray:
     """float64[num_atoms], in how many samples each atom is true."""
-    counts: np.ndarray = _count_rows(bits)
+    counts = np.zeros(len(bits))
+    _count_rows(bits, counts)
     return counts
 
 
@@ -37,9 +38,10 @@ def count_scopes(
     """float64[message_start[-1]], how often each state of the scopes in the core occurs."""
     counts = np.zeros(tree.message_start[-1])
     leaving = np.flatnonzero(tree.parent == CORE)
+    used = last_words(bits.shape[1], num_samples)
     _count_scopes(
         leaving, tree.scope_start, tree.scope_variable, tree.message_start, variables.size,
-        variables.state_start, variables.state_atom, bits, last_words(bits.shape[1], num_samples),
+        variables.state_start, variables.state_atom, bits, used, np.empty_like(used),
         counts,
     )  # fmt: skip
     return counts
@@ -50,7 +52,8 @@ def count_false(
 ) -> np.ndarray:
     """float64[num_clauses asked], in how many samples each clause is false."""
     used = last_words(bits.shape[1], num_samples)
-    counts: np.ndarray = _count_false(network.clause_start, network.literal, clauses, bits, used)
+    counts = np.zeros(len(clauses))
+    _count_false(network.clause_start, network.literal, clauses, bits, used, counts)
     return counts
 
 
@@ -59,17 +62,14 @@ def last_words(num_words: int, num_samples: int) -> np.ndarray:
     return pack_samples(np.ones((num_samples, 1), bool)).reshape(num_words)
 
 
-@njit(cache=True)
-def _count_rows(bits):  # type: ignore[no-untyped-def]
-    counts = np.zeros(len(bits))
+@entry
+def _count_rows(bits, counts):  # type: ignore[no-untyped-def]
     for atom in range(len(bits)):
         counts[atom] = _ones(bits[atom])
-    return counts
 
 
-@njit(cache=True)
-def _count_false(clause_start, literal, clauses, bits, used):  # type: ignore[no-untyped-def]
-    counts = np.zeros(len(clauses))
+@entry
+def _count_false(clause_start, literal, clauses, bits, used, counts):  # type: ignore[no-untyped-def]
     for index in range(len(clauses)):
         begin, end = clause_start[clauses[index]], clause_start[clauses[index] + 1]
         for word in range(len(used)):
@@ -78,18 +78,17 @@ def _count_false(clause_start, literal, clauses, bits, used):  # type: ignore[no
                 held = bits[abs(literal[at]) - 1, word]
                 false &= ~held if literal[at] > 0 else held
             counts[index] += popcount(false)
-    return counts
 
 
-@njit(cache=True)
+@entry
 def _count_scopes(  # type: ignore[no-untyped-def]
     leaving, scope_start, scope_variable, message_start, size, state_start, state_atom, bits, used,
-    counts,
+    agree, counts,
 ):  # fmt: skip
-    agree = np.empty_like(used)
     for i in leaving:
         for t in range(message_start[i + 1] - message_start[i]):
-            agree[:] = used
+            for word in range(len(used)):
+                agree[word] = used[word]
             rest = t
             for at in range(scope_start[i + 1] - 1, scope_start[i] - 1, -1):
                 v = scope_variable[at]
@@ -97,16 +96,18 @@ def _count_scopes(  # type: ignore[no-untyped-def]
                 atom = state_atom[first + rest % size[v]]
                 rest //= size[v]
                 if atom >= 0:
-                    agree &= bits[atom]
+                    for word in range(len(used)):
+                        agree[word] &= bits[atom, word]
                 else:
                     # False, or none of a block: no atom of the variable is true.
                     for place in range(first, state_start[v + 1]):
                         if state_atom[place] >= 0:
-                            agree &= ~bits[state_atom[place]]
+                            for word in range(len(used)):
+                                agree[word] &= ~bits[state_atom[place], word]
             counts[message_start[i] + t] = _ones(agree)
 
 
-@njit(cache=True)
+@inner
 def _ones(row):  # type: ignore[no-untyped-def]
     total = 0
     for word in row:

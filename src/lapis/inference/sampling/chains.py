@@ -6,9 +6,10 @@ is at most `precision` and every R-hat at most MAX_RHAT, or a limit is reached. 
 out of the averages but not forgotten: where a chain was then and none has been since may be a mode
 that is missed, and the standard errors allow for it (`diagnostics`). What is derived from the
 worlds of the chains, such as the marginals of eliminated atoms, is judged in the same way and has
-the same say. The driver looks at fixed numbers of samples, and a chain draws
-from its own random stream: the same seed gives the same answer on any number of cores, unless
-the time limit or the user ends the run.
+the same say. Where the precision comes before a hundred effective samples a chain, the chains go on
+for these, but not for more than `PROLONGED` times as long. The driver looks at fixed numbers of
+samples, and a chain draws from its own random stream: the same seed gives the same answer on any
+number of cores, unless the time limit or the user ends the run.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
@@ -33,16 +34,22 @@ from lapis.inference.sampling.diagnostics import (
     num_tallied,
     summarize,
 )
+from lapis.inference.sampling.effective_size import EffectiveSize, effective_size
 from lapis.inference.sampling.kernels.tally import Worlds, make_room, new_tallies
+from lapis.inference.sampling.pilots import choose_by_pilots
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.network.network import Network
 from lapis.progress import Progress, Report, Wish
 
 WARM_RHAT = 1.2
 FIRST_CHECK = 64  # samples a chain
-CHECK_GROWTH = 1.5
+CHECK_GROWTH, LEAST_GROWTH = 1.5, 1.15
+OVERSHOOT = 1.05  # of the samples expected to be enough
 ROUND_SECONDS = 0.2  # how long chains run between looks at the clock
 NUM_TRACED = 8
+ENOUGH = 100.0  # effective samples a chain that a standard error can be trusted with
+PROLONGED = 4
+REACH = 10  # times the precision: what may be missing after the patience
 
 
 class Derived(NamedTuple):
@@ -76,6 +83,9 @@ class SampleResult:
     ergodic: bool | None  # None: not known
     events: Mapping[str, float]  # sums over the chains of what `step` reports
     worst_missed: float  # the largest part of a standard error that warm-up accounts for
+    size: EffectiveSize  # of the atoms that moved slowest in warm-up
+    seconds_left: float  # expected to the precision asked, 0 where that is reached
+    pilots: Mapping[str, float]  # sampler → cost of equal errors, that of the one chosen is 1
     trace: Trace = field(repr=False)
     derived: Derived | None = field(repr=False)
 
@@ -86,8 +96,8 @@ class SampleResult:
 
     @property
     def worst_ess(self) -> float:
-        derived = np.inf if self.derived is None else self.derived.atoms.ess.min(initial=np.inf)
-        return float(min(derived, self.ess.min(initial=np.inf)))
+        """The least by batches, of the atoms that were sampled."""
+        return float(self.ess.min(initial=self.num_samples))
 
     @property
     def worst_stderr(self) -> float:
@@ -107,26 +117,46 @@ def run_chains(
     progress: Report | None = None,
     should_stop: Wish | None = None,
     num_threads: int | None = None,
+    rivals: Sequence[Sampler[Any, Any]] = (),
+    patience: int | None = None,
 ) -> SampleResult:
     """Marginals and expected counts by sampling; `max_samples` is for all chains together.
 
-    Raises LapisError if no world satisfies the hard clauses, or none is found. Ctrl-C (or
-    `should_stop`) ends the run early with what there is, marked `interrupted`.
+    Pilots decide between the sampler and its `rivals`. After `patience` samples chains must agree,
+    and what they left in warm-up must make no error beyond `REACH` times the precision; they give
+    up if not. Raises LapisError if no world satisfies the hard clauses, or none is found. Ctrl-C
+    (or `should_stop`) ends the run early with what there is, marked `interrupted`.
     """
-    run = Run(sampler, network, num_chains, derive, progress, should_stop)
-    run.deadline = None if time_limit is None else run.began + time_limit
-    run.max_samples = max(1, -(-max_samples // num_chains))
+    limits = Limits(
+        precision,
+        max(1, -(-max_samples // num_chains)),
+        None if patience is None else -(-patience // num_chains),
+        None if time_limit is None else time.monotonic() + time_limit,
+    )
+    if time_limit is not None and patience is not None:
+        # Chains that do not agree after half of the time leave the rest to another sampler.
+        limits = limits._replace(deadline=time.monotonic() + time_limit / 2)
     with ThreadPoolExecutor(num_threads or available_cores()) as pool:
-        run.pool = pool
-        run.start(seed)
+
+        def start(candidate: Sampler[Any, Any]) -> Run[Any, Any]:
+            run = Run(candidate, network, num_chains, limits, derive, progress, should_stop)
+            run.start(pool, seed)
+            return run
+
+        run = start(sampler)
         try:
+            if rivals:
+                run = choose_by_pilots(run, (start(rival) for rival in rivals))
             run.warm_up()
-            run.sample(precision)
+            run.sample()
+            if time_limit is not None and run.is_late() and run.may_go_on():
+                run.limits = limits._replace(deadline=run.began + time_limit)
+                run.sample()
         except KeyboardInterrupt:
             run.interrupted = True
             if run.num_samples == 0:
                 raise
-    return run.result(precision)
+    return run.result()
 
 
 def available_cores() -> int:
@@ -151,38 +181,49 @@ def count_ranges(
     return span, jump
 
 
+class Limits(NamedTuple):
+    """When a run ends."""
+
+    precision: float
+    max_samples: int  # a chain
+    patience: int | None  # samples a chain after which chains must agree
+    deadline: float | None  # of time.monotonic
+
+
 class Run(Generic[PlanType, StateType]):
     """The chains of one run and their tallies."""
-
-    pool: ThreadPoolExecutor
-    deadline: float | None = None
-    max_samples: int = 1  # a chain
 
     def __init__(
         self,
         sampler: Sampler[PlanType, StateType],
         network: Network,
         num_chains: int,
+        limits: Limits,
         derive: Derive | None,
         progress: Report | None,
         should_stop: Wish | None,
     ) -> None:
         self.sampler, self.network, self.num_chains = sampler, network, num_chains
+        self.limits = limits
         self.derive, self.progress, self.should_stop = derive, progress, should_stop
         self.began = time.monotonic()
         self.interrupted = False
         self.warmed = 0
+        self.sampling_seconds = 0.0
         self.round_size = 1
         self.phase = "warm-up"
         self.events: dict[str, float] = {}
         self.summary: Summary | None = None
+        self.pilots: dict[str, float] = {}
+        self.derived: tuple[int, Derived] | None = None  # after so many samples
 
     @property
     def num_samples(self) -> int:
         """Of each chain."""
         return num_tallied(self.tallies[0].atoms)
 
-    def start(self, seed: int) -> None:
+    def start(self, pool: ThreadPoolExecutor, seed: int) -> None:
+        self.pool = pool
         self.plan = self.sampler.prepare(self.network)
         streams = random_states(seed, self.num_chains)
         start = [
@@ -202,6 +243,7 @@ class Run(Generic[PlanType, StateType]):
 
     def reset(self, traced: np.ndarray) -> None:
         """Begin to average anew."""
+        self.derived = None
         kept = self.network.num_atoms if self.derive else 0
         num_atoms = self.network.num_base_atoms
         self.tallies = [new_tallies(num_atoms, self.origin, traced, kept) for _ in self.states]
@@ -256,8 +298,11 @@ class Run(Generic[PlanType, StateType]):
         if self.should_stop is not None and self.should_stop():
             self.interrupted = True
         # At least two batches a chain, so that there is an error to report.
-        late = self.deadline is not None and time.monotonic() > self.deadline
-        return (self.interrupted or late) and self.num_samples >= 2
+        return (self.interrupted or self.is_late()) and self.num_samples >= 2
+
+    def is_late(self) -> bool:
+        deadline = self.limits.deadline
+        return deadline is not None and time.monotonic() > deadline
 
     def check(self) -> Summary:
         self.summary = self.summarize_atoms()
@@ -276,33 +321,42 @@ class Run(Generic[PlanType, StateType]):
     def derive_others(self) -> Derived | None:
         if self.derive is None:
             return None
-        worlds = [tallies.worlds for tallies in self.tallies]
-        return self.derive(worlds, self.before_worlds, self.plan.ergodic)
+        if self.derived is None or self.derived[0] != self.num_samples:
+            worlds = [tallies.worlds for tallies in self.tallies]
+            found = self.derive(worlds, self.before_worlds, self.plan.ergodic)
+            self.derived = self.num_samples, found
+        return self.derived[1]
 
     def report(self) -> None:
         if self.progress is None:
             return
         found = self.summary
         figures = {} if found is None else {"rhat": found.worst_rhat, "stderr": found.worst_stderr}
+        if found is not None and self.phase == "sampling":
+            figures["seconds left"] = self.seconds_left([found])
         self.progress(
             Progress(
                 self.phase,
                 self.num_samples * self.num_chains,
-                self.max_samples * self.num_chains,
+                self.limits.max_samples * self.num_chains,
                 time.monotonic() - self.began,
                 figures,
             )
         )
 
     def warm_up(self) -> None:
-        """Windows of doubling length; the last is the first in which the chains agree."""
+        """Windows of doubling length; the last is the first in which the chains agree.
+
+        What a pilot sampled is the beginning of the first.
+        """
         window = FIRST_CHECK // 2
-        while self.warmed + window <= self.max_samples // 2 or self.warmed == 0:
-            window = min(window, max(1, self.max_samples // 2))
+        longest = max(1, (self.limits.patience or self.limits.max_samples) // 2)
+        while self.warmed + window <= longest or self.warmed == 0:
+            window = min(window, longest)
             if not self.advance(window):
                 return
             summary = self.check()
-            if self.deadline is not None and time.monotonic() > self.deadline:
+            if self.is_late():
                 return
             self.remember()
             self.reset(summary.slowest(NUM_TRACED))
@@ -310,25 +364,68 @@ class Run(Generic[PlanType, StateType]):
                 return
             window *= 2
 
-    def sample(self, precision: float) -> None:
+    def sample(self) -> None:
         if self.interrupted:
             return
         self.phase = "sampling"
+        began = time.monotonic()
+        limit, prolonged = self.limits.max_samples, None
         # Chains that took long to meet may take as long to part again.
-        target = min(max(FIRST_CHECK, 2 * self.warmed), self.max_samples)
+        target = min(max(FIRST_CHECK, 2 * self.warmed), limit)
         while self.advance(target):
-            if target == self.max_samples or self.is_precise(self.check(), precision):
+            self.sampling_seconds = time.monotonic() - began
+            summary = self.check()
+            if target == limit or self.gives_up(summary):
                 return
-            target = min(int(CHECK_GROWTH * target), self.max_samples)
+            if self.is_precise(summary):
+                if self.size().is_enough(ENOUGH * self.num_chains):
+                    return
+                prolonged = prolonged or PROLONGED * target
+            if prolonged is not None and target >= prolonged:
+                return
+            target = min(self.next_target(target, summary), limit, prolonged or limit)
 
-    def is_precise(self, atoms: Summary, precision: float) -> bool:
+    def next_target(self, target: int, atoms: Summary) -> int:
+        """Where the precision is expected, but neither sooner than need be nor too far ahead."""
+        ratio = atoms.worst_stderr / max(self.limits.precision, 1e-9)
+        growth = np.clip(OVERSHOOT * ratio**2, LEAST_GROWTH, CHECK_GROWTH)
+        return int(np.ceil(growth * target))
+
+    def gives_up(self, atoms: Summary) -> bool:
+        """Whether chains have had their time to agree and do not."""
+        patience = self.limits.patience
+        if patience is None or self.num_samples + self.warmed < patience:
+            return False
+        return not self.agrees(atoms)
+
+    def agrees(self, atoms: Summary) -> bool:
+        """Whether chains agree, and what they left in warm-up is small enough to wait for."""
+        found = atoms.worst_missed <= REACH * self.limits.precision
+        return found and atoms.worst_rhat <= MAX_RHAT
+
+    def may_go_on(self) -> bool:
+        return self.phase == "sampling" and self.agrees(self.check()) and not self.interrupted
+
+    def size(self) -> EffectiveSize:
+        return effective_size(collect_trace([tallies.atoms for tallies in self.tallies]).values)
+
+    def is_precise(self, atoms: Summary) -> bool:
         """Whether all atoms are known well enough, those derived last since that takes longer."""
-        if not atoms.is_precise(precision, MAX_RHAT):
+        if not atoms.is_precise(self.limits.precision, MAX_RHAT):
             return False
         derived = self.derive_others()
-        return derived is None or derived.atoms.is_precise(precision, MAX_RHAT)
+        return derived is None or derived.atoms.is_precise(self.limits.precision, MAX_RHAT)
 
-    def result(self, precision: float) -> SampleResult:
+    def seconds_left(self, judged: Sequence[Summary]) -> float:
+        """Until the largest error is the precision, if errors fall as 1/√samples."""
+        worst = max(found.worst_stderr for found in judged)
+        if worst <= self.limits.precision:
+            return 0.0
+        if not self.limits.precision or not np.isfinite(worst):
+            return np.inf
+        return self.sampling_seconds * ((worst / self.limits.precision) ** 2 - 1.0)
+
+    def result(self) -> SampleResult:
         atoms = self.summarize_atoms()
         span, jump = count_ranges(self.network)
         counts = summarize(
@@ -348,11 +445,15 @@ class Run(Generic[PlanType, StateType]):
             self.num_chains * self.num_samples,
             self.num_chains * self.warmed,
             time.monotonic() - self.began,
-            all(s.is_precise(precision, MAX_RHAT) for s in judged) and not self.interrupted,
+            all(s.is_precise(self.limits.precision, MAX_RHAT) for s in judged)
+            and not self.interrupted,
             self.interrupted,
             self.plan.ergodic,
             dict(self.events),
             max(s.worst_missed for s in judged),
+            self.size(),
+            self.seconds_left(judged),
+            dict(self.pilots),
             collect_trace([tallies.atoms for tallies in self.tallies]),
             derived,
         )  # fmt: skip

@@ -126,6 +126,9 @@ class CountGibbs:
             record(tallies.counts, state.world.counts())
         return Info(num_samples * plan.network.num_atoms, changes, broken)
 
+    def work(self, plan: Plan, state: State) -> float:
+        return float(plan.network.num_atoms)
+
     def counts(self, state: State) -> np.ndarray:
         return state.world.counts()
 

@@ -41,8 +41,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from lapis.compiled import entry
 from lapis.inference.sampling.kernels.tally import Tally
 
 NOISE = 1e-12  # variances below this are rounding
@@ -171,7 +171,7 @@ def collect_trace(tallies: Sequence[Tally]) -> Trace:
     )
 
 
-@njit(cache=True)
+@entry
 def _summarize_chain(batch_sum, square_sum, full, length, samples, chain, batch_variance, square):  # type: ignore[no-untyped-def]
     """Adds this chain's variance of batch means and of samples; sets its mean and half means."""
     half = full // 2
@@ -199,7 +199,7 @@ def _summarize_chain(batch_sum, square_sum, full, length, samples, chain, batch_
         square[value] += max(square_sum[value] / max(samples, 1) - mean * mean, 0.0)
 
 
-@njit(cache=True)
+@entry
 def _summarize_chains(  # type: ignore[no-untyped-def]
     chains, batch_variance, square, origin, full, length, samples, max_rhat, span, jump,
     mean, stderr, rhat, ess, missed, still,

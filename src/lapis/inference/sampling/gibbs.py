@@ -98,11 +98,29 @@ class Gibbs:
         )  # fmt: skip
         return Info(updates, changes)
 
+    def work(self, plan: Plan, state: State) -> float:
+        return sweep_work(plan)
+
     def counts(self, state: State) -> np.ndarray:
         return state.world.count
 
     def world(self, state: State) -> np.ndarray:
         return state.world.value.astype(bool)
+
+
+def sweep_work(plan: Plan, chosen: np.ndarray | None = None) -> float:
+    """Literals visited by a sweep: those of an atom once, those of a larger unit for each state.
+
+    `chosen`, bool[num_base_atoms], leaves out atoms that are swept otherwise.
+    """
+    graph, units = plan.graph, plan.units
+    bits = np.log2(np.maximum(units.variable_size, 1))[units.unit_variable]
+    states = np.exp2(np.bincount(units.unit_of_variable[units.unit_variable], bits))
+    states[units.single >= 0] = 1.0
+    atom_unit = units.unit_of_variable[units.variable_of_atom]
+    degree = np.diff(graph.atom_start)[: plan.network.num_base_atoms]
+    visits = states[atom_unit] * (degree + 1)
+    return float(visits.sum() if chosen is None else visits[chosen].sum())
 
 
 def reweigh_plan(plan: Plan, weights: np.ndarray) -> Plan:

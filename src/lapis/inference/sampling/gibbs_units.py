@@ -19,8 +19,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from lapis.compiled import allocating_entry, entry
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph
 from lapis.network.components import find_root, number_trees
 from lapis.network.network import Network
@@ -161,7 +161,7 @@ def clause_literals(graph: ClauseGraph, clauses: np.ndarray) -> tuple[np.ndarray
     return np.abs(literal) - 1, literal > 0
 
 
-@njit(cache=True)
+@allocating_entry
 def _clause_variables(clauses, graph, variable_of_atom, decided):  # type: ignore[no-untyped-def]
     """CSR of the variables a clause depends on, auxiliary atoms unfolded; empty if too many."""
     start = np.zeros(len(clauses) + 1, np.int64)
@@ -203,7 +203,7 @@ def _clause_variables(clauses, graph, variable_of_atom, decided):  # type: ignor
     return start, variable[:end].copy(), too_wide
 
 
-@njit(cache=True)
+@allocating_entry
 def _tops(root):  # type: ignore[no-untyped-def]
     found = np.empty_like(root)
     for item in range(len(root)):
@@ -211,7 +211,7 @@ def _tops(root):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit(cache=True)
+@entry
 def _join(root, bits, start, variable, rows, limit):  # type: ignore[no-untyped-def]
     """Unite the variables of each row, in order, where the union has at most 2^limit states."""
     for row in rows:

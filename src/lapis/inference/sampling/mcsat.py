@@ -65,6 +65,8 @@ from lapis.inference.sampling.samplesat import satisfy
 from lapis.inference.sampling.starting_worlds import overdispersed_start
 from lapis.network.network import Network
 
+SLICE_WORK = 6.0  # times what a Gibbs sweep costs, as measured
+
 
 class Plan(NamedTuple):
     """What all chains share."""
@@ -158,6 +160,9 @@ class MCSAT:
                 restarts += 1
                 failed += not restart(plan, state, self.restart_flips)
         return Info(*[*events.tolist(), restarts, failed])
+
+    def work(self, plan: Plan, state: State) -> float:
+        return SLICE_WORK * len(plan.graph.literal)
 
     def counts(self, state: State) -> np.ndarray:
         return state.world.count

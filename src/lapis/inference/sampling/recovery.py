@@ -13,17 +13,24 @@ the batches show that chains disagree the standard error is that of whole chains
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lapis.inference.reduction.eliminate import Recovered, Reduction, reduce
-from lapis.inference.sampling.chains import Derived, SampleResult, count_ranges, run_chains
+from lapis.inference.sampling.chains import (
+    Derived,
+    SampleResult,
+    available_cores,
+    count_ranges,
+    run_chains,
+)
 from lapis.inference.sampling.diagnostics import WarmUp, doubt_islands, summarize
 from lapis.inference.sampling.kernels.tally import Tally, Worlds, new_tally, unpack_worlds
-from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
+from lapis.inference.sampling.sampler import Sampler
 from lapis.network.network import Network
 from lapis.progress import Report, Wish
 
@@ -46,17 +53,18 @@ class Sampled(NamedTuple):
 
 def sample_reduced(
     network: Network,
-    sampler: Sampler[PlanType, StateType],
+    candidates: Callable[[Network], Sequence[Sampler[Any, Any]]],
     *,
     precision: float,
     max_samples: int,
     num_chains: int,
     time_limit: float | None,
     seed: int,
+    patience: int | None = None,
     progress: Report | None = None,
     should_stop: Wish | None = None,
 ) -> Sampled:
-    """Reduce, sample the core, recover the rest."""
+    """Reduce, sample the core by one of the samplers that may fit it, recover the rest."""
     reduction = reduce(network)
     core = reduction.core
     base = network.num_base_atoms
@@ -68,9 +76,12 @@ def sample_reduced(
             marginal, certain, found.expected_count, sure, True, None, 0
         )  # fmt: skip
     limit = max(64, min(max_samples, MAX_KEPT_BYTES * 8 // max(1, core.num_atoms)))
+    sampler, *rivals = candidates(core)
     result = run_chains(
         core,
         sampler,
+        rivals=rivals,
+        patience=patience,
         precision=precision,
         max_samples=limit,
         num_chains=num_chains,
@@ -110,22 +121,10 @@ def recover(
     """The eliminated atoms and all counts from the worlds of each chain, and of its warm-up."""
     network = reduction.network
     gone = eliminated(reduction)
-    marginals: list[Tally] = []
-    counts: list[Tally] = []
-    samples = int(worlds[0].size[0])
-    length = max(1, samples // BATCHES)
-    bounds = [*range(0, samples, length), samples]
-    for chain in worlds:
-        pieces = [
-            reduction.recover(unpack_worlds(chain, begin, end)) for begin, end in pairwise(bounds)
-        ]
-        size = np.diff(bounds)
-        marginal = np.array([piece.marginal[gone] for piece in pieces]) * size[:, None]
-        marginals.append(piece_tally(marginal, marginal.sum(axis=0), length, samples))
-        count = np.array([piece.expected_count for piece in pieces]) * size[:, None]
-        # Their variance within pieces does not matter: R-hat of counts decides nothing.
-        counts.append(piece_tally(count, (count**2 / size[:, None]).sum(axis=0), length, samples))
-    warm = [recover_warm_up(reduction, pieces) for pieces in before]
+    with ThreadPoolExecutor(available_cores()) as pool:
+        tallies = list(pool.map(lambda chain: recover_chain(reduction, gone, chain), worlds))
+        warm = list(pool.map(lambda pieces: recover_warm_up(reduction, pieces), before))
+    marginals, counts = zip(*tallies, strict=True)
     warmed = sum(int(piece.size[0]) for piece in before[0])
     span, jump = count_ranges(network, depends_on_core(reduction))
     atoms = summarize(
@@ -139,6 +138,25 @@ def recover(
         jump=jump,
     )
     return Derived(doubt_islands(atoms, network.component[gone], len(worlds), ergodic), expected)
+
+
+def recover_chain(reduction: Reduction, gone: np.ndarray, chain: Worlds) -> tuple[Tally, Tally]:
+    """The tallies of eliminated atoms and of counts that the pieces of a chain give."""
+    samples = int(chain.size[0])
+    length = max(1, samples // BATCHES)
+    bounds = [*range(0, samples, length), samples]
+    pieces = [
+        reduction.recover(unpack_worlds(chain, begin, end)) for begin, end in pairwise(bounds)
+    ]
+    size = np.diff(bounds)
+    marginal = np.array([piece.marginal[gone] for piece in pieces]) * size[:, None]
+    count = np.array([piece.expected_count for piece in pieces]) * size[:, None]
+    # Their variance within pieces does not matter: R-hat of counts decides nothing.
+    square = (count**2 / size[:, None]).sum(axis=0)
+    return (
+        piece_tally(marginal, marginal.sum(axis=0), length, samples),
+        piece_tally(count, square, length, samples),
+    )
 
 
 def depends_on_core(reduction: Reduction) -> np.ndarray:

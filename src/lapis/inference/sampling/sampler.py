@@ -62,6 +62,9 @@ class Sampler(Protocol[PlanType, StateType]):
     def step(self, plan: PlanType, state: StateType, tallies: Tallies, num_samples: int) -> Info:
         """Draw samples and record them."""
 
+    def work(self, plan: PlanType, state: StateType) -> float:
+        """What a sample costs, in visits of literals; measured beforehand, not by the clock."""
+
     def counts(self, state: StateType) -> np.ndarray:
         """float64[num_weights], true groundings in the current world, evidence left out."""
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.inference.compiled import entry, inner
+from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import below, uniform
 from lapis.inference.sampling.kernels.clause_graph import flip
 

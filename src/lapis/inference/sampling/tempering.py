@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.sampling.gibbs import Gibbs, Plan, reweigh_plan
+from lapis.inference.sampling.gibbs import Gibbs, Plan, reweigh_plan, sweep_work
 from lapis.inference.sampling.gibbs import State as GibbsState
 from lapis.inference.sampling.kernels.clause_graph import World
 from lapis.inference.sampling.kernels.tally import Tallies, new_tallies
@@ -30,7 +30,7 @@ from lapis.inference.sampling.kernels.tempering import Ladder, Replicas, run_tem
 from lapis.network.network import Network
 
 FIRST_LEVELS = 8
-TUNING_UPDATES = 20_000_000  # at most so many atoms are resampled to tune the ladder
+TUNING_WORK = 200_000_000  # literals visited to tune the ladder of a chain, at most
 
 
 class State(NamedTuple):
@@ -72,7 +72,7 @@ class Tempering:
     def init(self, plan: Plan, world: np.ndarray, rng: np.ndarray) -> State:
         beta = np.linspace(1.0, 0.0, FIRST_LEVELS)
         state = new_state(plan, beta, [world] * len(beta), rng)
-        sweeps = sweeps_per_round(plan.network, self.tuning_rounds)
+        sweeps = sweeps_per_round(sweep_work(plan), self.tuning_rounds)
         for number in sweeps:
             # What tuning sees is thrown away.
             self.step(plan, state, new_tallies(0, np.empty(0)), number)
@@ -105,6 +105,9 @@ class Tempering:
         tried = int(ladder.tried.sum() - before)
         return Info(updates, swaps, tried, num_samples * len(ladder.beta), num_samples)
 
+    def work(self, plan: Plan, state: State) -> float:
+        return len(state.ladder.beta) * sweep_work(plan)
+
     def counts(self, state: State) -> np.ndarray:
         return state.replica(0).count
 
@@ -123,10 +126,12 @@ def new_state(plan: Plan, beta: np.ndarray, values: list[np.ndarray], rng: np.nd
     return State(stacked, ladder, each[0], np.zeros(plan.network.num_base_atoms), rng)
 
 
-def sweeps_per_round(network: Network, rounds: int) -> list[int]:
-    """Doubling numbers of sweeps, fewer for networks of millions of atoms."""
-    cost = FIRST_LEVELS * max(network.num_base_atoms, 1)
-    total = max(1, min(500, TUNING_UPDATES // cost))
+def sweeps_per_round(work: float, rounds: int) -> list[int]:
+    """Doubling numbers of sweeps, fewer where a sweep visits millions of literals.
+
+    Counting atoms in place of literals, a thousand atoms of a thousand clauses each took minutes.
+    """
+    total = max(1, min(500, int(TUNING_WORK / (FIRST_LEVELS * max(work, 1.0)))))
     return [max(1, (total << number) // (1 << rounds)) for number in range(rounds)]
 
 

@@ -24,7 +24,9 @@ def counts_first(
     network: Network, options: Options, solve_rest: Callable[[Network, Options], Marginals]
 ) -> Marginals:
     """Dense components of interchangeable atoms by counts, all others by `solve_rest`."""
-    counted = solve_by_counts(network, options.max_memory or DEFAULT_MEMORY, options.seed)
+    counted = solve_by_counts(
+        network, options.max_memory or DEFAULT_MEMORY, options.seed, options.exact_stop
+    )
     if counted is None:
         return solve_rest(network, options)
     base = slice(0, network.num_base_atoms)

@@ -34,6 +34,7 @@ from lapis.network.cubes import Cubes, Variables, falsifying_cubes, find_variabl
 from lapis.network.network import Network
 from lapis.network.parts import keep_part
 from lapis.network.satisfiability import contradiction
+from lapis.progress import Stop
 
 DENSE = 12  # neighbours: with fewer, tables of 2^12 entries are as good
 MAX_ALONE = 32  # dense components that are planned one by one; more of them fit together or not
@@ -60,7 +61,9 @@ class CountPlan(NamedTuple):
     tree: Tree
 
 
-def solve_by_counts(network: Network, max_memory: int, random_state: int = 0) -> Counted | None:
+def solve_by_counts(
+    network: Network, max_memory: int, random_state: int = 0, stop: Stop | None = None
+) -> Counted | None:
     """The dense components that counts solve within the memory; None if there are none."""
     dense = has_dense_core(network, DENSE)
     labels = np.unique(network.component[dense])
@@ -70,9 +73,11 @@ def solve_by_counts(network: Network, max_memory: int, random_state: int = 0) ->
     answers = []
     for group in groups:
         part, atom = keep_part(network, np.isin(network.component, group))
-        plan = plan_counts(part, max_memory, random_state)
+        if stop is not None:
+            stop.check("counting interchangeable atoms")
+        plan = plan_counts(part, max_memory, random_state, stop)
         if plan is not None:
-            answers.append((atom, solve_counts(plan)))
+            answers.append((atom, solve_counts(plan, stop)))
     if not answers:
         return None
     solved = np.zeros(network.num_atoms, bool)
@@ -90,7 +95,9 @@ def solve_by_counts(network: Network, max_memory: int, random_state: int = 0) ->
     )
 
 
-def plan_counts(network: Network, max_memory: int, random_state: int = 0) -> CountPlan | None:
+def plan_counts(
+    network: Network, max_memory: int, random_state: int = 0, stop: Stop | None = None
+) -> CountPlan | None:
     """How to count the atoms of a network; None if they differ, or their counts do not fit."""
     alike = find_alike(network)
     if alike is None:
@@ -104,7 +111,7 @@ def plan_counts(network: Network, max_memory: int, random_state: int = 0) -> Cou
         return None
     rng = np.random.default_rng(random_state)
     component = variables.component[classes.first]
-    tree, failed = plan_trees(tables.cubes, component, max_memory, rng)
+    tree, failed = plan_trees(tables.cubes, component, max_memory, rng, stop)
     return None if failed else CountPlan(reduction, variables, tables, scopes, tree)
 
 
@@ -162,17 +169,17 @@ def leaving_scopes(reduction: Reduction, variables: Variables, classes: Classes)
     return scopes
 
 
-def solve_counts(plan: CountPlan) -> Counted:
+def solve_counts(plan: CountPlan, stop: Stop | None = None) -> Counted:
     """log Z, marginals and expected counts."""
     reduction, tables, classes = plan.reduction, plan.tables, plan.tables.classes
     network, core, size = reduction.network, reduction.core, classes.size
-    potentials = collect(plan.tree, tables.cubes, tables.penalty)
+    potentials = collect(plan.tree, tables.cubes, tables.penalty, stop=stop)
     roots, values = potentials.root_values(plan.tree)
     impossible = roots[values == -np.inf]
     if len(impossible):
         variable = classes.first[plan.tree.order[impossible[0]]]
         raise contradiction(core, int(plan.variables.component[variable]))
-    beliefs = distribute(plan.tree, tables.cubes, potentials)
+    beliefs = distribute(plan.tree, tables.cubes, potentials, stop=stop)
     logs = log_states(plan.tree, size, potentials, beliefs)
     odds = core_log_odds(plan, logs)
     joint = scope_joints(plan, beliefs.cube)

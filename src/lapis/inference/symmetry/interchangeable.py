@@ -23,8 +23,8 @@ neighbours would cost the square of its length.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from lapis.compiled import allocating_entry, inner
 from lapis.inference.symmetry.terms import Terms
 from lapis.network.incidence import index_atoms
 
@@ -73,14 +73,14 @@ def group_equal(digest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return starts, order[shared]
 
 
-@njit(cache=True)
+@inner
 def _mix(word):  # type: ignore[no-untyped-def]
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return word ^ (word >> np.uint64(31))
 
 
-@njit(cache=True)
+@allocating_entry
 def _describe(start, member, strength, at_start, at_term, num_plain, rounds):  # type: ignore[no-untyped-def]
     """uint64[2, num_plain]: colour with the neighbours and itself; with the neighbours alone."""
     two = np.uint64(2)
@@ -121,7 +121,7 @@ def _describe(start, member, strength, at_start, at_term, num_plain, rounds):  #
     return digest
 
 
-@njit(cache=True)
+@inner
 def _digest_term(members, strength):  # type: ignore[no-untyped-def]
     total = _mix(np.uint64(strength))
     for value in members:
@@ -129,7 +129,7 @@ def _digest_term(members, strength):  # type: ignore[no-untyped-def]
     return _mix(total)
 
 
-@njit(cache=True)
+@allocating_entry
 def _hash_terms(start, member, strength):  # type: ignore[no-untyped-def]
     """int32[capacity], an open-addressing table of all terms."""
     capacity = 16
@@ -145,7 +145,7 @@ def _hash_terms(start, member, strength):  # type: ignore[no-untyped-def]
     return table
 
 
-@njit(cache=True)
+@inner
 def _contains(start, member, strength, table, members, size, wanted):  # type: ignore[no-untyped-def]
     """Whether there is a term of this strength with these members, sorted."""
     mask = np.uint64(len(table) - 1)
@@ -163,7 +163,7 @@ def _contains(start, member, strength, table, members, size, wanted):  # type: i
     return False
 
 
-@njit(cache=True)
+@inner
 def _exchanges(start, member, strength, at_start, at_term, table, one, other, room):  # type: ignore[no-untyped-def]
     """Whether swapping two variables maps the terms of the second one into all terms.
 
@@ -193,7 +193,7 @@ def _exchanges(start, member, strength, at_start, at_term, table, one, other, ro
     return True
 
 
-@njit(cache=True)
+@allocating_entry
 def _prove_groups(  # type: ignore[no-untyped-def]
     start, member, strength, at_start, at_term, table, group_start, grouped, max_firsts, first
 ):

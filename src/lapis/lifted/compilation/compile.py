@@ -30,10 +30,12 @@ from lapis.lifted.compilation.theory import (
     rename_literal,
     shape_of,
 )
+from lapis.progress import Progress, Report, Stop
 
 TAKEN_OUT = "\0"  # begins the names of elements that no constant is named like
 MAX_THEORIES = 3000  # compiled in all
 MAX_CLAUSES = 200_000  # of all theories together
+TOLD = 20  # theories from one report to the next
 MAX_OF_RECURSION = 2_000  # clauses of theories before a recursion is given up
 Values = Mapping[Shape, bool]
 Parts = tuple[frozenset[Literal], Mapping[int, Region]]
@@ -62,6 +64,8 @@ class Compiler:
     rules: tuple[Rule, ...]  # tried in this order
     names: list[str]  # of regions, for people
     max_clauses: int = MAX_CLAUSES  # of all theories together
+    stop: Stop | None = None
+    progress: Report | None = None
     cache: dict[object, tuple[Node, tuple[Region, ...]]] = field(default_factory=dict)
     num_elements: int = 0
     num_theories: int = 0  # compiled so far
@@ -80,6 +84,10 @@ class Compiler:
             return Call(node, tuple(zip(own, regions, strict=True)))
         self.num_theories += 1
         self.num_clauses += len(theory.clauses)
+        if self.stop is not None:
+            self.stop.check("compiling a first-order circuit")
+        if self.progress is not None and self.num_theories % TOLD == 0:
+            self.progress(Progress("compiling", self.num_theories, text="theories"))
         if self.give_up is not None and self.num_clauses > self.give_up:
             raise NotLiftable(theory)
         if self.num_theories > MAX_THEORIES or self.num_clauses > self.max_clauses:

@@ -64,6 +64,7 @@ from lapis.lifted.compilation.theory import (
     rename_literal,
     shape_of,
 )
+from lapis.progress import Report, Stop
 
 
 def contradiction(compiler: Compiler, theory: Theory) -> Node | None:
@@ -346,6 +347,12 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def compile_theory(theory: Theory, names: Sequence[str], max_clauses: int = MAX_CLAUSES) -> Node:
+def compile_theory(
+    theory: Theory,
+    names: Sequence[str],
+    max_clauses: int = MAX_CLAUSES,
+    stop: Stop | None = None,
+    progress: Report | None = None,
+) -> Node:
     """The circuit of a theory; `names` are those of its regions. Raises NotLiftable."""
-    return Compiler(RULES, list(names), max_clauses).compile(theory)
+    return Compiler(RULES, list(names), max_clauses, stop, progress).compile(theory)

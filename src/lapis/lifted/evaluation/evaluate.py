@@ -34,6 +34,7 @@ FLOATS: Mapping[int, np.dtype] = {
 FIRST_BITS, LAST_BITS = 128, 1 << 17
 SPARE_BITS = 60  # of a difference quotient
 MAX_BALLS = 1 << 21  # index combinations
+MAX_FLOATS = 100_000_000  # index combinations: about a quarter of an hour
 STEP = 1e-30  # of complex-step differentiation; no rounding depends on it
 
 
@@ -55,6 +56,14 @@ class Partition:
 
 def evaluate(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Partition:
     """log Z and the expected counts. Raises LapisError if no world is possible."""
+    states = num_states(root, {region: np.asarray(n) for region, n in sizes.items()})
+    if states > MAX_FLOATS:
+        raise TooLarge(
+            f"log Z is a sum over {states:,} combinations of numbers, more than the "
+            f"{MAX_FLOATS:,} that are gone through",
+            code="too-many-combinations",
+            hint="take smaller domains: the sums grow with the numbers of constants",
+        )
     for bits in (DOUBLE_BITS, EXTENDED_BITS):
         found, slopes = run_floats(root, weights, sizes, FLOATS[bits])
         log = float(found.log)

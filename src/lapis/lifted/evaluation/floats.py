@@ -67,7 +67,7 @@ class Floats(Walk[Value]):
 
     def rounded(self, log: np.ndarray, sign: np.ndarray, units: np.ndarray | float) -> np.ndarray:
         """The blur of a value whose logarithm is wrong by so many units of rounding."""
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):  # no digit is left: the bound is infinite
             wrong = np.log(np.expm1(self.eps * np.asarray(units, float)))
         return np.where(sign == 0, -np.inf, log.real.astype(float) + wrong)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lapis.inference.compiled import entry
+from lapis.compiled import entry
 from lapis.inference.sampling.kernels.gibbs import sweep
 
 

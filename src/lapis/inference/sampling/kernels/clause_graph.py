@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
-from lapis.inference.compiled import entry, inner
+from lapis.compiled import allocating_entry, entry, inner
 from lapis.network.incidence import index_atoms
 from lapis.network.network import Network
 
@@ -183,7 +182,7 @@ def _settle(graph, weight, world, clause, sign):  # type: ignore[no-untyped-def]
         world.count[graph.weight_id[clause]] += sign * graph.coefficient[clause]
 
 
-@njit(cache=True)
+@allocating_entry
 def _definition_clauses(
     clause_start, literal, weight_id, atom_start, atom_clause, start, member, first
 ):  # type: ignore[no-untyped-def]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.inference.compiled import entry, inner
+from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import uniform
 from lapis.inference.sampling.kernels.clause_graph import clear_change, flip
 from lapis.inference.sampling.kernels.tally import record_sample

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.compiled import entry, inner
+from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import below, uniform
 from lapis.inference.sampling.gibbs_units import Units
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph, clear_change, flip

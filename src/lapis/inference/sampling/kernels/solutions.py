@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.compiled import entry, inner
+from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import uniform
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph, flip
 

@@ -1,0 +1,155 @@
+"""Kernels compiled ahead of their use.
+
+Numba compiles a kernel when it is first called, which takes some twenty seconds for all that a
+first `lapis infer` calls, and keeps it for later runs. `lapis warm` runs small jobs that call
+them, as many at a time as there are cores. A first `infer` starts one of them itself: while its
+own process compiles what grounds and eliminates, another compiles what comes last, the samplers.
+
+A job is a process of its own: `python -m lapis.cli.warm JOB`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from lapis.progress import Progress, Report, compilations
+
+if TYPE_CHECKING:
+    from lapis.data.database import Database
+    from lapis.language.model import Model
+    from lapis.network.network import Network
+
+NUM_PEOPLE = 12  # each a friend of the next three: no tree, and too much to enumerate
+QUERY = ("Smokes", "Cancer")
+POLL_SECONDS = 0.1
+
+
+def small_example() -> tuple[Model, Database]:
+    from lapis.data.database import Database
+    from lapis.examples import example_path
+    from lapis.language import read_model
+
+    pairs = ((i, (i + step) % NUM_PEOPLE) for i in range(NUM_PEOPLE) for step in (1, 2, 3))
+    facts = [f"Friends(P{one},P{other})" for one, other in pairs]
+    data = Database.parse(" ".join([*facts, "Smokes(P0)", "Cancer(P1)"]))
+    return read_model(example_path("smokers.mln")), data
+
+
+def small_network() -> Network:
+    from lapis.grounding.bottom_up import ground
+    from lapis.problem.problem import build_problem
+
+    return ground(build_problem(*small_example(), query=QUERY))
+
+
+def compile_samplers(*methods: str) -> None:
+    """The kernels of chains; those of elimination are compiled by whoever samples."""
+    from lapis.inference.sampling.chains import run_chains
+    from lapis.methods import find_method
+
+    for method in methods:
+        run_chains(small_network(), find_method("infer", method).make(), max_samples=400)
+
+
+def compile_inference() -> None:
+    from lapis.api import infer
+
+    for method in ("exact", "auto", "bp"):
+        infer(*small_example(), QUERY, method=method)
+
+
+def compile_search() -> None:
+    from lapis.inference.map.solver import most_likely_world
+
+    most_likely_world(small_network(), method="maxwalksat", time_limit=1.0)
+
+
+def compile_map() -> None:
+    from lapis.api import map
+
+    map(*small_example(), QUERY)
+
+
+def compile_learning() -> None:
+    from lapis.api import learn
+
+    for objective in ("pseudo", "conditional"):
+        learn(*small_example(), QUERY, objective=objective, max_iterations=2)
+
+
+JOBS: Mapping[str, Callable[[], None]] = {
+    "samplers": lambda: compile_samplers("gibbs", "cluster"),
+    "inference": compile_inference,
+    "search": compile_search,
+    "map": compile_map,
+    "others": lambda: compile_samplers("mcsat", "tempering", "forest"),
+    "learning": compile_learning,
+}
+
+
+def start(job: str) -> subprocess.Popen[Any]:
+    """A process that compiles the kernels of a job."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "lapis.cli.warm", job],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+@contextmanager
+def samplers_beside() -> Iterator[None]:
+    """Compile samplers in another process as soon as this one compiles its first kernel."""
+    started: list[subprocess.Popen[Any]] = []
+
+    def begin(event: Progress) -> None:
+        from lapis.compiled import is_kept
+        from lapis.inference.sampling.kernels.gibbs import run_gibbs
+
+        compilations.remove(begin)
+        if (os.cpu_count() or 1) > 1 and not is_kept(run_gibbs):
+            started.append(start("samplers"))
+
+    compilations.append(begin)
+    try:
+        yield
+    finally:
+        if begin in compilations:
+            compilations.remove(begin)
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def compile_all(report: Report | None = None) -> None:
+    """Run all jobs, as many at a time as there are cores; raises what a job says if one fails."""
+    began = time.monotonic()
+    waiting, running, done = list(JOBS), dict[str, subprocess.Popen[Any]](), 0
+    try:
+        while waiting or running:
+            while waiting and len(running) < (os.cpu_count() or 1):
+                job = waiting.pop(0)
+                running[job] = start(job)
+            ended = [job for job, process in running.items() if process.poll() is not None]
+            for job in ended:
+                process = running.pop(job)
+                _, words = process.communicate()
+                if process.returncode:
+                    raise RuntimeError(f"compiling {job} failed:\n{words.decode()}")
+                done += 1
+            if report is not None:
+                seconds, names = time.monotonic() - began, ", ".join(running)
+                report(Progress("compiling, job", done, len(JOBS), seconds, {}, names))
+            time.sleep(POLL_SECONDS)
+    finally:
+        for process in running.values():
+            process.kill()
+            process.communicate()
+
+
+if __name__ == "__main__":
+    JOBS[sys.argv[1]]()

@@ -1,0 +1,124 @@
+"""Marginals by chains: which samplers may fit a network, and what their answer is worth.
+
+`auto` lets pilots choose between Gibbs, cluster moves where atoms are coupled in pairs, and MC-SAT
+where hard or nearly hard clauses could cut a Gibbs chain's worlds into islands. If the chains of
+the one chosen do not come to agree, tempering has its turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lapis.inference.log_odds import sampled_log_odds
+from lapis.inference.marginals import (
+    AnsweredWhole,
+    ChainTrace,
+    Marginals,
+    Options,
+    describe_chains,
+)
+from lapis.methods import find_method
+from lapis.network.network import Network
+
+TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
+MAX_RHAT = 1.05
+NEARLY_HARD = 5.0  # a weight beyond which a Gibbs chain rarely crosses
+
+
+def by_best_sampler(network: Network, options: Options) -> Marginals:
+    """The sampler that pilots choose; tempering where its chains do not come to agree.
+
+    Chains that disagreed in warm-up and agree now may have lost a mode: they go on only if the
+    samples asked for could show that it is small enough not to matter.
+    """
+    whole = None if options.instead is None else options.instead()
+    if whole is not None:
+        raise AnsweredWhole(whole)
+    began = time.monotonic()
+    found = by_samplers(network, best_samplers, options, options.max_samples // TRIAL_SHARE)
+    if is_settled(found) or chains_agree(found, options.precision):
+        return found
+    left = options.time_limit and max(0.0, options.time_limit - (time.monotonic() - began))
+    second = by_sampling(network, "tempering", replace(options, time_limit=left))
+    return min(found, second, key=worst_error)
+
+
+def is_settled(found: Marginals) -> bool:
+    """Whether there is nothing to gain by another sampler, or no wish for it."""
+    return found.exact or found.diagnostics["converged"] or found.diagnostics["interrupted"]
+
+
+def chains_agree(found: Marginals, error: float) -> bool:
+    """Whether chains agree now, and what they left in warm-up makes no larger error."""
+    notes = found.diagnostics
+    return bool(notes["rhat"] <= MAX_RHAT and notes["warmup_error"] <= error)
+
+
+def worst_error(found: Marginals) -> float:
+    return 0.0 if found.stderr is None else float(found.stderr.max(initial=0.0))
+
+
+def best_samplers(core: Network) -> list[str]:
+    """The samplers that may fit: MC-SAT for (nearly) hard clauses, cluster moves for pairs."""
+    length = np.diff(core.clause_start)
+    hard = core.weight_id < 0
+    size = np.zeros(len(hard))
+    size[~hard] = np.abs(core.weights[core.weight_id[~hard]] * core.coefficient[~hard])
+    names = ["gibbs"]
+    if (~hard & (length == 2)).any():
+        names.append("cluster")
+    if (hard | ((size > NEARLY_HARD) & (length > 1))).any():
+        names.insert(0, "mcsat")
+    return names
+
+
+def by_sampling(network: Network, method: str, options: Options) -> Marginals:
+    return replace(by_samplers(network, lambda core: [method], options), method=method)
+
+
+def by_samplers(
+    network: Network,
+    names: Callable[[Network], list[str]],
+    options: Options,
+    patience: int | None = None,
+) -> Marginals:
+    """By the best of the samplers named for the core; it gives up after `patience` samples."""
+    from lapis.inference.sampling.recovery import sample_reduced
+
+    found = sample_reduced(
+        network,
+        lambda core: [find_method("infer", name).make() for name in names(core)],
+        patience=patience,
+        **options.of_chains,
+    )
+    notes: dict[str, Any] = {"core_atoms": found.num_core_atoms}
+    if found.core is not None:
+        notes |= describe_chains(found.core)
+        notes["expected_counts_stderr"] = found.expected_stderr.tolist()
+    trace = None
+    if found.core is not None and found.traced is not None:
+        trace = ChainTrace(found.traced, found.core.trace.values, found.core.trace.stride)
+    if found.exact:
+        log_odds = exact_log_odds(network)
+    else:
+        log_odds = sampled_log_odds(found.marginal, notes["samples"])
+    sampled = np.full(network.num_base_atoms, not found.exact)
+    method = "exact" if found.core is None else found.core.method
+    return Marginals(
+        method, found.exact, None, found.marginal, log_odds, found.stderr, found.expected_count,
+        sampled, notes, trace,
+    )  # fmt: skip
+
+
+def exact_log_odds(network: Network) -> np.ndarray:
+    """float64[num_base_atoms], of a network that elimination leaves no core of."""
+    from lapis.inference.exact.by_components import exact
+
+    found = exact(network).log_odds
+    assert found is not None
+    return found

@@ -1,0 +1,1 @@
+"""Samplers that move many atoms at once, along the couplings of pairs."""

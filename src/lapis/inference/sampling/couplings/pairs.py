@@ -1,0 +1,131 @@
+"""What a network says of single atoms and of pairs of them, as couplings and fields.
+
+With s = ±1 for true and false, a soft clause of two literals with signs σ, τ and weight w is
+
+    w·[l₁ ∨ l₂] = const + (w/4)(σ s₁ + τ s₂ − σ τ s₁ s₂)
+
+so all soft clauses of one or two base atoms together are Σ h_i s_i + Σ J_ij s_i s_j, whatever their
+signs. Samplers that move many atoms at once walk on these numbers; the clauses they do not cover
+(hard, long, or of auxiliary atoms) keep their weights in `rest`, where the others have 0.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.inference.sampling.gibbs import Plan, sweep_work
+from lapis.inference.sampling.kernels.clause_graph import ClauseGraph
+from lapis.network.csr import row_starts
+from lapis.network.network import Network
+
+
+class Pairs(NamedTuple):
+    one: np.ndarray  # int32[num_pairs], the smaller atom
+    other: np.ndarray  # int32[num_pairs]
+    coupling: np.ndarray  # float64[num_pairs], J
+    field: np.ndarray  # float64[num_base_atoms], h
+    rest: np.ndarray  # float64[num_clauses], the weights of all other clauses
+    plain: np.ndarray  # bool[num_base_atoms], in no clause of the rest, block or definition
+    slack: (
+        np.ndarray
+    )  # float64[num_base_atoms], the most that a flip gains by soft ones of the rest
+    in_block: np.ndarray  # bool[num_base_atoms], cannot change by itself
+
+
+class Neighbours(NamedTuple):
+    """The couplings by atom."""
+
+    start: np.ndarray  # int64[num_base_atoms + 1]
+    atom: np.ndarray  # int32[2 · num_pairs]
+    coupling: np.ndarray  # float64[2 · num_pairs], J
+
+
+class Coupled(NamedTuple):
+    """A Gibbs plan, its couplings, and who is resampled by them alone."""
+
+    gibbs: Plan
+    pairs: Pairs
+    near: Neighbours
+    plain: np.ndarray  # int32[...], plain atoms that are units by themselves
+    order: np.ndarray  # int32[...], all other units
+
+    @property
+    def ergodic(self) -> bool | None:
+        return self.gibbs.ergodic
+
+    @property
+    def sweep_work(self) -> float:
+        """In visits of literals; a coupling of a plain atom is a third of one."""
+        own = np.diff(self.near.start)[self.plain].sum() / 3 + 2 * len(self.plain)
+        units = self.gibbs.units
+        atom_unit = units.unit_of_variable[units.variable_of_atom]
+        others = np.zeros(len(units.single), bool)
+        others[self.order] = True
+        return float(own) + sweep_work(self.gibbs, others[atom_unit])
+
+
+def couple(plan: Plan) -> Coupled:
+    """The couplings of a Gibbs sampler's network, under its weights."""
+    pairs = find_pairs(plan.network, plan.graph)
+    single = plan.units.single
+    plain = (single >= 0) & pairs.plain[np.maximum(single, 0)] if len(single) else single >= 0
+    order = np.flatnonzero(~plain).astype(np.int32)
+    return Coupled(plan, pairs, find_neighbours(pairs), single[plain], order)
+
+
+def find_neighbours(pairs: Pairs) -> Neighbours:
+    """Each pair at both of its atoms."""
+    atom = np.concatenate((pairs.one, pairs.other))
+    order = np.argsort(atom, kind="stable")
+    return Neighbours(
+        row_starts(np.bincount(atom, minlength=len(pairs.field))),
+        np.concatenate((pairs.other, pairs.one))[order],
+        np.tile(pairs.coupling, 2)[order],
+    )
+
+
+def find_pairs(network: Network, graph: ClauseGraph) -> Pairs:
+    """The couplings and fields of a network under the graph's weights."""
+    base = network.num_base_atoms
+    length = np.diff(graph.clause_start)
+    first = graph.literal[graph.clause_start[:-1]]
+    soft = np.isfinite(graph.weight)
+    unit = soft & (length == 1) & (np.abs(first) <= base)
+    two = np.flatnonzero(soft & (length == 2))
+    ends = graph.literal[graph.clause_start[two][:, None] + np.arange(2)]
+    inside = (np.abs(ends) <= base).all(axis=1)
+    two, ends = two[inside], ends[inside]
+    atoms, sign, weight = np.abs(ends) - 1, np.sign(ends), graph.weight[two]
+
+    alone = np.abs(first[unit]) - 1
+    pull = graph.weight[unit] * np.sign(first[unit]) / 2, (weight[:, None] * sign / 4).ravel()
+    field = total(np.concatenate((alone, atoms.ravel())), np.concatenate(pull), base)
+    low, high = atoms.min(axis=1, initial=base), atoms.max(axis=1, initial=0)
+    key, place = np.unique(low.astype(np.int64) * base + high, return_inverse=True)
+    coupling = total(place, -weight * sign[:, 0] * sign[:, 1] / 4, len(key))
+    real = coupling != 0
+    key = key[real]
+
+    rest = graph.weight.copy()
+    rest[unit] = 0.0
+    rest[two] = 0.0
+    in_block = np.zeros(base, bool)
+    in_block[network.block_atom] = True
+    plain = ~in_block & (np.diff(graph.use_start)[:base] == 0)
+    atom = np.abs(graph.literal) - 1
+    mine = np.repeat(rest != 0, length) & (atom < base)
+    plain[atom[mine]] = False
+    size = np.where(np.isinf(rest), 0.0, np.abs(rest))
+    slack = total(atom[mine], np.repeat(size, length)[mine], base)
+    slack[np.diff(graph.use_start)[:base] > 0] = np.inf
+    return Pairs(
+        (key // max(base, 1)).astype(np.int32), (key % max(base, 1)).astype(np.int32),
+        coupling[real], field, rest, plain, slack, in_block,
+    )  # fmt: skip
+
+
+def total(place: np.ndarray, amount: np.ndarray, size: int) -> np.ndarray:
+    """float64[size], the amounts added up by place; numpy's own makes integers of nothing."""
+    return np.bincount(place, amount, size).astype(np.float64)

@@ -1,0 +1,79 @@
+"""Effective sample sizes of a trace, bulk and tail.
+
+Vehtari, Gelman, Simpson, Carpenter and Bürkner (Rank-normalization, folding, and localization: an
+improved R-hat, Bayesian Analysis 2021), sections 3.2 and 4.3, as ArviZ and Stan define them. Chains
+are cut into halves; the autocorrelation at lag t, from within and between the halves, is
+
+    ρ_t = 1 − (W − mean autocovariance at t) / V,     V = W (L − 1)/L + variance of the means
+
+and S draws are worth S / (−1 + 2 Σ ρ_t), with ρ summed by pairs of lags while these are positive,
+and never larger than the pair before (Geyer 1992).
+
+*Bulk* is this of the ranks as normal scores, *tail* the smaller of those of the indicators
+"at most the 5 % quantile" and "at most the 95 % quantile". What is traced is not an atom's value,
+whose only quantile would be itself, but the probability with which it was drawn given the
+others: bulk is about its typical values, tail about the rare surroundings in which the atom is
+much likelier or unlikelier than usual. A trace that never changes counts as fully effective.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+TAILS = (0.05, 0.95)
+
+
+class EffectiveSize(NamedTuple):
+    """The least over the traced values."""
+
+    bulk: float
+    tail: float
+
+    def is_enough(self, wanted: float) -> bool:
+        return min(self) >= wanted
+
+
+def effective_size(trace: np.ndarray) -> EffectiveSize:
+    """Of float[num_chains, num_draws, num_values]; 0 of too little to tell."""
+    half = trace.shape[1] // 2
+    if half < 4 or not trace.shape[2]:
+        return EffectiveSize(0.0, 0.0)
+    bulk, tail = np.inf, np.inf
+    for value in np.moveaxis(trace, 2, 0).astype(np.float64):
+        halves = np.concatenate((value[:, :half], value[:, -half:]))
+        bulk = min(bulk, autocorrelated_size(normal_scores(halves)))
+        for quantile in np.quantile(value, TAILS):
+            tail = min(tail, autocorrelated_size((halves <= quantile).astype(np.float64)))
+    return EffectiveSize(float(bulk), float(tail))
+
+
+def normal_scores(values: np.ndarray) -> np.ndarray:
+    """Φ⁻¹((rank − 3/8) / (S + 1/4)), ties at their average rank; the shape of `values`."""
+    from scipy.special import ndtri
+
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(count) - (count - 1) / 2)[place.ravel()]
+    scores: np.ndarray = ndtri((rank - 0.375) / (values.size + 0.25)).reshape(values.shape)
+    return scores
+
+
+def autocorrelated_size(chains: np.ndarray) -> float:
+    """What the draws of float64[num_chains, length] are worth."""
+    length = chains.shape[1]
+    if np.ptp(chains) == 0:
+        return float(chains.size)
+    centred = chains - chains.mean(axis=1, keepdims=True)
+    spectrum = np.fft.rfft(centred, 2 * length, axis=1)
+    covariance = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :length].mean(axis=0) / length
+    within = covariance[0] * length / (length - 1)
+    pooled = covariance[0] + chains.mean(axis=1).var(ddof=1)
+    correlation = 1.0 - (within - covariance) / pooled
+    correlation[0] = 1.0
+    even = length - length % 2
+    pair = correlation[:even].reshape(-1, 2).sum(axis=1)
+    ends = np.flatnonzero(pair <= 0)
+    kept = int(ends[0]) if len(ends) else len(pair)
+    time = -1.0 + 2.0 * float(np.minimum.accumulate(pair[:kept]).sum())
+    return chains.size / max(time, 1.0 / np.log10(chains.size))

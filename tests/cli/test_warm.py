@@ -1,0 +1,98 @@
+"""Kernels compiled ahead, told of while they are, and kept where one may write."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numba
+import pytest
+
+import lapis.compiled
+from cli_run import Run
+from lapis.cli import warm
+from lapis.compiled import find_place, is_kept, private_folder
+from lapis.inference.sampling.kernels.gibbs import run_gibbs
+from lapis.progress import Progress, compilations
+
+
+@pytest.mark.parametrize("job", warm.JOBS)
+def test_every_job_runs(job: str) -> None:
+    warm.JOBS[job]()
+
+
+def test_the_job_of_the_samplers_compiles_what_a_first_infer_waits_for() -> None:
+    warm.JOBS["samplers"]()
+    assert is_kept(run_gibbs)
+
+
+def test_compilations_are_told_by_name() -> None:
+    seen: list[Progress] = []
+    compilations.append(seen.append)
+    try:
+        successor = numba.njit(lambda x: x + 1)
+        successor(1)
+        successor(2)
+    finally:
+        compilations.remove(seen.append)
+    assert [event.text for event in seen] == ["<lambda>"]
+    assert str(seen[0]).startswith("compiling for the first use, kernel ")
+
+
+def test_no_process_is_started_where_nothing_is_compiled(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warm, "start", lambda job: pytest.fail("started"))
+    run.json("infer", "m.mln", "d.db", "-q", "Smokes")
+    assert compilations == []
+
+
+def test_a_process_is_started_at_the_first_kernel_that_is_compiled_and_ends_with_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lapis.compiled, "is_kept", lambda kernel: False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    started = []
+    start = warm.start
+
+    def keep(job: str) -> object:
+        started.append(start(job))
+        return started[-1]
+
+    monkeypatch.setattr(warm, "start", keep)
+    with warm.samplers_beside():
+        for number in range(2):
+            numba.njit(lambda x, number=number: x + number)(1)
+    (process,) = started
+    assert process.poll() is not None
+    assert compilations == []
+
+
+def test_failing_jobs_are_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm, "JOBS", {"nothing": lambda: None})
+    with pytest.raises(
+        RuntimeError, match=r"compiling nothing failed:\n(.|\n)*KeyError: 'nothing'"
+    ):
+        warm.compile_all()
+
+
+def test_kernels_are_kept_in_a_private_folder_where_nothing_else_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**options: object) -> object:
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr(lapis.compiled, "njit", refuse)
+    monkeypatch.setattr(lapis.compiled.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    find_place()
+    folder = Path(numba.config.CACHE_DIR)
+    assert folder.parent == tmp_path
+    assert folder.stat().st_mode & 0o077 == 0
+    assert private_folder(tmp_path) == folder
+
+
+def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path) -> None:
+    folder = private_folder(tmp_path)
+    folder.chmod(0o777)
+    assert private_folder(tmp_path) != folder

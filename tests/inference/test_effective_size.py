@@ -1,0 +1,56 @@
+"""Bulk and tail effective sample sizes against chains whose worth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from lapis.inference.sampling.effective_size import autocorrelated_size, effective_size
+
+
+def autoregressive(memory: float, seed: int) -> np.ndarray:
+    """float64[4, 2000, 1], x_t = ρ x_{t−1} + √(1 − ρ²) ε, stationary from the first."""
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=(4, 2000)) * np.sqrt(1 - memory**2)
+    noise[:, 0] = rng.normal(size=4)
+    chains: np.ndarray = lfilter([1.0], [1.0, -memory], noise, axis=1)
+    return chains[:, :, None]
+
+
+@pytest.mark.parametrize("memory", [-0.5, 0.0, 0.5, 0.9])
+def test_correlated_draws_are_worth_less_and_antithetic_ones_more(memory: float) -> None:
+    worth = 8000 * (1 - memory) / (1 + memory)
+    found = [effective_size(autoregressive(memory, seed)).bulk for seed in range(20)]
+    assert np.mean(found) == pytest.approx(worth, rel=0.15)
+
+
+def test_ranks_do_not_see_the_scale() -> None:
+    """A heavy tail makes the plain size useless; that of ranks stays as it is."""
+    trace = autoregressive(0.5, 0)
+    stretched = np.sinh(5 * trace)
+    assert effective_size(stretched).bulk == pytest.approx(effective_size(trace).bulk)
+    assert effective_size(stretched).tail == pytest.approx(effective_size(trace).tail)
+
+
+def test_tails_that_stay_are_seen_where_the_bulk_moves() -> None:
+    """Every chain is in the tail for its first twentieth, and moves freely otherwise."""
+    trace = np.random.default_rng(1).normal(size=(4, 2000, 1))
+    trace[:, :100] = 5 + 0.1 * trace[:, :100]
+    found = effective_size(trace)
+    assert found.tail < 100 < found.bulk
+
+
+def test_chains_apart_are_worth_their_number() -> None:
+    trace = 0.01 * np.random.default_rng(2).normal(size=(4, 500, 2))
+    trace[2:, :, 1] += 1.0
+    found = effective_size(trace)
+    assert found.bulk < 8
+    assert effective_size(trace[:, :, :1]).bulk > 1500
+
+
+def test_what_never_changes_counts_fully_and_nothing_counts_for_nothing() -> None:
+    assert autocorrelated_size(np.ones((2, 50))) == 100.0
+    assert effective_size(np.ones((4, 100, 2))) == (400.0, 400.0)
+    assert effective_size(np.zeros((4, 100, 0))) == (0.0, 0.0)
+    assert effective_size(np.zeros((4, 7, 2))) == (0.0, 0.0)

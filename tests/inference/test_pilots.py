@@ -1,0 +1,62 @@
+"""Pilots: who goes on, on any number of cores, and what a run says of the time it needs."""
+
+from __future__ import annotations
+
+from sampled_networks import agreement, equivalence
+
+from lapis.inference.sampling.chains import run_chains
+from lapis.inference.sampling.couplings.cluster import Cluster
+from lapis.inference.sampling.gibbs import Gibbs
+from lapis.inference.sampling.mcsat import MCSAT
+from lapis.progress import Progress
+from lapis.results.answer import quality_remarks
+
+
+def test_the_choice_does_not_depend_on_the_cores_or_the_order() -> None:
+    network = agreement(14, 0.9, 0.05)
+    one = run_chains(network, Gibbs(), rivals=[Cluster()], num_threads=1, seed=3)
+    two = run_chains(network, Gibbs(), rivals=[Cluster()], num_threads=2, seed=3)
+    turned = run_chains(network, Cluster(), rivals=[Gibbs()], seed=3)
+    assert one.method == two.method == turned.method == "cluster"
+    assert one.pilots == two.pilots == turned.pilots
+    assert one.pilots["cluster"] == 1.0 < one.pilots["gibbs"]
+    assert (one.marginal == two.marginal).all()
+    assert (one.stderr == turned.stderr).all()
+
+
+def test_a_rival_that_may_be_on_an_island_has_no_pilot() -> None:
+    network = equivalence(7, 0.6)
+    assert Gibbs().prepare(network).ergodic is None
+    found = run_chains(network, MCSAT(), rivals=[Gibbs()], max_samples=2_000)
+    assert set(found.pilots) == {"mcsat"}
+
+
+def test_chains_that_do_not_agree_in_time_give_up() -> None:
+    network = agreement(14, 0.9, 0.05)
+    found = run_chains(network, Gibbs(), patience=2_000, max_samples=10**8)
+    assert not found.converged
+    assert found.num_samples + found.num_warmup < 10_000
+
+
+def test_the_time_left_is_told() -> None:
+    seen: list[Progress] = []
+    network = agreement(5, 0.3, 0.1)
+    found = run_chains(network, Gibbs(), precision=1e-4, max_samples=4_000, progress=seen.append)
+    left = [progress.figures.get("seconds left", 0.0) for progress in seen]
+    assert max(left) > 0
+    assert 0 < found.seconds_left < float("inf")
+    assert run_chains(network, Gibbs(), precision=0.02).seconds_left == 0.0
+
+
+def test_remarks_on_time_and_on_few_effective_samples() -> None:
+    late = {"converged": False, "rhat": 1.0123, "seconds_left": 344.4}
+    assert quality_remarks(late) == [
+        "not converged (worst R-hat 1.012; about 344 s more for the precision asked): allow more "
+        "--max-samples or --time-limit, or try --method tempering"
+    ]
+    few = {"converged": True, "chains": 4, "ess_bulk": 731.2, "ess_tail": 212.7}
+    assert quality_remarks(few) == [
+        "few effective samples (213 in 4 chains, 100 a chain are wanted): the standard errors are "
+        "rough; a smaller --precision samples more"
+    ]
+    assert quality_remarks(few | {"ess_tail": 400.0}) == []
