@@ -1,7 +1,7 @@
 """Rules learned from data: table 2 of the paper on hypergraph lifting, with its protocol.
 
     python benchmarks/structure_learning.py [imdb uwcse cora kinships nations umls]
-                                            [--systems lhl,forward,…] [--folds 1,5] [--out FOLDER]
+                                            [--systems lhl,lapis,…] [--folds 1,5] [--out FOLDER]
                                             [--checkpoints FOLDER] [--seconds N]
 
 Rules are learned on all folds but one. In the fold left out the atoms of each predicate in turn are
@@ -71,7 +71,7 @@ SETS = {
 }  # fmt: skip
 
 SYSTEMS: dict[str, dict[str, Any]] = {
-    "forward": {"method": "forward", "max_length": 3},
+    "lapis": {"method": "lapis", "max_length": 3},
     "lhl": {"method": "lhl"},
     "lhl-noheu": {"method": "lhl", "min_support": 0, "max_atoms": 0},
     "lhl-findpaths": {"method": "lhl", "lifting": "ground"},
@@ -164,7 +164,7 @@ def judge(
 
 def options_of(name: str, system: str) -> dict[str, Any]:
     """A variant's own options are above those of the data set."""
-    if system == "forward":
+    if system == "lapis":
         return SYSTEMS[system] | OWN.get(name, {})
     return (LHL.get(name, {}) if SYSTEMS[system]["method"] == "lhl" else {}) | SYSTEMS[system]
 
@@ -278,7 +278,7 @@ def write_strongest(folder: Path, name: str, system: str, outcome: Outcome) -> N
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sets", nargs="*", default=["imdb"], choices=list(SETS))
-    parser.add_argument("--systems", default="forward,lhl,busl,msl")
+    parser.add_argument("--systems", default="lapis,lhl,busl,msl")
     parser.add_argument("--folds", default="1,2,3,4,5")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--checkpoints", type=Path)

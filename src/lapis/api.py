@@ -335,7 +335,7 @@ def learn_structure(
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
-    method: str = "forward",
+    method: str = "lapis",
     given: str | None = None,
     together: Sequence[str] | str | None = None,
     max_length: int | None = None,

@@ -411,7 +411,7 @@ FIELD_METHODS = (
 RULES = ("max_length", "max_variables", "penalty", "dangling", "max_clauses", "shrinkage")
 STRUCTURE = (
     Method(
-        "structure", "forward", "all connected clauses, scored exactly; the one that adds most, "
+        "structure", "lapis", "all connected clauses, scored exactly; the one that adds most, "
         "again and again", "lapis.structure.learners.forward:learn_forward", "examples",
         options=(*RULES, "final", "given", "together"),
     ),

@@ -428,7 +428,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "structure": (
         replace(LEARN_QUERY, help="Predicates to find rules for (else: all)."),
         Option("output", "path", "Write the rules (.mln).", flag="-o --output", is_keyword=False),
-        replace(METHOD, help="How to search", default="forward"), *STRUCTURE,
+        replace(METHOD, help="How to search", default="lapis"), *STRUCTURE,
         Option("jobs", "integer", "Processes (default: one a core).", low=1),
         TIME_LIMIT, CHECKPOINT, EXAMPLES, DRAW, MERGE, STRICT, SEED, AS_JSON,
     ),

@@ -191,7 +191,7 @@ def test_learned_values_are_conditional_likelihoods() -> None:
         ),
         (
             "--method msl --given predicates",
-            "error: method 'msl' does not read --given\n    it belongs to forward\n",
+            "error: method 'msl' does not read --given\n    it belongs to lapis\n",
         ),
     ],
 )

@@ -38,7 +38,7 @@ def learn_rules(
     databases: Sequence[Database],
     targets: Sequence[str] = (),
     *,
-    method: str = "forward",
+    method: str = "lapis",
     given: str | None = None,
     together: Sequence[Sequence[str]] = (),
     sample_share: float = 1.0,
