@@ -26,6 +26,10 @@ class Extension:
     tuples: np.ndarray  # int32[num_tuples, arity], distinct rows
     complemented: bool = False  # the tuples are the false ones
 
+    @property
+    def num_tuples(self) -> int:
+        return len(self.tuples)
+
     @cached_property
     def distinct(self) -> tuple[int, ...]:
         """The number of values in each column."""
@@ -33,7 +37,7 @@ class Extension:
 
     def shape(self, terms: tuple[str | int, ...]) -> Shape:
         """The estimated size of the tuples that match the terms."""
-        return matching(len(self.tuples), self.distinct, terms)
+        return matching(self.num_tuples, self.distinct, terms)
 
 
 @dataclass(frozen=True, eq=False)

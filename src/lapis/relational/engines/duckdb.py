@@ -1,306 +1,184 @@
-"""Plans as SQL on an embedded DuckDB: one statement for all parts of a plan.
+"""DuckDB, embedded: a store in this process that goes on out of core.
 
-Every expression becomes a common table expression with columns c0, c1, … for its variables and n
-for the value; shared ones are materialised. No value or partial sum of a part exceeds the number
-of groundings, so values are BIGINT where that fits and HUGEINT up to 2^126; plans beyond, which
-128 bits might not hold, are run in memory instead (`fits` tells); nothing is ever rounded.
-
-Relations are copied into tables when a plan first names them, so that the optimiser has
-statistics; tables of different engines on one connection are told apart by a prefix.
+Our tables are in a database of their own, in memory as long as they fit and in a folder for
+temporary files beyond; the folder is removed when the store is closed. A file of the user's is
+attached beside it for reading, and for writing only while a result is published, so that others
+may read it meanwhile.
 """
 
 from __future__ import annotations
 
-import itertools
-import threading
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+import importlib.util
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from lapis.errors import TooLarge
-from lapis.language.syntax import Constant
-from lapis.logic.clauses import SimpleTerm
-from lapis.relational.algebra import (
-    Expression,
-    Join,
-    Matches,
-    Project,
-    RangeJoin,
-    Restrict,
-    Test,
-    Tuples,
-    Universe,
-    Without,
-)
-from lapis.relational.answers import Product, fold_numbers
-from lapis.relational.engines.memory import run
-from lapis.relational.exact_sums import narrow
-from lapis.relational.factor import Factor
+from lapis.errors import LapisError, TooLarge
+from lapis.relational.engines.arrow import read_batches
+from lapis.relational.engines.dialect import DUCKDB, Dialect
+from lapis.relational.engines.store import Columns, Table
+from lapis.relational.engines.stored import StoreEngine
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.plan import Plan
 
 if TYPE_CHECKING:
     import duckdb
 
-_thread = threading.local()
-_prefixes = itertools.count()
+BATCH = 1 << 20  # rows fetched at a time
+SCHEMA = "lapis"  # ours, in a database of our own
+USER = "data"  # the name under which the user's file is attached
 
 
-def fits(plan: Plan) -> bool:
-    """Whether 128-bit integers surely hold every value of the plan."""
-    return plan.groundings < 2**126
+class DuckDBStore:
+    def __init__(self, file: str | None = None, max_memory: int | None = None) -> None:
+        import duckdb
 
+        self.file = file
+        spill = tempfile.mkdtemp(prefix="lapis-")
+        self._remove_spill = weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
+        config = {"temp_directory": spill}
+        if max_memory is not None:
+            config["memory_limit"] = f"{max(max_memory, 2**26)}B"
+        self._connection = duckdb.connect(config=config)
+        self._connection.execute(f"CREATE SCHEMA {SCHEMA}")
+        if file is not None:
+            self._attach("READ_ONLY")
 
-class DuckDBEngine:
-    """Runs plans on a world whose relations it copies into tables when first needed."""
+    @property
+    def dialect(self) -> Dialect:
+        return DUCKDB
 
-    def __init__(self, world: Interpretation, max_memory: int | None = None) -> None:
-        self.world = world
-        self._prefix = f"e{next(_prefixes)}_"
-        self._tables: dict[tuple[str, str], str] = {}
-        # The connection outlives the engine, so the limit is set by each.
-        if max_memory is None:
-            _connection().execute("RESET memory_limit")
-        else:
-            _connection().execute(f"SET memory_limit = '{max(max_memory, 2**26)}B'")
+    def load(self, name: str, columns: Columns) -> Table:
+        selected = []
+        for column, values in columns.items():
+            quoted = DUCKDB.identifier(column)
+            if values.dtype.kind == "f":
+                quoted = f"CASE WHEN isnan({quoted}) THEN NULL ELSE {quoted} END AS {quoted}"
+            selected.append(quoted)
+        arrays = {column: np.ascontiguousarray(values) for column, values in columns.items()}
+        self._connection.register("lapis_loaded", arrays)
+        try:
+            return self.create(name, f"SELECT {', '.join(selected)} FROM lapis_loaded")
+        finally:
+            self._connection.unregister("lapis_loaded")
 
-    def run(self, plan: Plan) -> list[Product]:
-        if not fits(plan):
-            return run(plan, self.world)
-        parts = list(dict.fromkeys(part for term in plan.terms for part in term.parts))
-        known = dict(zip(parts, self._fetch(parts, plan), strict=True))
-        return [
-            fold_numbers(term.coefficient * term.multiplier, [known[part] for part in term.parts])
-            for term in plan.terms
-        ]
+    def create(self, name: str, select: str) -> Table:
+        reference = self._reference(name)
+        with _complaints():
+            found = self._connection.execute(f"CREATE TABLE {reference} AS {select}").fetchall()
+            described = self._connection.execute(f"DESCRIBE {reference}").fetchall()
+        return Table(name, tuple(row[0] for row in described), found[0][0], reference)
+
+    def fetch(self, select: str) -> Iterator[Columns]:
+        # A cursor of its own leaves the connection free while batches are read.
+        cursor = self._connection.cursor()
+        try:
+            with _complaints():
+                found = cursor.sql(select)
+                if importlib.util.find_spec("pyarrow") is not None:
+                    yield from read_batches(found.to_arrow_reader(BATCH))
+                else:
+                    yield _whole_columns(found)
+        finally:
+            cursor.close()
+
+    def execute(self, statement: str) -> None:
+        with _complaints():
+            self._connection.execute(statement)
+
+    def drop(self, name: str) -> None:
+        self.execute(f"DROP TABLE IF EXISTS {self._reference(name)}")
+
+    def publish(self, name: str, target: str) -> None:
+        if self.file is None:
+            raise LapisError(
+                f"there is no database to keep the table {target} in",
+                code="engine-target",
+                hint="name a file: --engine duckdb:results.duckdb",
+            )
+        place = ".".join(map(DUCKDB.identifier, target.split(".")))
+        self._attach("READ_WRITE")
+        try:
+            self.execute(
+                f"CREATE OR REPLACE TABLE {USER}.{place} AS SELECT * FROM {self._reference(name)}"
+            )
+        finally:
+            self._attach("READ_ONLY")
 
     def close(self) -> None:
-        """Drop the tables."""
-        for table in self._tables.values():
-            _connection().execute(f"DROP TABLE {table}")
-        self._tables.clear()
+        self._connection.close()
+        self._remove_spill()
 
-    def compile(self, parts: list[Expression], plan: Plan) -> str:
-        """One statement: (number of the part, its variables' codes, 0 for none, and the value)."""
-        writer = _Writer(self, plan)
-        width = max(len(part.variables) for part in parts)
-        selects = []
-        for number, part in enumerate(parts):
-            filled = range(len(part.variables))
-            columns = [f"c{i}" if i in filled else f"0::INTEGER AS c{i}" for i in range(width)]
-            source = writer.name(part)
-            selects.append(
-                f"SELECT {', '.join([f'{number} AS part', *columns, 'n'])} FROM {source}"
-            )
-        return f"WITH {', '.join(writer.expressions)}\n" + "\nUNION ALL ".join(selects)
+    def __enter__(self) -> Self:
+        return self
 
-    def relation_table(self, name: str) -> str:
-        tuples = self.world.relations[name].tuples
-        # The constant column gives a nullary relation something to hold its one row with.
-        columns = {f"c{i}": np.ascontiguousarray(column) for i, column in enumerate(tuples.T)}
-        return self._table("relation", name, {**columns, "n": np.ones(len(tuples), np.int8)})
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
-    def domain_table(self, type_name: str) -> str:
-        domain = self.world.domains[type_name]
-        columns = {
-            "code": np.arange(len(domain), dtype=np.int32),
-            "name": np.array(domain.constants, dtype=object),
-            "value": domain.numeric,
-        }
-        return self._table("domain", type_name, columns)
+    def _reference(self, name: str) -> str:
+        return f"{SCHEMA}.{DUCKDB.identifier(name)}"
 
-    def _fetch(self, parts: list[Expression], plan: Plan) -> Iterator[Factor]:
-        import duckdb
-
-        if not parts:
-            return
-        try:
-            found = _connection().execute(self.compile(parts, plan))
-            if plan.groundings < 2**62:
-                columns = {name: np.asarray(c) for name, c in found.fetchnumpy().items()}
-            else:  # numpy would be given 128-bit integers as floating-point numbers
-                names = [description[0] for description in found.description or ()]
-                rows = np.array(found.fetchall(), dtype=object).reshape(-1, len(names))
-                columns = dict(zip(names, rows.T, strict=True))
-        except duckdb.OutOfMemoryException as error:
-            raise TooLarge(
-                "a join does not fit in the memory given",
-                code="too-large",
-                hint="raise the memory limit, or give more evidence",
-            ) from error
-        for number, part in enumerate(parts):
-            mine = columns["part"] == number
-            width = len(part.variables)
-            rows = np.empty((int(np.count_nonzero(mine)), width), np.int32)
-            for position in range(width):
-                rows[:, position] = columns[f"c{position}"][mine]
-            value = columns["n"][mine]
-            yield Factor(part.variables, rows, narrow(value))
-
-    def _table(self, kind: str, name: str, columns: Mapping[str, np.ndarray]) -> str:
-        if (kind, name) not in self._tables:
-            table = f"{self._prefix}{len(self._tables)}"
-            selected = [
-                f"CASE WHEN isnan({column}) THEN NULL ELSE {column} END AS {column}"
-                if values.dtype.kind == "f"
-                else column
-                for column, values in columns.items()
-            ]
-            connection = _connection()
-            connection.register(f"{table}_new", dict(columns))
-            connection.execute(
-                f"CREATE TEMP TABLE {table} AS SELECT {', '.join(selected)} FROM {table}_new"
-            )
-            connection.unregister(f"{table}_new")
-            self._tables[kind, name] = table
-        return self._tables[kind, name]
+    def _attach(self, mode: str) -> None:
+        path = str(self.file).replace("'", "''")
+        self.execute(f"DETACH DATABASE IF EXISTS {USER}")
+        self.execute(f"ATTACH '{path}' AS {USER} ({mode})")
 
 
-def _connection() -> duckdb.DuckDBPyConnection:
-    """One connection per thread, opened on first use."""
-    if not hasattr(_thread, "connection"):
-        import duckdb
+class DuckDBEngine(StoreEngine):
+    """Runs plans on a world whose relations it copies into a DuckDB of its own."""
 
-        _thread.connection = duckdb.connect()
-        # Without this DuckDB would spill into a folder it makes in the working directory.
-        _thread.connection.execute("SET temp_directory = ''")
-    connection: duckdb.DuckDBPyConnection = _thread.connection
-    return connection
+    def __init__(self, world: Interpretation, max_memory: int | None = None) -> None:
+        super().__init__(world, DuckDBStore(max_memory=max_memory), max_memory)
+
+    def close(self) -> None:
+        self.store.close()
 
 
-class _Writer:
-    """Names expressions and writes each as a common table expression once."""
-
-    def __init__(self, engine: DuckDBEngine, plan: Plan) -> None:
-        self.engine = engine
-        self.shared = plan.shared
-        self.types = dict(plan.variables)
-        self.integer = "BIGINT" if plan.groundings < 2**62 else "HUGEINT"
-        self.names: dict[Expression, str] = {}
-        self.expressions: list[str] = []
-
-    def name(self, expression: Expression) -> str:
-        if expression not in self.names:
-            body = self._select(expression)
-            name = f"e{len(self.names)}"
-            kept = "MATERIALIZED " if expression in self.shared else ""
-            self.expressions.append(f"{name} AS {kept}({body})")
-            self.names[expression] = name
-        return self.names[expression]
-
-    def _select(self, expression: Expression) -> str:
-        match expression:
-            case Tuples():
-                return self._tuples(expression)
-            case Universe(_, type_name):
-                size = self.engine.world.size(type_name)
-                return f"SELECT range::INTEGER AS c0, 1::{self.integer} AS n FROM range({size})"
-            case Matches(test):
-                tables = [self._domain(name) for name in test.variables]
-                return (
-                    f"SELECT l.code AS c0, r.code AS c1, 1::{self.integer} AS n "
-                    f"FROM {tables[0]} l, {tables[1]} r WHERE {_comparison(test, 'l', 'r')}"
-                )
-            case Join(left, right, keep):
-                matches = _matching(left.variables, right.variables)
-                source = f"{self.name(left)} l JOIN {self.name(right)} r ON {matches}"
-                width = len(set(left.variables) | set(right.variables))
-                return self._grouped(_kept(left, right, keep), "l.n * r.n", source, width)
-            case RangeJoin(left, right, test, keep):
-                return self._range_join(left, right, test, keep)
-            case Project(part, keep):
-                columns = [f"c{part.variables.index(name)}" for name in keep]
-                return self._grouped(columns, "n", self.name(part), len(part.variables))
-            case Without(part, excluded):
-                matches = _matching(part.variables, excluded.variables)
-                return (
-                    f"SELECT l.* FROM {self.name(part)} l "
-                    f"ANTI JOIN {self.name(excluded)} r ON {matches}"
-                )
-            case Restrict(part, test):
-                text = f"SELECT e.* FROM {self.name(part)} e"
-                for alias, term in zip("lr", _sides(test), strict=True):
-                    if not isinstance(term, Constant):
-                        column = f"e.c{part.variables.index(term.name)}"
-                        text += (
-                            f" JOIN {self._domain(term.name)} {alias} ON {alias}.code = {column}"
-                        )
-                return f"{text} WHERE {_comparison(test, 'l', 'r')}"
-
-    def _domain(self, variable: str) -> str:
-        return self.engine.domain_table(self.types[variable])
-
-    def _tuples(self, tuples: Tuples) -> str:
-        first: dict[str, int] = {}
-        conditions = []
-        for position, term in enumerate(tuples.terms):
-            if isinstance(term, int):
-                conditions.append(f"c{position} = {term}")
-            elif term in first:
-                conditions.append(f"c{position} = c{first[term]}")
-            else:
-                first[term] = position
-        columns = [f"c{position} AS c{at}" for at, position in enumerate(first.values())]
-        text = f"SELECT {', '.join([*columns, f'n::{self.integer} AS n'])}"
-        text += f" FROM {self.engine.relation_table(tuples.relation)}"
-        return text + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
-
-    def _range_join(
-        self, left: Expression, right: Expression, test: Test, keep: tuple[str, ...]
-    ) -> str:
-        source = f"{self.name(left)} l JOIN {self.name(right)} r ON TRUE"
-        for side, part, term in zip("lr", (left, right), _sides(test), strict=True):
-            column = f"{side}.c{part.variables.index(term.name)}"
-            source += f" JOIN {self._domain(term.name)} {side}d ON {side}d.code = {column}"
-        source += f" WHERE {_comparison(test, 'ld', 'rd')}"
-        width = len(left.variables) + len(right.variables)
-        return self._grouped(_kept(left, right, keep), "l.n * r.n", source, width)
-
-    def _grouped(self, columns: list[str], value: str, source: str, width: int) -> str:
-        """Σ value by the columns, of a source with `width` variables."""
-        named = [f"{column} AS c{i}" for i, column in enumerate(columns)]
-        if len(columns) == width:
-            return f"SELECT {', '.join([*named, f'({value}) AS n'])} FROM {source}"
-        total = f"coalesce(sum({value}), 0)::{self.integer} AS n"
-        text = f"SELECT {', '.join([*named, total])} FROM {source}"
-        return text + (f" GROUP BY {', '.join(columns)}" if columns else "")
+def _whole_columns(found: duckdb.DuckDBPyRelation) -> Columns:
+    """All rows at once, without Arrow; numpy would be given wide integers as real numbers."""
+    if "HUGEINT" not in map(str, found.types):
+        return {name: _plain(column) for name, column in found.fetchnumpy().items()}
+    rows = found.fetchall()
+    columns = np.array(rows, object).reshape(-1, len(found.columns)).T
+    return {
+        name: column if str(kind) in ("HUGEINT", "VARCHAR") else column.astype(np.int64)
+        for name, kind, column in zip(found.columns, found.types, columns, strict=True)
+    }
 
 
-def _kept(left: Expression, right: Expression, keep: tuple[str, ...]) -> list[str]:
-    return [
-        f"l.c{left.variables.index(name)}"
-        if name in left.variables
-        else f"r.c{right.variables.index(name)}"
-        for name in keep
-    ]
+def _plain(column: np.ndarray) -> np.ndarray:
+    """NULL as NaN among numbers, as None among texts."""
+    if not isinstance(column, np.ma.MaskedArray):
+        return column
+    missing = None if column.dtype == object else np.nan
+    filled: np.ndarray = np.ma.filled(
+        column.astype(object if missing is None else np.float64), missing
+    )
+    return filled
 
 
-def _matching(left: tuple[str, ...], right: tuple[str, ...]) -> str:
-    equal = [f"l.c{left.index(name)} = r.c{i}" for i, name in enumerate(right) if name in left]
-    return " AND ".join(equal) or "TRUE"
+@contextmanager
+def _complaints() -> Iterator[None]:
+    """DuckDB's errors as ours."""
+    import duckdb
 
-
-def _sides(test: Test) -> tuple[SimpleTerm, SimpleTerm]:
-    return test.condition.left, test.condition.right
-
-
-def _comparison(test: Test, left: str, right: str) -> str:
-    """The test on rows of domain tables; what is not a number has value NULL."""
-    condition = test.condition
-    sides = [_operand(test, *side) for side in zip(_sides(test), (left, right), strict=True)]
-    operator = "<>" if condition.operator == "!=" else condition.operator
-    offset = f" + {condition.offset}" if condition.offset else ""
-    holds = f"coalesce({sides[0]} {operator} {sides[1]}{offset}, FALSE)"
-    return holds if test.expected else f"NOT {holds}"
-
-
-def _operand(test: Test, term: SimpleTerm, alias: str) -> str:
-    if not isinstance(term, Constant):
-        return f"{alias}.{'value' if test.numeric else 'name'}"
-    if not test.numeric:
-        return "'" + term.name.replace("'", "''") + "'"
     try:
-        return f"{float(term.name)!r}::DOUBLE"
-    except ValueError:
-        return "NULL::DOUBLE"
+        yield
+    except duckdb.OutOfMemoryException as error:
+        raise TooLarge(
+            "a join does not fit in the memory given",
+            code="too-large",
+            hint="raise the memory limit, or give more evidence",
+        ) from error
+    except duckdb.Error as error:
+        raise LapisError(f"DuckDB: {error}", code="engine-failed") from error

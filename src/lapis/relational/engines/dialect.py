@@ -1,0 +1,45 @@
+"""What SQL engines do not agree on: names of types, ranges, quoting.
+
+`sql.py` writes one text for all of them and asks a `Dialect` for the rest. It keeps to what they
+share where there is a choice: CAST for conversions, NOT EXISTS for anti-joins, common table
+expressions for everything that has a name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NARROW = 2**62  # sums below this are taken in 64 bits
+
+
+@dataclass(frozen=True)
+class Dialect:
+    name: str
+    wide: str  # the type of exact integers beyond 64 bits
+    widest: int | None  # they are below this; None if they have no end
+    text: str  # the type of names
+    real: str  # the type of floating-point numbers
+    numbers: str  # a source of 0 … {size} − 1, in a column i
+    materialized: str = ""  # written before an expression that is used more than once
+    quote: str = '"'
+
+    def identifier(self, name: str) -> str:
+        """Any name, as a statement may hold it."""
+        return self.quote + name.replace(self.quote, 2 * self.quote) + self.quote
+
+    def integer(self, bound: int) -> str | None:
+        """The type for exact integers up to a bound; None if there is none so wide."""
+        if bound < NARROW:
+            return "BIGINT"
+        return self.wide if self.widest is None or bound < self.widest else None
+
+
+DUCKDB = Dialect(
+    name="duckdb",
+    wide="HUGEINT",
+    widest=2**126,
+    text="VARCHAR",
+    real="DOUBLE",
+    numbers="(SELECT range AS i FROM range({size})) AS numbers",
+    materialized="MATERIALIZED ",
+)

@@ -1,0 +1,93 @@
+"""A store: one SQL engine, with a corner of its own for our tables.
+
+Whatever we load or compute there lives in a schema that nobody else has a name for, and goes when
+the store is closed, on failure and on Ctrl-C too (`with open_store(url) as store`). A result that
+people asked for is built there as well and becomes theirs in one step at the end (`publish`), so
+that half a table is never seen.
+
+Statements are texts over `Table`s, which write themselves quoted: f"SELECT n FROM {table}". No
+text of the data is ever part of one: constants are codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+import numpy as np
+
+from lapis.relational.engines.dialect import Dialect
+
+Columns = Mapping[str, np.ndarray]  # of one length: integers, float64, or object (text or integers)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that is finished; in a statement it is written as its text."""
+
+    name: str  # among ours
+    columns: tuple[str, ...]
+    rows: int
+    reference: str  # quoted and qualified
+
+    def __str__(self) -> str:
+        return self.reference
+
+
+class Store(Protocol):
+    @property
+    def dialect(self) -> Dialect: ...
+
+    def load(self, name: str, columns: Columns) -> Table:
+        """A table of arrays. NaN becomes NULL; object arrays hold text."""
+
+    def create(self, name: str, select: str) -> Table:
+        """A table of what a query gives."""
+
+    def fetch(self, select: str) -> Iterator[Columns]:
+        """What a query gives, in batches; at least one, perhaps empty.
+
+        Integers come exact: as they are up to 64 bits, as Python integers beyond. NULL is NaN among
+        real numbers and None among texts.
+        """
+
+    def execute(self, statement: str) -> None:
+        """Run a statement that gives nothing back."""
+
+    def drop(self, name: str) -> None:
+        """Forget one of our tables."""
+
+    def publish(self, name: str, target: str) -> None:
+        """Give one of our tables to the user under a name, "table" or "schema.table", in one step.
+
+        A table of that name is replaced.
+        """
+
+    def close(self) -> None:
+        """Drop all that is ours and let go of the engine."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+def fetch_all(store: Store, select: str) -> dict[str, np.ndarray]:
+    """What a query gives, as whole columns."""
+    batches = list(store.fetch(select))
+    return {
+        name: np.concatenate([batch[name] for batch in batches]) if len(batches) > 1 else column
+        for name, column in batches[0].items()
+    }
+
+
+def fetch_number(store: Store, select: str) -> int:
+    """The one integer that a query gives."""
+    (column,) = fetch_all(store, select).values()
+    return int(column[0])

@@ -1,0 +1,132 @@
+"""Plans on a store: the world's relations are its tables, answers come back as factors."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from lapis.errors import TooLarge
+from lapis.relational.algebra import Expression
+from lapis.relational.answers import Product, fold_numbers
+from lapis.relational.engines.residues import combine, moduli
+from lapis.relational.engines.sql import Integer, bound, write_parts
+from lapis.relational.engines.store import Columns, Store, Table
+from lapis.relational.exact_sums import narrow
+from lapis.relational.factor import Factor
+from lapis.relational.interpretation import Interpretation
+from lapis.relational.plan import Plan
+
+_prefixes = itertools.count()
+
+
+class StoreEngine:
+    """Runs plans on a world whose relations it loads when a plan first names them."""
+
+    def __init__(self, world: Interpretation, store: Store, max_memory: int | None = None) -> None:
+        self.world = world
+        self.store = store
+        self.max_memory = max_memory  # bytes that answers may take here
+        self._prefix = f"e{next(_prefixes)}_"
+        self._tables: dict[tuple[str, str], Table] = {}
+
+    def run(self, plan: Plan) -> list[Product]:
+        parts = _parts(plan)
+        known = dict(zip(parts, self._answer(parts, plan), strict=True)) if parts else {}
+        return [
+            fold_numbers(term.coefficient * term.multiplier, [known[part] for part in term.parts])
+            for term in plan.terms
+        ]
+
+    def statements(self, plan: Plan) -> list[str]:
+        """The SQL that runs the plan: one statement, or one for each modulus."""
+        parts = _parts(plan)
+        if not parts:
+            return []
+        largest = self._bound(parts, plan)
+        return [self._write(parts, plan, integer) for integer in self._integers(largest)]
+
+    def close(self) -> None:
+        """Drop the tables."""
+        for table in self._tables.values():
+            self.store.drop(table.name)
+        self._tables.clear()
+
+    def relation_table(self, name: str) -> Table:
+        def columns() -> Columns:
+            tuples = self.world.relations[name].tuples
+            # A nullary relation needs a column to hold its one row with.
+            listed = {f"c{i}": column for i, column in enumerate(tuples.T)}
+            return listed or {"n": np.ones(len(tuples), np.int32)}
+
+        return self._known("relation", name, columns)
+
+    def domain_table(self, type_name: str) -> Table:
+        def columns() -> Columns:
+            domain = self.world.domains[type_name]
+            codes = np.arange(len(domain), dtype=np.int32)
+            return {"code": codes, "name": domain.names, "value": domain.numeric}
+
+        return self._known("domain", type_name, columns)
+
+    def _bound(self, parts: Sequence[Expression], plan: Plan) -> int:
+        return max(bound(part, plan, self.world) for part in parts)
+
+    def _integers(self, largest: int) -> list[Integer]:
+        """The type that holds values so large, or else what to take remainders by."""
+        dialect = self.store.dialect
+        fitting = dialect.integer(largest)
+        if fitting is not None:
+            return [Integer(fitting)]
+        return [Integer(dialect.wide, modulus) for modulus in moduli(largest)]
+
+    def _write(self, parts: Sequence[Expression], plan: Plan, integer: Integer) -> str:
+        return write_parts(parts, plan, self, self.store.dialect, integer)
+
+    def _answer(self, parts: Sequence[Expression], plan: Plan) -> Iterator[Factor]:
+        integers = self._integers(self._bound(parts, plan))
+        runs = [self._fetch(self._write(parts, plan, integer)) for integer in integers]
+        columns = runs[0]
+        if len(runs) > 1:
+            runs = [_in_order(run) for run in runs]
+            modulus = [integer.modulus or 0 for integer in integers]
+            columns = {**runs[0], "n": combine([run["n"] for run in runs], modulus)}
+        for number, part in enumerate(parts):
+            mine = slice(None) if len(parts) == 1 else columns["part"] == number
+            value = columns["n"][mine]
+            rows = np.empty((len(value), len(part.variables)), np.int32)
+            for position in range(rows.shape[1]):
+                rows[:, position] = columns[f"c{position}"][mine]
+            yield Factor(part.variables, rows, narrow(value))
+
+    def _fetch(self, select: str) -> dict[str, np.ndarray]:
+        """All rows, refused where they outgrow the memory given."""
+        batches: list[Columns] = []
+        size = 0
+        for batch in self.store.fetch(select):
+            batches.append(batch)
+            size += sum(column.nbytes for column in batch.values())
+            if self.max_memory is not None and size > self.max_memory:
+                raise TooLarge(
+                    "the rows of a join do not fit in the memory given",
+                    code="too-large",
+                    hint="raise the memory limit, or give more evidence",
+                )
+        return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+
+    def _known(self, kind: str, name: str, columns: Callable[[], Columns]) -> Table:
+        if (kind, name) not in self._tables:
+            table = f"{self._prefix}{len(self._tables)}"
+            self._tables[kind, name] = self.store.load(table, columns())
+        return self._tables[kind, name]
+
+
+def _parts(plan: Plan) -> list[Expression]:
+    return list(dict.fromkeys(part for term in plan.terms for part in term.parts))
+
+
+def _in_order(columns: Columns) -> dict[str, np.ndarray]:
+    """The rows by part and codes, as every run of a statement has them."""
+    order = np.lexsort([column for name, column in columns.items() if name != "n"])
+    return {name: column[order] for name, column in columns.items()}
