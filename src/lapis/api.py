@@ -344,6 +344,7 @@ def learn_structure(
     penalty: float | None = None,
     shrinkage: float | None = None,
     dangling: str | None = None,
+    redundant: str | None = None,
     final: str | None = None,
     sample_share: float = 1.0,
     cluster_prior: float | None = None,

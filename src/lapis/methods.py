@@ -413,7 +413,7 @@ STRUCTURE = (
     Method(
         "structure", "lapis", "all connected clauses, scored exactly; the one that adds most, "
         "again and again", "lapis.structure.learners.forward:learn_forward", "examples",
-        options=(*RULES, "final", "given", "together"),
+        options=(*RULES, "redundant", "final", "given", "together"),
     ),
     Method(
         "structure", "lhl", "hypergraph lifting: cluster constants, find paths, create clauses",

@@ -224,6 +224,7 @@ STRUCTURE = (
     Option("penalty", "number", "Score lost for each literal (π).", low=0),
     Option("shrinkage", "number", "Of weights: half of it times their squares is lost.", low=0),
     Option("dangling", "word", "Rules with a variable that occurs once.", words=("keep", "drop")),
+    Option("redundant", "word", "Rules that a shorter one says as well.", words=("keep", "drop")),
     Option("final", "word", "How rules enter the model.", words=("lazy", "greedy", "l1", "l2")),
     Option("sample_share", "number", "Share of the atoms to score on (σ).", 1.0, "--share", low=0,
            high=1, above=True),

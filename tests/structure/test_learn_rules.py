@@ -10,6 +10,7 @@ import pytest
 
 import lapis
 from cli_run import Run
+from lapis.errors import LapisWarning
 from lapis.methods import methods_of
 from lapis.progress import Progress, Stop
 from lapis.structure.ensemble import Ensemble
@@ -55,6 +56,49 @@ def test_a_planted_rule_is_found(method: str) -> None:
     assert found.value > found.unit_value
     score = lapis.score(found.model, DATA, likelihood=False)
     assert score.weighted_pseudo_log_likelihood == pytest.approx(found.value, abs=1e-8)
+
+
+def sparse_world(seed: int) -> lapis.Database:
+    """The same rule where few atoms are true, so that no two literals alone say much."""
+    generator = np.random.default_rng(seed)
+    r, s = generator.random((2, 50, 50)) < 0.03
+    t = (r.astype(int) @ s.astype(int) > 0) & (generator.random((50, 50)) < 0.9)
+    t |= generator.random((50, 50)) < 0.01
+    tables = {"r": ("A", "B", r), "s": ("B", "C", s), "t": ("A", "C", t)}
+    return lapis.Database.parse(
+        " ".join(
+            f"{name}({left}{i},{right}{j})"
+            for name, (left, right, table) in tables.items()
+            for i, j in np.argwhere(table)
+        )
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_defaults_find_a_rule_that_none_of_its_pairs_hints_at(method: str, seed: int) -> None:
+    declared = lapis.parse("r(a, b)\ns(b, c)\nt(a, c)")
+    found = lapis.learn_structure(declared, sparse_world(seed), method=method, jobs=1)
+    said = {"r(a, b) ^ s(b, c) => t(a, c)", "r(a, b) ^ s(b, c) ^ t(a, c)"}
+    assert said & {rule.text for rule in found.rules[:2]}
+
+
+def test_what_a_shorter_rule_says_is_kept_on_request() -> None:
+    """Whoever has two of r has all: a count of pairs tells that better than one of single ones."""
+    facts = [f"r(A{i},B{j})" for i in range(12) for j in range(8) if i % 4 == 0 or i == j]
+    data = lapis.Database.parse(" ".join(facts))
+    declared, ask = lapis.parse("r(a, b)"), {"jobs": 1, "max_length": 3, "max_clauses": 3}
+    kept = lapis.learn_structure(declared, data, redundant="keep", **ask)
+    found = lapis.learn_structure(declared, data, **ask)
+    longer = "r(a, b1) ^ r(a, b2) => r(a, b3)"  # r(a, b1) => r(a, b2) says it too
+    assert longer in [rule.text for rule in kept.rules]
+    assert longer not in [rule.text for rule in found.rules]
+
+
+def test_lhl_says_that_no_path_has_support() -> None:
+    with pytest.warns(LapisWarning, match="paths has 50 true atoms for each"):
+        found = lapis.learn_structure(MODEL, DATA[0], method="lhl", max_length=3, jobs=1)
+    assert all(rule.gain is None for rule in found.rules)
 
 
 def test_paths_of_the_data_itself_lead_to_the_planted_rule() -> None:

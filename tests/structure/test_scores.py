@@ -15,6 +15,7 @@ from lapis.structure.clauses import (
     Candidate,
     PathAtom,
     canonical,
+    is_condensed,
     is_connected,
     sign_patterns,
     sub_clauses,
@@ -29,6 +30,30 @@ DECLARED = "P(a)\nQ(a)\nR(a, a)\nS(a, b)\nT(b)\n"
 MODEL = lapis.parse(DECLARED)
 ARITY = {name: p.arity for name, p in MODEL.predicates.items()}
 TYPES = {name: p.types for name, p in MODEL.predicates.items()}
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_condensed_clause_has_no_smaller_image(data: st.DataObject) -> None:
+    """Straight from the definition: some map of variables to variables makes the clause smaller."""
+    atoms = st.builds(
+        lambda name, left, right: PathAtom(name, (left, right)[: ARITY[name]]),
+        st.sampled_from(["P", "Q", "R"]), st.integers(0, 3), st.integers(0, 3),
+    )  # fmt: skip
+    path = tuple(data.draw(st.lists(atoms, min_size=1, max_size=4, unique=True)))
+    clause = Candidate(path, data.draw(st.integers(0, 2 ** len(path) - 1)))
+    literals = set(clause.literals)
+    names = sorted({name for atom in path for name in atom.variables})
+    images = [
+        {
+            (PathAtom(atom.predicate, tuple(to[name] for name in atom.variables)), sign)
+            for atom, sign in literals
+        }
+        for to in (
+            dict(zip(names, others, strict=True)) for others in product(names, repeat=len(names))
+        )
+    ]
+    assert is_condensed(clause) == (not any(image < literals for image in images))
 
 
 @st.composite

@@ -9,7 +9,7 @@ found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, groupby, permutations, product
 from typing import NamedTuple
@@ -111,6 +111,43 @@ def is_connected(path: Path) -> bool:
 def has_dangling(path: Path) -> bool:
     """Whether a variable occurs only once."""
     return 1 in Counter(name for atom in path for name in atom.variables).values()
+
+
+@cache
+def is_condensed(candidate: Candidate) -> bool:
+    """Whether no clause of fewer literals says the same: no renaming of variables, some perhaps
+    made equal, maps its literals onto a part of them (a reduced clause, Plotkin 1970).
+
+    r(a, b) ^ r(a, c) => t(a) holds exactly where r(a, b) => t(a) does.
+
+    >>> pair = (PathAtom("r", (0, 1)), PathAtom("r", (0, 2)), PathAtom("t", (0,)))
+    >>> is_condensed(Candidate(pair, 0b100)), is_condensed(Candidate(pair, 0b110))
+    (False, True)
+    """
+    literals = list(candidate.literals)
+    return not any(
+        _maps_into(literals, literals[:bit] + literals[bit + 1 :], {})
+        for bit in range(len(literals))
+    )
+
+
+def _maps_into(
+    literals: Sequence[tuple[PathAtom, bool]],
+    images: Sequence[tuple[PathAtom, bool]],
+    image: Mapping[int, int],
+) -> bool:
+    """Whether `image`, which maps some variables, extends to one that maps literals to images."""
+    if not literals:
+        return True
+    (atom, is_positive), *rest = literals
+    for other, sign in images:
+        if sign != is_positive or other.predicate != atom.predicate:
+            continue
+        pairs = list(zip(atom.variables, other.variables, strict=True))
+        extended = {**dict(pairs), **image}
+        if all(extended[name] == to for name, to in pairs) and _maps_into(rest, images, extended):
+            return True
+    return False
 
 
 def variable_types(path: Path, predicates: Mapping[str, Predicate]) -> dict[int, str]:

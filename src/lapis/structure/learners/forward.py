@@ -3,8 +3,10 @@
 Counting makes scores cheap, so candidates need no clustering: all connected clauses of two and
 three literals in the language (as MSL starts from), and longer ones along paths that the data shows
 (as LHL finds, on the ground hypergraph). All are scored exactly; a candidate must beat its
-sub-clauses. The model then grows by the clause that adds most to what is there (`select`, "lazy"),
-so that the second way of saying the same thing never enters.
+sub-clauses. Clauses that a shorter one says as well (`is_condensed`) are left out: only their
+counts differ, so that r(a, b) ^ r(a, c) ^ s(b) => t(a) may fit better than r(a, b) ^ s(b) =>
+t(a), which is what was meant. The model then grows by the clause that adds most to what is there
+(`select`, "lazy"), so that the second way of saying the same thing never enters.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lapis.structure.candidates import Search
-from lapis.structure.clauses import Path, has_dangling
+from lapis.structure.clauses import Path, has_dangling, is_condensed
 from lapis.structure.ensemble import SHRINKAGE
 from lapis.structure.find_paths import find_paths
 from lapis.structure.learners.msl import connected_paths
@@ -28,6 +30,7 @@ class ForwardOptions:
     max_variables: int = 4
     penalty: float = 0.002
     dangling: str = "keep"
+    redundant: str = "drop"
     max_clauses: int | None = None
     shrinkage: float = SHRINKAGE
     final: str = "lazy"
@@ -48,7 +51,7 @@ def learn_forward(search: Search, **own: Any) -> Selection:
     chosen = [path for path in paths if options.dangling == "keep" or not has_dangling(path)]
     scores: list[ClauseScore] = []
     for each in search.score_paths(chosen):
-        scores += each
+        scores += (s for s in each if options.redundant == "keep" or is_condensed(s.candidate))
     kept = retain(scores, options.penalty)
     return select(
         search, kept, how=options.final, penalty=options.penalty,

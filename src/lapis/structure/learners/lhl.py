@@ -8,6 +8,7 @@ are found by what they variabilise to (`find_paths`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from lapis.data.tuples import contains
+from lapis.errors import Warning, announce
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, has_dangling, sign_patterns
 from lapis.structure.ensemble import SHRINKAGE
@@ -66,6 +68,8 @@ def learn_lhl(search: Search, **own: Any) -> Selection:
             ) == [1.0]:
                 paths.append(each.path)
         search.tell("trying paths", done, len(found), kept=len(paths))
+    if not paths and options.min_support and not search.stop.is_over():
+        warn_of_support(search, [each.path for each in found], options.min_support)
     scores: list[ClauseScore] = []
     for clauses in search.score_paths(paths, options.flips):
         scores += clauses
@@ -93,6 +97,22 @@ def try_path(
         not options.max_atoms or is_promising(search, graph, found, options, generator)
     )
     return [float(passes)]
+
+
+def warn_of_support(search: Search, paths: Sequence[Path], least: int) -> None:
+    """Say that small data have no path with so many true atoms, if that is why none is left."""
+    if any(has_support(search, path, least) for path in paths):
+        return
+    announce(
+        [
+            Warning(
+                f"none of the {len(paths)} paths has {least} true atoms for each of its literals, "
+                "so no rule is tried",
+                "no-support",
+                hint="--support N asks for fewer, 0 for none",
+            )
+        ]
+    )
 
 
 def has_support(search: Search, path: Path, least: int) -> bool:

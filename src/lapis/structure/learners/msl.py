@@ -2,8 +2,10 @@
 
 Starting from unit clauses, each round searches the clause that adds most to the model's WPLL: all
 clauses of two literals, then those of a beam with a literal added, a literal deleted or a sign
-flipped, as long as the beam improves. The best clause joins, all weights are learned again, and the
-next round begins; the search ends when no clause gains more than the penalty of its length.
+flipped, as long as the beam improves. A clause may be in the beam although it gains less than the
+penalty of its length: r(x,y) ^ s(y,z) => t(x,z) may be worth much where none of its pairs is. The
+best clause joins, all weights are learned again, and the next round begins; the search ends when no
+clause gains more than its penalty.
 
 What a clause adds shrinks as the model grows (nearly always), so the last known gain of a clause is
 taken as its bound: a round evaluates clauses by decreasing bound until the beam cannot change.
@@ -64,7 +66,7 @@ class Bounds:
             for score in scores:
                 self.alone[score.candidate] = score
                 self.bound[score.candidate] = score.gain
-        return [c for c in found if self.bound.get(c, 0.0) > self.price(c)]
+        return [c for c in found if c in self.bound]
 
     def best(
         self, ensemble: Ensemble, candidates: Sequence[Candidate]
@@ -82,10 +84,9 @@ class Bounds:
             if ensemble.clauses:
                 gain = self.search.gain_of(ensemble, candidate)
             self.bound[candidate] = gain
-            if gain > self.price(candidate):
-                beam.append((gain - self.price(candidate), candidate))
-                beam.sort(key=lambda each: (-each[0], each[1]))
-                del beam[self.options.beam :]
+            beam.append((gain - self.price(candidate), candidate))
+            beam.sort(key=lambda each: (-each[0], each[1]))
+            del beam[self.options.beam :]
         return beam
 
 
@@ -130,8 +131,11 @@ def search_clause(
 def choose(
     beam: Sequence[tuple[float, Candidate]], options: MslOptions
 ) -> tuple[float, Candidate] | None:
-    usable = [each for each in beam if options.dangling == "keep" or not has_dangling(each[1].path)]
-    return usable[0] if usable else None
+    """The best that gains more than its penalty and may be in the model."""
+    for net, candidate in beam:
+        if net > 0 and (options.dangling == "keep" or not has_dangling(candidate.path)):
+            return net, candidate
+    return None
 
 
 def pairs(search: Search) -> Iterator[Candidate]:
