@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +21,21 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     """Runs commands in a folder of their own."""
     monkeypatch.chdir(tmp_path)
     return Run(tmp_path, capsys)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A real PostgreSQL server on a socket of its own, for as long as the tests run."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about where it keeps its socket
+        import pgserver
+
+        with tempfile.TemporaryDirectory(prefix="lapis-postgres-") as folder:
+            server = pgserver.get_server(folder, cleanup_mode="stop")
+            try:
+                yield server.get_uri()
+            finally:
+                server.cleanup()
 
 
 @pytest.fixture(scope="module")

@@ -51,10 +51,9 @@ from lapis.relational.engines.memory import count_table, run
 from lapis.relational.factor import indicator, multiply
 from lapis.relational.interpretation import Interpretation, interpret
 from lapis.relational.plan import Plan, explain
+from relational.conftest import STORES, store_url
 
 pytestmark = pytest.mark.usefixtures("price_everything")
-
-ENGINES = ["memory", "duckdb"]
 
 
 def plan_cube(
@@ -86,13 +85,13 @@ def answer(make: MakeEngine, plan: Plan, world: Interpretation) -> tuple[int, np
     return total(plan, answers), tabulate(plan, answers)
 
 
-@pytest.fixture(scope="module", params=ENGINES)
+@pytest.fixture(scope="module", params=["memory", *STORES])
 def make(request: pytest.FixtureRequest) -> Iterator[MakeEngine]:
     """Engines for many worlds, one after the other, on one store."""
     if request.param == "memory":
         yield MemoryEngine
         return
-    with open_store(request.param) as store:
+    with open_store(store_url(request.param, request)) as store:
         yield lambda world: StoreEngine(world, store)
 
 

@@ -35,16 +35,32 @@ def to_numpy(array: pyarrow.Array) -> np.ndarray:
     kind = array.type
     if pyarrow.types.is_decimal(kind):
         return _whole_numbers(array)
+    if isinstance(kind, pyarrow.OpaqueType):  # PostgreSQL's NUMERIC, as digits
+        return _objects([int(digits) for digits in array.storage.to_pylist()])
     values: np.ndarray = array.to_numpy(zero_copy_only=False)
     return values
+
+
+def to_arrow(columns: Columns) -> pyarrow.Table:
+    """Columns as Arrow has them: NaN is NULL, Python integers are decimals, or else texts."""
+    import pyarrow
+
+    return pyarrow.table(
+        {name: pyarrow.array(column, from_pandas=True) for name, column in columns.items()}
+    )
 
 
 def _whole_numbers(array: pyarrow.Array) -> np.ndarray:
     """object[n], from decimals without a fraction: 128 bits in two's complement."""
     import pyarrow
 
-    halves = np.frombuffer(
-        array.cast(pyarrow.decimal128(38, 0)).buffers()[1], np.uint64, 2 * len(array), 0
-    ).reshape(-1, 2)
-    high = halves[:, 1].astype(np.int64).astype(object)
-    return high * 2**64 + halves[:, 0].astype(object)
+    whole = array.cast(pyarrow.decimal128(38, 0))
+    halves = np.frombuffer(whole.buffers()[1], np.uint64)[2 * whole.offset :][: 2 * len(whole)]
+    high = halves[1::2].astype(np.int64).astype(object)
+    return high * 2**64 + halves[::2].astype(object)
+
+
+def _objects(values: list[int]) -> np.ndarray:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array

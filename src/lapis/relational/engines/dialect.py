@@ -43,3 +43,13 @@ DUCKDB = Dialect(
     numbers="(SELECT range AS i FROM range({size})) AS numbers",
     materialized="MATERIALIZED ",
 )
+
+POSTGRESQL = Dialect(
+    name="postgresql",
+    wide="NUMERIC",
+    widest=None,
+    text="TEXT",
+    real="DOUBLE PRECISION",
+    numbers="generate_series(0, {size} - 1) AS numbers(i)",
+    materialized="MATERIALIZED ",
+)

@@ -14,15 +14,15 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
 from lapis.relational.engines.arrow import read_batches
 from lapis.relational.engines.dialect import DUCKDB, Dialect
-from lapis.relational.engines.store import Columns, Table
+from lapis.relational.engines.store import Columns, Store, Table, split_target
 from lapis.relational.engines.stored import StoreEngine
 from lapis.relational.interpretation import Interpretation
 
@@ -34,7 +34,7 @@ SCHEMA = "lapis"  # ours, in a database of our own
 USER = "data"  # the name under which the user's file is attached
 
 
-class DuckDBStore:
+class DuckDBStore(Store):
     def __init__(self, file: str | None = None, max_memory: int | None = None) -> None:
         import duckdb
 
@@ -46,7 +46,7 @@ class DuckDBStore:
             config["memory_limit"] = f"{max(max_memory, 2**26)}B"
         self._connection = duckdb.connect(config=config)
         self._connection.execute(f"CREATE SCHEMA {SCHEMA}")
-        if file is not None:
+        if file is not None and Path(file).exists():
             self._attach("READ_ONLY")
 
     @property
@@ -101,7 +101,8 @@ class DuckDBStore:
                 code="engine-target",
                 hint="name a file: --engine duckdb:results.duckdb",
             )
-        place = ".".join(map(DUCKDB.identifier, target.split(".")))
+        schema, table = split_target(target)
+        place = f"{DUCKDB.identifier(schema or 'main')}.{DUCKDB.identifier(table)}"
         self._attach("READ_WRITE")
         try:
             self.execute(
@@ -113,17 +114,6 @@ class DuckDBStore:
     def close(self) -> None:
         self._connection.close()
         self._remove_spill()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _reference(self, name: str) -> str:
         return f"{SCHEMA}.{DUCKDB.identifier(name)}"

@@ -68,14 +68,22 @@ class Store(Protocol):
     def close(self) -> None:
         """Drop all that is ours and let go of the engine."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        self.close()
+
+
+def split_target(target: str) -> tuple[str | None, str]:
+    """The schema, if any, and the table that "table" or "schema.table" names."""
+    schema, _, table = target.rpartition(".")
+    return schema or None, table
 
 
 def fetch_all(store: Store, select: str) -> dict[str, np.ndarray]:

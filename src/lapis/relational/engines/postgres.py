@@ -1,0 +1,211 @@
+"""PostgreSQL: a store on a server that may already have the data.
+
+Columns go in by COPY and come back as Arrow batches, both through ADBC. Our tables are unlogged, in
+a schema of our own that we hold an advisory lock for. The lock ends with the connection, however
+that ends, so whoever comes next finds schemas that nobody holds and drops them: even a process
+that was killed leaves nothing for long.
+
+A connection that reads a result is busy until the end of it, so every fetch under way has one of
+its own. Tables get their statistics as soon as they are filled; without them joins are planned
+for a handful of rows.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from lapis.errors import LapisError
+from lapis.relational.engines.arrow import read_batches, to_arrow
+from lapis.relational.engines.dialect import POSTGRESQL, Dialect
+from lapis.relational.engines.store import Columns, Store, Table, fetch_all, split_target
+
+if TYPE_CHECKING:
+    import pyarrow
+    from adbc_driver_manager.dbapi import Connection
+
+PREFIX = "lapis_"  # of our schemas; the number of the lock follows
+FEW = 1000  # rows below which any plan will do
+TYPES = {"int8": "SMALLINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT",
+         "float": "REAL", "double": "DOUBLE PRECISION", "string": "TEXT",
+         "large_string": "TEXT", "bool": "BOOLEAN"}  # fmt: skip
+
+
+class PostgresStore(Store):
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._idle: list[Connection] = []  # for fetching
+        self._connection = self._connect()
+        self._lock = secrets.randbits(62)
+        self._schema = f"{PREFIX}{self._lock}"
+        with self._complaints():
+            self._drop_forgotten()
+            self._run(f"SELECT pg_advisory_lock({self._lock})")
+            self._run(f"CREATE SCHEMA {self._schema}")
+
+    @property
+    def dialect(self) -> Dialect:
+        return POSTGRESQL
+
+    def load(self, name: str, columns: Columns) -> Table:
+        table = to_arrow(columns)
+        reference = self._reference(name)
+        listed = ", ".join(
+            f"{POSTGRESQL.identifier(field.name)} {_sql_type(field.type)}" for field in table.schema
+        )
+        with self._complaints():
+            self._run(f"CREATE UNLOGGED TABLE {reference} ({listed})")
+            with self._connection.cursor() as cursor:
+                cursor.adbc_ingest(name, table, mode="append", db_schema_name=self._schema)
+            self._analyze(reference, table.num_rows)
+        return Table(name, tuple(columns), table.num_rows, reference)
+
+    def create(self, name: str, select: str) -> Table:
+        reference = self._reference(name)
+        with self._complaints():
+            rows = self._run(f"CREATE UNLOGGED TABLE {reference} AS {select}")
+            self._analyze(reference, rows)
+        columns = fetch_all(self, f"SELECT * FROM {reference} LIMIT 0")
+        return Table(name, tuple(columns), rows, reference)
+
+    def fetch(self, select: str) -> Iterator[Columns]:
+        connection = self._idle.pop() if self._idle else self._connect()
+        finished = False
+        try:
+            with self._complaints(), connection.cursor() as cursor:
+                cursor.execute(select)
+                yield from read_batches(cursor.fetch_record_batch())
+            finished = True
+        finally:
+            if finished:
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+    def execute(self, statement: str) -> None:
+        with self._complaints():
+            self._run(statement)
+
+    def drop(self, name: str) -> None:
+        self.execute(f"DROP TABLE IF EXISTS {self._reference(name)}")
+
+    def publish(self, name: str, target: str) -> None:
+        schema, table = split_target(target)
+        if schema is None:
+            schema = str(fetch_all(self, "SELECT current_schema()::TEXT AS s")["s"][0])
+        place, quoted = POSTGRESQL.identifier(schema), POSTGRESQL.identifier(table)
+        steps = [f"DROP TABLE IF EXISTS {place}.{quoted}"]
+        if name != table:
+            steps.append(f"ALTER TABLE {self._reference(name)} RENAME TO {quoted}")
+        steps.append(f"ALTER TABLE {self._reference(table)} SET SCHEMA {place}")
+        self.execute(f"ALTER TABLE {self._reference(name)} SET LOGGED")
+        with self._complaints():
+            self._run("BEGIN")
+            try:
+                for step in steps:
+                    self._run(step)
+                self._run("COMMIT")
+            except BaseException:
+                self._run("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        # A connection that was lost cannot drop the schema; then the next one to come does.
+        with suppress(LapisError):
+            self.execute(f"DROP SCHEMA IF EXISTS {self._schema} CASCADE")
+        for connection in (self._connection, *self._idle):
+            with suppress(Exception):
+                connection.close()
+        self._idle.clear()
+
+    def _reference(self, name: str) -> str:
+        return f"{self._schema}.{POSTGRESQL.identifier(name)}"
+
+    def _connect(self) -> Connection:
+        try:
+            import pyarrow  # noqa: F401
+            from adbc_driver_manager import Error
+            from adbc_driver_postgresql.dbapi import connect
+        except ImportError as error:
+            raise LapisError(
+                f"PostgreSQL needs {error.name}, which is not installed",
+                code="engine-missing",
+                hint="pip install 'lapis-mln[postgres]'",
+            ) from error
+        try:
+            return connect(self.url, autocommit=True)
+        except Error as error:
+            raise LapisError(
+                f"no connection to {self._place()}: {_first_line(error)}",
+                code="engine-unreachable",
+                hint="is the server running, and are name and password right?",
+            ) from error
+
+    def _run(self, statement: str) -> int:
+        """Execute, and say how many rows that was about."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            return int(cursor.rowcount)
+
+    def _analyze(self, reference: str, rows: int) -> None:
+        if rows >= FEW:
+            self._run(f"ANALYZE {reference}")
+
+    def _drop_forgotten(self) -> None:
+        """Drop schemas of ours whose lock nobody holds."""
+        with self._connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT nspname::TEXT FROM pg_namespace WHERE nspname ~ "
+                f"'^{PREFIX}[0-9]+$' AND pg_has_role(nspowner, 'MEMBER')"
+            )
+            found = [row[0] for row in cursor.fetchall()]
+        for schema in found:
+            lock = schema.removeprefix(PREFIX)
+            with self._connection.cursor() as cursor:
+                cursor.execute(f"SELECT pg_try_advisory_lock({lock})")
+                ((free,),) = cursor.fetchall()
+            if free:
+                self._run(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+                self._run(f"SELECT pg_advisory_unlock({lock})")
+
+    def _place(self) -> str:
+        """Where the server is, without the password."""
+        parts = urlsplit(self.url)
+        return f"PostgreSQL at {parts.hostname or 'this machine'}" + (
+            f":{parts.port}" if parts.port else ""
+        )
+
+    @contextmanager
+    def _complaints(self) -> Iterator[None]:
+        """PostgreSQL's errors as ours."""
+        from adbc_driver_manager import Error
+
+        try:
+            yield
+        except Error as error:
+            if _lost(error):
+                raise LapisError(
+                    f"the connection to {self._place()} was lost",
+                    code="engine-lost",
+                    hint="nothing was left half-written; run the command again",
+                ) from error
+            raise LapisError(f"PostgreSQL: {_first_line(error)}", code="engine-failed") from error
+
+
+def _sql_type(kind: pyarrow.DataType) -> str:
+    return TYPES.get(str(kind), "NUMERIC")
+
+
+def _lost(error: Exception) -> bool:
+    state = str(getattr(error, "sqlstate", None) or "")
+    # Classes 08 and 57P: connection exceptions, and a server that goes down.
+    return state.startswith(("08", "57P")) or "server closed the connection" in str(error)
+
+
+def _first_line(error: Exception) -> str:
+    """What the server said, without what the driver says around it."""
+    said = str(error).partition("\n")[0]
+    return said.rpartition("ERROR:")[2].rpartition("Failed to connect:")[2].strip()

@@ -1,0 +1,21 @@
+"""Stores that tests share: opening one takes longer than most tests do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lapis.relational.engines import Store, open_store
+
+STORES = ["duckdb", "postgresql"]
+
+
+@pytest.fixture(scope="module", params=STORES)
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    with open_store(store_url(request.param, request)) as opened:
+        yield opened
+
+
+def store_url(name: str, request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue("postgres_url")) if name == "postgresql" else name

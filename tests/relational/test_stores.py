@@ -1,0 +1,207 @@
+"""What every store promises, and what it leaves behind when things go wrong."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lapis.data.database import Domain
+from lapis.errors import LapisError
+from lapis.language.model import Predicate
+from lapis.language.syntax import Constant, Variable
+from lapis.logic.clauses import Condition, Cube, Literal
+from lapis.relational.answers import total
+from lapis.relational.compile import Wanted, compile_plan
+from lapis.relational.conjunction import cube_holds
+from lapis.relational.engines import Store, StoreEngine, fetch_all, fetch_number, open_store
+from lapis.relational.interpretation import interpret
+
+NASTY = "\"; DROP TABLE `x`; --\\'"
+
+
+def test_columns_come_back_as_they_went(store: Store) -> None:
+    columns = {
+        "code": np.array([2, 0, 1], np.int32),
+        "count": np.array([2**62, -(2**62), 0], np.int64),
+        "name": np.array(["a'b", 'c"d\\', "ü — ∃"], object),
+        "value": np.array([1.5, np.nan, np.inf]),
+    }
+    table = store.load("columns", columns)
+    assert (table.columns, table.rows) == (tuple(columns), 3)
+    found = fetch_all(store, f"SELECT * FROM {table} ORDER BY code")
+    order = np.argsort(columns["code"])
+    for name, column in columns.items():
+        np.testing.assert_array_equal(found[name], column[order])
+        assert found[name].dtype == column.dtype
+    store.drop("columns")
+    with pytest.raises(LapisError):
+        fetch_all(store, f"SELECT * FROM {table}")
+
+
+def test_a_name_is_just_a_name(store: Store) -> None:
+    kept = store.load("kept", {"a": np.arange(3, dtype=np.int32)})
+    table = store.load(NASTY, {NASTY: np.arange(5, dtype=np.int32)})
+    copied = store.create("copied", f"SELECT * FROM {table}")
+    assert copied.columns == (NASTY,)
+    assert fetch_number(store, f"SELECT count(*) AS n FROM {copied}") == 5
+    assert fetch_number(store, f"SELECT count(*) AS n FROM {kept}") == 3
+    for name in ("kept", NASTY, "copied"):
+        store.drop(name)
+
+
+def test_a_predicate_or_constant_may_be_called_anything(store: Store) -> None:
+    domains = {NASTY: Domain(NASTY, (NASTY, "'", "\\")), "u": Domain("u", ("\\", NASTY))}
+    predicates = {NASTY: Predicate(NASTY, (NASTY, "u"))}
+    tuples = {NASTY: np.array([[0, 1], [1, 0], [2, 0]], np.int32)}
+    world = interpret(predicates, domains, tuples)
+    x, y = Variable("x"), Variable("y")
+    atom = Literal(NASTY, (x, y), True)
+    expected = {
+        Condition("=", x, y): 2,
+        Condition("!=", x, Constant(NASTY)): 2,
+        Condition("=", y, Constant("nobody")): 0,
+    }
+    engine = StoreEngine(world, store)
+    for condition, count in expected.items():
+        cube = Cube((atom,), (condition,))
+        plan = compile_plan([cube_holds(cube)], (("x", NASTY), ("y", "u")), world, Wanted())
+        assert total(plan, engine.run(plan)) == count
+    engine.close()
+
+
+def test_wide_integers_come_whole(store: Store) -> None:
+    wide = store.dialect.wide
+    table = store.load("digits", {"a": np.array([10**15, -(10**15)], np.int64)})
+    cast = f"CAST(a AS {wide})"
+    found = fetch_all(store, f"SELECT CAST({cast} * a AS {wide}) * 7 AS n FROM {table} ORDER BY a")
+    assert found["n"].tolist() == [7 * 10**30] * 2
+    assert fetch_all(store, f"SELECT {cast} AS n FROM {table} WHERE a = 1")["n"].tolist() == []
+    store.drop("digits")
+
+
+def test_two_results_can_be_read_at_a_time(store: Store) -> None:
+    table = store.load("many", {"a": np.arange(1000, dtype=np.int64)})
+    first = store.fetch(f"SELECT a FROM {table}")
+    second = store.fetch(f"SELECT -a AS b FROM {table}")
+    one, two = next(first), next(second)
+    assert one["a"].sum() == -two["b"].sum()
+    more = store.create("more", f"SELECT a FROM {table} WHERE a < 10")
+    assert more.rows == 10
+    first.close()
+    second.close()
+    store.drop("many")
+    store.drop("more")
+
+
+def test_a_failed_statement_says_why_and_leaves_no_table(store: Store) -> None:
+    with pytest.raises(LapisError, match="nosuch") as caught:
+        store.create("half", "SELECT * FROM nosuch")
+    assert caught.value.code == "engine-failed"
+    assert store.create("half", "SELECT 1 AS a").rows == 1
+    store.drop("half")
+
+
+def test_a_published_table_outlives_the_store(postgres_url: str, tmp_path: Path) -> None:
+    for url in (postgres_url, f"duckdb:{tmp_path / 'kept.duckdb'}"):
+        for last in (3, 5):  # the second time it is replaced
+            with open_store(url) as store:
+                store.load("answer", {"a": np.arange(last, dtype=np.int64)})
+                store.publish("answer", NASTY.replace(".", ""))
+        with open_store(url) as store:
+            name = store.dialect.identifier(NASTY)
+            place = f"public.{name}" if "postgres" in url else f"data.{name}"
+            assert fetch_number(store, f"SELECT count(*) AS n FROM {place}") == 5
+            if "postgres" in url:
+                store.execute(f"DROP TABLE {place}")
+
+
+def test_duckdb_without_a_file_has_no_place_to_publish() -> None:
+    with open_store("duckdb") as store:
+        store.load("answer", {"a": np.arange(3, dtype=np.int64)})
+        with pytest.raises(LapisError) as caught:
+            store.publish("answer", "kept")
+    assert str(caught.value) == (
+        "there is no database to keep the table kept in\n"
+        "    name a file: --engine duckdb:results.duckdb"
+    )
+
+
+def schemas(store: Store) -> list[str]:
+    select = "SELECT nspname::TEXT AS s FROM pg_namespace WHERE nspname LIKE 'lapis%'"
+    found: list[str] = fetch_all(store, select)["s"].tolist()
+    return found
+
+
+def fail_in_the_middle(url: str, failure: BaseException) -> None:
+    with open_store(url) as store:
+        store.load("part", {"a": np.arange(3, dtype=np.int64)})
+        raise failure
+
+
+@pytest.mark.parametrize("failure", [LapisError("", code="x"), KeyboardInterrupt()])
+def test_nothing_of_ours_stays_on_the_server(postgres_url: str, failure: BaseException) -> None:
+    with open_store(postgres_url) as watcher:
+        before = schemas(watcher)
+        with pytest.raises(type(failure)):
+            fail_in_the_middle(postgres_url, failure)
+        assert schemas(watcher) == before
+
+
+def test_a_lost_connection_is_said_and_cleared_up_by_the_next(postgres_url: str) -> None:
+    with open_store(postgres_url) as other:
+        before = schemas(other)
+        store = open_store(postgres_url)
+        store.load("part", {"a": np.arange(3, dtype=np.int64)})
+        (schema,) = set(schemas(other)) - set(before)
+        lock = int(schema.removeprefix("lapis_"))
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
+            f"AND classid = {lock >> 32} AND objid = {lock & 0xFFFFFFFF}"
+        )
+        with pytest.raises(LapisError, match="connection to PostgreSQL at this machine was lost"):
+            store.publish("part", "kept")
+        store.close()
+        assert schema in schemas(other)
+        with open_store(postgres_url):
+            assert schema not in schemas(other)
+        kept = "SELECT count(*) AS n FROM pg_tables WHERE tablename = 'kept'"
+        assert fetch_number(other, kept) == 0
+
+
+def test_duckdb_spills_into_a_folder_that_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with open_store("duckdb", max_memory=2**26) as store:
+        # Eight million rows and as many groups do not fit into 64 MB.
+        table = store.create("wide", "SELECT i AS a, -i AS b FROM range(8000000) t(i)")
+        sums = store.create("sums", f"SELECT a, sum(b) AS s FROM {table} GROUP BY a")
+        assert sums.rows == 8_000_000
+        (folder,) = tmp_path.iterdir()
+        assert any(folder.iterdir())
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        (
+            "mysql://here",
+            "no engine is called 'mysql://here'\n"
+            "    write duckdb, duckdb:FILE or postgresql://user@host/database",
+        ),
+        (
+            "postgresql://u:secret@localhost:1/none",
+            "no connection to PostgreSQL at localhost:1: connection to server at "
+            '"localhost" (127.0.0.1), port 1 failed: Connection refused\n'
+            "    is the server running, and are name and password right?",
+        ),
+    ],
+)
+def test_an_engine_that_is_not_there_is_said(url: str, message: str) -> None:
+    with pytest.raises(LapisError) as caught:
+        open_store(url)
+    assert str(caught.value) == message
