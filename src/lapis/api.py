@@ -286,6 +286,7 @@ def learn(
     max_memory: int | None = None,
     random_state: int | np.random.Generator = 0,
     checkpoint: str | Path | None = None,
+    engine: str | None = None,
     strict: bool = False,
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
@@ -297,7 +298,9 @@ def learn(
     in the model are where the search starts. `hidden` names predicates the data does not show,
     `listed` asks only about the query atoms that the data mentions, `units` adds a formula `P(x)`
     for predicates without one. `lapis.methods` lists objectives, expectations and optimisers, with
-    the options of each (`optimizer_options={"damping": 2}`).
+    the options of each (`optimizer_options={"damping": 2}`). With an `engine` ("duckdb",
+    "postgresql://…", "spark") the (weighted) pseudo-likelihood is counted there; only classes of
+    atoms come back, and the weights are the same.
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nCancer(person)\\nSmokes(x) => Cancer(x)")
@@ -315,7 +318,7 @@ def learn(
         objective, optimizer, prior, prior_mean, expectation, counts, measure_error, ibound,
         num_samples, rate, margin, max_iterations, tolerance, time_limit, max_memory,
         seed_of(random_state), None if checkpoint is None else Path(checkpoint),
-        optimizer_options or {},
+        optimizer_options or {}, engine,
     )  # fmt: skip
     return learn_weights(
         inputs.model,

@@ -147,6 +147,10 @@ SEED = Option("random_state", "seed", "Seed of everything random.", 0, "--seed",
 MAX_MEMORY = Option(
     "max_memory", "size", "Limit, as in 8GB (default: 70% of the machine).", low=0, above=True
 )
+ENGINE = Option(
+    "engine", "word",
+    "Where joins are run: duckdb, duckdb:FILE, postgresql://…, spark, spark://… (else: here).",
+)  # fmt: skip
 QUERY = Option(
     "query", "texts", "Predicates, atoms or formulas asked for, separated by commas.", (),
     "-q --query",
@@ -422,7 +426,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         LEARN_QUERY,
         Option("output", "path", "Write the learned model (.mln).", flag="-o --output",
                is_keyword=False),
-        *LEARNING, MEASURE_ERROR, HIDDEN, LISTED, TIME_LIMIT, MAX_MEMORY,
+        *LEARNING, MEASURE_ERROR, HIDDEN, LISTED, ENGINE, TIME_LIMIT, MAX_MEMORY,
         CHECKPOINT,
         MERGE, STRICT, SEED, AS_JSON,
     ),

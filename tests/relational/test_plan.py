@@ -47,7 +47,8 @@ from lapis.relational.engines import (
     open_store,
 )
 from lapis.relational.engines import engine as engine_choice
-from lapis.relational.engines.memory import count_table, run
+from lapis.relational.engines.memory import run
+from lapis.relational.engines.running import count_table
 from lapis.relational.factor import indicator, multiply
 from lapis.relational.interpretation import Interpretation, interpret
 from lapis.relational.plan import Plan, explain

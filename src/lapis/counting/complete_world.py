@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,7 +10,13 @@ from lapis.counting.derived import count_witnesses, derive
 from lapis.data.tuples import sorted_unique
 from lapis.errors import LapisError
 from lapis.logic.clauses import Definition
-from lapis.problem.problem import Problem
+from lapis.problem.problem import Problem, StoredEvidence
+from lapis.relational.engines.placing import (
+    StoredExtension,
+    StoredWorld,
+    TableRows,
+    store_extension,
+)
 from lapis.relational.interpretation import Extension, Interpretation
 
 
@@ -28,6 +34,9 @@ def base_world(problem: Problem, world: Mapping[str, np.ndarray] | None = None) 
                     code="incomplete-world",
                     hint="counting needs a complete world: close the predicate or give its facts",
                 )
+        stored = [e for e in problem.evidence.values() if isinstance(e, StoredEvidence)]
+        if stored:
+            return _stored_world(problem, stored)
         world = {name: evidence.true for name, evidence in problem.evidence.items()}
     empty = np.empty((0, 0), np.int32)
     return Interpretation(
@@ -40,6 +49,19 @@ def base_world(problem: Problem, world: Mapping[str, np.ndarray] | None = None) 
             for name, predicate in problem.model.predicates.items()
         },
     )
+
+
+def _stored_world(problem: Problem, stored: Sequence[StoredEvidence]) -> Interpretation:
+    """The world on the store that its facts are on; all of them are, or go there."""
+    [store] = {known.rows.store for known in stored if isinstance(known.rows, TableRows)}
+    relations = {}
+    for name, known in problem.evidence.items():
+        if isinstance(known, StoredEvidence) and isinstance(known.rows, TableRows):
+            relations[name] = StoredExtension(known.predicate.types, known.rows)
+        else:
+            here = Extension(known.predicate.types, known.true)
+            relations[name] = store_extension(store, here)
+    return StoredWorld(problem.domains, relations, store)
 
 
 def _tidy(rows: np.ndarray, arity: int) -> np.ndarray:

@@ -20,7 +20,7 @@ import numpy as np
 from lapis.logic.clauses import Definition
 from lapis.relational.compile import Wanted, compile_plan
 from lapis.relational.conjunction import cube_holds
-from lapis.relational.engines.memory import count_rows, run
+from lapis.relational.engines.running import count_rows, run
 from lapis.relational.factor import Factor, add_rows, indicator, multiply
 from lapis.relational.interpretation import Extension, Interpretation
 from lapis.relational.plan import Plan

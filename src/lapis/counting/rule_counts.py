@@ -10,12 +10,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from lapis.counting.complete_world import base_world
+from lapis.counting.derived import extend
 from lapis.counting.totals import complete_world, count_feature, explain_feature
 from lapis.data.database import Database
 from lapis.language.model import Model
 from lapis.methods import find_method
-from lapis.problem.problem import Problem, build_problem
+from lapis.problem.problem import Problem, StoredEvidence, build_problem
 from lapis.progress import Progress, Report
+from lapis.relational.interpretation import Interpretation
 from lapis.results.counts import Counts, RuleCount
 
 CountKind = Literal["exact", "ijgp"]
@@ -138,7 +141,10 @@ def relations_of(problem: Problem) -> dict[str, Any]:
     return {name: evidence.true for name, evidence in problem.evidence.items()}
 
 
-def world_of(problem: Problem) -> Any:
+def world_of(problem: Problem) -> Interpretation:
+    """The extensions of all base and derived predicates."""
+    if any(isinstance(known, StoredEvidence) for known in problem.evidence.values()):
+        return extend(base_world(problem), problem.normal_form.definitions)
     return complete_world(
         problem.normal_form, problem.model, problem.domains, relations_of(problem)
     )

@@ -11,6 +11,7 @@ a prior it would end wherever the optimiser got tired.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,9 @@ from lapis.learning.reliability import FAR, find_unbounded
 from lapis.learning.unit_formulas import add_units
 from lapis.optimisation.checkpoint import Keeper
 from lapis.progress import Report, Stop
+from lapis.relational.engines.opening import open_store
+from lapis.relational.engines.placing import place_problem
+from lapis.relational.engines.store import Store
 
 if TYPE_CHECKING:
     from lapis.optimisation.logbook import Course
@@ -76,10 +80,39 @@ def learn_weights(
     name = choose_objective(options, query)
     check_together(options, name)
     notes = Notes()
+    with ExitStack() as opened:
+        store = None
+        if options.engine is not None:
+            store = opened.enter_context(open_store(options.engine, options.max_memory))
+        lesson = build_lesson(
+            model, databases, query, name, options, notes, progress, stop,
+            hidden=hidden, listed=listed, units=units, store=store,
+        )  # fmt: skip
+        return learn(lesson)
+
+
+def build_lesson(
+    model: Model,
+    databases: Sequence[Database],
+    query: Sequence[str],
+    objective: str,
+    options: Options,
+    notes: Notes,
+    progress: Report | None,
+    stop: Stop | None,
+    *,
+    hidden: Sequence[str],
+    listed: bool,
+    units: bool,
+    store: Store | None,
+) -> Lesson:
+    """Examples and parameters; on a store, if there is one."""
     with notes.phase("data"):
         if units:
             model = add_units(model, query or [n for n in model.predicates if n not in hidden])
         examples = build_examples(model, databases, query, hidden=hidden, listed=listed)
+        if store is not None:
+            examples = [place_example(example, store) for example in examples]
         parameters = share_parameters(model, [example.complete for example in examples])
     empty = empty_types(model, examples)
     if parameters.fixed.all():
@@ -87,7 +120,18 @@ def learn_weights(
     notes.warnings.extend(
         f"type {name!r} has no constants: formulas over it have no groundings" for name in empty
     )
-    return learn(Lesson(examples, parameters, name, options, notes, progress, stop))
+    return Lesson(examples, parameters, objective, options, notes, progress, stop)
+
+
+def place_example(example: Example, store: Store) -> Example:
+    """The example with its facts on a store, where none is hidden."""
+    if example.has_hidden:
+        raise LapisError(
+            "an engine counts in complete worlds, and the data hides atoms",
+            code="engine-hidden",
+            hint="leave out --engine, or say what is hidden",
+        )
+    return replace(example, complete=place_problem(example.complete, store))
 
 
 def learn(lesson: Lesson) -> Fit:

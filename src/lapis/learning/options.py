@@ -41,6 +41,7 @@ class Options:
     seed: int = 0
     checkpoint: Path | None = None
     optimizer_options: Mapping[str, float] | None = None  # its own
+    engine: str | None = None  # where classes of atoms are counted
 
     @property
     def of_optimizer(self) -> dict[str, float]:
@@ -86,6 +87,17 @@ def check_together(options: Options, objective: str) -> None:
             optimizer == CUTTING_PLANE,
             "cutting planes learn max-margin weights only",
             "add --objective max-margin",
+        )
+    if options.engine is not None:
+        refuse(
+            not is_pseudo,
+            f"an engine counts classes of atoms, and objective {objective!r} needs inference",
+            "choose --objective pseudo or weighted-pseudo, or leave out --engine",
+        )
+        refuse(
+            options.counts != "exact",
+            "an engine counts exactly",
+            "leave out --counts, or --engine",
         )
     wants_value = optimizer in ("lbfgs", "newton") and not is_pseudo
     refuse(

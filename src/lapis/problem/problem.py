@@ -16,6 +16,7 @@ import numpy as np
 
 from lapis.collector import collector_paused
 from lapis.data.database import Database, Domain, empty_tuples
+from lapis.data.elsewhere import StoredRelation, StoredRows
 from lapis.data.tuples import sorted_unique
 from lapis.errors import LapisError, announce, did_you_mean, raise_all
 from lapis.language.model import Model, Predicate, Rule
@@ -37,6 +38,22 @@ class Evidence:
     true: np.ndarray  # int32[num_true, arity]
     false: np.ndarray  # int32[num_false, arity], empty if closed
     unknown: np.ndarray  # int32[num_unknown, arity], empty if open
+
+
+class StoredEvidence(Evidence):
+    """A closed predicate whose true atoms are rows on a store, brought here for who looks."""
+
+    def __init__(self, predicate: Predicate, rows: StoredRows) -> None:
+        none = empty_tuples(predicate.arity)
+        fields = {"predicate": predicate, "open": False, "false": none, "unknown": none}
+        for name, value in {**fields, "rows": rows}.items():
+            object.__setattr__(self, name, value)
+
+    rows: StoredRows
+
+    @cached_property
+    def true(self) -> np.ndarray:
+        return self.rows.fetch(self.predicate.name)
 
 
 @dataclass(frozen=True)
@@ -184,6 +201,8 @@ def predicate_evidence(
     none = empty_tuples(predicate.arity)
     if relation is None:
         return Evidence(predicate, is_open, none, none, none)
+    if isinstance(relation, StoredRelation) and not is_open and unknown is None:
+        return StoredEvidence(predicate, relation.rows)
     if is_open:
         return Evidence(predicate, True, relation.true, relation.false, none)
     if unknown is not None:

@@ -38,7 +38,6 @@ from lapis.relational.conjunction import (
 )
 from lapis.relational.cost import Shape
 from lapis.relational.elimination import Contraction, contract
-from lapis.relational.factor import select
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import Plan, Term
 
@@ -227,7 +226,7 @@ class Compiler:
                 tuples = list_atom(atom, self.world)
                 extension = self.world.relations[atom.relation]
                 if not tuples.variables:
-                    if bool(len(select(tuples.terms, extension.tuples))) != wanted:
+                    if extension.holds(tuples.terms) != wanted:
                         return None
                 elif wanted:
                     add(Contraction(tuples, extension.shape(tuples.terms), 0.0))

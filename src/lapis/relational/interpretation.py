@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from lapis.data.database import Domain, empty_tuples
 from lapis.language.model import Predicate
 from lapis.relational.cost import Shape, count_distinct, matching
+from lapis.relational.factor import select
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,10 @@ class Extension:
     def distinct(self) -> tuple[int, ...]:
         """The number of values in each column."""
         return tuple(count_distinct(column) for column in self.tuples.T)
+
+    def holds(self, terms: tuple[str | int, ...]) -> bool:
+        """Whether some listed tuple matches the terms."""
+        return bool(len(select(terms, self.tuples)))
 
     def shape(self, terms: tuple[str | int, ...]) -> Shape:
         """The estimated size of the tuples that match the terms."""
@@ -55,7 +60,7 @@ class Interpretation:
         return math.prod(map(self.size, self.relations[predicate].types))
 
     def with_relation(self, name: str, extension: Extension) -> Interpretation:
-        return Interpretation(self.domains, {**self.relations, name: extension})
+        return replace(self, relations={**self.relations, name: extension})
 
 
 def interpret(

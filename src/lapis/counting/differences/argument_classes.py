@@ -52,7 +52,7 @@ class _Axis(NamedTuple):
 def count_signatures(functions: Sequence[Function], sizes: Sequence[int]) -> Signatures:
     """How many tuples of the product of ranges `sizes` have each combination of values."""
     axes = {number: _Axis(size, {}) for number, size in enumerate(sizes)}
-    return _merge([_count(axes, dict(enumerate(functions)), len(functions))])
+    return merge_signatures([_count(axes, dict(enumerate(functions)), len(functions))])
 
 
 def look_up(function: Function, rows: np.ndarray) -> np.ndarray:
@@ -92,7 +92,7 @@ def _count(axes: dict[int, _Axis], functions: dict[int, Function], width: int) -
     inside = _count(*_restrict(axes, wide, split, chosen), width)
     erased = inside.value.copy()
     erased[:, chosen] = 0
-    return _merge([outside, Signatures(erased, -inside.multiplicity), inside])
+    return merge_signatures([outside, Signatures(erased, -inside.multiplicity), inside])
 
 
 def _restrict(
@@ -142,26 +142,30 @@ def _multiply_axes(axes: dict[int, _Axis], width: int) -> Signatures:
         sizes = np.bincount(number, minlength=len(first))
         num_before, num_classes = len(result.multiplicity), len(first)
         if num_before * num_classes > MAX_SIGNATURES:
-            raise TooLarge(
-                f"the atoms fall into about {num_before * num_classes:.0e} classes",
-                code="too-many-classes",
-                hint="use a sample of the atoms instead",
-            )
+            raise too_many_classes(num_before * num_classes)
         value = np.repeat(result.value, num_classes, axis=0)
         for name, column in axis.values.items():
             value[:, name] = np.tile(column[first], num_before)
-        result = Signatures(value, _outer(result.multiplicity, sizes))
+        result = Signatures(value, outer_counts(result.multiplicity, sizes))
     return result
 
 
-def _outer(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def too_many_classes(number: int) -> TooLarge:
+    return TooLarge(
+        f"the atoms fall into about {number:.0e} classes",
+        code="too-many-classes",
+        hint="use a sample of the atoms instead",
+    )
+
+
+def outer_counts(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     if left.dtype == object or float(left.max(initial=0)) * float(right.max(initial=0)) >= 2.0**62:
         left, right = left.astype(object), right.astype(object)
     product: np.ndarray = np.multiply.outer(left, right).ravel()
     return product
 
 
-def _merge(parts: Sequence[Signatures]) -> Signatures:
+def merge_signatures(parts: Sequence[Signatures]) -> Signatures:
     """Adds the counts of equal signatures, and drops those that do not occur."""
     value = np.concatenate([part.value for part in parts])
     count = np.concatenate([part.multiplicity for part in parts])

@@ -17,10 +17,12 @@ from lapis.counting.differences.atom_vectors import AtomVectors, build_atom_vect
 from lapis.counting.differences.difference_terms import Term, evaluate_difference
 from lapis.counting.differences.differences import Target, clause_difference, is_direct, num_levels
 from lapis.counting.differences.sparse_vectors import SparseVectors, add_entries
+from lapis.counting.differences.stored_differences import StoredDifferences, stored_differences
 from lapis.counting.weight_keys import WeightKeys, number_weights, violated_rules
 from lapis.data.tuples import contains
 from lapis.logic.clauses import Definition, Feature
 from lapis.problem.problem import Problem
+from lapis.relational.engines.placing import StoredWorld
 from lapis.relational.interpretation import Interpretation
 
 
@@ -111,12 +113,14 @@ def evaluate_differences(
     target: Target,
     features: Sequence[Feature],
     world: Mapping[str, np.ndarray] | None,
-) -> AtomDifferences:
-    """Evaluates the difference terms of features that all are direct."""
+) -> AtomDifferences | StoredDifferences:
+    """Evaluates the difference terms of features that all are direct, where the world is."""
     interpretation = add_derived(
         base_world(problem, world), needed_definitions(problem, features), num_levels(target)
     )
     keys = number_weights(problem)
+    if isinstance(interpretation, StoredWorld):
+        return stored_differences(interpretation, target, features, keys)
     when_false: list[Term] = []
     when_true: list[Term] = []
     for feature in features:

@@ -30,7 +30,7 @@ from lapis.counting.weight_keys import WeightKey
 from lapis.data.keys import number_rows, pack
 from lapis.relational.factor import Factor, multiply, sort_rows
 
-_EMPTY = SparseVectors(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+EMPTY_VECTOR = SparseVectors(np.zeros(2, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 class _Group(NamedTuple):
@@ -46,7 +46,7 @@ class _Group(NamedTuple):
     vectors: SparseVectors
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """A term's group: the function that its value is read off, and the table to read it."""
 
     function: int  # −1 for a group without positions
@@ -60,7 +60,7 @@ class AtomVectors:
     """Difference vectors of all atoms of a predicate."""
 
     functions: tuple[Function, ...]
-    terms: tuple[tuple[int, tuple[_Part, ...], WeightKey], ...]
+    terms: tuple[tuple[int, tuple[Part, ...], WeightKey], ...]
 
     def at_signatures(self, signatures: np.ndarray) -> SparseVectors:
         """The vector of each signature int64[n, num_functions]."""
@@ -82,7 +82,7 @@ class AtomVectors:
             weights.append(expanded.column)
             values.append(expanded.value)
         if not rows:
-            return _EMPTY.take(np.zeros(num_signatures, np.int64))
+            return EMPTY_VECTOR.take(np.zeros(num_signatures, np.int64))
         return add_entries(
             num_signatures, np.concatenate(rows), np.concatenate(weights), np.concatenate(values)
         )
@@ -120,7 +120,7 @@ def _build(terms: Sequence[Term], groups: Mapping[int, _Group]) -> AtomVectors:
             group = groups[id(factor)]
             by_positions.setdefault(group.positions, {})[id(factor)] = group
     functions: list[Function] = []
-    parts: dict[int, _Part] = {}
+    parts: dict[int, Part] = {}
     for axes, members in by_positions.items():
         if axes:
             function, tables = _combine(axes, list(members.values()))
@@ -129,7 +129,7 @@ def _build(terms: Sequence[Term], groups: Mapping[int, _Group]) -> AtomVectors:
         else:
             number, tables = -1, [np.arange(2) for _ in members]
         for (name, group), table in zip(members.items(), tables, strict=True):
-            parts[name] = _Part(number, table, group.plus, group.vectors)
+            parts[name] = Part(number, table, group.plus, group.vectors)
     return AtomVectors(
         tuple(functions),
         tuple(
@@ -149,7 +149,7 @@ def _number_group(factor: Factor, positions: tuple[str, ...], key: WeightKey) ->
     vectors = add_entries(len(first), row, _pack(factor, plus, shape), factor.value)
     some, number = number_vectors(vectors)
     return _Group(
-        axes, points[first], number + 1, plus, stack_vectors([_EMPTY, vectors.take(some)])
+        axes, points[first], number + 1, plus, stack_vectors([EMPTY_VECTOR, vectors.take(some)])
     )
 
 
@@ -170,7 +170,7 @@ def _combine(axes: tuple[int, ...], groups: Sequence[_Group]) -> tuple[Function,
 
 
 def _multiply(
-    coefficient: int, parts: Sequence[_Part], chosen: Sequence[np.ndarray], key: WeightKey
+    coefficient: int, parts: Sequence[Part], chosen: Sequence[np.ndarray], key: WeightKey
 ) -> Factor:
     """coefficient · Π parts as a factor over "@row" and the plus variables, sorted by row."""
     num_rows = len(chosen[0]) if chosen else 1

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -40,6 +39,12 @@ from lapis.counting.differences.sparse_vectors import (
     split_column,
     stack_vectors,
 )
+from lapis.counting.differences.stored_blocks import (
+    Candidates,
+    count_stored_candidates,
+    is_listed,
+)
+from lapis.counting.differences.stored_differences import StoredDifferences
 from lapis.data.keys import number_rows
 from lapis.data.tuples import contains
 from lapis.errors import TooLarge
@@ -87,16 +92,6 @@ class BlockClasses:
         return SparseVectors(self.vector_start, self.weight_id, self.difference)
 
 
-class _Candidates(NamedTuple):
-    """Some candidates of some blocks: `multiplicity` values with the same vector and truth."""
-
-    block: np.ndarray  # int64[n], a number for each block or merged blocks
-    vectors: SparseVectors  # of each entry
-    truth: np.ndarray  # bool[n]
-    multiplicity: np.ndarray  # int64[n], values of the block
-    num_blocks: np.ndarray  # int64[largest block number + 1], merged blocks
-
-
 def block_classes(
     problem: Problem,
     predicate: str,
@@ -129,6 +124,14 @@ def block_classes(
     )
     if is_direct:
         differences = evaluate_differences(problem, target, features, world)
+        if isinstance(differences, StoredDifferences):
+            with differences.scratch:
+                if is_listed(differences):
+                    candidates = count_stored_candidates(differences)
+                    weights, broken = differences.keys.num_weights, differences.violated
+                    return _group(candidates, target.predicate, weights, broken)
+            here = {name: evidence.true for name, evidence in problem.evidence.items()}
+            return block_classes(problem, predicate, rules=rules, world=here)
         keys, violated = differences.keys, differences.violated
         candidates = _count_candidates(differences)
     else:
@@ -138,7 +141,7 @@ def block_classes(
     return _group(candidates, target.predicate, keys.num_weights, violated)
 
 
-def _count_candidates(differences: AtomDifferences) -> _Candidates:
+def _count_candidates(differences: AtomDifferences) -> Candidates:
     predicate = differences.target.predicate
     marked = predicate.block
     unmarked = tuple(place for place in range(predicate.arity) if place not in marked)
@@ -194,7 +197,7 @@ def _count_candidates(differences: AtomDifferences) -> _Candidates:
     vectors = differences.when_false.at_signatures(values[:, :-1])
     is_true = values[:, -1] > 0
     num_blocks = np.bincount(block, minlength=len(first))
-    return _Candidates(owner, vectors, is_true, signatures.multiplicity, num_blocks)
+    return Candidates(owner, vectors, is_true, signatures.multiplicity, num_blocks)
 
 
 def _list_blocks(sizes: Sequence[int]) -> np.ndarray:
@@ -228,7 +231,7 @@ def _renumber(function: Function, numbered: Factor, axis_of: Mapping[int, int]) 
     return Function((0, *(axis_of[place] for place in marked)), rows, product.value)
 
 
-def _list_candidates(listed: ListedDifferences) -> _Candidates:
+def _list_candidates(listed: ListedDifferences) -> Candidates:
     predicate = listed.target.predicate
     num_atoms = listed.interpretation.num_atoms(predicate.name)
     if num_atoms > MAX_LISTED:
@@ -250,7 +253,7 @@ def _list_candidates(listed: ListedDifferences) -> _Candidates:
         parts.append(vectors)
         truths.append(truth)
     none = add_entries(0, *[np.empty(0, np.int64)] * 3)
-    return _Candidates(
+    return Candidates(
         np.repeat(np.arange(len(blocks)), len(values)),
         stack_vectors([none, *parts]),
         np.concatenate([np.empty(0, bool), *truths]),
@@ -260,7 +263,7 @@ def _list_candidates(listed: ListedDifferences) -> _Candidates:
 
 
 def _group(
-    candidates: _Candidates, predicate: Predicate, num_weights: int, violated: tuple[int, ...]
+    candidates: Candidates, predicate: Predicate, num_weights: int, violated: tuple[int, ...]
 ) -> BlockClasses:
     """Merges equal candidates of a block, then equal blocks."""
     num_blocks = len(candidates.num_blocks)

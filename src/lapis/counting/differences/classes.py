@@ -33,6 +33,7 @@ from lapis.counting.differences.sparse_vectors import (
     stack_vectors,
     widen,
 )
+from lapis.counting.differences.stored_differences import StoredDifferences
 from lapis.errors import TooLarge
 from lapis.problem.problem import Problem
 from lapis.relational.exact_sums import narrow
@@ -108,6 +109,9 @@ def difference_classes(
     differences = open_differences(problem, predicate, rules, world)
     if isinstance(differences, AtomDifferences):
         vectors, truth, count = _count_atoms(differences)
+    elif isinstance(differences, StoredDifferences):
+        with differences.scratch:
+            vectors, truth, count = differences.count_atoms()
     else:
         num_atoms = differences.interpretation.num_atoms(predicate)
         if num_atoms > MAX_LISTED:

@@ -110,17 +110,21 @@ def number_vectors(vectors: SparseVectors, *keys: np.ndarray) -> tuple[np.ndarra
 
 
 def _number_wide_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers equal rows alike by their bytes: for many columns, hashing beats sorting by each."""
+    """Numbers equal rows alike by their bytes: for many columns, hashing beats sorting by each.
+
+    Numbers follow the order of the bytes, not of the rows: sums over classes are then taken in
+    the same order, whoever found the classes.
+    """
     table = np.ascontiguousarray(table, np.int64)
     width = table.shape[1] * table.itemsize
-    numbers: dict[bytes, int] = {}
-    inverse = np.empty(len(table), np.int64)
-    first: list[int] = []
-    for row, key in enumerate(table.view(f"V{width}").ravel().tolist()):
-        inverse[row] = numbers.setdefault(key, len(numbers))
-        if len(first) < len(numbers):
-            first.append(row)
-    return np.array(first, np.int64), inverse
+    keys = table.view(f"V{width}").ravel().tolist()
+    first: dict[bytes, int] = {}
+    for row, key in enumerate(keys):
+        first.setdefault(key, row)
+    ordered = sorted(first)
+    number = {key: place for place, key in enumerate(ordered)}
+    inverse = np.fromiter(map(number.__getitem__, keys), np.int64, len(keys))
+    return np.array([first[key] for key in ordered], np.int64), inverse
 
 
 def split_column(vectors: SparseVectors, column: int) -> tuple[SparseVectors, np.ndarray]:

@@ -18,7 +18,7 @@ from lapis.counting.totals import count_feature
 from lapis.logic.clauses import Clause, Feature
 from lapis.problem.problem import Problem
 from lapis.relational.compile import plan_violations
-from lapis.relational.engines.memory import count_table
+from lapis.relational.engines.running import count_table
 from lapis.relational.interpretation import Interpretation
 
 MAX_DECIDED_CLAUSES = 6  # of a rule, up to which groundings that evidence decides are found

@@ -22,10 +22,22 @@ class Dialect:
     numbers: str  # a source of 0 … {size} − 1, in a column i
     materialized: str = ""  # written before an expression that is used more than once
     quote: str = '"'
+    distinct: str = "count(DISTINCT {column})"  # about how many values a column has
+    joined: str = "string_agg({text}, ',' ORDER BY {text})"  # texts in order, commas between
 
     def identifier(self, name: str) -> str:
         """Any name, as a statement may hold it."""
         return self.quote + name.replace(self.quote, 2 * self.quote) + self.quote
+
+    def count_distinct(self, column: str) -> str:
+        return self.distinct.format(column=column)
+
+    def as_text(self, value: str) -> str:
+        return f"CAST({value} AS {self.text})"
+
+    def join_texts(self, text: str) -> str:
+        """An aggregate: the texts of a group as one, the same for the same texts."""
+        return self.joined.format(text=text)
 
     def integer(self, bound: int) -> str | None:
         """The type for exact integers up to a bound; None if there is none so wide."""
@@ -42,6 +54,7 @@ DUCKDB = Dialect(
     real="DOUBLE",
     numbers="(SELECT range AS i FROM range({size})) AS numbers",
     materialized="MATERIALIZED ",
+    distinct="approx_count_distinct({column})",
 )
 
 POSTGRESQL = Dialect(

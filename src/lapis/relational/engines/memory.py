@@ -19,7 +19,7 @@ from lapis.relational.algebra import (
     Universe,
     Without,
 )
-from lapis.relational.answers import Product, fold_numbers, list_rows, tabulate
+from lapis.relational.answers import Product, fold_numbers
 from lapis.relational.comparison import list_matches, passes
 from lapis.relational.factor import (
     Factor,
@@ -35,16 +35,6 @@ from lapis.relational.plan import Plan
 from lapis.relational.range_join import join_range
 
 MOST_WORK = 1e13  # rows that a plan may be estimated to touch: about a day
-
-
-def count_table(plan: Plan, world: Interpretation) -> np.ndarray:
-    """int64 or object[plan.shape], the number of groundings for each value of `plan.keep`."""
-    return tabulate(plan, run(plan, world))
-
-
-def count_rows(plan: Plan, world: Interpretation) -> Factor:
-    """The number of groundings for each value of `plan.keep`, where there are any."""
-    return list_rows(plan, run(plan, world))
 
 
 def run(plan: Plan, world: Interpretation) -> list[Product]:

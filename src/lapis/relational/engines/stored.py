@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from lapis.data.elsewhere import StoredDomain
 from lapis.errors import TooLarge
 from lapis.relational.algebra import Expression
 from lapis.relational.answers import Product, fold_numbers
+from lapis.relational.engines.placing import StoredExtension, TableNames
 from lapis.relational.engines.residues import combine, moduli
-from lapis.relational.engines.sql import Integer, bound, write_parts
+from lapis.relational.engines.sql import Integer, Writer, bound, write_parts
 from lapis.relational.engines.store import Columns, Store, Table
 from lapis.relational.exact_sums import narrow
 from lapis.relational.factor import Factor
@@ -47,6 +49,26 @@ class StoreEngine:
         largest = self._bound(parts, plan)
         return [self._write(parts, plan, integer) for integer in self._integers(largest)]
 
+    def source(self, part: Expression, plan: Plan) -> str:
+        """A query in parentheses for the rows of one part: c0, c1, … and n."""
+        largest = self._bound([part], plan)
+        integer = self.store.dialect.integer(largest)
+        if integer is None:
+            raise TooLarge(
+                f"counts of up to {len(str(largest))} digits do not fit the integers of "
+                f"{self.store.dialect.name}",
+                code="too-wide",
+                hint="use --engine duckdb or postgresql, or count in memory",
+            )
+        writer = Writer(plan, self, self.store.dialect, Integer(integer))
+        name = writer.name(part)
+        return f"({writer.definitions()}SELECT * FROM {name})"
+
+    def total(self, part: Expression, plan: Plan) -> int:
+        """The value of a part over no variables."""
+        (factor,) = self._answer([part], plan)
+        return factor.total()
+
     def close(self) -> None:
         """Drop the tables."""
         for table in self._tables.values():
@@ -54,8 +76,12 @@ class StoreEngine:
         self._tables.clear()
 
     def relation_table(self, name: str) -> Table:
+        extension = self.world.relations[name]
+        if isinstance(extension, StoredExtension):
+            return extension.rows.table
+
         def columns() -> Columns:
-            tuples = self.world.relations[name].tuples
+            tuples = extension.tuples
             # A nullary relation needs a column to hold its one row with.
             listed = {f"c{i}": column for i, column in enumerate(tuples.T)}
             return listed or {"n": np.ones(len(tuples), np.int32)}
@@ -63,8 +89,11 @@ class StoreEngine:
         return self._known("relation", name, columns)
 
     def domain_table(self, type_name: str) -> Table:
+        domain = self.world.domains[type_name]
+        if isinstance(domain, StoredDomain) and isinstance(domain.stored, TableNames):
+            return domain.stored.table
+
         def columns() -> Columns:
-            domain = self.world.domains[type_name]
             codes = np.arange(len(domain), dtype=np.int32)
             return {"code": codes, "name": domain.names, "value": domain.numeric}
 
