@@ -32,9 +32,10 @@ many = settings(
 )
 
 
-@pytest.fixture(scope="module", params=["duckdb"])
+@pytest.fixture(scope="module", params=["duckdb", "postgresql"])
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    with open_store(request.param) as opened:
+    server = request.param == "postgresql"
+    with open_store(request.getfixturevalue("postgres_url") if server else "duckdb") as opened:
         yield opened
 
 

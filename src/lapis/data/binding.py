@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from lapis.data.database import Database, Domain, Relation, empty_tuples
+from lapis.data.elsewhere import ElsewhereDatabase
 from lapis.data.formats.assembly import check_consistent
 from lapis.data.formats.diagnosis import Shape, find_declaration, find_shapes
 from lapis.data.merging import recode, seen_order, translation
@@ -22,6 +23,8 @@ from lapis.language.model import Model, Predicate
 
 def bind(database: Database, model: Model) -> Database:
     """The database over the model's types, with a relation for each of its predicates."""
+    if isinstance(database, ElsewhereDatabase):
+        return database.bind(model)
     raise_all([*_predicate_errors(database, model), *_type_errors(database, model)])
     domains = {name: _domain(database, model, name) for name in model.types}
     relations = {
@@ -61,7 +64,7 @@ def keep_known(
             if strict or did_you_mean(n, model.types)
         ]
         for name in unknown:
-            stated = sum(len(rows) for _, rows in database.relations[name].stated())
+            stated = database.relations[name].num_stated
             num_facts[name] = num_facts.get(name, 0) + stated
         types |= dict.fromkeys(untyped)
         kept.append(_without(database, unknown, untyped) if unknown or untyped else database)

@@ -77,6 +77,11 @@ class Relation:
     def arity(self) -> int:
         return len(self.types)
 
+    @property
+    def num_stated(self) -> int:
+        """Facts, of whatever truth."""
+        return len(self.true) + len(self.false) + len(self.unknown)
+
     def stated(self) -> tuple[tuple[int, np.ndarray], ...]:
         """The rows of each truth: TRUE, FALSE and UNKNOWN."""
         return (TRUE, self.true), (FALSE, self.false), (UNKNOWN, self.unknown)

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from lapis.data.database import Domain, Relation, empty_tuples
+from lapis.data.database import Database, Domain, Relation, empty_tuples
 from lapis.errors import TooLarge
+from lapis.language.model import Model
 
 MOST_FETCHED = 20_000_000  # rows or names that are brought here for code that needs them here
 
@@ -131,6 +133,19 @@ class StoredRelation(Relation):
     @cached_property
     def true(self) -> np.ndarray:
         return self.rows.fetch(self.predicate)
+
+    @property
+    def num_stated(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class ElsewhereDatabase(Database):
+    """Relations on a store, whose constants are numbered there when a model says their types."""
+
+    @abstractmethod
+    def bind(self, model: Model) -> Database:
+        """The database over the model's types, with a relation for each of its predicates."""
 
 
 def not_here(what: str) -> TooLarge:

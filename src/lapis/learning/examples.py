@@ -18,11 +18,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lapis.data.database import Database, Relation, empty_tuples
+from lapis.data.elsewhere import ElsewhereDatabase
 from lapis.data.tuples import contains, sorted_unique
-from lapis.errors import raise_all
+from lapis.errors import LapisError, raise_all
 from lapis.language.model import Model
 from lapis.network.network import Network
-from lapis.problem.problem import Problem, build_problem, unknown_query
+from lapis.problem.problem import Evidence, Problem, build_problem, unknown_query
 
 HIDDEN = -1
 
@@ -91,9 +92,28 @@ def build_example(
     listed: bool,
 ) -> Example:
     complete = build_problem(model, database, (), opened=hidden)
+    if isinstance(database, ElsewhereDatabase):
+        return stored_example(complete, asked, hidden or listed)
     unsaid = hide(hide(database, explained, listed=False), asked, listed=listed)
     free = build_problem(model, unsaid, () if listed else asked, opened=hidden)
     return Example(complete, replace(free, query=asked), asked)
+
+
+def stored_example(complete: Problem, asked: tuple[str, ...], partial: object) -> Example:
+    """An example whose facts stay on a store, where they are all the true ones."""
+    if partial:
+        raise LapisError(
+            "facts on an engine are the true ones: none is hidden, and no false one is listed",
+            code="engine-hidden",
+            hint="leave out --hidden and --listed",
+        )
+    none = {name: empty_tuples(complete.model.predicates[name].arity) for name in asked}
+    opened = {
+        name: Evidence(complete.model.predicates[name], True, rows, rows, rows)
+        for name, rows in none.items()
+    }
+    free = replace(complete, evidence={**complete.evidence, **opened}, query=asked)
+    return Example(complete, free, asked)
 
 
 def hide(database: Database, names: Sequence[str], *, listed: bool) -> Database:

@@ -23,6 +23,7 @@ class Dialect:
     materialized: str = ""  # written before an expression that is used more than once
     quote: str = '"'
     distinct: str = "count(DISTINCT {column})"  # about how many values a column has
+    number: str = "TRY_CAST({text} AS DOUBLE)"  # the number that a text is, or NULL
     joined: str = "string_agg({text}, ',' ORDER BY {text})"  # texts in order, commas between
 
     def identifier(self, name: str) -> str:
@@ -34,6 +35,9 @@ class Dialect:
 
     def as_text(self, value: str) -> str:
         return f"CAST({value} AS {self.text})"
+
+    def as_number(self, text: str) -> str:
+        return self.number.format(text=text)
 
     def join_texts(self, text: str) -> str:
         """An aggregate: the texts of a group as one, the same for the same texts."""
@@ -65,4 +69,6 @@ POSTGRESQL = Dialect(
     real="DOUBLE PRECISION",
     numbers="generate_series(0, {size} - 1) AS numbers(i)",
     materialized="MATERIALIZED ",
+    number=r"CASE WHEN {text} ~ '^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$' "
+    "THEN CAST({text} AS DOUBLE PRECISION) END",
 )

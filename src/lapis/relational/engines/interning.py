@@ -1,0 +1,237 @@
+"""Data in place: tables of a store as facts, their constants numbered there.
+
+A predicate is a table, or a query, whose columns are its arguments in order. Binding to a model
+says which columns share a type. Then, on the store,
+
+    the constants of a type   the distinct values of its columns, after those the model names,
+    a relation                its distinct rows, values replaced by codes,
+
+and nothing comes here but a few numbers. Values are compared as they are stored where all columns
+of a type hold integers, else as texts; a constant's name is its text. Codes follow the order of
+integers, or of texts, so that they do not depend on the order of rows.
+
+Integers that have no gaps need no dictionary: a code is the value less the smallest one, and the
+relation is a scan instead of a join for each column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from lapis.data.database import Database, Domain, Relation
+from lapis.data.elsewhere import ElsewhereDatabase, StoredDomain, StoredRelation, StoredRows
+from lapis.errors import LapisError
+from lapis.language.model import Model, Predicate
+from lapis.relational.engines.placing import (
+    LoadedNames,
+    LoadedRows,
+    Scratch,
+    TableNames,
+    TableRows,
+    fresh_name,
+)
+from lapis.relational.engines.store import Store, fetch_all, fetch_number
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table or query of the user's."""
+
+    text: str  # as a statement names it: a table, or a query in parentheses
+    columns: tuple[str, ...]
+    integers: tuple[bool, ...]  # whether a column holds integers
+
+
+class _SourceRows(StoredRows):
+    """Rows that are not numbered yet: they can be counted, no more."""
+
+    def __init__(self, store: Store, source: Source) -> None:
+        self.store, self.source, self.arity = store, source, len(source.columns)
+
+    @cached_property
+    def _num_rows(self) -> int:
+        return fetch_number(self.store, f"SELECT count(*) AS n FROM {self.source.text} t")
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+    def read(self) -> np.ndarray:
+        raise AssertionError("data of a store is bound to a model before its rows are read")
+
+
+@dataclass(frozen=True)
+class StoredDatabase(ElsewhereDatabase):
+    """Relations that are tables of a store."""
+
+    store: Store | None = field(default=None, compare=False, repr=False)
+    sources: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
+
+    def bind(self, model: Model) -> Database:
+        assert self.store is not None
+        return _Binding(self.store, self, model).bind()
+
+
+def open_tables(store: Store, tables: Mapping[str, str], name: str = "<store>") -> StoredDatabase:
+    """The facts that tables of a store hold, by predicate: names of tables, or SELECT … texts."""
+    sources: dict[str, Source] = {}
+    relations: dict[str, Relation] = {}
+    for predicate, text in tables.items():
+        is_query = text.lstrip().upper().startswith(("SELECT", "WITH", "FROM"))
+        place = f"({text})" if is_query else text
+        columns = fetch_all(store, f"SELECT * FROM {place} t LIMIT 0")
+        source = Source(
+            place, tuple(columns), tuple(each.dtype.kind in "iu" for each in columns.values())
+        )
+        sources[predicate] = source
+        types = tuple(f"{predicate}.{number}" for number in range(len(columns)))
+        relations[predicate] = StoredRelation(predicate, types, _SourceRows(store, source))
+    domains = {
+        type_name: Domain(type_name, ())
+        for relation in relations.values()
+        for type_name in relation.types
+    }
+    return StoredDatabase(domains, relations, name, store=store, sources=sources)
+
+
+class _Binding:
+    def __init__(self, store: Store, database: StoredDatabase, model: Model) -> None:
+        self.store, self.database, self.model = store, database, model
+
+    def bind(self) -> Database:
+        places: dict[str, list[tuple[Source, int]]] = {name: [] for name in self.model.types}
+        for name in self.database.relations:
+            source, predicate = self.database.sources[name], self.model.predicates[name]
+            self._check_arity(predicate, source)
+            for position, type_name in enumerate(predicate.types):
+                places[type_name].append((source, position))
+        numbered = {name: self._number(name, found) for name, found in places.items()}
+        relations: dict[str, Relation] = {
+            name: self._relation(predicate, numbered)
+            for name, predicate in self.model.predicates.items()
+        }
+        domains = {name: each.domain for name, each in numbered.items()}
+        return Database(domains, relations, self.database.name)
+
+    def _check_arity(self, predicate: Predicate, source: Source) -> None:
+        if predicate.arity and len(source.columns) != predicate.arity:  # P() is true of any row
+            raise LapisError(
+                f"{predicate.name} has {predicate.arity} argument{'s' * (predicate.arity != 1)}, "
+                f"but its table has the columns {', '.join(source.columns)}",
+                code="data-arity",
+                span=predicate.span,
+                hint="name a query that selects one column for each argument",
+            )
+
+    def _number(self, type_name: str, places: Sequence[tuple[Source, int]]) -> _Numbered:
+        """The constants of a type, with codes."""
+        dialect = self.store.dialect
+        named = (*self.model.types[type_name], *self.database.declared.get(type_name, ()))
+        integers = all(source.integers[position] for source, position in places)
+        if not places:
+            domain = Domain(type_name, tuple(dict.fromkeys(named)))
+            return _Numbered(StoredDomain(type_name, LoadedNames(self.store, domain)), None, False)
+        if any(not _is_integer(constant) for constant in named):
+            integers = False
+        kind = "BIGINT" if integers else dialect.text
+        with Scratch(self.store) as scratch:
+            selects = [
+                f"SELECT CAST({dialect.identifier(source.columns[position])} AS {kind}) AS v "
+                f"FROM {source.text} t"
+                for source, position in places
+            ]
+            values = scratch.create(
+                f"SELECT v, 0 AS given FROM ({' UNION ALL '.join(selects)}) t GROUP BY v"
+            )
+            self._refuse_nothing(str(values), type_name)
+            listed = str(values)
+            if named:
+                distinct = list(dict.fromkeys(map(int, named) if integers else named))
+                column = np.array(distinct, np.int64 if integers else object)
+                given = scratch.load({"v": column, "given": np.arange(-len(distinct), 0)})
+                listed = (
+                    f"(SELECT v, min(given) AS given FROM (SELECT v, given FROM {values} "
+                    f"UNION ALL SELECT v, given FROM {given}) t GROUP BY v)"
+                )
+            bounds = None
+            if integers and not named:
+                found = fetch_all(
+                    self.store, f"SELECT count(*) AS n, min(v) AS low, max(v) AS high FROM {values}"
+                )
+                if len(found["n"]) and int(found["n"][0]):
+                    low, high = int(found["low"][0]), int(found["high"][0])
+                    if high - low + 1 == int(found["n"][0]):
+                        bounds = low
+            code = (
+                f"v - ({bounds})"
+                if bounds is not None
+                else "row_number() OVER (ORDER BY given, v) - 1"
+            )
+            text = dialect.as_text("v") if integers else "v"
+            value = f"CAST(v AS {dialect.real})" if integers else dialect.as_number("v")
+            table = self.store.create(
+                fresh_name("domain"),
+                f"SELECT CAST({code} AS INTEGER) AS code, {text} AS name, {value} AS value"
+                f"{', v AS number' * integers} FROM {listed} t",
+            )
+        domain = StoredDomain(type_name, TableNames(self.store, table))
+        return _Numbered(domain, bounds, integers)
+
+    def _refuse_nothing(self, values: str, type_name: str) -> None:
+        if fetch_number(self.store, f"SELECT count(*) AS n FROM {values} WHERE v IS NULL"):
+            raise LapisError(
+                f"a column of type {type_name!r} holds NULL, which is no constant",
+                code="data-null",
+                hint="name a query that leaves these rows out",
+            )
+
+    def _relation(self, predicate: Predicate, numbered: Mapping[str, _Numbered]) -> StoredRelation:
+        rows: StoredRows
+        source = self.database.sources.get(predicate.name)
+        if source is None:
+            rows = LoadedRows(self.store, np.empty((0, predicate.arity), np.int32))
+            return StoredRelation(predicate.name, predicate.types, rows, predicate.function)
+        dialect = self.store.dialect
+        columns, joins = [], f"{source.text} t"
+        for position, type_name in enumerate(predicate.types):
+            own = numbered[type_name]
+            column = f"t.{dialect.identifier(source.columns[position])}"
+            if own.smallest is not None:
+                columns.append(f"CAST({column} - ({own.smallest}) AS INTEGER) AS c{position}")
+                continue
+            key = f"d{position}.{'number' if own.integers else 'name'}"
+            same = column if own.integers else dialect.as_text(column)
+            joins += f" JOIN {own.table} d{position} ON {key} = {same}"
+            columns.append(f"d{position}.code AS c{position}")
+        if predicate.arity:
+            select = f"SELECT DISTINCT {', '.join(columns)} FROM {joins}"
+        else:
+            select = f"SELECT 1 AS n FROM {source.text} t LIMIT 1"
+        table = self.store.create(fresh_name("relation"), select)
+        rows = TableRows(self.store, table, predicate.arity)
+        return StoredRelation(predicate.name, predicate.types, rows, predicate.function)
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """A type's constants on the store."""
+
+    domain: StoredDomain
+    smallest: int | None  # where codes are values less the smallest
+    integers: bool
+
+    @property
+    def table(self) -> str:
+        assert isinstance(self.domain.stored, TableNames)
+        return str(self.domain.stored.table)
+
+
+def _is_integer(constant: str) -> bool:
+    """Whether an integer is written so."""
+    try:
+        return str(int(constant)) == constant
+    except ValueError:
+        return False

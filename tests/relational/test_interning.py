@@ -1,0 +1,137 @@
+"""Tables of a store as facts: constants numbered there, counts and weights as from files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import lapis
+from lapis.errors import LapisError
+from lapis.problem.problem import build_problem
+from lapis.relational.engines import Store
+from lapis.relational.engines.interning import open_tables
+from lapis.relational.engines.placing import Scratch
+
+MODEL = """
+Smokes(person)
+Friends(person, person)
+Likes(person, topic)
+Rain()
+1 Smokes(x)
+1.5 Friends(x,y) ^ Smokes(x) => Smokes(y)
+0.5 Likes(x,t) => EXIST y Friends(x,y)
+-1 Rain() v Smokes(x)
+"""
+names = st.sampled_from(["Ann", "Bob", "o'Neil", '"; DROP TABLE t', "ÄÖ", "7", ""])
+whole = st.integers(-3, 12)
+wide = st.sampled_from([-(2**40), 0, 5, 2**53, 2**53 + 1])
+
+
+def columns_of(rows: list[tuple[object, ...]], arity: int) -> dict[str, np.ndarray]:
+    found = {}
+    for place in range(arity):
+        values = [row[place] for row in rows]
+        is_whole = bool(values) and all(isinstance(value, int) for value in values)
+        found[f"a {place}"] = np.array(values, np.int64 if is_whole else object)
+    return found
+
+
+@settings(
+    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_the_facts_are_those_of_the_tables(store: Store, data: st.DataObject) -> None:
+    people = data.draw(st.sampled_from([names, whole, wide]))
+    smokes = data.draw(st.lists(st.tuples(people), min_size=1, max_size=6))
+    friends = data.draw(st.lists(st.tuples(people, people), min_size=1, max_size=9))
+    likes = data.draw(st.lists(st.tuples(people, names), min_size=1, max_size=6))
+    tables = {"Smokes": smokes, "Friends": friends, "Likes": likes, "Rain": [("yes",)]}
+    model = lapis.parse(MODEL)
+    with Scratch(store) as scratch:
+        loaded = {
+            name: str(scratch.load(columns_of(rows, len(rows[0])))) for name, rows in tables.items()
+        }
+        there = build_problem(model, open_tables(store, loaded))
+        for name, rows in tables.items():
+            evidence = there.evidence[name]
+            domains = [there.domains[t].constants for t in model.predicates[name].types]
+            found = [
+                tuple(d[code] for d, code in zip(domains, row, strict=True))
+                for row in evidence.true.tolist()
+            ]
+            wanted = {tuple(map(str, row)) for row in rows} if name != "Rain" else {()}
+            assert len(found) == len(wanted)
+            assert set(found) == wanted
+        every = {str(p) for p, *_ in smokes + friends + likes} | {str(p) for _, p in friends}
+        person = there.domains["person"]
+        assert len(person) == len(every)
+        assert set(person.constants) == every
+        assert all(person.constants[person.index[name]] == name for name in every)
+
+
+def test_counts_and_weights_are_those_of_a_file(store: Store) -> None:
+    model = lapis.parse(MODEL)
+    draw = np.random.default_rng(0)
+    smokes = draw.choice(30, 12, replace=False)
+    friends = draw.integers(30, size=(90, 2))
+    likes = np.stack([draw.integers(30, size=20), draw.integers(4, size=20)], axis=1)
+    facts = [f"Smokes({p})" for p in smokes] + [f"Friends({p},{q})" for p, q in friends]
+    facts += [f"Likes({p},{t})" for p, t in likes] + ["Rain()"]
+    here = lapis.Database.parse(" ".join(facts))
+    with Scratch(store) as scratch:
+        tables = {
+            "Smokes": f"SELECT p FROM {scratch.load({'p': smokes})}",
+            "Friends": str(scratch.load({"p": friends[:, 0], "q": friends[:, 1]})),
+            "Likes": str(scratch.load({"p": likes[:, 0], "t": likes[:, 1]})),
+            "Rain": str(scratch.load({"n": np.ones(2, np.int64)})),
+        }
+        there = open_tables(store, tables)
+        assert lapis.count(model, there).rows == lapis.count(model, here).rows
+        for objective in ("pseudo", "weighted-pseudo"):
+            found = lapis.learn(model, there, objective=objective)
+            expected = lapis.learn(model, here, objective=objective)
+            np.testing.assert_array_equal(found.weights, expected.weights)
+
+
+def test_constants_of_the_model_come_first(store: Store) -> None:
+    model = lapis.parse("person = {9, 1}\nSmokes(person)\nLikes(person, topic)\n1 Smokes(4)")
+    with Scratch(store) as scratch:
+        rows = scratch.load({"p": np.array([1, 5, 3])})
+        problem = build_problem(model, open_tables(store, {"Smokes": str(rows)}))
+        assert problem.domains["person"].constants == ("9", "1", "4", "3", "5")
+        assert problem.domains["topic"].constants == ()
+        assert problem.evidence["Smokes"].true.tolist() == [[1], [3], [4]]
+        assert problem.evidence["Likes"].true.tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            {"p": np.array(["A"], object), "q": np.array(["B"], object)},
+            "Smokes has 1 argument, but its table has the columns p, q",
+        ),
+        (
+            {"p": np.array([1.0, np.nan])},
+            "a column of type 'person' holds NULL, which is no constant",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(store: Store, columns: dict[str, np.ndarray], message: str) -> None:
+    model = lapis.parse("Smokes(person)\n1 Smokes(x)")
+    with Scratch(store) as scratch:
+        tables = {"Smokes": str(scratch.load(columns))}
+        with pytest.raises(LapisError) as caught:
+            build_problem(model, open_tables(store, tables))
+    assert caught.value.message == message
+
+
+def test_hidden_and_listed_facts_are_refused(store: Store) -> None:
+    model = lapis.parse("Smokes(person)\nCancer(person)\n1 Smokes(x) => Cancer(x)")
+    with Scratch(store) as scratch:
+        data = open_tables(store, {"Smokes": str(scratch.load({"p": np.arange(3)}))})
+        for partial in ({"hidden": ["Cancer"]}, {"listed": True}):
+            with pytest.raises(LapisError, match="facts on an engine are the true ones"):
+                lapis.learn(model, data, "Smokes", objective="pseudo", **partial)  # type: ignore[arg-type]
