@@ -2,6 +2,7 @@
 
 from lapis.relational.engines.duckdb import DuckDBEngine
 from lapis.relational.engines.engine import AutoEngine, Engine, MakeEngine
+from lapis.relational.engines.interning import open_tables
 from lapis.relational.engines.memory import MemoryEngine
 from lapis.relational.engines.opening import open_store
 from lapis.relational.engines.store import Store, Table, fetch_all, fetch_number
@@ -19,4 +20,5 @@ __all__ = [
     "fetch_all",
     "fetch_number",
     "open_store",
+    "open_tables",
 ]
