@@ -29,7 +29,9 @@ ROOMS = (
     "evaluation", "fields", "checks", "api", "examples", "cli", "__main__",
 )  # fmt: skip
 # Of inference, in the same order.
-INFERENCE = ("exact", "reduction", "sampling", "map", "propagation", "moments", "symmetry")
+INFERENCE = (
+    "exact", "reduction", "sampling", "map", "propagation", "moments", "symmetry", "bounds",
+)  # fmt: skip
 
 WAITING: dict[str, str] = {}  # what a coming part of the package will use
 

@@ -49,6 +49,7 @@ def infer(
     random_state: int | np.random.Generator = 0,
     max_memory: int | None = None,
     ibound: int | None = None,
+    bounds: bool = False,
     strict: bool = False,
     relax: bool = False,
     progress: Report | None = None,
@@ -59,7 +60,8 @@ def infer(
     `query` names predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without it,
     every atom the data marks unknown is asked. `soft_evidence` gives probabilities of atoms, as
     an unsure observer would. `auto` is exact where that is affordable and samples the rest until
-    every standard error is below `precision` (or the time or the samples are used up). `progress`
+    every standard error is below `precision` (or the time or the samples are used up); `bounds`
+    adds certified lower and upper bounds to what is not exact. `progress`
     is called with `lapis.progress.Progress` events; Ctrl-C and `stop` (a callable or an event) end
     sampling with what there is, marked interrupted. Raises TooLarge where the method cannot do it
     within its limits.
@@ -85,6 +87,7 @@ def infer(
         progress,
         Stop(stop),
         relax,
+        bounds,
     )
     task = build_task(model, data, query, opened=opened, soft_evidence=soft_evidence, strict=strict)
     return infer_task(task, method, options)

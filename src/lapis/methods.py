@@ -109,11 +109,12 @@ class Method:
 
 
 SAMPLING = ("precision", "max_samples", "num_chains", "time_limit")
+CHAINS = (*SAMPLING, "max_memory", "bounds")
 MARGINALS = "lapis.inference.marginals"
 INFER = (
     Method(
         "infer", "auto", "exact where that is affordable, sampled where it is not",
-        f"{MARGINALS}:by_best_method", "network", "where affordable", (*SAMPLING, "max_memory"),
+        f"{MARGINALS}:by_best_method", "network", "where affordable", CHAINS,
     ),
     Method(
         "infer", "exact", "closed form for single atoms, junction trees for the rest; refuses what "
@@ -126,31 +127,31 @@ INFER = (
     ),
     Method(
         "infer", "gibbs", "blocked, Rao–Blackwellised Gibbs chains",
-        "lapis.inference.sampling.gibbs:Gibbs", "sampler", "never", (*SAMPLING, "max_memory"),
+        "lapis.inference.sampling.gibbs:Gibbs", "sampler", "never", CHAINS,
     ),
     Method(
         "infer", "mcsat", "slice sampling for hard and nearly hard clauses",
-        "lapis.inference.sampling.mcsat:MCSAT", "sampler", "never", (*SAMPLING, "max_memory"),
+        "lapis.inference.sampling.mcsat:MCSAT", "sampler", "never", CHAINS,
     ),
     Method(
         "infer", "tempering", "parallel tempering, for networks with several modes",
         "lapis.inference.sampling.tempering:Tempering", "sampler", "never",
-        (*SAMPLING, "max_memory"),
+        CHAINS,
     ),
     Method(
         "infer", "cluster", "cluster moves (Swendsen–Wang), for atoms that want to agree",
         "lapis.inference.sampling.couplings.cluster:Cluster", "sampler", "never",
-        (*SAMPLING, "max_memory"),
+        CHAINS,
     ),
     Method(
         "infer", "forest", "tree-blocked Gibbs: random forests of atoms drawn at once",
         "lapis.inference.sampling.couplings.forest:TreeGibbs", "sampler", "never",
-        (*SAMPLING, "max_memory"),
+        CHAINS,
     ),
     Method(
         "infer", "ais", "annealed importance sampling: an estimate of log Z with a standard error",
         f"{MARGINALS}:by_annealing", "network", "where affordable",
-        ("precision", "max_samples", "time_limit", "max_memory"),
+        ("precision", "max_samples", "time_limit", "max_memory", "bounds"),
     ),
     Method(
         "infer", "circuit", "compiled to an arithmetic circuit, or the closest circuit found where "
@@ -159,7 +160,7 @@ INFER = (
     ),
     Method(
         "infer", "bp", "loopy belief propagation, the cheap estimate",
-        f"{MARGINALS}:by_belief_propagation", "network", "on forests", ("max_memory",),
+        f"{MARGINALS}:by_belief_propagation", "network", "on forests", ("max_memory", "bounds"),
     ),
     Method(
         "infer", "count-gibbs", "Gibbs from counts, for networks too large to ground; `ibound` "

@@ -143,6 +143,9 @@ STRICT = Option("strict", "flag", "Refuse data that the model does not declare."
 RELAX = Option(
     "relax", "flag", "Break the fewest hard formulas where they contradict, and list them.", False
 )
+BOUNDS = Option(
+    "bounds", "flag", "Certified lower and upper bounds beside what is not exact.", False
+)
 SEED = Option("random_state", "seed", "Seed of everything random.", 0, "--seed", low=0)
 MAX_MEMORY = Option(
     "max_memory", "size", "Limit, as in 8GB (default: 70% of the machine).", low=0, above=True
@@ -406,7 +409,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "ground": (QUERY, OPEN, NETWORK_OUT, CACHE, MAX_MEMORY, MERGE, STRICT, AS_JSON),
     "infer": (
         QUERY, OPEN, SOFT, METHOD, PRECISION, TIME_LIMIT, MAX_SAMPLES, CHAINS, MAX_MEMORY,
-        COUNT_BOUND, RELAX, MERGE, STRICT, SEED, AS_JSON,
+        COUNT_BOUND, BOUNDS, RELAX, MERGE, STRICT, SEED, AS_JSON,
     ),
     "map": (
         QUERY, OPEN, SOFT, MAP_METHOD,

@@ -49,6 +49,7 @@ class Options:
     progress: Report | None = None
     stop: Stop | None = None
     relax: bool = False  # break the fewest hard formulas where they contradict
+    bounds: bool = False  # certified bounds of what is not exact
     max_elements: int | None = None  # lifted: constants that may be told apart
     instead: Callable[[], Answered | None] | None = None  # `auto` asks it before it samples
     exact_until: float = math.inf  # a time.monotonic: exact work that is not done then gives up
@@ -99,6 +100,7 @@ class Marginals:
     sampled: np.ndarray | None = None  # bool[num_base_atoms], answered by sampling
     diagnostics: dict[str, Any] = field(default_factory=dict)
     trace: ChainTrace | None = None
+    solved_log_partition: float | None = None  # of what is exact where the rest is sampled
 
 
 Answered = tuple[Network, Marginals]
@@ -411,11 +413,11 @@ def divide(network: Network, options: Options, sample: Solve) -> Marginals:
     notes |= part.diagnostics | {"sampled_atoms": int(sampled.sum())}
     name = part.method if sampled.all() else f"exact+{part.method}"
     trace = part.trace and replace(part.trace, atoms=rest_atom[part.trace.atoms])
-    log_partition = part.log_partition
-    if log_partition is not None:
-        log_partition += solved.log_partition
-        if plan.network is not network:
-            log_partition += float(network.weights @ network.constant_count)
+    known = solved.log_partition
+    if plan.network is not network:
+        known += network.constant_score
+    log_partition = None if part.log_partition is None else known + part.log_partition
     return Marginals(
-        name, False, log_partition, marginal, log_odds, stderr, expected, sampled, notes, trace
-    )
+        name, False, log_partition, marginal, log_odds, stderr, expected, sampled, notes, trace,
+        known,
+    )  # fmt: skip

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from lapis.inference.map.solver import MapResult
 from lapis.inference.marginals import Marginals, Options, infer_problem
 from lapis.network.network import Network
 from lapis.problem.task import Task, World
-from lapis.progress import Report, Stop
+from lapis.progress import Progress, Report, Stop
 from lapis.results.answer import Answer
 from lapis.results.atoms import join_atoms
 from lapis.results.most_likely_world import MostLikelyWorld
@@ -41,6 +42,9 @@ TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
     "counted_atoms": sum,
     "averaged_atoms": sum,
     "class_sizes": lambda lists: sorted((n for found in lists for n in found), reverse=True),
+    "log_partition_bounds": lambda pairs: [
+        total_or_none(side) for side in zip(*pairs, strict=True)
+    ],
     "log_partition_stderr": lambda errors: math.hypot(*errors),
     "components": sum,
     "cut_atoms": sum,
@@ -72,7 +76,29 @@ def infer_task(task: Task, method: str, options: Options) -> Answer:
 
 
 def infer_world(world: World, method: str, options: Options) -> Answer:
-    return answer_world(world, *infer_problem(world.problem, method, options))
+    network, found = infer_problem(world.problem, method, options)
+    answer = answer_world(world, network, found)
+    return add_bounds(answer, world, network, found, options) if options.bounds else answer
+
+
+def add_bounds(
+    answer: Answer, world: World, network: Network, found: Marginals, options: Options
+) -> Answer:
+    """Certified bounds beside an answer, which is moved between them where it was not."""
+    from lapis.inference.bounds.certified import bound_answer
+
+    if options.progress is not None:
+        options.progress(Progress("bounding", 0, text=f"{network.num_base_atoms:,} atoms"))
+    bounds = bound_answer(network, found, options.stop)
+    asked = select_atoms(network, world)
+    lower, upper = asked.values(bounds.lower), asked.values(bounds.upper)
+    within = None if answer.stderr is None else np.minimum(answer.stderr, upper - lower)
+    low, high = bounds.log_partition
+    known = [low if math.isfinite(low) else None, high if math.isfinite(high) else None]
+    return replace(
+        answer, probability=np.clip(answer.probability, lower, upper), stderr=within, lower=lower,
+        upper=upper, diagnostics={**answer.diagnostics, "log_partition_bounds": known},
+    )  # fmt: skip
 
 
 def answer_world(world: World, network: Network, found: Marginals) -> Answer:
@@ -182,6 +208,16 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
         diagnostics,
         tuple(f"{where.name}: {atom}" for atom in slowest.traced),
         slowest.trace,
+        *joined_bounds(parts),
+    )
+
+
+def joined_bounds(parts: Sequence[Answer]) -> tuple[np.ndarray | None, np.ndarray | None]:
+    if any(part.lower is None or part.upper is None for part in parts):
+        return None, None
+    lower = [part.lower for part in parts if part.lower is not None]
+    return np.concatenate(lower), np.concatenate(
+        [part.upper for part in parts if part.upper is not None]
     )
 
 

@@ -38,6 +38,8 @@ class Answer(AtomResult):
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     traced: tuple[str, ...] = ()  # the atoms that mixed slowest, "world: atom" if several
     trace: np.ndarray | None = None  # float32[num_chains, num_draws, num_traced], P(atom | rest)
+    lower: np.ndarray | None = None  # float64[num_atoms], certified; None where nobody asked
+    upper: np.ndarray | None = None  # float64[num_atoms]
 
     @property
     def atoms(self) -> tuple[str, ...]:
@@ -70,7 +72,10 @@ class Answer(AtomResult):
         return float(self.probability[self.asked.find(key)])
 
     def measured(self) -> dict[str, np.ndarray]:
-        return {"probability": self.probability, "stderr": self.errors}
+        found = {"probability": self.probability, "stderr": self.errors}
+        if self.lower is not None and self.upper is not None:
+            found |= {"lower": self.lower, "upper": self.upper}
+        return found
 
     def rows(self) -> Iterator[tuple[str, float, float | None]]:
         errors = [None] * len(self) if self.stderr is None else self.stderr.tolist()
@@ -102,7 +107,11 @@ class Answer(AtomResult):
         if self.stderr is not None and not self.exact:
             errors = self.stderr[order].tolist()
             cells = [f"{cell} ± {error:.4f}" for cell, error in zip(cells, errors, strict=True)]
-        return [self.ranked_view(order, {"probability": cells})]
+        columns = {"probability": cells}
+        if self.lower is not None and self.upper is not None:
+            ends = zip(self.lower[order].tolist(), self.upper[order].tolist(), strict=True)
+            columns["certified"] = [say_between(lower, upper) for lower, upper in ends]
+        return [self.ranked_view(order, columns)]
 
     def summary(self) -> str:
         where = f" of {len(self.asked.worlds)} worlds" if self.asked.is_divided else ""
@@ -158,6 +167,18 @@ class Answer(AtomResult):
                 "this answer has no chains", code="no-chains", hint=f"it is {self.summary()}"
             )
         return self.trace
+
+
+def say_between(lower: float, upper: float) -> str:
+    """Bounds in words, rounded away from each other.
+
+    >>> say_between(0.31249, 0.3377), say_between(0.5, 0.5)
+    ('between .312 and .338', 'exactly .500')
+    """
+    if lower == upper:
+        return f"exactly {lower:.3f}".replace(" 0.", " .")
+    low, high = math.floor(lower * 1000) / 1000, math.ceil(upper * 1000) / 1000
+    return f"between {low:.3f} and {high:.3f}".replace(" 0.", " .")
 
 
 def quality_remarks(diagnostics: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,1 @@
+"""Certified bounds of marginals and of log Z."""

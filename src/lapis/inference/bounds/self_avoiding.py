@@ -1,0 +1,120 @@
+"""Boxes of log odds along self-avoiding walks: a marginal's bounds from its surroundings.
+
+Weitz (Counting independent sets up to the tree threshold, STOC 2006), Jung and Shah (2006) and
+Mooij and Kappen (Bounds on marginal probability distributions, NIPS 2008), for clauses of any
+length and weight. Give atom a one copy for each of its clauses C₁, C₂, …, and turn the copies from
+false to true one after the other. Each turn changes log Z by what one clause alone says,
+
+    log odds of a = field + Σ_i ± λ(C_i),      λ = −log(1 − q + q·exp(−w))
+
+with q the chance that all other literals of C_i are false where C_i is taken out, the copies in
+C₁ … C_{i−1} are true and those after it false. That chance is a product,
+
+    q = Π_m P(literal m false | the literals before it are false)
+
+of marginals in networks in which more atoms are pinned and fewer clauses are left: the same
+question again, along walks that never come back to an atom. The identity is exact, and every step
+is monotone in what it is given, so boxes go through it endpoint by endpoint. A walk may end
+anywhere: whatever the others are, a clause adds between 0 and ±w. So every depth gives a bound, and
+the depth is what the budget allows. Budgets are counted in steps and not by the clock: the same
+network has the same bounds under any load.
+
+A hard clause is the limit of w → ∞, in which everything above is continuous but ∞ − ∞; that is
+taken as a box without ends. Each clause widens its box by more than its arithmetic can be off.
+
+Where the walk forgets (weak couplings, strong fields, few neighbours) boxes shrink by a factor with
+each step; where atoms hold each other in place they stay as wide as they are. Boxes that messages
+of belief propagation keep while they are passed round (Ihler 2007) are no bounds of marginals here:
+a walk that closes a loop ends in a pinned atom, outside of any such box.
+
+The same conditionals bound log Z: for any possible world x,
+
+    log Z = score(x) − Σ_i log P(x_i | x_1 … x_{i−1}).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.inference.bounds.self_avoiding_kernel import (
+    Graph,
+    Walk,
+    bound_chain,
+    bound_roots,
+    box_without,
+    score_world,
+)
+from lapis.inference.bounds.terms import EPSILON, Terms
+from lapis.inference.sampling.chains import available_cores
+from lapis.network.incidence import index_atoms
+from lapis.progress import Stop
+
+STEPS = 60_000_000  # for all atoms together
+MOST_STEPS = 1_000_000  # for one atom
+TIGHT = 1e-4  # a probability known this well is not looked at again
+MAX_DEPTH = 64
+PIECE = 256  # atoms between two questions whether to stop
+
+
+class Boxes(NamedTuple):
+    low: np.ndarray  # float64[num_atoms], log odds
+    high: np.ndarray  # float64[num_atoms]
+
+
+def build_walks(terms: Terms) -> tuple[Graph, Boxes]:
+    """The graph to walk on, and what can be said of each atom without a step."""
+    atom_start, atom_clause = index_atoms(terms.start, terms.literal, terms.num_atoms)
+    graph = Graph(
+        terms.field, terms.slack, terms.start, terms.literal, terms.weight, atom_start,
+        atom_clause, np.zeros((len(terms.literal), 2)),
+    )  # fmt: skip
+    box = np.zeros((terms.num_atoms, 2))
+    box_without(graph, box)
+    return graph, Boxes(box[:, 0].copy(), box[:, 1].copy())
+
+
+def new_walk(graph: Graph) -> Walk:
+    depth, size = MAX_DEPTH, len(graph.field)
+    return Walk(
+        np.zeros(depth, np.int32), np.zeros(depth, np.int64), np.zeros(depth, np.int64),
+        np.zeros(depth, np.int64), np.zeros((depth, 3)), np.zeros((depth, 4)),
+        np.zeros(size, np.int64), np.zeros(len(graph.weight), bool), np.zeros(size, np.int32),
+    )  # fmt: skip
+
+
+def bound_log_odds(graph: Graph, boxes: Boxes, wanted: np.ndarray, stop: Stop | None) -> None:
+    """Tighten the boxes of some atoms, int64[...], in place, on all cores."""
+    budget = min(MOST_STEPS, max(1, STEPS // max(1, len(wanted))))
+    cores = available_cores()
+
+    def run(first: int) -> None:
+        walk = new_walk(graph)
+        for begin in range(first * PIECE, len(wanted), cores * PIECE):
+            if stop is not None and stop.is_over():
+                return
+            roots = wanted[begin : begin + PIECE]
+            bound_roots(graph, walk, roots, budget, TIGHT, *boxes)
+
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(run, range(cores)))
+
+
+def bound_by_conditionals(
+    graph: Graph, component: np.ndarray, count: int, world: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Bounds of log Z without the constant, float64[num_components] each, from a possible world.
+
+    Atoms with many clauses are pinned first: that cuts most loops.
+    """
+    order = np.argsort(-np.diff(graph.atom_start), kind="stable")
+    budget = min(MOST_STEPS, max(1, STEPS // 2 // max(1, len(order))))
+    box = np.zeros((count, 2))
+    bound_chain(graph, new_walk(graph), order, world, budget, component, box)
+    score, loud = np.zeros((2, count))
+    score_world(graph, world, component, score, loud)
+    doubt = EPSILON * (16 + len(graph.weight) + len(component)) * loud
+    least, most = score - box[:, 1] - doubt, score - box[:, 0] + doubt
+    return np.where(np.isnan(least), -np.inf, least), np.where(np.isnan(most), np.inf, most)

@@ -1,0 +1,333 @@
+"""The compiled walk of `self_avoiding`: boxes of log odds, node by node."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.compiled import entry, inner
+
+FREE, FALSE, TRUE = 0, -1, -2  # of `pinned`; positive: on the path, at this node less 1
+ROUNDING = 2.0**-48  # of what one clause adds, for each of its literals
+SUMS = 2.0**-51  # of a sum, for each of its terms
+TINY = 1e-300
+
+
+class Graph(NamedTuple):
+    """Terms both ways round, and what can be said of an atom whatever the others are."""
+
+    field: np.ndarray  # float64[num_atoms]
+    slack: np.ndarray  # float64[num_atoms]
+    start: np.ndarray  # int64[num_clauses + 1]
+    literal: np.ndarray  # int32[num_literals]
+    weight: np.ndarray  # float64[num_clauses]
+    atom_start: np.ndarray  # int64[num_atoms + 1]
+    atom_clause: np.ndarray  # int32[num_literals], clause + 1, negative if negated there
+    without: np.ndarray  # float64[num_literals, 2], the box of a literal's atom without its clause
+
+
+class Walk(NamedTuple):
+    """Where a walk is: one node for each step, and marks of atoms and clauses."""
+
+    atom: np.ndarray  # int32[max_depth]
+    place: np.ndarray  # int64[max_depth], in `atom_clause`
+    at: np.ndarray  # int64[max_depth], in `literal`
+    pins: np.ndarray  # int64[max_depth], atoms that were pinned before the node's clause
+    sums: np.ndarray  # float64[max_depth, 3], low, high, loudness
+    false: np.ndarray  # float64[max_depth, 4], all false: least, most; not: least, most
+    pinned: np.ndarray  # int64[num_atoms]
+    used: np.ndarray  # bool[num_clauses], of the path
+    pin: np.ndarray  # int32[num_atoms], those pinned beside the path
+
+
+@entry
+def bound_roots(graph, walk, roots, budget, tight, low, high):  # type: ignore[no-untyped-def]
+    """Boxes of the log odds of some atoms, each deeper until its share of the budget is spent.
+
+    `low` and `high` of roots must hold, and only get tighter.
+    """
+    for root in roots:
+        before, spent = 1, 0
+        for depth in range(1, len(walk.atom) + 1):
+            least, most, cost, cut = walk_from(graph, walk, root, depth, budget - spent)
+            low[root], high[root] = max(low[root], least), min(high[root], most)
+            spent += cost
+            growth = max(2.0, cost / before)
+            before = cost
+            width = logistic(high[root]) - logistic(low[root])
+            if not cut or width <= tight or spent + growth * cost > budget:
+                break
+
+
+@entry
+def bound_chain(graph, walk, order, value, budget, component, box):  # type: ignore[no-untyped-def]
+    """Bounds of Σ log P(value of an atom | those before it) over the atoms in an order.
+
+    box[num_components, 2] takes the least and the most; atoms before are pinned in the walk.
+    """
+    for root in order:
+        least, most, before, spent = -np.inf, np.inf, 1, 0
+        for depth in range(1, len(walk.atom) + 1):
+            one, two, cost, cut = walk_from(graph, walk, root, depth, budget - spent)
+            least, most = max(least, one), min(most, two)
+            spent += cost
+            growth = max(2.0, cost / before)
+            before = cost
+            if not cut or spent + growth * cost > budget:
+                break
+        if value[root]:
+            worst, best = log_chance(least), log_chance(most)
+        else:
+            worst, best = log_chance(-most), log_chance(-least)
+        own = component[root]
+        # The first rounding is of these numbers, the others of the sums.
+        box[own, 0] += worst - len(order) * SUMS * abs(worst)
+        box[own, 1] += best * (1.0 - len(order) * SUMS)
+        walk.pinned[root] = TRUE if value[root] else FALSE
+
+
+@entry
+def score_world(graph, value, component, score, loud):  # type: ignore[no-untyped-def]
+    """The score of a world by component, without the constant, and the sizes of what it adds up."""
+    for atom in range(len(graph.field)):
+        if value[atom] and abs(graph.field[atom]) < np.inf:
+            score[component[atom]] += graph.field[atom]
+            loud[component[atom]] += abs(graph.field[atom])
+    for clause in range(len(graph.weight)):
+        weight, own, is_true = graph.weight[clause], 0, False
+        for at in range(graph.start[clause], graph.start[clause + 1]):
+            atom = abs(graph.literal[at]) - 1
+            own = component[atom]
+            is_true = is_true or value[atom] == (graph.literal[at] > 0)
+        if is_true and weight < np.inf:
+            score[own] += weight
+            loud[own] += abs(weight)
+
+
+@inner
+def walk_from(graph, walk, root, depth, budget):  # type: ignore[no-untyped-def]
+    """The box of an atom from walks of at most `depth` steps; its cost; whether any was cut off."""
+    top, visits, cut, pins = 0, 1, False, 0
+    _enter(graph, walk, 0, root, 0)
+    while True:
+        atom, place = walk.atom[top], walk.place[top]
+        if place == graph.atom_start[atom + 1]:
+            least, most = _leave(graph, walk, top)
+            if top == 0:
+                return least, most, visits, cut
+            top -= 1
+            at = walk.at[top]
+            last = graph.start[abs(graph.atom_clause[walk.place[top]])]
+            pins = _hear(graph, walk, top, at, least, most, last, pins)
+            walk.at[top] = at + 1
+            continue
+        signed = graph.atom_clause[place]
+        clause = abs(signed) - 1
+        if walk.at[top] < 0:  # the clause is new
+            if walk.used[clause] or _is_kept(graph, walk, clause, atom):
+                walk.place[top] += 1
+                continue
+            walk.used[clause] = True
+            walk.at[top] = graph.start[clause]
+            walk.pins[top] = pins
+            walk.false[top, 0], walk.false[top, 1] = 1.0, 1.0
+            walk.false[top, 2], walk.false[top, 3] = 0.0, 0.0
+        end = graph.start[clause + 1]
+        deeper = False
+        at = walk.at[top]
+        while at < end:
+            other = abs(graph.literal[at]) - 1
+            if other != atom and walk.pinned[other] == FREE:
+                visits += 1
+                if top + 1 < depth and visits < budget:
+                    walk.at[top] = at
+                    top += 1
+                    _enter(graph, walk, top, other, pins)
+                    deeper = True
+                    break
+                if graph.atom_start[other + 1] - graph.atom_start[other] > 1:
+                    cut = True
+                least, most = graph.without[at, 0], graph.without[at, 1]
+                pins = _hear(graph, walk, top, at, least, most, end, pins)
+            at += 1
+        if deeper:
+            continue
+        _count(graph, walk, top, clause, signed > 0)
+        while pins > walk.pins[top]:
+            pins -= 1
+            walk.pinned[walk.pin[pins]] = FREE
+        walk.used[clause] = False
+        walk.at[top] = -1
+        walk.place[top] = place + 1
+
+
+@inner
+def _enter(graph, walk, top, atom, pins):  # type: ignore[no-untyped-def]
+    walk.atom[top] = atom
+    walk.place[top] = graph.atom_start[atom]
+    walk.at[top] = -1
+    walk.pins[top] = pins
+    walk.sums[top, 0], walk.sums[top, 1] = graph.field[atom], graph.field[atom]
+    walk.sums[top, 2] = abs(graph.field[atom]) if abs(graph.field[atom]) < np.inf else 0.0
+    walk.pinned[atom] = top + 1
+
+
+@inner
+def _leave(graph, walk, top):  # type: ignore[no-untyped-def]
+    """The box of a node that has heard all of its clauses."""
+    atom = walk.atom[top]
+    walk.pinned[atom] = FREE
+    doubt = graph.slack[atom] + ROUNDING * walk.sums[top, 2]
+    least, most = walk.sums[top, 0] - doubt, walk.sums[top, 1] + doubt
+    if np.isnan(least):
+        least = -np.inf
+    if np.isnan(most):
+        most = np.inf
+    return least, most
+
+
+@inner
+def _is_kept(graph, walk, clause, own):  # type: ignore[no-untyped-def]
+    """Whether a literal of the path, or pinned, makes the clause true.
+
+    An atom of the path is true in its clauses before the one that was followed, false after it.
+    """
+    for at in range(graph.start[clause], graph.start[clause + 1]):
+        signed = graph.literal[at]
+        atom = abs(signed) - 1
+        state = walk.pinned[atom]
+        if atom == own or state == FREE:
+            continue
+        if state > 0:
+            followed = abs(graph.atom_clause[walk.place[state - 1]]) - 1
+            state = TRUE if clause < followed else FALSE
+        if (state == TRUE) == (signed > 0):
+            return True
+    return False
+
+
+@inner
+def _hear(graph, walk, top, at, least, most, end, pins):  # type: ignore[no-untyped-def]
+    """Take a literal's box into the chance that all are false; pin it to false if more follow."""
+    signed = graph.literal[at]
+    if signed > 0:
+        least, most = -most, -least
+    false = walk.false[top]
+    # 1 − q·f = (1 − q) + q·(1 − f), without cancellation; what is possible does not underflow.
+    false[2] += false[1] * logistic(-most)
+    false[3] += false[0] * logistic(-least)
+    false[0] *= logistic(least)
+    false[1] *= logistic(most)
+    if most > -np.inf:
+        false[1] = max(false[1], TINY)
+    if least < np.inf:
+        false[3] = max(false[3], TINY)
+    for later in range(at + 1, end):
+        other = abs(graph.literal[later]) - 1
+        if other != walk.atom[top] and walk.pinned[other] == FREE:
+            atom = abs(signed) - 1
+            walk.pinned[atom] = FALSE if signed > 0 else TRUE
+            walk.pin[pins] = atom
+            return pins + 1
+    return pins
+
+
+@inner
+def _count(graph, walk, top, clause, positive):  # type: ignore[no-untyped-def]
+    """Add what the clause says of the node's atom: ±λ, with λ monotone in the chance."""
+    weight = graph.weight[clause]
+    false = walk.false[top]
+    one, two = push(weight, false[0], false[3]), push(weight, false[1], false[2])
+    doubt = ROUNDING * (graph.start[clause + 1] - graph.start[clause])
+    low, high = min(one, two), max(one, two)
+    low -= doubt * (1.0 + abs(low)) if abs(low) < np.inf else 0.0
+    high += doubt * (1.0 + abs(high)) if abs(high) < np.inf else 0.0
+    if not positive:
+        low, high = -high, -low
+    sums = walk.sums[top]
+    sums[0] += low
+    sums[1] += high
+    loud = max(abs(low), abs(high))
+    if loud < np.inf:
+        sums[2] += loud
+
+
+@inner
+def push(weight, false, true):  # type: ignore[no-untyped-def]
+    """λ = −log(1 − q + q·exp(−w)) of a clause whose other literals are all false with chance q."""
+    if weight >= 0:
+        return -np.log(true + false * np.exp(-weight))
+    if false == 0:
+        return -np.log(true)
+    return weight - np.log(true * np.exp(weight) + false)
+
+
+@inner
+def logistic(odds):  # type: ignore[no-untyped-def]
+    if odds >= 0:
+        return 1.0 / (1.0 + np.exp(-odds))
+    small = np.exp(odds)
+    return small / (1.0 + small)
+
+
+@inner
+def log_chance(odds):  # type: ignore[no-untyped-def]
+    """log of the logistic function."""
+    if odds >= 0:
+        return -np.log1p(np.exp(-odds))
+    return odds - np.log1p(np.exp(odds))
+
+
+@entry
+def box_without(graph, box):  # type: ignore[no-untyped-def]
+    """Fill `without` and box[num_atoms, 2]: an atom's log odds whatever the others are.
+
+    A clause of weight w adds between 0 and ±w; sums over all clauses but one are those before it
+    and those after it, so that nothing is subtracted.
+    """
+    for atom in range(len(graph.field)):
+        begin, end = graph.atom_start[atom], graph.atom_start[atom + 1]
+        low, high = graph.field[atom] - graph.slack[atom], graph.field[atom] + graph.slack[atom]
+        for place in range(begin, end):
+            at = _literal_of(graph, atom, graph.atom_clause[place])
+            graph.without[at, 0], graph.without[at, 1] = low, high
+            one, two = _reach(graph, graph.atom_clause[place])
+            low, high = low + one, high + two
+        box[atom, 0], box[atom, 1] = low, high
+        low, high = 0.0, 0.0
+        for place in range(end - 1, begin - 1, -1):
+            at = _literal_of(graph, atom, graph.atom_clause[place])
+            graph.without[at, 0] += low
+            graph.without[at, 1] += high
+            one, two = _reach(graph, graph.atom_clause[place])
+            low, high = low + one, high + two
+    for at in range(len(graph.without)):
+        if np.isnan(graph.without[at, 0]):
+            graph.without[at, 0] = -np.inf
+        if np.isnan(graph.without[at, 1]):
+            graph.without[at, 1] = np.inf
+    for atom in range(len(box)):
+        if np.isnan(box[atom, 0]):
+            box[atom, 0] = -np.inf
+        if np.isnan(box[atom, 1]):
+            box[atom, 1] = np.inf
+
+
+@inner
+def _literal_of(graph, atom, signed):  # type: ignore[no-untyped-def]
+    clause = abs(signed) - 1
+    at = graph.start[clause]
+    while abs(graph.literal[at]) - 1 != atom:
+        at += 1
+    return at
+
+
+@inner
+def _reach(graph, signed):  # type: ignore[no-untyped-def]
+    """The least and the most that a clause adds to the log odds of its atom."""
+    weight = graph.weight[abs(signed) - 1]
+    if signed < 0:
+        weight = -weight
+    doubt = ROUNDING * abs(weight) if abs(weight) < np.inf else 0.0
+    return min(0.0, weight) - doubt, max(0.0, weight) + doubt
