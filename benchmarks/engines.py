@@ -1,0 +1,333 @@
+"""The same jobs on every engine, from 10^5 to 10^7 people with ten friends each.
+
+    python benchmarks/engines.py [--people N …] [--engine NAME …] [--job NAME …] [--plot FILE]
+
+Friends and smokers as tables of integers, made by SQL where they will be used (for DuckDB in a
+file, for Spark as Parquet): nothing here holds a person or a friendship. Jobs: `count` the true
+groundings of five formulas, `learn` their weights by pseudo-likelihood, `infer` the marginals of
+everybody who smokes or not, where friends live in groups of twenty. Every job runs in a process of
+its own. "Here" is that process, so DuckDB's memory and processor time are part of it and those
+of a PostgreSQL server or of Spark's Java are not. Memory is the engine for data that is here: its
+arrays are made before the clock starts, which spares it the reading.
+
+`--engine` takes memory, duckdb, postgresql (a server from the `pgserver` wheel) and spark
+(local[2]). A job that needs more than `--memory` gigabytes here is stopped and said so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import lapis
+
+if TYPE_CHECKING:
+    from lapis.relational.engines import Store
+
+FRIENDS = 10
+MODEL = """
+Smokes(person)
+Cancer(person)
+Friends(person, person)
+Smokes(x)
+Cancer(x)
+Friends(x, y)
+Smokes(x) => Cancer(x)
+Friends(x, y) ^ Smokes(x) => Smokes(y)
+"""
+JOBS = ("count", "learn")
+ENGINES = ("memory", "duckdb", "postgresql", "spark")
+SIZES = (100_000, 1_000_000, 10_000_000)
+# Multiplicative hashes give the same numbers in every dialect and in numpy.
+HASH = 2_654_435_761
+OTHER_HASH = 2_246_822_519
+WORD = 2**32
+
+
+@dataclass(frozen=True)
+class Job:
+    name: str
+    engine: str
+    people: int
+    place: str  # a URL, or nothing for memory
+
+
+@dataclass(frozen=True)
+class Cost:
+    seconds: float  # wall
+    processor: float  # seconds here
+    gigabytes: float  # at most, here
+    rows: int  # that came back
+    answer: tuple[float, ...]  # counts or weights, to compare
+
+
+def main(arguments: list[str]) -> int:
+    asked = parse(arguments)
+    found: dict[Job, Cost | str] = {}
+    print(f"{'job':8}{'people':>12}{'tuples':>14}  {'engine':12}{'seconds':>9}{'cpu':>8}"
+          f"{'GB here':>9}{'rows back':>11}  answer")  # fmt: skip
+    for engine in asked.engine:
+        for people in asked.people:
+            with opened(engine, people) as place:
+                for name in asked.job:
+                    job = Job(name, engine, people, place)
+                    found[job] = run_apart(job, asked.memory, asked.seconds)
+                    print(line(job, found[job]), flush=True)
+    wrong = compare(found)
+    if asked.plot:
+        draw(found, asked.plot)
+    return wrong
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--people", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--engine", nargs="+", choices=ENGINES, default=ENGINES)
+    parser.add_argument("--job", nargs="+", choices=JOBS, default=JOBS)
+    parser.add_argument("--memory", type=float, default=4.0, help="gigabytes here")
+    parser.add_argument("--seconds", type=float, default=1800.0, help="for one job")
+    parser.add_argument("--plot", type=Path)
+    return parser.parse_args(arguments)
+
+
+def line(job: Job, cost: Cost | str) -> str:
+    text = f"{job.name:8}{job.people:12,}{tuples(job.people):14,}  {job.engine:12}"
+    if isinstance(cost, str):
+        return text + cost
+    shown = " ".join(f"{value:.6g}" for value in cost.answer)
+    return text + (
+        f"{cost.seconds:9.1f}{cost.processor:8.1f}{cost.gigabytes:9.2f}{cost.rows:11,}  {shown}"
+    )
+
+
+def tuples(people: int) -> int:
+    """About how many facts there are."""
+    return people * FRIENDS + people // 2
+
+
+def compare(found: Mapping[Job, Cost | str]) -> int:
+    """Whether engines differ in an answer; differences are printed."""
+    wrong = 0
+    for job, cost in found.items():
+        for other, known in found.items():
+            same = (other.name, other.people) == (job.name, job.people)
+            both = isinstance(cost, Cost) and isinstance(known, Cost)
+            if both and same and known.answer != cost.answer:
+                wrong = 1
+                print(f"{job.name} of {job.people:,}: {job.engine} and {other.engine} differ")
+    return wrong
+
+
+# Where the data is
+
+
+@contextlib.contextmanager
+def opened(engine: str, people: int) -> Iterator[str]:
+    """Where the tables of so many people are, or will be made; gone at the end."""
+    if engine != "duckdb":
+        with running(engine) as place:
+            yield place
+        return
+    import duckdb
+
+    from lapis.relational.engines.dialect import DUCKDB
+
+    with tempfile.TemporaryDirectory(prefix="lapis-engines-") as folder:
+        file = f"{folder}/people.duckdb"
+        with duckdb.connect(file, config={"memory_limit": "2GB"}) as connection:
+            for name, select in selects(people, DUCKDB.numbers).items():
+                connection.execute(f"CREATE TABLE {name} AS {select}")
+        yield f"duckdb:{file}"
+
+
+@contextlib.contextmanager
+def running(engine: str) -> Iterator[str]:
+    """The URL of an engine, started if it is a server; nothing for memory."""
+    if engine != "postgresql":
+        yield {"memory": "", "duckdb": "duckdb", "spark": "local[2]"}[engine]
+        return
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory(prefix="lapis-engines-") as folder:
+        warnings.simplefilter("ignore")
+        import pgserver
+
+        server = pgserver.get_server(folder, cleanup_mode="stop")
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+
+
+def selects(people: int, numbers: str) -> dict[str, str]:
+    """A query for each predicate's table; `numbers` is how a dialect lists 0 … {size} − 1."""
+    one = f"(SELECT CAST(i AS BIGINT) AS i FROM {numbers.format(size=people)}) a"
+    many = f"(SELECT CAST(i AS BIGINT) AS k FROM {numbers.format(size=FRIENDS)}) b"
+    tenth = people // FRIENDS
+    friend = (
+        f"(i + 1 + k + (((i * {FRIENDS} + k) * {HASH} % {WORD}) % {tenth}) * {FRIENDS}) % {people}"
+    )
+    return {
+        "smokes": f"SELECT i AS person FROM {one} WHERE (i * {HASH} % {WORD}) % 10 < 3",
+        "cancer": f"SELECT i AS person FROM {one} WHERE (i * {OTHER_HASH} % {WORD}) % 10 < 2",
+        "friends": f"SELECT i AS one, {friend} AS other FROM {one} CROSS JOIN {many}",
+    }
+
+
+def arrays(people: int) -> dict[str, np.ndarray]:
+    """The same tables as arrays, int32[n, arity]."""
+    i = np.arange(people, dtype=np.int64)
+    smokes = i[(i * HASH % WORD) % 10 < 3]
+    cancer = i[(i * OTHER_HASH % WORD) % 10 < 2]
+    one, k = np.repeat(i, FRIENDS), np.tile(np.arange(FRIENDS), people)
+    spread = ((one * FRIENDS + k) * HASH % WORD) % (people // FRIENDS)
+    other = (one + 1 + k + spread * FRIENDS) % people
+    friends = np.stack([one, other], axis=1).astype(np.int32)
+    order = np.lexsort((friends[:, 1], friends[:, 0]))
+    return {
+        "Smokes": smokes.astype(np.int32)[:, None],
+        "Cancer": cancer.astype(np.int32)[:, None],
+        "Friends": friends[order],
+    }
+
+
+def here(people: int) -> lapis.Database:
+    """A database of arrays."""
+    from lapis.data.database import Domain, Relation
+
+    types = {"Smokes": ("person",), "Cancer": ("person",), "Friends": ("person", "person")}
+    relations = {}
+    for name, rows in arrays(people).items():
+        none = rows[:0]
+        relations[name] = Relation(name, types[name], rows, none, none)
+    return lapis.Database(
+        {"person": Domain("person", tuple(map(str, range(people))))}, relations, "people"
+    )
+
+
+def there(store: Store, job: Job) -> lapis.Database:
+    from lapis.relational.engines import open_tables
+
+    tables = {"Smokes": "smokes", "Cancer": "cancer", "Friends": "friends"}
+    if job.engine == "duckdb":
+        return open_tables(store, {name: f"data.{table}" for name, table in tables.items()})
+    made = selects(job.people, store.dialect.numbers)
+    return open_tables(
+        store, {name: str(store.create(table, made[table])) for name, table in tables.items()}
+    )
+
+
+# One job
+
+
+def run_apart(job: Job, gigabytes: float, seconds: float) -> Cost | str:
+    """The job in a process of its own, stopped where it takes too much."""
+    spawn = multiprocessing.get_context("spawn")
+    receiver, sender = spawn.Pipe(duplex=False)
+    process = spawn.Process(target=run, args=(job, gigabytes, sender))
+    process.start()
+    sender.close()
+    found: Cost | str = f"stopped after {seconds:g} s"
+    if receiver.poll(seconds):
+        try:
+            found = receiver.recv()
+        except EOFError:
+            found = f"stopped: needs more than {gigabytes:g} GB here"
+    process.terminate()
+    process.join()
+    return found
+
+
+def run(job: Job, gigabytes: float, sender: Connection) -> None:
+    try:
+        sender.send(measure(job, gigabytes))
+    except MemoryError:
+        sender.send(f"stopped: needs more than {gigabytes:g} GB here")
+    except Exception as error:  # a table with a hole says more than no table
+        sender.send(f"failed: {error}")
+
+
+def measure(job: Job, gigabytes: float) -> Cost:
+    from lapis.relational.engines import open_store
+
+    model = lapis.parse(MODEL)
+    if job.engine == "memory":
+        data = here(job.people)
+        resource.setrlimit(resource.RLIMIT_DATA, (int(gigabytes * 2**30), resource.RLIM_INFINITY))
+        return timed(job, model, data, [])
+    # Half of what is allowed is DuckDB's own; the rest is for what it does not count.
+    with open_store(job.place, int(gigabytes * 2**30 * 0.55)) as store:
+        data = there(store, job)
+        rows: list[int] = []
+        count_rows(store, rows)
+        return timed(job, model, data, rows)
+
+
+def count_rows(store: Store, rows: list[int]) -> None:
+    """Note how many rows every fetch brings."""
+    fetch = store.fetch
+
+    def counted(select: str) -> Iterator[Mapping[str, np.ndarray]]:
+        for batch in fetch(select):
+            rows.append(len(next(iter(batch.values()))))
+            yield batch
+
+    store.fetch = counted  # type: ignore[method-assign]
+
+
+def timed(job: Job, model: lapis.Model, data: lapis.Database, rows: list[int]) -> Cost:
+    began, worked = time.perf_counter(), time.process_time()
+    answer = do(job.name, model, data)
+    return Cost(
+        time.perf_counter() - began,
+        time.process_time() - worked,
+        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        sum(rows),
+        answer,
+    )
+
+
+def do(name: str, model: lapis.Model, data: Any) -> tuple[float, ...]:
+    if name == "count":
+        return tuple(row.true for row in lapis.count(model, data).rows)
+    return tuple(lapis.learn(model, data).weights.tolist())
+
+
+def draw(found: Mapping[Job, Cost | str], file: Path) -> None:
+    """Seconds against tuples, on logarithmic axes, with lines of slope one."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, len(JOBS), figsize=(5 * len(JOBS), 4), squeeze=False)
+    for axis, name in zip(axes[0], JOBS, strict=True):
+        for engine in ENGINES:
+            points = [
+                (tuples(job.people), cost.seconds)
+                for job, cost in found.items()
+                if isinstance(cost, Cost) and (job.name, job.engine) == (name, engine)
+            ]
+            if points:
+                x, y = map(np.array, zip(*points, strict=True))
+                (drawn,) = axis.loglog(x, y, "o-", label=engine)
+                axis.loglog(x, y[-1] * x / x[-1], ":", color=drawn.get_color(), linewidth=1)
+        axis.set(title=name, xlabel="tuples", ylabel="seconds")
+        axis.legend()
+    figure.tight_layout()
+    figure.savefig(file)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
