@@ -22,7 +22,9 @@ MAX_MODULES = 16
 MAX_LINES = 500
 
 # Each may import those before it.
-LEAVES = ("errors", "collector", "progress", "compiled", "options", "methods")
+LEAVES = (
+    "errors", "collector", "progress", "cache_folder", "compiler", "compiled", "options", "methods",
+)  # fmt: skip
 ROOMS = (
     *LEAVES, "language", "logic", "data", "results", "problem", "relational", "counting", "network",
     "grounding", "inference", "circuits", "lifted", "optimisation", "learning", "structure",

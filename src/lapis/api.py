@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.evaluation.score import Score, score_worlds
 from lapis.methods import check_options
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, ModelLike, build_task, open_inputs
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     import threading
 
     from lapis.counting.rule_counts import CountKind
+    from lapis.evaluation.score import Score
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
     from lapis.lifted.answer import Lifted
@@ -241,6 +241,7 @@ def score(
     is exact or nothing and can take long.
     """
     check_options("score", locals())
+    from lapis.evaluation.score import score_worlds
     from lapis.inference.marginals import Options
 
     inputs = open_inputs(model, data, strict=strict)

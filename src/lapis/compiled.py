@@ -1,80 +1,98 @@
-"""How kernels are compiled, and where they are kept.
+"""How kernels are compiled: when they are first called, and not before numba is needed.
 
 An entry is called from Python, an inner function only by kernels. Inner functions get no Python
 wrapper, which for tuples of a dozen arrays takes longer to compile than the function. Kernels
 index with non-negative integers and never raise; those that allocate say so, because counting
 references doubles the code of the others for nothing.
 
-What is compiled is kept beside the source, or in the user's folder for caches. Where neither can
-be written to, it is kept in a folder of the user's own among the temporary ones.
+Loading numba takes half a second, as long as a small job may take in all, and compiling a kernel
+takes another second or two. So a decorator only remembers the function, modules of kernels are free
+to be imported by whoever may call them, and a caller that knows how little there is to do asks
+`for_work`: a kernel is a Python function too, and some thousand steps of it are interpreted before
+numba has begun. Only kernels of whole numbers and of sums are asked, whose results are the same to
+the last bit.
 """
 
 from __future__ import annotations
 
-import os
-import stat
-import tempfile
-import time
-from pathlib import Path
+import functools
+import sys
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from numba import config, njit
-from numba.core import event
-
-from lapis.progress import Progress, compilations
-
-
-def is_kept(kernel: Any) -> bool:
-    """Whether some version of the kernel was compiled before."""
-    return Path(kernel._cache._cache_file._index_path).exists()
+FEW_STEPS = 30_000  # of a microsecond or two, interpreted: less than loading numba takes
+MANY_STEPS = 300_000  # less than compiling takes
+LOCK = threading.RLock()
 
 
-def find_place() -> None:
-    """Let numba keep kernels in a temporary folder if it finds no other."""
-    try:
-        njit(cache=True)(is_kept)
-    except RuntimeError:  # no folder for the cache
-        config.CACHE_DIR = str(private_folder(Path(tempfile.gettempdir())))
+class Kernel:
+    """A function that numba sees when it is first called, by Python or by another kernel."""
+
+    dispatcher: Any
+
+    def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func, self.options = function, options
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.dispatcher(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        """The dispatcher, on the first call; afterwards it is found without asking here."""
+        if name != "dispatcher":
+            raise AttributeError(name)
+        from lapis.compiler import make_dispatcher
+
+        with LOCK:
+            if "dispatcher" not in self.__dict__:
+                self.dispatcher = make_dispatcher(self.py_func, self.options)
+        return self.__dict__["dispatcher"]
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What kernels that call this one see of it."""
+        return self.dispatcher._numba_type_
+
+    def for_work(self, steps: int) -> Callable[..., Any]:
+        """The kernel, or its function where that is done with so many steps before the kernel is
+        loaded, or compiled if it never was."""
+        is_loaded = "dispatcher" in self.__dict__ and bool(self.dispatcher.overloads)
+        if is_loaded or steps > MANY_STEPS:
+            return self
+        if "lapis.compiler" not in sys.modules and steps <= FEW_STEPS:
+            return self.interpret
+        from lapis.compiler import is_kept
+
+        return self if is_kept(self) else self.interpret
+
+    def interpret(self, *arguments: Any) -> Any:
+        """The kernel as Python runs it, with the whole numbers of numba, which wrap in silence."""
+        import numpy as np
+
+        with np.errstate(all="ignore"):
+            return self.py_func(*arguments)
 
 
-def private_folder(parent: Path) -> Path:
-    """A folder that nobody else can write to, the same in the next run if there is no doubt."""
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    folder = parent / f"lapis-kernels-{user}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o077
-    return folder if is_ours else Path(tempfile.mkdtemp(prefix="lapis-kernels-", dir=parent))
+class InnerKernel(Kernel):
+    """A kernel that only kernels call: one that comes from Python is interpreted."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.py_func(*arguments)
 
 
-class Compilations(event.Listener):  # type: ignore[misc]
-    """Passes on what numba says of kernels that are compiled."""
-
-    def __init__(self) -> None:
-        self.done, self.began = 0, time.monotonic()
-
-    def on_start(self, event: event.Event) -> None:
-        seconds, name = time.monotonic() - self.began, event.data["dispatcher"].__name__
-        news = Progress("compiling for the first use, kernel", self.done, None, seconds, {}, name)
-        for report in tuple(compilations):
-            report(news)
-
-    def on_end(self, event: event.Event) -> None:
-        self.done += 1
+def entry_with(**options: Any) -> Callable[[Callable[..., Any]], Kernel]:
+    return functools.partial(Kernel, options=EVERYWHERE | {"cache": True} | options)
 
 
-event.register("numba:compile", Compilations())
-find_place()
-entry = njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True, _nrt=False)
-allocating_entry = njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
-inner = njit(
-    cache=True,
-    nogil=True,
-    error_model="numpy",
-    no_cfunc_wrapper=True,
-    no_cpython_wrapper=True,
-    _nrt=False,
-)
-allocating_inner = njit(
-    cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True
-)
+def inner_with(**options: Any) -> Callable[[Callable[..., Any]], Kernel]:
+    return functools.partial(
+        InnerKernel, options=EVERYWHERE | {"no_cpython_wrapper": True} | options
+    )
+
+
+EVERYWHERE: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+entry = entry_with(_nrt=False)
+allocating_entry = entry_with()
+inner = inner_with(_nrt=False, cache=True)
+allocating_inner = inner_with(cache=True)

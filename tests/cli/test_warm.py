@@ -8,10 +8,11 @@ from pathlib import Path
 import numba
 import pytest
 
-import lapis.compiled
+import lapis.compiler
 from cli_run import Run
+from lapis.cache_folder import private_folder
 from lapis.cli import warm
-from lapis.compiled import find_place, is_kept, private_folder
+from lapis.compiler import find_place, is_kept
 from lapis.inference.sampling.kernels.gibbs import run_gibbs
 from lapis.progress import Progress, compilations
 
@@ -50,7 +51,7 @@ def test_no_process_is_started_where_nothing_is_compiled(
 def test_a_process_is_started_at_the_first_kernel_that_is_compiled_and_ends_with_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lapis.compiled, "is_kept", lambda kernel: False)
+    monkeypatch.setattr(lapis.compiler, "is_kept", lambda kernel: False)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     started = []
     start = warm.start
@@ -82,8 +83,8 @@ def test_kernels_are_kept_in_a_private_folder_where_nothing_else_can_be_written(
     def refuse(**options: object) -> object:
         raise RuntimeError("cannot cache function: no locator available")
 
-    monkeypatch.setattr(lapis.compiled, "njit", refuse)
-    monkeypatch.setattr(lapis.compiled.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(lapis.compiler, "njit", refuse)
+    monkeypatch.setattr(lapis.compiler.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     find_place()
     folder = Path(numba.config.CACHE_DIR)

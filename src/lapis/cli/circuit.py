@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from lapis.cli.options import split, takes
 from lapis.errors import LapisError, check_word
 from lapis.progress import Stop
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from lapis.circuits.circuit import Circuit
 
 
@@ -54,7 +54,7 @@ def learn(
     held_out = others[0] if others else None
     if time_limit and options["method"] != "tree":
         # Kernels are compiled before the clock starts.
-        some = np.maximum(train[:8], 0)
+        some = train[:8].clip(min=0)
         learn_circuit(some, names, states, edge_cost=0.0, method=options["method"])
     stop = Stop(deadline=time.monotonic() + time_limit) if time_limit else Stop()
     with progress_bar("learning") as progress:
@@ -132,7 +132,7 @@ def query(
     if query or evidence or most_likely:
         raise LapisError("a query stands in --query or in --rows, not in both", code="option-value")
     events = rows_of(read_table(rows, header), found.names, found.states)
-    known = np.full_like(events, -1)
+    known = 0 * events - 1
     if given is not None:
         known = rows_of(read_table(given, header), found.names, found.states)
         if len(known) != len(events):
@@ -213,6 +213,8 @@ def mean(values: np.ndarray) -> float | None:
 
 def row_of_states(circuit: Circuit, texts: Sequence[str]) -> np.ndarray:
     """int32[num_variables], what texts like smoke=yes say, -1 for the rest."""
+    import numpy as np
+
     row = np.full(circuit.num_variables, -1, np.int32)
     for text in texts:
         name, mark, state = (part.strip() for part in text.partition("="))

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from lapis.cli.circuit import CIRCUIT
 from lapis.cli.field import FIELD
-from lapis.cli.lift import lift
 from lapis.cli.options import takes
 from lapis.cli.structure import structure
-from lapis.data.database import Database
 from lapis.errors import LapisError
 
-Worlds = Sequence[Database]
+if TYPE_CHECKING:
+    from lapis.data.database import Database
+
+    Worlds = Sequence[Database]
 
 
 @takes("demo")
@@ -62,7 +61,7 @@ def count(model: Path, worlds: Worlds, explain: bool, as_json: bool, **options: 
         from lapis.problem.task import open_inputs
 
         inputs = open_inputs(model, worlds or None, strict=options["strict"], probabilities=False)
-        typer.echo(explain_counts(inputs.model, inputs.databases))
+        print(explain_counts(inputs.model, inputs.databases))
         return
     with progress_bar("counting") as progress:
         counts = count_rules(model, worlds or None, progress=progress, **options)
@@ -104,6 +103,27 @@ def map_(model: Path, worlds: Worlds, as_json: bool, **options: Any) -> None:
         with progress_bar("most likely world") as progress:
             world = most_likely_world(model, worlds or None, progress=progress, **options)
     present(world, as_json)
+
+
+@takes("lift")
+def lift(
+    model: Path,
+    worlds: Worlds,
+    tree: bool,
+    draw: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """log Z and expected counts without grounding, by a first-order circuit."""
+    from lapis.api import lift as lift_model
+    from lapis.cli.render import present
+
+    found = lift_model(model, worlds or None, **options)
+    if draw is not None:
+        found.draw(draw)
+    if tree and not as_json:
+        print(found.tree)
+    present(found, as_json)
 
 
 @takes("learn")
@@ -162,7 +182,7 @@ def circuit_approximate(model: Path, data: list[Path] | None, **options: Any) ->
     run_approximate(model, data or [], **options)
 
 
-ALL = (
+BY_NAME = {command.__name__: command for command in (
     demo, warm, check, count, ground, infer, map_, lift, learn, structure, score, evaluate, *FIELD,
     *CIRCUIT, circuit_compile, circuit_approximate,
-)  # fmt: skip
+)}  # fmt: skip

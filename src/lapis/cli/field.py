@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from lapis.cli.options import takes
-from lapis.data.database import Database
 from lapis.errors import LapisError
 
-Worlds = Sequence[Database]
+if TYPE_CHECKING:
+    from lapis.data.database import Database
+
+    Worlds = Sequence[Database]
 
 
 @takes("field infer")
@@ -95,7 +95,7 @@ def draw(field: Path, output: Path | None) -> None:
 
     path = field.with_suffix(".png") if output is None else output
     fields.draw(field, path)
-    typer.echo(f"drawn to {path}")
+    print(f"drawn to {path}")
 
 
 def write_text(text: str, output: Path | None) -> None:
@@ -103,7 +103,7 @@ def write_text(text: str, output: Path | None) -> None:
     from lapis.data.whole_path import whole_path
 
     if output is None:
-        typer.echo(text, nl=False)
+        print(text, end="")
         return
     with whole_path(output) as place:
         place.write_text(text, encoding="utf-8")

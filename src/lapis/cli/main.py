@@ -2,69 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import warnings
-from collections.abc import Callable
-from functools import wraps
-from typing import Annotated, TextIO
+from collections.abc import Sequence
+from typing import TextIO
 
-import typer
-
-from lapis.cli import commands
-from lapis.options import GROUPS
-
-app = typer.Typer(
-    name="lapis",
-    help="Markov logic: weighted rules, relational data, exact answers where possible.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def show_version(value: bool) -> None:
-    if value:
-        from lapis import __version__
-
-        typer.echo(f"lapis {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=show_version, help="Show the version and stop.")
-    ] = False,
-) -> None:
-    pass
-
-
-def interruptible(command: Callable[..., None]) -> Callable[..., None]:
-    """Ctrl-C ends a command with a word and the shell's usual code."""
-
-    @wraps(command)
-    def run(*arguments: object, **options: object) -> None:
-        try:
-            command(*arguments, **options)
-        except KeyboardInterrupt:
-            typer.echo("stopped", err=True)
-            raise typer.Exit(130) from None
-
-    return run
-
-
-groups = {name: typer.Typer(help=help, no_args_is_help=True) for name, help in GROUPS.items()}
-for name, group in groups.items():
-    app.add_typer(group, name=name)
-for command in commands.ALL:
-    group_name, _, name = command.__name__.rpartition(" ")
-    groups.get(group_name, app).command(name)(interruptible(command))
+from lapis.cli.arguments import find_command, read_arguments
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; user mistakes end in a message and an exit code, never in a traceback."""
-    from lapis.cli.render import show_notes
     from lapis.errors import LapisError, LapisWarning
 
     def show(
@@ -76,7 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
         line: str | None = None,
     ) -> None:
         if isinstance(message, LapisWarning):
-            show_notes([str(message.warning)])
+            tell(str(message.warning))
         else:
             show_others(message, category, filename, lineno, file, line)
 
@@ -84,10 +33,38 @@ def main(arguments: list[str] | None = None) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("always", LapisWarning)
             show_others, warnings.showwarning = warnings.showwarning, show
-            app(arguments)
+            run(sys.argv[1:] if arguments is None else arguments)
     except LapisError as error:
-        show_notes([f"error: {error}" if error.span is None else str(error)])
+        tell(f"error: {error}" if error.span is None else str(error))
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            raise
+        # Nobody reads on: Python's own last flush must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    sys.exit(0)
+
+
+def run(words: Sequence[str]) -> None:
+    """Run the command that the words name, at once where they are plain, else through typer."""
+    command = find_command(words)
+    if command is not None:
+        typed = read_arguments(command, words[len(command.split()) :])
+        if typed is not None:
+            from lapis.cli.commands import BY_NAME
+
+            BY_NAME[command](**typed)
+            return
+    from lapis.cli.app import run_app
+
+    run_app(words, command)
+
+
+def tell(note: str) -> None:
+    from lapis.cli.render import show_notes
+
+    show_notes([note])
 
 
 if __name__ == "__main__":

@@ -1,60 +1,39 @@
-"""Flags from the table of options: a command says its name, and gets what was typed, checked.
+"""Commands from the table of options: a command says its name, and gets what was typed, checked.
 
-`takes("infer")` gives a function the signature that typer reads, made of `COMMANDS["infer"]`; the
-function itself is called with values as the keywords of `lapis.api` want them.
+`takes("infer")` makes a command of a function, which is called with values as the keywords of
+`lapis.api` want them. What was typed is read by `arguments.py`, or by typer (`app.py`) where it is
+not plainly right; both know the flags from `COMMANDS`.
 """
 
 from __future__ import annotations
 
-import inspect
+import re
+import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from lapis.cli.progress import progress_bar
-from lapis.cli.sizes import parse_size
-from lapis.data.database import Database
 from lapis.errors import LapisError
-from lapis.methods import (
-    OPTION_OF_TASK,
-    PARTS_OF_COMMAND,
-    TASKS_OF_COMMAND,
-    check_options,
-    methods_of,
-)
-from lapis.options import COMMANDS, WORLDS, Argument, Kind, Option, arguments_of
+from lapis.methods import check_options
+from lapis.options import COMMANDS, WORLDS, Option, arguments_of
 from lapis.progress import Progress
 
-# What typer reads, and how the value is called in the help.
-TYPES: dict[Kind, tuple[Any, str | None]] = {
-    "flag": (bool, None),
-    "integer": (int, "N"),
-    "number": (float, "X"),
-    "numbers": (str, "X,Y"),
-    "word": (str, "WORD"),
-    "names": (list[str], "P,Q"),
-    "texts": (list[str], "P,Q"),
-    "path": (Path, "FILE"),
-    "size": (str, "SIZE"),
-    "seed": (int, "N"),
-    "prior": (str, "PRIOR"),
-    "beliefs": (list[str], "ATOM=P"),
-    "settings": (list[str], "NAME=X"),
-}
+if TYPE_CHECKING:
+    from lapis.data.database import Database
+
+UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def takes(command: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The function as a command of that name, with a flag for each option in the table.
 
-    It is called with keywords: what stands by its place, `worlds` read, and every option.
+    It is called with keywords: what stands by its place, `worlds` read, and every option. Ctrl-C
+    ends a command with a word and the shell's usual code.
     """
     options, arguments = COMMANDS[command], arguments_of(command)
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        @wraps(function)
         def run(**typed: Any) -> None:
             values = {option.name: parse_flag(option, typed[option.name]) for option in options}
             check_options(command, values, as_flags=True)
@@ -63,57 +42,18 @@ def takes(command: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
                 given["worlds"] = read_worlds(given["worlds"], bool(values.pop("merge", False)))
             function(**given, **values)
 
-        parameters = [*map(place_of, arguments), *(flag_of(command, option) for option in options)]
-        run.__name__ = command
-        run.__annotations__ = {p.name: p.annotation for p in parameters}
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        return run
+        @wraps(function)
+        def run_or_stop(**typed: Any) -> None:
+            try:
+                run(**typed)
+            except KeyboardInterrupt:
+                print("stopped", file=sys.stderr)
+                sys.exit(130)
+
+        run_or_stop.__name__ = command
+        return run_or_stop
 
     return decorate
-
-
-def place_of(argument: Argument) -> inspect.Parameter:
-    """A parameter that typer makes a positional argument of."""
-    own: Any = list[Path] if argument.many else Path
-    return inspect.Parameter(
-        argument.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=inspect.Parameter.empty if argument.is_required else None,
-        annotation=Annotated[
-            own if argument.is_required else own | None,
-            typer.Argument(metavar=argument.metavar, help=argument.help),
-        ],
-    )
-
-
-def flag_of(command: str, option: Option) -> inspect.Parameter:
-    """A parameter that typer makes a flag of."""
-    own, metavar = TYPES[option.kind]
-    default = option.default
-    if option.kind == "flag":
-        default = False  # a flag that is on by default is typed to switch it off
-    elif option.kind == "numbers" and isinstance(default, tuple):
-        default = ",".join(f"{number:g}" for number in default)
-    elif default in (None, ()):
-        own, default = own | None, None
-    return inspect.Parameter(
-        option.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[
-            own, typer.Option(*option.flags, help=help_of(command, option), metavar=metavar)
-        ],
-    )
-
-
-def help_of(command: str, option: Option) -> str:
-    """What an option is for; where it names a method, which there are."""
-    parts = PARTS_OF_COMMAND.get(command, (command,))
-    tasks = [task for part in parts for task in TASKS_OF_COMMAND.get(part, ())]
-    for task in tasks:
-        if OPTION_OF_TASK[task] == option.name:
-            return f"{option.help}: {', '.join(methods_of(task))}."
-    return option.help
 
 
 def parse_flag(option: Option, typed: Any) -> Any:
@@ -165,6 +105,18 @@ def parse_pair(text: str, what: str) -> tuple[str, float]:
     return name.strip(), int(number) if number.is_integer() and "." not in value else number
 
 
+def parse_size(text: str) -> int:
+    """Bytes in a text like 8GB, 500 MB or 1000000.
+
+    >>> parse_size("2GB"), parse_size("1.5 M")
+    (2147483648, 1572864)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise LapisError(f"{text!r} is not a size", code="size", hint="as in 8GB or 500MB")
+    return int(float(match.group(1)) * UNITS[match.group(2).upper()])
+
+
 def split(texts: Sequence[str]) -> list[str]:
     return [name.strip() for text in texts for name in text.split(",") if name.strip()]
 
@@ -173,6 +125,9 @@ def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database]:
     """The databases named on the command line."""
     if not paths:
         return []
+    from lapis.cli.progress import progress_bar
+    from lapis.data.database import Database
+
     if merge:
         return [Database.read(*paths)]
     worlds: list[Database] = []

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from lapis.errors import Warning
 from lapis.results.escaping import escape
 from lapis.results.json_text import json_pieces
@@ -60,7 +58,7 @@ def show(result: Result) -> None:
 
 def show_notes(notes: Sequence[str]) -> None:
     for note in notes:
-        typer.echo(escape(note, "terminal"), err=True)
+        print(escape(note, "terminal"), file=sys.stderr)
 
 
 def show_warnings(warnings: Sequence[Warning]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from lapis.cli.options import takes
-from lapis.data.database import Database
 from lapis.errors import LapisError
+
+if TYPE_CHECKING:
+    from lapis.data.database import Database
 
 
 @takes("structure")
@@ -40,7 +40,7 @@ def structure(
     if output is not None:
         found.save(output)
     if explain and not as_json:
-        typer.echo(found.explain())
+        print(found.explain())
     present(found, as_json)
 
 

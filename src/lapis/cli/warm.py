@@ -107,7 +107,7 @@ def samplers_beside() -> Iterator[None]:
     started: list[subprocess.Popen[Any]] = []
 
     def begin(event: Progress) -> None:
-        from lapis.compiled import is_kept
+        from lapis.compiler import is_kept
         from lapis.inference.sampling.kernels.gibbs import run_gibbs
 
         compilations.remove(begin)

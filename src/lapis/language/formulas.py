@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -76,23 +76,20 @@ def parse_formula_tokens(
 
 @cache
 def grammar() -> Lark:
+    """The parser; its tables are made once, as that takes longer than to read a small model."""
     from lark import Lark
-    from lark import Token as LarkToken
-    from lark.lexer import Lexer
 
-    class StatementLexer(Lexer):
-        """Hands the tokens of one statement to the parser."""
-
-        def __init__(self, conf: object) -> None:
-            pass
-
-        def lex(self, data: Any, *_: object) -> Iterator[LarkToken]:
-            for kind, text, start, end in data:
-                yield LarkToken("OR" if kind == "BAR" else kind, text, start, end_pos=end)
+    from lapis.cache_folder import find_folder
+    from lapis.language.statement_lexer import StatementLexer
 
     text = files("lapis.language").joinpath("grammar.lark").read_text(encoding="utf-8")
     return Lark(
-        text, start="formula", parser="lalr", lexer=StatementLexer, propagate_positions=True
+        text,
+        start="formula",
+        parser="lalr",
+        lexer=StatementLexer,
+        propagate_positions=True,
+        cache=str(find_folder() / "grammar.tables"),
     )
 
 

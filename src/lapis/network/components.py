@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.compiled import allocating_entry, inner
+from lapis.compiled import allocating_entry, allocating_inner, inner
 
 if TYPE_CHECKING:
     from lapis.network.network import Network
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 def connected_components(network: Network) -> np.ndarray:
     """int32[num_atoms], the component of each atom."""
-    labels: np.ndarray = _components(
+    find = _components.for_work(4 * len(network.literal) + 2 * network.num_atoms)
+    labels: np.ndarray = find(
         network.num_atoms,
         network.clause_start,
         np.abs(network.literal) - 1,
@@ -33,7 +34,7 @@ def _components(num_atoms, clause_start, clause_atom, block_start, block_atom): 
     root = np.arange(num_atoms).astype(np.int32)
     _link_rows(root, clause_start, clause_atom)
     _link_rows(root, block_start, block_atom)
-    return number_trees(root)
+    return _number(root)
 
 
 @inner
@@ -58,6 +59,11 @@ def find_root(root, item):  # type: ignore[no-untyped-def]
 @allocating_entry
 def number_trees(root):  # type: ignore[no-untyped-def]
     """int32[len(root)], the tree of each item, where roots are the smallest items of theirs."""
+    return _number(root)
+
+
+@allocating_inner
+def _number(root):  # type: ignore[no-untyped-def]
     label = np.empty(len(root), np.int32)
     count = 0
     for item in range(len(root)):

@@ -54,7 +54,8 @@ def merge_rows(
     while capacity < 2 * looked_up:
         capacity *= 2
     table = np.full(capacity, -1, np.int32)
-    count = _merge(start, literal, weight_id, coefficient, known, table, *found)
+    merge = _merge.for_work(8 * len(literal))
+    count = merge(start, literal, weight_id, coefficient, known, table, *found)
     return MergedRows(
         found.start[: count + 1].copy(),
         found.literal[: found.start[count]].copy(),

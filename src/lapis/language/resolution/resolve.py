@@ -13,13 +13,13 @@ from pathlib import Path
 
 from lapis.collector import collector_paused
 from lapis.errors import LapisError, Warning, did_you_mean, raise_all
-from lapis.language.includes import IncludeReader
 from lapis.language.model import Model, Rule
 from lapis.language.parser import parse_statements, read_text
 from lapis.language.printer import print_formula
 from lapis.language.resolution.declarations import Declarations
 from lapis.language.resolution.factors import factor_rules, without_factors
 from lapis.language.resolution.functions import compile_terms
+from lapis.language.resolution.includes import IncludeReader
 from lapis.language.resolution.plain_rules import PlainRules, parse_again
 from lapis.language.resolution.sugar import (
     all_variables,
