@@ -163,7 +163,7 @@ def sample(
     found = load_circuit(circuit)
     worlds = draw_samples(found, num_samples, random_state, row_of_states(found, evidence))
     columns = [
-        np.array(states, object)[worlds[:, v]].tolist() for v, states in enumerate(found.states)
+        [states[code] for code in worlds[:, v].tolist()] for v, states in enumerate(found.states)
     ]
     rows = zip(*columns, strict=True)
     if as_json:
