@@ -295,7 +295,7 @@ EXPECTATION = (
         f"{OBJECTIVES}.count_based:count_objective", "examples", "never",
     ),
     Method(
-        "expectation", "count-map", "the most likely world from counts, without grounding",
+        "expectation", "count-map", "best worlds of scores with noise from counts, not grounded",
         f"{OBJECTIVES}.count_based:count_objective", "examples", "never",
     ),
 )  # fmt: skip

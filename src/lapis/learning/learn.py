@@ -32,14 +32,13 @@ from lapis.learning.em import (
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.fit import FARTHEST, Fit
 from lapis.learning.lesson import (
-    BY_WORLD,
     Lesson,
     Notes,
     choose_objective,
     choose_optimizer,
     choose_prior,
 )
-from lapis.learning.objectives.building import build_objective, build_sampled
+from lapis.learning.objectives.building import build_conditional, build_objective
 from lapis.learning.objectives.conditional import ConditionalObjective
 from lapis.learning.objectives.posterior import Posterior, with_prior
 from lapis.learning.objectives.priors import Prior
@@ -259,11 +258,12 @@ def climb_posterior(
 def give_length(lesson: Lesson, course: Course, optimizer: str, prior: Prior) -> Course:
     """A perceptron's weights at the length of greatest likelihood, unless a rate was given.
 
-    Where fixed weights, or a prior around other weights, tell long ones from short ones they stay.
+    Where fixed weights, or a prior around other weights, tell long ones from short ones they stay,
+    and where counts alone are had: their noise gives weights a scale.
     """
     parameters, largest = lesson.parameters, np.abs(course.weights).max(initial=0.0)
     has_length = parameters.initial[parameters.fixed].any() or np.any(prior.mean)
-    by_world = optimizer in ("vp", "vp-pw") and lesson.expectation in BY_WORLD
+    by_world = optimizer in ("vp", "vp-pw") and lesson.expectation == "map"
     if not by_world or has_length or "rate" in lesson.options.of_optimizer or largest == 0.0:
         return course
     if course.interrupted:
@@ -274,7 +274,7 @@ def give_length(lesson: Lesson, course: Course, optimizer: str, prior: Prior) ->
         return course
     from lapis.optimisation.ray import find_length
 
-    posterior = posterior_of(lesson, build_sampled(lesson), prior)
+    posterior = posterior_of(lesson, build_conditional(lesson, "auto"), prior)
     direction = course.weights / largest
     length = find_length(posterior, direction, l1=posterior.l1, should_stop=lesson.stop)
     lesson.notes.details["length"] = length

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lapis.optimisation.objective import Objective
 
 IMPLIED = {"vp": "map", "vp-pw": "map", "lbfgs": "exact", "newton": "exact"}
-BY_WORLD = ("map", "count-map")  # expectations that are one most likely world
+BY_WORLD = ("map", "count-map")  # expectations that are most likely worlds
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def choose_optimizer(lesson: Lesson, objective: Objective, prior: Prior) -> str:
     if lesson.options.optimizer is not None:
         return lesson.options.optimizer
     if not objective.is_fixed:
-        return "vp" if lesson.expectation in BY_WORLD else "pscg"
+        return "vp" if lesson.expectation == "map" else "pscg"
     few = int((~lesson.parameters.fixed).sum()) <= MAX_WEIGHTS
     return "newton" if lesson.is_pseudo and few and prior.kind != "l1" else "lbfgs"
 

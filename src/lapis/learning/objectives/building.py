@@ -54,13 +54,6 @@ def build_lifted(lesson: Lesson) -> Objective | None:
     return objective
 
 
-def build_sampled(lesson: Lesson) -> Objective:
-    """The likelihood itself, exact or sampled, where the lesson's takes the most likely world."""
-    if lesson.expectation.startswith("count-"):
-        return build_by_counts(lesson, "count-gibbs")
-    return build_conditional(lesson, "auto")
-
-
 def build_pseudo(lesson: Lesson) -> Objective:
     options, weighted = lesson.options, lesson.objective == "weighted-pseudo"
     if options.counts == "ijgp":

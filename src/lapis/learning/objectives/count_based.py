@@ -3,9 +3,11 @@
 Algorithm 1 of Sarkhel et al. 2016. With n the true groundings in the data, the gradient of the
 log-likelihood is n − E[n]. A chain of complete worlds starts in the data; each step takes a random
 atom g, its difference d = n(g = 1) − n(g = 0) by counting (exactly or by IJGP(i)), and draws
-g from σ(w · d) (`gibbs`), or gives it the better value (`map`, the voted perceptron's local
-search; of equal values one at random, or weights of zero would stay there for ever). Time follows
-the neighbourhoods of the atoms visited, memory the true atoms.
+g from σ(w · d) (`gibbs`), or gives it the better value of w · d + ε, with noise that the atom keeps
+for a round of `ROUND_SWEEPS` sweeps (`map`, the voted perceptron's local search; why with noise is
+said in `count_based_noise`). A walk has as many rounds as it has sweeps for, and E[n] is the mean
+of the counts in which they end. Time follows the neighbourhoods of the atoms visited, memory the
+true atoms and those that differ from the data.
 
     persistent   the chain goes on where the last evaluation left it; E[n] is the mean of the
                  counts of the worlds on its way (persistent CD, Tieleman 2008)
@@ -43,10 +45,10 @@ rest, estimated from the visited atoms.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -66,6 +68,7 @@ from lapis.learning.parameters import Parameters
 Counts = Literal["exact", "ijgp"]
 Expectation = Literal["gibbs", "map"]
 
+ROUND_SWEEPS = 2  # of a search before its noise changes and its world is counted
 PERSISTENT_SWEEPS = 2  # the first gets used to new weights, the second is averaged
 COVARIANCE_SWEEPS = 4
 DEFAULT_SWEEPS = 20
@@ -116,10 +119,27 @@ class Walker:
     counts: np.ndarray  # float64[num_weights], in the data
     rng: np.random.Generator
     num_steps: int  # at each evaluation
+    away: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)  # atoms not as in the data
 
     @property
     def num_sites(self) -> int:
         return sum(map(len, self.sites))
+
+    def keep(self) -> dict[str, np.ndarray]:
+        """What differs from the data, and the generator: all that a chain is."""
+        kept = {each.predicate.name: np.empty((0, 0), np.int32) for each in self.sites}
+        for name in kept:
+            rows = sorted(row for own, row in self.away if own == name)
+            kept[name] = np.array(rows, np.int32).reshape(len(rows), -1 if rows else 0)
+        return {**kept, "": keep_generator(self.rng)}
+
+    def resume(self, kept: Mapping[str, np.ndarray]) -> None:
+        rows = {each.predicate.name: kept[each.predicate.name] for each in self.sites}
+        away = {(name, tuple(row)) for name, own in rows.items() for row in own.tolist()}
+        for name, row in self.away ^ away:
+            self.chain.flip(name, row)
+        self.away = away
+        resume_generator(self.rng, kept[""])
 
 
 @dataclass(frozen=True)
@@ -166,26 +186,43 @@ class CountObjective:
                 local,
                 world.num_steps,
                 world.rng,
-                greedy=self.expectation == "map",
+                rounds=self._num_rounds(world),
                 returns=not self.persistent,
                 records=self._num_records(world),
             )
+            for name, row in visits.flips:
+                world.away ^= {(name, tuple(row))}
             moved, error, spread = self._summarise(world, visits)
             gradient += self.parameters.to_parameters(number, moved)
             variance += self.parameters.to_parameters(number, error)
             spreads.append(self._to_parameters(number, spread))
-        # A local search that has gone round has no noise but that of equal values.
-        is_sampled = not (self.persistent and self.expectation == "map")
-        stderr = np.sqrt(variance) if is_sampled else None
-        return CountPoint(weights, gradient, stderr, tuple(spreads))
+        return CountPoint(weights, gradient, np.sqrt(variance), tuple(spreads))
+
+    def keep(self) -> dict[str, np.ndarray]:
+        return {
+            f"{number}.{name}": array
+            for number, world in enumerate(self.worlds)
+            for name, array in world.keep().items()
+        }
+
+    def resume(self, kept: Mapping[str, np.ndarray]) -> None:
+        for number, world in enumerate(self.worlds):
+            start = f"{number}."
+            world.resume({n.removeprefix(start): a for n, a in kept.items() if n.startswith(start)})
+
+    def _num_rounds(self, world: Walker) -> int:
+        """In each of which a search keeps its noise; none where chains are sampled."""
+        if self.expectation == "gibbs":
+            return 0
+        return max(1, world.num_steps // (ROUND_SWEEPS * max(1, world.num_sites)))
 
     def _num_records(self, world: Walker) -> int:
         """Worlds whose counts are taken on the way."""
         if not self.persistent:
             return 0
-        if self.expectation == "map" or not world.num_steps:
+        if not world.num_steps:
             return 1
-        return min(world.num_steps, self.num_records)
+        return min(self._num_rounds(world) or world.num_steps, self.num_records)
 
     def _summarise(self, world: Walker, visits: Visits) -> tuple[np.ndarray, np.ndarray, Spread]:
         """n − E[n] of one world, its variance, and the curvature."""
@@ -197,9 +234,9 @@ class CountObjective:
         centred = visits.counts - visits.counts.mean(axis=0)
         mixed = sweeps >= COVARIANCE_SWEEPS and len(centred) >= 2 * NUM_BATCHES
         if self.expectation == "map" or not mixed:
-            # As good as one draw from a chain that has not gone round.
+            # As good as one draw from a chain that has not gone round, or one from each round.
             draw = np.asarray(visits.vectors.power(2).T @ visits.scale)
-            return moved, draw / max(1.0, sweeps), local
+            return moved, draw / max(1.0, self._num_rounds(world) or sweeps), local
         batches = np.array_split(centred, NUM_BATCHES)
         means = np.array([batch.mean(axis=0) for batch in batches])
         error = means.var(axis=0, ddof=1) / NUM_BATCHES
@@ -297,6 +334,28 @@ def default_steps(num_sites: int) -> int:
     least, most = DEFAULT_STEPS
     some = min(max(DEFAULT_SWEEPS * num_sites, least), most)
     return max(some, min(PERSISTENT_SWEEPS * num_sites, MOST_STEPS))
+
+
+def keep_generator(rng: np.random.Generator) -> np.ndarray:
+    """uint64[6], where a generator stands.
+
+    >>> one, other = np.random.default_rng(1), np.random.default_rng(2)
+    >>> resume_generator(other, keep_generator(one))
+    >>> bool(one.random() == other.random())
+    True
+    """
+    state: dict[str, Any] = dict(rng.bit_generator.state)
+    low = (1 << 64) - 1
+    numbers = [state["state"]["state"], state["state"]["inc"]]
+    words = [word for number in numbers for word in (number >> 64, number & low)]
+    return np.array([*words, state["has_uint32"], state["uinteger"]], np.uint64)
+
+
+def resume_generator(rng: np.random.Generator, kept: np.ndarray) -> None:
+    words = kept.tolist()
+    state: dict[str, Any] = dict(rng.bit_generator.state)
+    state["state"] = {"state": words[0] << 64 | words[1], "inc": words[2] << 64 | words[3]}
+    rng.bit_generator.state = {**state, "has_uint32": words[4], "uinteger": words[5]}
 
 
 def data_world(example: Example, ibound: int | None, sites: Sequence[Sites]) -> CountedWorld:

@@ -1,4 +1,9 @@
-"""Steps of a chain through complete worlds, and what they say of gradient and curvature."""
+"""Steps of a chain through complete worlds, and what they say of gradient and curvature.
+
+An atom becomes true where w · d + ε > 0, with logistic noise ε. Drawn anew at each visit this is
+Gibbs sampling; kept for a round of sweeps it is local search for the best world of noisy scores
+(`count_based_noise`).
+"""
 
 from __future__ import annotations
 
@@ -16,6 +21,7 @@ from lapis.inference.sampling.counted_world import (
     empty_block,
     truth_probability,
 )
+from lapis.learning.objectives.count_based_noise import gumbel, hashed_uniform, logistic
 from lapis.learning.objectives.count_based_sites import Sites
 
 if TYPE_CHECKING:
@@ -33,10 +39,12 @@ class Visits(NamedTuple):
     """
 
     counts: np.ndarray  # float64[num_records, num_weights], of worlds on the way
-    pull: np.ndarray  # float64[num_weights], Σ (g − P) d, scaled to a sweep; P is 0 or 1 if greedy
+    # float64[num_weights], Σ (g − P) d, scaled to a sweep; P is 0 or 1 in a search
+    pull: np.ndarray
     pull_variance: np.ndarray  # float64[num_weights]
     vectors: csr_matrix  # float64[n, num_weights], d; less its mean over the values, in blocks
     scale: np.ndarray  # float64[n], P(1 − P), scaled to a sweep; P in blocks
+    flips: list[Flip]  # that were not taken back
 
 
 @dataclass
@@ -47,7 +55,7 @@ class _Tally:
     column: list[int] = field(default_factory=list)
     value: list[float] = field(default_factory=list)
     spread: list[float] = field(default_factory=list)  # P(1 − P), or P in a block
-    pull: list[float] = field(default_factory=list)  # g − P, or g less its better value
+    pull: list[float] = field(default_factory=list)  # g − P, or g less the value it is given
     visit: list[int] = field(default_factory=list)  # the visited site that the row belongs to
     importance: list[float] = field(default_factory=list)  # A_r/N_r of each visited site
 
@@ -69,23 +77,24 @@ def walk(
     num_steps: int,
     rng: np.random.Generator,
     *,
-    greedy: bool,
+    rounds: int,
     returns: bool,
     records: int,
 ) -> Visits:
-    """`num_steps` sites drawn at random are resampled, or given their best value if `greedy`.
+    """`num_steps` sites drawn at random are resampled; with `rounds`, in as many noises.
 
     Counts are taken of `records` worlds, evenly spaced and the last one included, once every site
     has been visited or half of the steps are made: worlds before that are still those of earlier
-    weights. With `returns` the chain is put back to where it started.
+    weights. In rounds they are evenly spaced from the start, so that as many records as rounds
+    are the worlds that the rounds end in. With `returns` the chain is put back to where it started.
     """
     tally = _Tally()
     counts: list[np.ndarray] = []
     flipped: list[Flip] = []
-    first = min(sum(map(len, sites)), num_steps // 2)
+    first = 0 if rounds else min(sum(map(len, sites)), num_steps // 2)
     due = iter(np.linspace(first, num_steps, records + 1)[1:].round().astype(int).tolist())
     next_record = next(due, None)
-    for step, flips in enumerate(_steps(chain, sites, weights, num_steps, rng, greedy, tally), 1):
+    for step, flips in enumerate(_steps(chain, sites, weights, num_steps, rng, rounds, tally), 1):
         flipped += flips
         if step == next_record:
             counts.append(chain.counts())
@@ -95,7 +104,8 @@ def walk(
     if returns:
         for name, row in reversed(flipped):
             chain.flip(name, row)
-    return _summarise(tally, counts, len(weights))
+        flipped = []
+    return _summarise(tally, counts, len(weights), flipped)
 
 
 def _steps(
@@ -104,27 +114,36 @@ def _steps(
     weights: np.ndarray,
     num_steps: int,
     rng: np.random.Generator,
-    greedy: bool,
+    rounds: int,
     tally: _Tally,
 ) -> Iterator[list[Flip]]:
     """Visits one site after the other; yields the atoms that each has flipped."""
     local: list[float] = weights.tolist()
-    done = 0
+    ends = iter(np.linspace(0, num_steps, rounds + 1)[1:].round().astype(int).tolist())
+    done, end, keys = 0, 0, dict.fromkeys((own.predicate.name for own in sites), 0)
     for own, drawn, importance in _draw_sites(sites, num_steps, rng):
         name, number = own.predicate.name, len(drawn)
-        uniform = rng.random(number).tolist()
+        if rounds and done >= end:
+            keys = {each: int(rng.integers(1 << 62)) for each in keys}
+            end = next(ends)
         tally.importance += [importance] * number
         if own.shape is None:
             rows = own.rows(drawn)
+            uniform = hashed_uniform(keys[name], drawn) if rounds else rng.random(number)
+            noise = logistic(uniform).tolist()
             for at, difference in enumerate(chain.differences(name, rows)):
                 flips: list[Flip] = []
-                if _visit_atom(difference, local, uniform[at], greedy, tally, done + at):
+                if _visit_atom(difference, local, noise[at], rounds > 0, tally, done + at):
                     flips.append((name, rows[at].tolist()))
                     chain.flip(*flips[0])
                 yield flips
         else:
             for at, site in enumerate(drawn.tolist()):
-                yield _visit_block(chain, own, site, local, uniform[at], greedy, tally, done + at)
+                size = own.shape.num_values + 1
+                values = site * size + np.arange(size)
+                uniform = hashed_uniform(keys[name], values) if rounds else rng.random(size)
+                noises = gumbel(uniform)
+                yield _visit_block(chain, own, site, local, noises, rounds > 0, tally, done + at)
         done += number
 
 
@@ -163,23 +182,17 @@ def _draw_sites(
 def _visit_atom(
     difference: Difference,
     weights: list[float],
-    uniform: float,
-    greedy: bool,
+    noise: float,
+    searches: bool,
     tally: _Tally,
     visit: int,
 ) -> bool:
     """Notes the atom, and says whether it flips."""
     score = difference.score(weights)
     probability = truth_probability(difference, score)
+    value = (difference.hard or score + noise) > 0
+    pull = difference.truth - (float(value) if searches else probability)
     spread = probability * (1.0 - probability)
-    if greedy:
-        better = difference.hard or score
-        value = better > 0 if better else uniform < 0.5
-        expected = float(value)
-    else:
-        value = uniform < probability
-        expected = probability
-    pull = difference.truth - expected
     tally.add(difference.weight_id, difference.value, spread, pull, visit)
     return value != difference.truth
 
@@ -189,23 +202,18 @@ def _visit_block(
     sites: Sites,
     site: int,
     weights: list[float],
-    uniform: float,
-    greedy: bool,
+    noise: np.ndarray,
+    searches: bool,
     tally: _Tally,
     visit: int,
 ) -> list[Flip]:
-    """Gives a block a value; returns the atoms that flipped on the way."""
+    """Gives a block a value by noise float64[num_values + 1]; returns the atoms that flipped."""
     name = sites.predicate.name
     rows = sites.block(site)
     listed = rows.tolist()
     choice = empty_block(chain, name, rows, sites.predicate.exactly_one, weights)
-    if greedy:
-        best = np.flatnonzero(choice.score == choice.score.max())
-        taken = int(best[int(uniform * len(best))])
-    else:
-        drawn = int(np.searchsorted(choice.probability.cumsum(), uniform))
-        taken = min(drawn, len(choice.values) - 1)
-    _note_block(choice, taken if greedy else None, tally, visit)
+    taken = int(np.argmax(choice.score + noise[: len(choice.score)]))
+    _note_block(choice, taken if searches else None, tally, visit)
     flipped = [(name, listed[at]) for at in choice.before if at < len(rows)]
     if taken < len(rows):
         chain.flip(name, listed[taken])
@@ -231,7 +239,9 @@ def _note_block(choice: BlockChoice, taken: int | None, tally: _Tally, visit: in
         tally.add(columns, row.tolist(), float(probability[number]), pull, visit)
 
 
-def _summarise(tally: _Tally, counts: list[np.ndarray], num_weights: int) -> Visits:
+def _summarise(
+    tally: _Tally, counts: list[np.ndarray], num_weights: int, flips: list[Flip]
+) -> Visits:
     from scipy.sparse import csr_matrix
 
     shape = (len(tally.spread), num_weights)
@@ -248,4 +258,5 @@ def _summarise(tally: _Tally, counts: list[np.ndarray], num_weights: int) -> Vis
         vectors.power(2).T @ pulled**2,
         vectors,
         weight * np.array(tally.spread, np.float64),
+        flips,
     )
