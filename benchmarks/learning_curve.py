@@ -74,6 +74,7 @@ class Task(NamedTuple):
     query: Sequence[str]
     test: int  # the world held out
     listed: bool = False  # only the atoms the data mentions are asked
+    unseen: Sequence[int] = ()  # worlds that are neither learned from nor predicted
 
 
 class Quality(NamedTuple):
@@ -128,7 +129,8 @@ class Fold:
 
     @property
     def training(self) -> list[int]:
-        return [k for k in range(len(self.examples)) if k != self.task.test]
+        out = {self.task.test, *self.task.unseen}
+        return [k for k in range(len(self.examples)) if k not in out]
 
     def parameters_of(self, worlds: Sequence[int]) -> Parameters:
         """The same parameters, for some of the worlds only."""
@@ -160,9 +162,8 @@ class Judge:
 
     def quality(self, weights: np.ndarray) -> Quality:
         network = self.network.with_weights(self.parameters.of_world(0, weights))
-        found = divide(network, self.options, sample_once)
-        probability = found.marginal
-        if not found.exact:
+        probability, is_exact = self.predict(network)
+        if not is_exact:
             probability = np.clip(probability, NEVER_SURE, 1 - NEVER_SURE)
         atoms = network.atoms
         offset = atoms.offset
@@ -172,6 +173,11 @@ class Judge:
             if first < len(probability)
         }
         return Quality(*measure(probability, self.truth), parts)
+
+    def predict(self, network: Network) -> tuple[np.ndarray, bool]:
+        """float64[num_base_atoms], and whether it is exact."""
+        found = divide(network, self.options, sample_once)
+        return found.marginal, found.exact
 
 
 def sample_once(network: Network, options: Options) -> Marginals:
