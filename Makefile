@@ -3,10 +3,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+SPARK := $(VENV)/.installed-spark
 LAPIS_DATA ?= ../shared/data
 export LAPIS_DATA
 
-.PHONY: demo test test-all lint format bench docs fuzz clean
+.PHONY: demo test test-all test-spark java lint format bench docs fuzz clean
 
 demo: $(RUN)
 	$(BIN)/lapis demo
@@ -15,7 +16,18 @@ test: $(DEV)
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 test-all: $(DEV)
-	$(BIN)/python -m pytest -q -n 2 -m "slow or not slow"
+	$(BIN)/python -m pytest -q -n 2 -m "not spark"
+
+# local[2], a local cluster of two workers, and a Spark Connect server, all on loopback.
+test-spark: java $(SPARK)
+	$(BIN)/python -m pytest -q -m "spark and not slow" --hypothesis-profile=spark -p no:randomly tests
+
+java:
+	@command -v java >/dev/null || test -x "$$JAVA_HOME/bin/java" || { \
+	  echo "The tests on Spark need Java 17 or later, and there is none on this machine."; \
+	  echo "Debian, Ubuntu: apt install openjdk-17-jre-headless    macOS: brew install openjdk@17"; \
+	  echo "Elsewhere: https://adoptium.net; then put it on the path or set JAVA_HOME."; \
+	  exit 1; }
 
 lint: $(DEV)
 	$(BIN)/ruff format --check .
@@ -46,6 +58,10 @@ $(RUN): $(VENV)/bin/python pyproject.toml
 $(DEV): $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
 	touch $@ $(RUN)
+
+$(SPARK): $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,spark]"
+	touch $@ $(DEV) $(RUN)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,6 +13,7 @@ from hypothesis import settings
 from cli_run import Run
 
 settings.register_profile("default", deadline=None, derandomize=False)
+settings.register_profile("spark", settings.get_profile("default"), max_examples=15)
 settings.load_profile("default")
 
 

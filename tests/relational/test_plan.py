@@ -96,7 +96,7 @@ def make(request: pytest.FixtureRequest) -> Iterator[MakeEngine]:
         yield lambda world: StoreEngine(world, store)
 
 
-sweep = settings(max_examples=40, deadline=None)
+sweep = settings(max_examples=settings.default.max_examples * 2 // 5, deadline=None)
 
 
 @sweep

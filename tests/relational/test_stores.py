@@ -191,7 +191,8 @@ def test_duckdb_spills_into_a_folder_that_goes(
         (
             "mysql://here",
             "no engine is called 'mysql://here'\n"
-            "    write duckdb, duckdb:FILE or postgresql://user@host/database",
+            "    write duckdb, duckdb:FILE, postgresql://user@host/database, spark, "
+            "spark://host:port or sc://host:port",
         ),
         (
             "postgresql://u:secret@localhost:1/none",

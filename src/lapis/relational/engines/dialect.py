@@ -72,3 +72,13 @@ POSTGRESQL = Dialect(
     number=r"CASE WHEN {text} ~ '^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$' "
     "THEN CAST({text} AS DOUBLE PRECISION) END",
 )
+
+SPARK = Dialect(
+    name="spark",
+    wide="DECIMAL(38,0)",
+    widest=10**38,
+    text="STRING",
+    real="DOUBLE",
+    numbers="(SELECT id AS i FROM range({size})) AS numbers",
+    quote="`",
+)

@@ -8,9 +8,11 @@ from lapis.relational.engines.store import Store
 
 
 def open_store(url: str, max_memory: int | None = None) -> Store:
-    """The engine that a URL names: `duckdb`, `duckdb:FILE`, `postgresql://…`.
+    """The engine that a URL names.
 
-    `max_memory` bounds, in bytes, what an engine takes that runs in this process.
+    `duckdb` (in memory and temporary files), `duckdb:FILE`, `postgresql://…`, `spark` (as it is set
+    up here), `spark://…` and `local[2]` (masters), `sc://…` (Spark Connect). `max_memory` bounds,
+    in bytes, what an engine takes that runs in this process.
     """
     scheme, _, rest = url.partition(":")
     if scheme == "duckdb":
@@ -19,8 +21,13 @@ def open_store(url: str, max_memory: int | None = None) -> Store:
         from lapis.relational.engines.postgres import PostgresStore
 
         return PostgresStore(url)
+    if scheme in ("spark", "sc") or url.startswith("local"):
+        from lapis.relational.engines.spark import SparkStore
+
+        return SparkStore(None if url == "spark" else url)
     raise LapisError(
         f"no engine is called '{url}'",
         code="engine-unknown",
-        hint="write duckdb, duckdb:FILE or postgresql://user@host/database",
+        hint="write duckdb, duckdb:FILE, postgresql://user@host/database, spark, spark://host:port "
+        "or sc://host:port",
     )
