@@ -186,13 +186,17 @@ def count(
     counts: CountKind = "exact",
     ibound: int = 2,
     measure_error: bool = False,
+    engine: str | None = None,
+    tables: str | None = None,
     strict: bool = False,
     progress: Report | None = None,
 ) -> Counts:
     """True groundings of each formula in the data, all predicates closed.
 
     Several worlds are added up; formulas with + variables have a row for each constant. With
-    counts="ijgp" they are estimated by IJGP(ibound).
+    counts="ijgp" they are estimated by IJGP(ibound). With an `engine` ("duckdb:facts.duckdb",
+    "postgresql://…", "spark") they are counted there, and `tables` (a schema, a folder of Parquet
+    files, a TOML file) says which of its tables are the data.
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nFriends(person, person)\\n"
@@ -203,16 +207,19 @@ def count(
     """
     check_options("count", locals())
     from lapis.counting.rule_counts import count_rules
+    from lapis.relational.engines.tables import open_on_engine
 
-    inputs = open_inputs(model, data, strict=strict, probabilities=False)
-    return count_rules(
-        inputs.model,
-        inputs.databases,
-        counts=counts,
-        ibound=ibound,
-        measure_error=measure_error,
-        progress=progress,
-    )
+    opened = open_on_engine(model, data, engine, tables, strict=strict, probabilities=False)
+    with opened as (inputs, store):
+        return count_rules(
+            inputs.model,
+            inputs.databases,
+            counts=counts,
+            ibound=ibound,
+            measure_error=measure_error,
+            store=store,
+            progress=progress,
+        )
 
 
 def score(

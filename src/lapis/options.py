@@ -154,6 +154,10 @@ ENGINE = Option(
     "engine", "word",
     "Where joins are run: duckdb, duckdb:FILE, postgresql://…, spark, spark://… (else: here).",
 )  # fmt: skip
+TABLES = Option(
+    "tables", "word",
+    "The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file.",
+)  # fmt: skip
 QUERY = Option(
     "query", "texts", "Predicates, atoms or formulas asked for, separated by commas.", (),
     "-q --query",
@@ -181,7 +185,10 @@ COUNT_BOUND = Option(
 COUNTS = Option("counts", "word", "How to count", "exact")
 IBOUND = Option("ibound", "integer", "Variables in a cluster of IJGP.", 2, low=1)
 MEASURE_ERROR = Option("measure_error", "flag", "Count exactly too, and compare.", False)
-EXPLAIN = Option("explain", "flag", "Print the count plans instead.", False, is_keyword=False)
+EXPLAIN = Option(
+    "explain", "flag", "Print the count plans, and their SQL on an engine, instead.", False,
+    is_keyword=False,
+)  # fmt: skip
 NETWORK_OUT = Option(
     "output", "path", "Write the network: .wcnf, .uai or .json.", flag="-o --output",
     is_keyword=False,
@@ -405,7 +412,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "demo": (AS_JSON,),
     "warm": (),
     "check": (MERGE, STRICT, AS_JSON),
-    "count": (COUNTS, IBOUND, MEASURE_ERROR, EXPLAIN, MERGE, STRICT, AS_JSON),
+    "count": (COUNTS, IBOUND, MEASURE_ERROR, ENGINE, TABLES, EXPLAIN, MERGE, STRICT, AS_JSON),
     "ground": (QUERY, OPEN, NETWORK_OUT, CACHE, MAX_MEMORY, MERGE, STRICT, AS_JSON),
     "infer": (
         QUERY, OPEN, SOFT, METHOD, PRECISION, TIME_LIMIT, MAX_SAMPLES, CHAINS, MAX_MEMORY,

@@ -52,7 +52,7 @@ from lapis.relational.engines.running import count_table
 from lapis.relational.factor import indicator, multiply
 from lapis.relational.interpretation import Interpretation, interpret
 from lapis.relational.plan import Plan, explain
-from relational.conftest import STORES, store_url
+from stores import STORES, store_url
 
 pytestmark = pytest.mark.usefixtures("price_everything")
 

@@ -58,10 +58,12 @@ def count(model: Path, worlds: Worlds, explain: bool, as_json: bool, **options: 
 
     if explain:
         from lapis.counting.rule_counts import explain_counts
-        from lapis.problem.task import open_inputs
+        from lapis.relational.engines.tables import open_on_engine
 
-        inputs = open_inputs(model, worlds or None, strict=options["strict"], probabilities=False)
-        print(explain_counts(inputs.model, inputs.databases))
+        places = {name: options[name] for name in ("engine", "tables", "strict")}
+        with open_on_engine(model, worlds or None, probabilities=False, **places) as opened:
+            inputs, store = opened
+            print(explain_counts(inputs.model, inputs.databases, store))
         return
     with progress_bar("counting") as progress:
         counts = count_rules(model, worlds or None, progress=progress, **options)

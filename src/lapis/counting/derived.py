@@ -8,7 +8,7 @@ is positive; W is one more sum-product, kept by x. Where no term that mentions x
 same constant. If that constant is positive, nearly all atoms are true (∃y ¬F(x,y) fails only for
 an x with F to everyone), and the extension lists the false ones instead. Only when a term covers
 some of x's variables and not the others is it spread over the missing ones; that never goes
-beyond the definition's own variables.
+beyond the definition's own variables. On a store the rows stay there, whichever they are.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lapis.counting.derived_stored import derive_stored
 from lapis.logic.clauses import Definition
 from lapis.relational.compile import Wanted, compile_plan
 from lapis.relational.conjunction import cube_holds
+from lapis.relational.engines.placing import StoredWorld
 from lapis.relational.engines.running import count_rows, run
 from lapis.relational.factor import Factor, add_rows, indicator, multiply
 from lapis.relational.interpretation import Extension, Interpretation
@@ -37,6 +39,8 @@ def derive(definition: Definition, world: Interpretation) -> Extension:
     """predicate(x) ⇔ ∃ bound: some cube is true."""
     plan = _plan(definition, world, listed=False)
     types = definition.predicate.types
+    if isinstance(world, StoredWorld):
+        return derive_stored(plan, types, world)
     constant = 0
     listed: list[Factor] = []
     for answer in run(plan, world):

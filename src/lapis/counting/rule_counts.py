@@ -12,13 +12,18 @@ from typing import Any, Literal
 
 from lapis.counting.complete_world import base_world
 from lapis.counting.derived import extend
-from lapis.counting.totals import complete_world, count_feature, explain_feature
+from lapis.counting.totals import complete_world, count_feature, plan_feature
 from lapis.data.database import Database
+from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.methods import find_method
 from lapis.problem.problem import Problem, StoredEvidence, build_problem
 from lapis.progress import Progress, Report
+from lapis.relational.engines.placing import place_problem
+from lapis.relational.engines.store import Store
+from lapis.relational.engines.stored import StoreEngine
 from lapis.relational.interpretation import Interpretation
+from lapis.relational.plan import explain
 from lapis.results.counts import Counts, RuleCount
 
 CountKind = Literal["exact", "ijgp"]
@@ -31,13 +36,18 @@ def count_rules(
     counts: CountKind = "exact",
     ibound: int = 2,
     measure_error: bool = False,
+    store: Store | None = None,
     progress: Report | None = None,
 ) -> Counts:
-    """Counts of every weight's formula, added over the worlds.
+    """Counts of every weight's formula, added over the worlds; on a store, if there is one.
 
     With counts="ijgp" they are estimates by IJGP(ibound), exact where its clusters hold whole
     formulas; `measure_error` counts exactly too and compares.
     """
+    if store is not None and counts != "exact":
+        raise LapisError(
+            "an engine counts exactly", code="option-value", hint="leave out --counts, or --engine"
+        )
     method = find_method("counts", counts)
     given = {"ibound": ibound, "measure_error": measure_error}
     read = {name: given[name] for name in method.options}
@@ -45,7 +55,7 @@ def count_rules(
     totals: dict[tuple[int, str], RuleCount] = {}
     began = time.monotonic()
     for number, world in enumerate(worlds):
-        problem = complete_problem(softened, world)
+        problem = complete_problem(softened, world, store)
         for rule, row in method.load()(problem, **read):
             if progress is not None:
                 done = number * len(model.rules) + rule + 1
@@ -61,10 +71,10 @@ def soften(model: Model) -> Model:
     return model.with_rules(tuple(replace(rule, hard=False) for rule in model.rules))
 
 
-def complete_problem(model: Model, world: Database) -> Problem:
+def complete_problem(model: Model, world: Database, store: Store | None = None) -> Problem:
     problem = build_problem(model, world)
     problem.require_complete()
-    return problem
+    return problem if store is None else place_problem(problem, store)
 
 
 def add(one: RuleCount, other: RuleCount) -> RuleCount:
@@ -125,15 +135,19 @@ def estimated_counts(
             position += 1
 
 
-def explain_counts(model: Model, worlds: Sequence[Database]) -> str:
-    """The count plans of every clause of every rule, as text."""
+def explain_counts(model: Model, worlds: Sequence[Database], store: Store | None = None) -> str:
+    """The count plans of every clause of every rule, as text; on a store also their SQL."""
     lines: list[str] = []
     for world in worlds:
-        problem = complete_problem(soften(model), world)
+        problem = complete_problem(soften(model), world, store)
         interpretation = world_of(problem)
         for feature in problem.normal_form.features:
             lines.append(problem.model.rules[feature.rule].text)
-            lines += ["  " + line for line in explain_feature(feature, interpretation).splitlines()]
+            for plan in plan_feature(feature, interpretation):
+                lines += ["  " + line for line in explain(plan).splitlines()]
+                if store is not None:
+                    for statement in StoreEngine(interpretation, store).statements(plan):
+                        lines += ["    " + line for line in statement.splitlines()]
     return "\n".join(lines)
 
 

@@ -20,7 +20,7 @@ from lapis.logic.clauses import Feature, NormalForm
 from lapis.relational.compile import plan_violations
 from lapis.relational.engines.running import count_table
 from lapis.relational.interpretation import Interpretation, interpret
-from lapis.relational.plan import Plan, explain
+from lapis.relational.plan import Plan
 
 
 class FeatureCount(NamedTuple):
@@ -88,11 +88,6 @@ def plan_feature(feature: Feature, world: Interpretation) -> list[Plan]:
     """One plan for each clause: the groundings that violate it, for each weight."""
     keep = weight_variables(feature)
     return [plan_violations(clause, feature.variables, world, keep) for clause in feature.clauses]
-
-
-def explain_feature(feature: Feature, world: Interpretation) -> str:
-    """How the feature is counted: the plan of each clause's violations."""
-    return "\n".join(map(explain, plan_feature(feature, world)))
 
 
 def weight_variables(feature: Feature) -> tuple[str, ...]:

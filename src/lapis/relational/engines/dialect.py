@@ -24,6 +24,7 @@ class Dialect:
     quote: str = '"'
     distinct: str = "count(DISTINCT {column})"  # about how many values a column has
     number: str = "TRY_CAST({text} AS DOUBLE)"  # the number that a text is, or NULL
+    ordered: str = "{text}"  # texts by their code points
     joined: str = "string_agg({text}, ',' ORDER BY {text})"  # texts in order, commas between
 
     def identifier(self, name: str) -> str:
@@ -38,6 +39,10 @@ class Dialect:
 
     def as_number(self, text: str) -> str:
         return self.number.format(text=text)
+
+    def in_order(self, text: str) -> str:
+        """What to order by, so that every engine gives the same order."""
+        return self.ordered.format(text=text)
 
     def join_texts(self, text: str) -> str:
         """An aggregate: the texts of a group as one, the same for the same texts."""
@@ -69,6 +74,7 @@ POSTGRESQL = Dialect(
     real="DOUBLE PRECISION",
     numbers="generate_series(0, {size} - 1) AS numbers(i)",
     materialized="MATERIALIZED ",
+    ordered='{text} COLLATE "C"',
     number=r"CASE WHEN {text} ~ '^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$' "
     "THEN CAST({text} AS DOUBLE PRECISION) END",
 )

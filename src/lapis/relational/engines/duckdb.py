@@ -12,7 +12,7 @@ import importlib.util
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.relational.engines.arrow import read_batches
 from lapis.relational.engines.dialect import DUCKDB, Dialect
-from lapis.relational.engines.store import Columns, Store, Table, split_target
+from lapis.relational.engines.store import Columns, Store, Table, fetch_all, split_target
 from lapis.relational.engines.stored import StoreEngine
 from lapis.relational.interpretation import Interpretation
 
@@ -110,6 +110,21 @@ class DuckDBStore(Store):
             )
         finally:
             self._attach("READ_ONLY")
+
+    def find_tables(self, schema: str) -> Mapping[str, str]:
+        listed = fetch_all(
+            self, "SELECT table_catalog, table_schema, table_name FROM information_schema.tables"
+        )
+        return {
+            name: f"{USER}.{DUCKDB.identifier(schema)}.{DUCKDB.identifier(name)}"
+            for catalog, own, name in zip(*listed.values(), strict=True)
+            if (catalog, own) == (USER, schema)
+        }
+
+    def parquet(self, path: Path) -> str:
+        pattern = str(path / "**" / "*.parquet") if path.is_dir() else str(path)
+        quoted = pattern.replace("'", "''")
+        return f"read_parquet('{quoted}', hive_partitioning = {str(path.is_dir()).lower()})"
 
     def close(self) -> None:
         self._connection.close()

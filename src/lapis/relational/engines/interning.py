@@ -165,10 +165,11 @@ class _Binding:
                     low, high = int(found["low"][0]), int(found["high"][0])
                     if high - low + 1 == int(found["n"][0]):
                         bounds = low
+            order = "v" if integers else dialect.in_order("v")
             code = (
                 f"v - ({bounds})"
                 if bounds is not None
-                else "row_number() OVER (ORDER BY given, v) - 1"
+                else f"row_number() OVER (ORDER BY given, {order}) - 1"
             )
             text = dialect.as_text("v") if integers else "v"
             value = f"CAST(v AS {dialect.real})" if integers else dialect.as_number("v")

@@ -13,8 +13,9 @@ for a handful of rows.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -111,6 +112,26 @@ class PostgresStore(Store):
             except BaseException:
                 self._run("ROLLBACK")
                 raise
+
+    def find_tables(self, schema: str) -> Mapping[str, str]:
+        listed = fetch_all(
+            self,
+            "SELECT n.nspname::TEXT AS s, c.relname::TEXT AS t FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')",
+        )
+        return {
+            name: f"{POSTGRESQL.identifier(schema)}.{POSTGRESQL.identifier(name)}"
+            for own, name in zip(*listed.values(), strict=True)
+            if own == schema
+        }
+
+    def parquet(self, path: Path) -> str:
+        raise LapisError(
+            f"{path}: PostgreSQL does not read Parquet files",
+            code="engine-parquet",
+            hint="DuckDB and Spark do: --engine duckdb",
+        )
 
     def close(self) -> None:
         # A connection that was lost cannot drop the schema; then the next one to come does.

@@ -22,8 +22,9 @@ import socket
 import tempfile
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -114,6 +115,21 @@ class SparkStore(Store):
                 with suppress(LapisError):
                     self.execute(f"DROP TABLE IF EXISTS {copy}")
                 raise
+
+    def find_tables(self, schema: str) -> Mapping[str, str]:
+        place = SPARK.identifier(schema)
+        with self._complaints():
+            if not self.session.catalog.databaseExists(schema):
+                return {}
+            listed = self.session.sql(f"SHOW TABLES IN {place}").collect()
+        return {
+            row["tableName"]: f"{place}.{SPARK.identifier(row['tableName'])}"
+            for row in listed
+            if not row["isTemporary"]
+        }
+
+    def parquet(self, path: Path) -> str:
+        return f"parquet.{SPARK.identifier(str(path.absolute()))}"
 
     def close(self) -> None:
         with suppress(LapisError):

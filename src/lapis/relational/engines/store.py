@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -64,6 +65,12 @@ class Store(Protocol):
 
         A table of that name is replaced.
         """
+
+    def find_tables(self, schema: str) -> Mapping[str, str]:
+        """The user's tables in a schema, by name, as statements write them."""
+
+    def parquet(self, path: Path) -> str:
+        """A Parquet file or a folder of them, partitioned or not, as a statement reads it."""
 
     def close(self) -> None:
         """Drop all that is ours and let go of the engine."""

@@ -11,6 +11,7 @@ from lapis.data.elsewhere import StoredDomain
 from lapis.errors import TooLarge
 from lapis.relational.algebra import Expression
 from lapis.relational.answers import Product, fold_numbers
+from lapis.relational.engines.dialect import Dialect
 from lapis.relational.engines.placing import StoredExtension, TableNames
 from lapis.relational.engines.residues import combine, moduli
 from lapis.relational.engines.sql import Integer, Writer, bound, write_parts
@@ -51,15 +52,7 @@ class StoreEngine:
 
     def source(self, part: Expression, plan: Plan) -> str:
         """A query in parentheses for the rows of one part: c0, c1, … and n."""
-        largest = self._bound([part], plan)
-        integer = self.store.dialect.integer(largest)
-        if integer is None:
-            raise TooLarge(
-                f"counts of up to {len(str(largest))} digits do not fit the integers of "
-                f"{self.store.dialect.name}",
-                code="too-wide",
-                hint="use --engine duckdb or postgresql, or count in memory",
-            )
+        integer = exact_type(self._bound([part], plan), self.store.dialect)
         writer = Writer(plan, self, self.store.dialect, Integer(integer))
         name = writer.name(part)
         return f"({writer.definitions()}SELECT * FROM {name})"
@@ -149,6 +142,18 @@ class StoreEngine:
             table = f"{self._prefix}{len(self._tables)}"
             self._tables[kind, name] = self.store.load(table, columns())
         return self._tables[kind, name]
+
+
+def exact_type(largest: int, dialect: Dialect) -> str:
+    """The type for values so large, where remainders would not do."""
+    found = dialect.integer(largest)
+    if found is None:
+        raise TooLarge(
+            f"counts of up to {len(str(largest))} digits do not fit the integers of {dialect.name}",
+            code="too-wide",
+            hint="use --engine postgresql://…, or work in memory",
+        )
+    return found
 
 
 def _parts(plan: Plan) -> list[Expression]:

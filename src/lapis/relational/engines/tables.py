@@ -1,0 +1,147 @@
+"""Which tables of a store hold which predicates: a schema, a folder of Parquet, or a mapping.
+
+    --tables public          the tables of a schema that are called like predicates
+    --tables facts/          Friends.parquet, or a folder Friends/ of (partitioned) Parquet files
+    --tables facts.toml      Friends = "public.friendships"
+                             Smokes  = "SELECT name FROM people WHERE smokes"
+                             Cancer  = { parquet = "cancer/" }
+
+A query is the user's own and is sent as it is. A schema's tables are found by their names, which
+some engines fold to small letters; then case does not matter as long as one table fits.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from lapis.data.database import Database
+from lapis.errors import LapisError, did_you_mean
+from lapis.language.model import Model
+from lapis.language.resolution.resolve import read_model
+from lapis.problem.task import DataLike, Inputs, ModelLike, open_inputs
+from lapis.relational.engines.interning import open_tables
+from lapis.relational.engines.opening import open_store
+from lapis.relational.engines.store import Store
+
+
+@contextmanager
+def open_on_engine(
+    model: ModelLike,
+    data: DataLike,
+    engine: str | None,
+    tables: str | None = None,
+    *,
+    strict: bool = False,
+    probabilities: bool = True,
+    max_memory: int | None = None,
+) -> Iterator[tuple[Inputs, Store | None]]:
+    """A model and its data, read here or, where `tables` says which, in place; and the store."""
+    if engine is None:
+        if tables is not None:
+            raise LapisError(
+                f"the tables {tables!r} are on no engine",
+                code="option-value",
+                hint="say where, as in --engine postgresql://host/database",
+            )
+        yield open_inputs(model, data, strict=strict, probabilities=probabilities), None
+        return
+    if tables is not None and data is not None:
+        raise LapisError(
+            "facts come from data files or from tables, not from both",
+            code="option-value",
+            hint="leave out DATA, or --tables",
+        )
+    known = model if isinstance(model, Model) else read_model(model)
+    with open_store(engine, max_memory) as store:
+        if tables is not None:
+            data = read_in_place(store, tables, known)
+        yield open_inputs(known, data, strict=strict, probabilities=probabilities), store
+
+
+def read_in_place(store: Store, tables: str, model: Model) -> Database:
+    """The facts that tables of a store hold."""
+    return open_tables(store, find_sources(store, tables, model.predicates), tables)
+
+
+def find_sources(store: Store, tables: str, predicates: Iterable[str]) -> dict[str, str]:
+    """For each predicate that has one, the table or query of the store that holds its facts."""
+    path = Path(tables)
+    if path.suffix == ".toml":
+        return _read_mapping(store, path)
+    if path.is_dir():
+        return _parquet_folder(store, path)
+    return _schema(store, tables, list(predicates))
+
+
+def _read_mapping(store: Store, path: Path) -> dict[str, str]:
+    try:
+        with path.open("rb") as stream:
+            entries = tomllib.load(stream)
+    except OSError as error:
+        raise LapisError(f"{path}: {error.strerror}", code="tables-file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise LapisError(f"{path}: {error}", code="tables-file") from None
+    return {name: _entry(store, path, name, entry) for name, entry in entries.items()}
+
+
+def _entry(store: Store, path: Path, name: str, entry: object) -> str:
+    if isinstance(entry, str) and entry.strip():
+        return entry.strip().rstrip(";")
+    if isinstance(entry, Mapping) and set(entry) == {"parquet"}:
+        place = path.parent / str(entry["parquet"])
+        if place.exists():
+            return store.parquet(place)
+        raise LapisError(f"{path}: {name}: there is no {place}", code="tables-file")
+    raise LapisError(
+        f"{path}: {name} must be a table, a query, or {{ parquet = PATH }}, not {entry!r}",
+        code="tables-file",
+        hint='as in Friends = "SELECT a, b FROM friendships"',
+    )
+
+
+def _parquet_folder(store: Store, folder: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith((".", "_")) or not (path.is_dir() or path.suffix == ".parquet"):
+            continue
+        found[path.name.removesuffix(".parquet")] = store.parquet(path)
+    if not found:
+        raise LapisError(f"{folder}: there are no Parquet files here", code="tables-none")
+    return found
+
+
+def _schema(store: Store, schema: str, predicates: list[str]) -> dict[str, str]:
+    tables = store.find_tables(schema)
+    if not tables:
+        raise LapisError(
+            f"there is no schema, folder or file {schema!r} with tables",
+            code="tables-none",
+            hint="--tables names a schema of the engine, a folder of Parquet files, or a TOML file",
+        )
+    found = {name: tables[own] for name in predicates if (own := _fitting(name, tables))}
+    if not found:
+        close = next((c for name in predicates if (c := did_you_mean(name, tables))), None)
+        raise LapisError(
+            f"no table of {schema!r} is called like a predicate of the model",
+            code="tables-none",
+            hint=f"is {close!r} one? name it in a TOML file"
+            if close
+            else f"the schema has {', '.join(sorted(tables)[:5])}; name tables in a TOML file",
+        )
+    return found
+
+
+def _fitting(predicate: str, tables: Mapping[str, str]) -> str | None:
+    if predicate in tables:
+        return predicate
+    alike = [name for name in tables if name.lower() == predicate.lower()]
+    if len(alike) > 1:
+        raise LapisError(
+            f"{' and '.join(alike)} may both be the table of {predicate}",
+            code="tables-ambiguous",
+            hint="say which in a TOML file",
+        )
+    return alike[0] if alike else None
