@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -372,6 +373,7 @@ def learn_structure(
     jobs: int | None = None,
     time_limit: float | None = None,
     checkpoint: str | Path | None = None,
+    engine: str | None = None,
     random_state: int | np.random.Generator = 0,
     strict: bool = False,
     progress: Report | None = None,
@@ -384,7 +386,8 @@ def learn_structure(
     the other predicates (`given="predicates"`), but those asked `together`. What is None is chosen
     by the method (`lapis.methods` lists them with the options that each reads). Ctrl-C, `stop` and
     `time_limit` end the search with the rules so far, marked interrupted; resumed from its
-    checkpoint, a search ends with the rules of one that was never stopped.
+    checkpoint, a search ends with the rules of one that was never stopped. With an `engine`
+    ("duckdb", "postgresql://…") clauses are scored there, by one process.
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nCancer(person)")
@@ -401,17 +404,34 @@ def learn_structure(
 
     inputs = open_inputs(model, data, strict=strict)
     targets = query_predicates(query, inputs.model)
-    for name in ("model", "data", "query", "strict", "time_limit", "random_state", "stop", "jobs"):
+    for name in (
+        "model",
+        "data",
+        "query",
+        "strict",
+        "time_limit",
+        "random_state",
+        "stop",
+        "jobs",
+        "engine",
+    ):
         del options[name]
     texts = [together] if isinstance(together, str) else together or ()
     options["together"] = [query_predicates(text, inputs.model) for text in texts]
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    return learn_rules(
-        inputs.model,
-        inputs.databases,
-        targets,
-        jobs=jobs or num_cores(),
-        seed=seed_of(random_state),
-        stop=Stop(stop, deadline),
-        **options,
-    )
+    with ExitStack() as opened:
+        store = None
+        if engine is not None:
+            from lapis.relational.engines.opening import open_store
+
+            store = opened.enter_context(open_store(engine))
+        return learn_rules(
+            inputs.model,
+            inputs.databases,
+            targets,
+            jobs=jobs or num_cores(),
+            seed=seed_of(random_state),
+            store=store,
+            stop=Stop(stop, deadline),
+            **options,
+        )

@@ -445,7 +445,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("output", "path", "Write the rules (.mln).", flag="-o --output", is_keyword=False),
         replace(METHOD, help="How to search", default="lapis"), *STRUCTURE,
         Option("jobs", "integer", "Processes (default: one a core).", low=1),
-        TIME_LIMIT, CHECKPOINT, EXAMPLES, DRAW, MERGE, STRICT, SEED, AS_JSON,
+        ENGINE, TIME_LIMIT, CHECKPOINT, EXAMPLES, DRAW, MERGE, STRICT, SEED, AS_JSON,
     ),
     "score": (QUERY, HIDDEN, LISTED, *INFERRING, NO_LIKELIHOOD, MERGE, STRICT, SEED, AS_JSON),
     "evaluate": (

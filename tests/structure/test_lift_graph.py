@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import lapis
-from lapis.structure.find_paths import find_paths
 from lapis.structure.lift_graph import Lifting, ground_graph, lift_graph
+from lapis.structure.paths.find_paths import find_paths
 from lapis.structure.training_data import TrainingData, join_worlds
 
 

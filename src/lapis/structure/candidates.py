@@ -92,7 +92,7 @@ class Search(NamedTuple):
             yield found
 
     def _run(self, paths: Sequence[Path], flips: int | None) -> Iterator[list[ClauseScore]]:
-        if self.jobs == 1 or len(paths) < FEW:
+        if self.jobs == 1 or len(paths) < FEW or not self.scorer.is_here:
             for path in paths:
                 yield score_path(self.scorer, path, flips)
             return

@@ -23,7 +23,7 @@ from lapis.data.keys import unpack
 from lapis.data.tuples import contains
 from lapis.structure.clause_fit import fit
 from lapis.structure.clauses import Candidate
-from lapis.structure.path_differences import PartSums, open_path
+from lapis.structure.paths.path_differences import Paths
 from lapis.structure.training_data import TrainingData
 
 MAX_LISTED = 2_000_000  # atoms of a predicate looked at one by one
@@ -44,15 +44,15 @@ class TargetAtoms:
     first: np.ndarray  # int64[num_classes], an atom of each class
     matrix: np.ndarray  # float64[num_classes, num_clauses]
 
-    def column(self, sums: PartSums, candidate: Candidate) -> np.ndarray | None:
+    def column(self, joins: Paths, candidate: Candidate) -> np.ndarray | None:
         """float64[n], what each atom changes in the clause.
 
         None where it does not occur there, or occurs with others that are as unknown.
         """
         occurs = any(atom.predicate == self.predicate for atom in candidate.path)
-        if not occurs or sums.data.couples(candidate.path, self.predicate):
+        if not occurs or joins.data.couples(candidate.path, self.predicate):
             return None
-        found = open_path(sums, candidate.path, self.predicate).at(self.rows, self.world)
+        found = joins.differences(candidate.path, self.predicate).at(self.rows, self.world)
         return found.differences(candidate.positive, len(candidate))
 
     def append(self, column: np.ndarray | None) -> None:
@@ -76,8 +76,8 @@ class TargetAtoms:
 class Ensemble:
     """Clauses on training data, with their weights."""
 
-    def __init__(self, data: TrainingData, sums: PartSums, seed: int = 0) -> None:
-        self.data, self.sums = data, sums
+    def __init__(self, data: TrainingData, joins: Paths, seed: int = 0) -> None:
+        self.data, self.joins = data, joins
         generator = np.random.default_rng(seed)
         self.targets = [
             list_atoms(data, name, generator) for name in data.targets if data.num_atoms[name]
@@ -89,7 +89,7 @@ class Ensemble:
 
     def gain_of(self, candidate: Candidate) -> float:
         """What the clause would add at its best weight, unit weights free and all others as now."""
-        columns = [target.column(self.sums, candidate) for target in self.targets]
+        columns = [target.column(self.joins, candidate) for target in self.targets]
         used = [j for j, column in enumerate(columns) if column is not None]
         parts = [self._with_column(j, columns[j]) for j in used]
         difference, offset, truth, share = (
@@ -104,7 +104,7 @@ class Ensemble:
     def add(self, candidate: Candidate) -> None:
         """Take a clause in, with weight 0."""
         for target in self.targets:
-            target.append(target.column(self.sums, candidate))
+            target.append(target.column(self.joins, candidate))
         self.clauses.append(candidate)
         self.weights = np.append(self.weights, 0.0)
 

@@ -21,12 +21,13 @@ from lapis.logic.clauses import Literal
 from lapis.methods import find_method
 from lapis.problem.problem import build_problem
 from lapis.progress import Report, Stop, pressed_by_interrupt
+from lapis.relational.engines.store import Store
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, variable_types, write_clause, write_failure
 from lapis.structure.explain import examples, say_clause
 from lapis.structure.learned_rules import CONDITIONAL, PSEUDO, LearnedRules, Rule
 from lapis.structure.learners.lift_graph import ClusterModel
-from lapis.structure.path_differences import PartSums
+from lapis.structure.paths.path_differences import PartSums
 from lapis.structure.scores import Scorer, draw_atoms
 from lapis.structure.select import Selection
 from lapis.structure.tape import Tape, fingerprint
@@ -45,6 +46,7 @@ def learn_rules(
     jobs: int = 1,
     seed: int = 0,
     checkpoint: str | Path | None = None,
+    store: Store | None = None,
     progress: Report | None = None,
     stop: Stop | None = None,
     **options: Any,
@@ -54,7 +56,7 @@ def learn_rules(
     `targets` are the predicates to predict (all without any); every rule then mentions one. Each
     atom is explained `given` all other atoms, or all other predicates, but those that are asked
     `together` with its own. `options` are those of the method. A checkpoint
-    that exists is continued.
+    that exists is continued. On a store, if there is one, clauses are scored there.
     """
     started = time.monotonic()
     refuse_blocks(model)
@@ -84,7 +86,9 @@ def learn_rules(
         ),
         wish,
     )
-    search = Search(model, databases, Scorer(data, sample), jobs, started, progress, wish, tape)
+    search = Search(
+        model, databases, Scorer(data, sample, store), jobs, started, progress, wish, tape
+    )
     with pressed_by_interrupt(wish):
         try:
             found = chosen.load()(search, **own)

@@ -16,9 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.relational.engines.store import Store
 from lapis.structure.clause_fit import fit
 from lapis.structure.clauses import Candidate, Path
-from lapis.structure.path_differences import AtomClasses, PartSums, open_path
+from lapis.structure.paths.path_differences import AtomClasses, PartSums, Paths
+from lapis.structure.paths.stored_paths import StoredJoins
 from lapis.structure.training_data import TrainingData
 
 FAR = 30.0  # the unit weight of a predicate that is never, or always, true
@@ -45,9 +47,17 @@ Sample = Mapping[str, AtomSample]
 class Scorer:
     """Scores clauses on training data, remembering joins."""
 
-    def __init__(self, data: TrainingData, sample: Sample | None = None) -> None:
+    def __init__(
+        self, data: TrainingData, sample: Sample | None = None, store: Store | None = None
+    ) -> None:
         self.data, self.sample = data, sample
         self.sums = PartSums(data)
+        self.joins: Paths = self.sums if store is None else StoredJoins(data, store)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether other processes can do the same."""
+        return self.joins is self.sums
 
     def score(
         self, path: Path, patterns: Mapping[Candidate, int], sample: Sample | None = None
@@ -88,7 +98,7 @@ class Scorer:
         return found
 
     def _atoms(self, path: Path, name: str, sample: Sample | None) -> AtomClasses:
-        differences = open_path(self.sums, path, name)
+        differences = self.joins.differences(path, name)
         if sample is None:
             return differences.classes()
         return differences.at(*sample[name])

@@ -85,7 +85,7 @@ def select(
     max_clauses: int | None = None,
 ) -> Selection:
     """The final model from retained candidates."""
-    ensemble = Ensemble(search.data, search.scorer.sums)
+    ensemble = Ensemble(search.data, search.scorer.joins)
     unit_value = ensemble.value
     usable = [s for s in scores if dangling or not has_dangling(s.candidate.path)]
     usable.sort(key=lambda s: rank(s, penalty, search.data))

@@ -26,7 +26,11 @@ import numpy as np
 from lapis.counting.differences.argument_classes import MAX_SIGNATURES, too_many_classes
 from lapis.counting.differences.sparse_vectors import SparseVectors
 from lapis.counting.differences.stored_differences import StoredDifferences
-from lapis.counting.differences.stored_signatures import StoredFunction, join_functions
+from lapis.counting.differences.stored_signatures import (
+    StoredFunction,
+    join_functions,
+    unite_functions,
+)
 
 
 class Candidates(NamedTuple):
@@ -137,7 +141,7 @@ def _list_candidates(
     """The candidates that a crossing function or the data lists."""
     places = tuple(range(differences.target.predicate.arity))
     truth = StoredFunction(places, (len(differences.groups),), differences.true_rows)
-    return differences.unite([*crossing, truth])
+    return unite_functions(differences.scratch, [*crossing, truth])
 
 
 def _count_blocks(

@@ -24,7 +24,11 @@ from lapis.counting.differences.argument_classes import Signatures, merge_signat
 from lapis.counting.differences.atom_vectors import AtomVectors, Part
 from lapis.counting.differences.differences import Difference, Target, clause_difference
 from lapis.counting.differences.sparse_vectors import SparseVectors, add_entries, stack_vectors
-from lapis.counting.differences.stored_signatures import SignatureCounter, StoredFunction
+from lapis.counting.differences.stored_signatures import (
+    SignatureCounter,
+    StoredFunction,
+    unite_functions,
+)
 from lapis.counting.weight_keys import WeightKey, WeightKeys, violated_rules
 from lapis.logic.clauses import Feature
 from lapis.relational.algebra import Expression, Tuples
@@ -272,26 +276,8 @@ class StoredDifferences:
     def _combine(self, positions: tuple[int, ...], members: tuple[int, ...]) -> StoredFunction:
         if members not in self._combined:
             parts = [StoredFunction(positions, (n,), self.groups[n].source) for n in members]
-            self._combined[members] = self.unite(parts)
+            self._combined[members] = unite_functions(self.scratch, parts)
         return self._combined[members]
-
-    def unite(self, functions: Sequence[StoredFunction]) -> StoredFunction:
-        """Functions of the same positions as one."""
-        if len(functions) == 1:
-            return functions[0]
-        positions = functions[0].positions
-        keys = [f"p{place}" for place in positions]
-        groups = [group for function in functions for group in function.groups]
-        selects = []
-        for function in functions:
-            values = [f"g{n}" if n in function.groups else f"0 AS g{n}" for n in groups]
-            selects.append(f"SELECT {', '.join([*keys, *values])} FROM {function.source} t")
-        values = [f"max(g{number}) AS g{number}" for number in groups]
-        table = self.scratch.create(
-            f"SELECT {', '.join([*keys, *values])} FROM ({' UNION ALL '.join(selects)}) t "
-            f"GROUP BY {', '.join(keys)}"
-        )
-        return StoredFunction(positions, tuple(groups), str(table))
 
 
 def stored_differences(

@@ -236,3 +236,22 @@ def _cover(function: StoredFunction, joint: StoredFunction) -> StoredFunction:
         f"(SELECT {', '.join(columns)} FROM {function.source} f "
         f"JOIN {joint.source} r ON {matches})",
     )
+
+
+def unite_functions(scratch: Scratch, functions: Sequence[StoredFunction]) -> StoredFunction:
+    """Functions of the same positions as one."""
+    if len(functions) == 1:
+        return functions[0]
+    positions = functions[0].positions
+    keys = [f"p{place}" for place in positions]
+    groups = [group for function in functions for group in function.groups]
+    selects = []
+    for function in functions:
+        values = [f"g{n}" if n in function.groups else f"0 AS g{n}" for n in groups]
+        selects.append(f"SELECT {', '.join([*keys, *values])} FROM {function.source} t")
+    values = [f"max(g{number}) AS g{number}" for number in groups]
+    table = scratch.create(
+        f"SELECT {', '.join([*keys, *values])} FROM ({' UNION ALL '.join(selects)}) t "
+        f"GROUP BY {', '.join(keys)}"
+    )
+    return StoredFunction(positions, tuple(groups), str(table))

@@ -17,9 +17,9 @@ from typing import Any
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, has_dangling, is_condensed
 from lapis.structure.ensemble import SHRINKAGE
-from lapis.structure.find_paths import find_paths
 from lapis.structure.learners.msl import connected_paths
 from lapis.structure.lift_graph import ground_graph
+from lapis.structure.paths.find_paths import find_paths
 from lapis.structure.scores import ClauseScore
 from lapis.structure.select import Selection, retain, select
 

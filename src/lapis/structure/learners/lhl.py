@@ -20,8 +20,8 @@ from lapis.errors import Warning, announce
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, has_dangling, sign_patterns
 from lapis.structure.ensemble import SHRINKAGE
-from lapis.structure.find_paths import FoundPath, find_paths
 from lapis.structure.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
+from lapis.structure.paths.find_paths import FoundPath, find_paths
 from lapis.structure.scores import AtomSample, ClauseScore
 from lapis.structure.select import Selection, retain, select
 

@@ -93,7 +93,7 @@ class Bounds:
 def learn_msl(search: Search, **own: Any) -> Selection:
     """Rules by beam search."""
     options = MslOptions(**own)
-    ensemble = Ensemble(search.data, search.scorer.sums)
+    ensemble = Ensemble(search.data, search.scorer.joins)
     unit_value = ensemble.value
     bounds = Bounds(search, options)
     while not search.stop.is_over() and len(ensemble.clauses) != options.max_clauses:

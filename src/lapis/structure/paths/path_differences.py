@@ -22,22 +22,25 @@ it. So atoms fall into classes by few numbers each, counted without listing them
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from lapis.counting.differences.argument_classes import Function, count_signatures
 from lapis.data.keys import number_rows
-from lapis.relational.algebra import Tuples
+from lapis.relational.algebra import Expression, Tuples
 from lapis.relational.elimination import Contraction, contract
 from lapis.relational.engines.memory import Evaluation
 from lapis.relational.factor import Factor, indicator, sort_rows
 from lapis.relational.interpretation import Extension, Interpretation
 from lapis.structure.clauses import Path, PathAtom, variable_types
 from lapis.structure.training_data import TrainingData
+
+F = TypeVar("F")  # a factor: here, or a table of a store
 
 
 class AtomClasses(NamedTuple):
@@ -60,8 +63,62 @@ class AtomClasses(NamedTuple):
         return found
 
 
+class Column(NamedTuple, Generic[F]):
+    """A sparse function of some arguments of the target's atoms."""
+
+    axes: tuple[int, ...]
+    factor: F  # over the axes
+
+
+class Product(NamedTuple):
+    """scale · Π columns."""
+
+    columns: tuple[int, ...]
+    scale: np.ndarray  # float64[num_worlds], for what does not hang on the target's arguments
+
+
+class Unified(NamedTuple):
+    """The atoms U as one atom, and how N_U,S is made of columns."""
+
+    members: tuple[int, ...]
+    products: tuple[Product, ...]  # for each S
+
+
+class Paths(Protocol):
+    """What clauses are scored on: joins of the data, here or on a store."""
+
+    data: TrainingData
+
+    def differences(self, path: Path, predicate: str) -> PathDifferences:
+        """The differences of one predicate's atoms; joins what is not joined yet."""
+
+
+class Joins(Protocol[F]):
+    """Joins of connected atoms, summed over all but some variables."""
+
+    data: TrainingData
+
+    def column(self, atoms: Sequence[PathAtom], kept: Sequence[int]) -> F:
+        """Σ over the variables not kept of Π atoms."""
+
+    def diagonal(self, predicate: str, axes: tuple[int, int]) -> F:
+        """1 where two arguments are the same."""
+
+    def totals(self, atoms: Sequence[PathAtom], name: int, type_name: str) -> np.ndarray:
+        """float64[num_worlds], Σ of Π atoms; `name` is one of their variables."""
+
+    def open(
+        self,
+        path: Path,
+        predicate: str,
+        columns: tuple[Column[F], ...],
+        unified: tuple[Unified, ...],
+    ) -> PathDifferences:
+        """The differences that are made of such columns."""
+
+
 class PartSums:
-    """Joins of connected atoms, summed over all but some variables; each is made once."""
+    """Joins in memory; each is made once."""
 
     def __init__(self, data: TrainingData) -> None:
         self.data = data
@@ -70,109 +127,97 @@ class PartSums:
         )
         self.known: dict[tuple[tuple[PathAtom, ...], int], Factor] = {}
 
+    def differences(self, path: Path, predicate: str) -> PathDifferences:
+        return open_path(self, path, predicate)
+
+    def column(self, atoms: Sequence[PathAtom], kept: Sequence[int]) -> Factor:
+        return self.sum_out(atoms, kept)
+
+    def diagonal(self, predicate: str, axes: tuple[int, int]) -> Factor:
+        type_name = self.data.predicates[predicate].types[axes[0]]
+        every = np.arange(self.data.offset[type_name][-1], dtype=np.int32)
+        return indicator(("0", "1"), np.stack([every, every], axis=1))
+
+    def totals(self, atoms: Sequence[PathAtom], name: int, type_name: str) -> np.ndarray:
+        factor = self.sum_out(atoms, [name])
+        begin = np.searchsorted(factor.rows[:, 0], self.data.offset[type_name])
+        sums = np.concatenate([[0.0], np.cumsum(factor.value.astype(np.float64))])[begin]
+        return np.diff(sums)
+
+    def open(
+        self,
+        path: Path,
+        predicate: str,
+        columns: tuple[Column[Factor], ...],
+        unified: tuple[Unified, ...],
+    ) -> PathDifferences:
+        return HeldPath(self.data, path, predicate, unified, columns)
+
     def sum_out(self, atoms: Sequence[PathAtom], kept: Sequence[int]) -> Factor:
         """Σ over the variables not kept of Π atoms, rows sorted by the kept ones."""
-        number = {name: place for place, name in enumerate(kept)}
-        renamed = []
-        for atom in sorted(atoms, key=lambda a: (a.predicate, [number.get(v, 99) for v in a[1]])):
-            names = tuple(number.setdefault(name, len(number)) for name in atom.variables)
-            renamed.append(PathAtom(atom.predicate, names))
-        key = tuple(renamed), len(kept)
+        key = rename_atoms(atoms, kept), len(kept)
         if key not in self.known:
             self.known[key] = self._join(*key)
         return self.known[key]
 
     def _join(self, atoms: tuple[PathAtom, ...], num_kept: int) -> Factor:
-        leaves = []
-        for atom in atoms:
-            terms = tuple(map(str, atom.variables))
-            shape = self.world.relations[atom.predicate].shape(terms)
-            leaves.append(Contraction(Tuples(atom.predicate, terms), shape, 0.0))
+        plan = plan_join(atoms, num_kept, self.world)
         kept = tuple(map(str, range(num_kept)))
-        plan = contract(leaves, (), kept).expression
         return sort_rows(Evaluation(self.world, {}, frozenset()).run(plan).reorder(kept))
 
 
-class _Column(NamedTuple):
-    """A sparse function of some arguments of the target's atoms."""
-
-    axes: tuple[int, ...]
-    factor: Factor  # over the axes, rows sorted
-
-
-class _Product(NamedTuple):
-    """scale · Π columns."""
-
-    columns: tuple[int, ...]
-    scale: np.ndarray  # float64[num_worlds], for what does not hang on the target's arguments
+def rename_atoms(atoms: Sequence[PathAtom], kept: Sequence[int]) -> tuple[PathAtom, ...]:
+    """The atoms in an order and with names of their own, so that equal joins look equal."""
+    number = {name: place for place, name in enumerate(kept)}
+    renamed = []
+    for atom in sorted(atoms, key=lambda a: (a.predicate, [number.get(v, 99) for v in a[1]])):
+        names = tuple(number.setdefault(name, len(number)) for name in atom.variables)
+        renamed.append(PathAtom(atom.predicate, names))
+    return tuple(renamed)
 
 
-class _Unified(NamedTuple):
-    """The atoms U as one atom, and how N_U,S is made of columns."""
-
-    members: tuple[int, ...]
-    products: tuple[_Product, ...]  # for each S
+def plan_join(atoms: Sequence[PathAtom], num_kept: int, world: Interpretation) -> Expression:
+    """Π atoms, summed over all variables but the first ones."""
+    leaves = []
+    for atom in atoms:
+        terms = tuple(map(str, atom.variables))
+        shape = world.relations[atom.predicate].shape(terms)
+        leaves.append(Contraction(Tuples(atom.predicate, terms), shape, 0.0))
+    return contract(leaves, (), tuple(map(str, range(num_kept)))).expression
 
 
 @dataclass(frozen=True, eq=False)
-class PathDifferences:
+class PathDifferences(ABC):
     """The differences that atoms of one predicate make to all clauses of a path."""
 
     data: TrainingData
     path: Path
     predicate: str
-    columns: tuple[_Column, ...]  # the last one is truth
-    unified: tuple[_Unified, ...]
+    unified: tuple[Unified, ...]
 
+    @abstractmethod
     def classes(self) -> AtomClasses:
         """All atoms of all worlds, in classes."""
-        parts = []
-        for world in range(self.data.num_worlds):
-            sizes = self.data.sizes(self.predicate, world)
-            if 0 in sizes:
-                continue
-            functions, tables = zip(*self._functions(world), strict=True)
-            found = count_signatures(functions, sizes)
-            values = np.empty((len(found.value), len(self.columns)))
-            for number, (members, table) in enumerate(tables):
-                values[:, members] = table[found.value[:, number]]
-            parts.append(self._assemble(values, world, found.multiplicity.astype(np.float64)))
-        return _stack(parts) if parts else AtomClasses({}, np.zeros(0, bool), np.zeros(0))
+
+    @abstractmethod
+    def values_at(self, rows: np.ndarray) -> np.ndarray:
+        """float64[n, num_columns], the columns at atoms int32[n, arity]; the last one is truth."""
 
     def at(self, rows: np.ndarray, world: np.ndarray) -> AtomClasses:
         """Single atoms int32[n, arity] of worlds int64[n], the worlds in increasing order."""
-        values = np.zeros((len(rows), len(self.columns)))
-        for number, (axes, factor) in enumerate(self.columns):
-            values[:, number] = _look_up(factor, rows[:, list(axes)])
+        values = self.values_at(rows)
         begin = np.searchsorted(world, np.arange(self.data.num_worlds + 1))
         if not len(rows):
             return AtomClasses({}, np.zeros(0, bool), np.zeros(0))
-        return _stack(
+        return stack_classes(
             [
-                self._assemble(values[a:b], number, np.ones(b - a))
+                self.assemble(values[a:b], number, np.ones(b - a))
                 for number, (a, b) in enumerate(pairwise(begin.tolist()))
                 if b > a
             ]
         )
 
-    def _functions(self, world: int) -> Iterator[tuple[Function, tuple[list[int], np.ndarray]]]:
-        """Columns of the same axes as one function; a table gives back the columns' values."""
-        types = self.data.predicates[self.predicate].types
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for number, column in enumerate(self.columns):
-            groups.setdefault(column.axes, []).append(number)
-        for axes, members in groups.items():
-            shift = np.array([self.data.offset[types[a]][world] for a in axes], np.int32)
-            parts, values = [], []
-            for number in members:
-                factor = self.columns[number].factor
-                bounds = self.data.offset[types[axes[0]]][world : world + 2]
-                begin, end = np.searchsorted(factor.rows[:, 0], bounds)
-                parts.append(factor.rows[begin:end] - shift)
-                values.append(factor.value[begin:end])
-            yield _join_functions(axes, members, parts, values)
-
-    def _assemble(self, values: np.ndarray, world: int, multiplicity: np.ndarray) -> AtomClasses:
+    def assemble(self, values: np.ndarray, world: int, multiplicity: np.ndarray) -> AtomClasses:
         """F_U,p from the columns' values float64[n, num_columns] in one world."""
         failing: dict[tuple[int, ...], np.ndarray] = {}
         for members, products in self.unified:
@@ -189,17 +234,66 @@ class PathDifferences:
         return AtomClasses(failing, values[:, -1] > 0, multiplicity)
 
 
-def open_path(sums: PartSums, path: Path, predicate: str) -> PathDifferences:
-    """The differences of one predicate's atoms; joins what is not joined yet."""
-    columns: dict[tuple[tuple[int, ...], int], tuple[int, _Column]] = {}
+@dataclass(frozen=True, eq=False)
+class HeldPath(PathDifferences):
+    """Columns are factors in memory, rows sorted."""
 
-    def add(axes: tuple[int, ...], factor: Factor) -> int:
+    columns: tuple[Column[Factor], ...]  # the last one is truth
+
+    def classes(self) -> AtomClasses:
+        parts = []
+        for world in range(self.data.num_worlds):
+            sizes = self.data.sizes(self.predicate, world)
+            if 0 in sizes:
+                continue
+            functions, tables = zip(*self._functions(world), strict=True)
+            found = count_signatures(functions, sizes)
+            values = np.empty((len(found.value), len(self.columns)))
+            for number, (members, table) in enumerate(tables):
+                values[:, members] = table[found.value[:, number]]
+            parts.append(self.assemble(values, world, found.multiplicity.astype(np.float64)))
+        return stack_classes(parts)
+
+    def values_at(self, rows: np.ndarray) -> np.ndarray:
+        values = np.zeros((len(rows), len(self.columns)))
+        for number, (axes, factor) in enumerate(self.columns):
+            values[:, number] = _look_up(factor, rows[:, list(axes)])
+        return values
+
+    def _functions(self, world: int) -> Iterator[tuple[Function, tuple[list[int], np.ndarray]]]:
+        """Columns of the same axes as one function; a table gives back the columns' values."""
+        types = self.data.predicates[self.predicate].types
+        for axes, members in group_columns(self.columns).items():
+            shift = np.array([self.data.offset[types[a]][world] for a in axes], np.int32)
+            parts, values = [], []
+            for number in members:
+                factor = self.columns[number].factor
+                bounds = self.data.offset[types[axes[0]]][world : world + 2]
+                begin, end = np.searchsorted(factor.rows[:, 0], bounds)
+                parts.append(factor.rows[begin:end] - shift)
+                values.append(factor.value[begin:end])
+            yield _join_functions(axes, members, parts, values)
+
+
+def group_columns(columns: Sequence[Column[F]]) -> dict[tuple[int, ...], list[int]]:
+    """The numbers of the columns by their axes."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for number, column in enumerate(columns):
+        groups.setdefault(column.axes, []).append(number)
+    return groups
+
+
+def open_path(joins: Joins[F], path: Path, predicate: str) -> PathDifferences:
+    """The differences of one predicate's atoms, as products of columns."""
+    columns: dict[tuple[tuple[int, ...], int], tuple[int, Column[F]]] = {}
+
+    def add(axes: tuple[int, ...], factor: F) -> int:
         key = axes, id(factor)
-        return columns.setdefault(key, (len(columns), _Column(axes, factor)))[0]
+        return columns.setdefault(key, (len(columns), Column(axes, factor)))[0]
 
     own = [bit for bit, atom in enumerate(path) if atom.predicate == predicate]
-    types = variable_types(path, sums.data.predicates)
-    diagonals: dict[tuple[int, ...], Factor] = {}
+    types = variable_types(path, joins.data.predicates)
+    diagonals: dict[tuple[int, ...], F] = {}
     unified = []
     for size in range(1, len(own) + 1):
         for members in combinations(own, size):
@@ -210,50 +304,48 @@ def open_path(sums: PartSums, path: Path, predicate: str) -> PathDifferences:
                 if bit not in members
             ]
             target = tuple(names.get(v, v) for v in path[members[0]].variables)
-            always = tuple(
-                add(axes, diagonals.setdefault(axes, _equal_pairs(sums.data, predicate, axes)))
-                for axes in _repeated(target)
-            )
+            repeated = _repeated(target)
+            for axes in repeated:
+                if axes not in diagonals:
+                    diagonals[axes] = joins.diagonal(predicate, axes)
+            always = tuple(add(axes, diagonals[axes]) for axes in repeated)
             left = {names.get(v, v): t for v, t in types.items()}
             products = []
             for subset in range(1 << len(merged)):
                 chosen = [atom for bit, atom in enumerate(merged) if subset >> bit & 1]
-                found = _multiply_parts(chosen, target, left, sums, add)
+                found = _multiply_parts(chosen, target, left, joins, add)
                 products.append(found._replace(columns=always + found.columns))
-            unified.append(_Unified(members, tuple(products)))
+            unified.append(Unified(members, tuple(products)))
     arity = len(path[own[0]].variables)
-    truth = sums.sum_out([PathAtom(predicate, tuple(range(arity)))], range(arity))
-    every = (*(column for _, column in columns.values()), _Column(tuple(range(arity)), truth))
-    return PathDifferences(sums.data, path, predicate, every, tuple(unified))
+    truth = joins.column([PathAtom(predicate, tuple(range(arity)))], range(arity))
+    every = (*(column for _, column in columns.values()), Column(tuple(range(arity)), truth))
+    return joins.open(path, predicate, every, tuple(unified))
 
 
 def _multiply_parts(
     atoms: Sequence[PathAtom],
     target: tuple[int, ...],
     types: Mapping[int, str],
-    sums: PartSums,
-    add: Callable[[tuple[int, ...], Factor], int],
-) -> _Product:
+    joins: Joins[F],
+    add: Callable[[tuple[int, ...], F], int],
+) -> Product:
     """N_U,S of the atoms in S: columns on the target's arguments, numbers for all else."""
     numbers = []
-    scale = np.ones(sums.data.num_worlds)
+    scale = np.ones(joins.data.num_worlds)
     for part in _parts(atoms, set(target)):
         inside = dict.fromkeys(name for atom in part for name in atom.variables)
         kept = [name for name in dict.fromkeys(target) if name in inside]
         if kept:
-            factor = sums.sum_out(part, kept)
-            numbers.append(add(tuple(target.index(name) for name in kept), factor))
+            axes = tuple(target.index(name) for name in kept)
+            numbers.append(add(axes, joins.column(part, kept)))
         else:
             name = next(iter(inside))
-            factor = sums.sum_out(part, [name])
-            begin = np.searchsorted(factor.rows[:, 0], sums.data.offset[types[name]])
-            total = np.concatenate([[0.0], np.cumsum(factor.value.astype(np.float64))])[begin]
-            scale *= np.diff(total)
+            scale *= joins.totals(part, name, types[name])
     mentioned = {*target, *(name for atom in atoms for name in atom.variables)}
     for name, type_name in types.items():
         if name not in mentioned:
-            scale *= np.diff(sums.data.offset[type_name])
-    return _Product(tuple(numbers), scale)
+            scale *= np.diff(joins.data.offset[type_name])
+    return Product(tuple(numbers), scale)
 
 
 def _parts(atoms: Sequence[PathAtom], target: set[int]) -> list[list[PathAtom]]:
@@ -298,11 +390,6 @@ def _repeated(target: tuple[int, ...]) -> list[tuple[int, int]]:
     ]
 
 
-def _equal_pairs(data: TrainingData, predicate: str, axes: tuple[int, int]) -> Factor:
-    every = np.arange(data.offset[data.predicates[predicate].types[axes[0]]][-1], dtype=np.int32)
-    return indicator(("0", "1"), np.stack([every, every], axis=1))
-
-
 def _join_functions(
     axes: tuple[int, ...],
     members: list[int],
@@ -333,7 +420,10 @@ def _look_up(factor: Factor, points: np.ndarray) -> np.ndarray:
     return values
 
 
-def _stack(parts: Sequence[AtomClasses]) -> AtomClasses:
+def stack_classes(parts: Sequence[AtomClasses]) -> AtomClasses:
+    """Classes of several worlds."""
+    if not parts:
+        return AtomClasses({}, np.zeros(0, bool), np.zeros(0))
     return AtomClasses(
         {u: np.concatenate([part.failing[u] for part in parts]) for u in parts[0].failing},
         np.concatenate([part.truth for part in parts]),

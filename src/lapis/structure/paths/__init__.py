@@ -1,0 +1,1 @@
+"""Paths of atoms: found in the data, and what atoms change in all clauses of one."""
