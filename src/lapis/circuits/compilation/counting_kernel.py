@@ -1,0 +1,432 @@
+"""The compiled search of `counting`: components, their cache, decisions.
+
+A frame is a component that is being counted: one of its variables is set, first to one value and
+then to the other. What follows is set too, and the rest of the component falls into components of
+its own, which are looked up or become frames above it. Sums and products are of logarithms.
+
+A component is known by its variables and those of the model's long clauses that nothing in them
+satisfies yet: numbers in order, their differences written in bytes of seven bits, whole. A clause of
+two literals with both of them open needs no mention.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from lapis.circuits.compilation.conflicts_kernel import (
+    CLAUSES,
+    DECIDED,
+    NONE,
+    STEP,
+    TRAIL,
+    add_clause,
+    learn,
+    propagate,
+    put,
+    undo,
+)
+from lapis.compiled import entry, inner
+
+RUNNING, DONE, NO_ROOM, CROWDED, TOO_DEEP = range(5)
+NUM_FIELDS = 9
+# Of a frame: its entry in the cache, the literal set, whether it is the second one, the trail
+# before, the components of the branch on the stack (from, to, the stack's end), the entries of the
+# cache when the branch began, the component itself.
+ENTRY, LITERAL, IS_SECOND, TRAIL_END, FIRST, LAST, WORK_END, CACHE_END, SELF = range(NUM_FIELDS)
+PRODUCT, TOTAL = 0, 1  # of a frame's numbers: of the branch, of the branches done
+DEPTH, WORK, ENTRIES, KEY_END, NOW, LIST = 0, 1, 2, 3, 4, 5  # of Count.counter
+
+
+class Model(NamedTuple):
+    """The clauses by variable, for components; and the weights."""
+
+    occurs_start: np.ndarray  # int64[num_variables + 1]
+    occurs: np.ndarray  # int32[...], the long clauses of a variable
+    log_weight: np.ndarray  # float64[num_literals]
+    log_free: np.ndarray  # float64[num_variables], of both literals together
+    num_clauses: np.ndarray  # int64[1], of the model, longer than two
+    bias: np.ndarray  # float64[num_variables], added to the score of a decision
+
+
+class Count(NamedTuple):
+    frame: np.ndarray  # int64[num_variables + 2, NUM_FIELDS]
+    number: np.ndarray  # float64[num_variables + 2, 2]
+    work: np.ndarray  # int32[...], components: ends of variables and clauses, then these
+    listed: np.ndarray  # int64[...], where the components of frames begin in `work`
+    counter: np.ndarray  # int64[8]: frames, ends of work, cache and keys, stamps, ends of `listed`
+    seen_variable: np.ndarray  # int64[num_variables], a stamp
+    seen_clause: np.ndarray  # int64[num_clauses], a stamp
+    score: np.ndarray  # int32[num_variables], clauses of the component
+    slot: np.ndarray  # int32[2^k], entry + 1 by hash, 0 where empty
+    hashed: np.ndarray  # uint64[room]
+    key_start: np.ndarray  # int64[room + 1]
+    key: np.ndarray  # uint8[...]
+    log_value: np.ndarray  # float64[room]
+    is_known: np.ndarray  # bool[room], false of what is being counted
+    clause: np.ndarray  # int32[num_clauses], work space
+
+
+@entry
+def begin(model, formula, count):  # type: ignore[no-untyped-def]
+    """A first frame that decides nothing; whether the facts leave a world."""
+    counter, frame = count.counter, count.frame[0]
+    clause, _, _ = propagate(formula, 0)
+    if clause != NONE:
+        return False
+    num_variables = len(model.log_free)
+    work = count.work
+    work[0], work[1] = 2 + num_variables, 2 + num_variables + model.num_clauses[0]
+    for v in range(num_variables):
+        work[2 + v] = v
+    for clause in range(model.num_clauses[0]):
+        work[2 + num_variables + clause] = clause
+    counter[WORK] = work[1]
+    counter[DEPTH] = 1
+    frame[ENTRY], frame[IS_SECOND], frame[TRAIL_END], frame[SELF] = NONE, 1, 0, 0
+    count.number[0, TOTAL] = -math.inf
+    return open_branch(model, formula, count)
+
+
+@inner
+def open_branch(model, formula, count):  # type: ignore[no-untyped-def]
+    """After propagation: weights of what was set, and the components that are left."""
+    counter, work, value = count.counter, count.work, formula.value
+    depth = counter[DEPTH] - 1
+    frame = count.frame[depth]
+    frame[WORK_END], frame[CACHE_END] = counter[WORK], counter[ENTRIES]
+    frame[FIRST] = frame[LAST] = counter[LIST]
+    counter[NOW] += 1
+    now = counter[NOW]
+    begin_self = frame[SELF]
+    product = 0.0
+    end_variables = work[begin_self]
+    for at in range(begin_self + 2, begin_self + end_variables):
+        v = work[at]
+        if value[2 * v] != 0:
+            product += model.log_weight[2 * v if value[2 * v] > 0 else 2 * v + 1]
+    for at in range(begin_self + 2, begin_self + end_variables):
+        v = work[at]
+        if value[2 * v] != 0 or count.seen_variable[v] == now:
+            continue
+        # Everything that hangs together with v.
+        first = counter[WORK]
+        if first + work[begin_self + 1] + 8 > len(work) or counter[LIST] + 1 >= len(count.listed):
+            return False
+        end, place = first + 3, first + 2
+        work[first + 2] = v
+        count.seen_variable[v] = now
+        num_clauses = 0
+        while place < end:
+            u = work[place]
+            place += 1
+            for literal in range(2 * u, 2 * u + 2):
+                for other in range(formula.other_start[literal], formula.other_start[literal + 1]):
+                    w = formula.other[other] >> 1
+                    if value[2 * w] == 0 and count.seen_variable[w] != now:
+                        count.seen_variable[w] = now
+                        work[end] = w
+                        end += 1
+            for other in range(model.occurs_start[u], model.occurs_start[u + 1]):
+                clause = model.occurs[other]
+                if count.seen_clause[clause] == now or count.seen_clause[clause] == -now:
+                    continue
+                satisfied = False
+                for spot in range(formula.start[clause], formula.start[clause + 1]):
+                    if value[formula.literal[spot]] > 0:
+                        satisfied = True
+                        break
+                formula.counter[STEP] += 2
+                if satisfied:
+                    count.seen_clause[clause] = -now
+                    continue
+                count.seen_clause[clause] = now
+                count.clause[num_clauses] = clause
+                num_clauses += 1
+                for spot in range(formula.start[clause], formula.start[clause + 1]):
+                    w = formula.literal[spot] >> 1
+                    if value[2 * w] == 0 and count.seen_variable[w] != now:
+                        count.seen_variable[w] = now
+                        work[end] = w
+                        end += 1
+        if end - first == 3:
+            product += model.log_free[v]
+            continue
+        work[first] = end - first
+        work[first + 1] = end - first + num_clauses
+        for number in range(num_clauses):
+            work[end + number] = count.clause[number]
+        sort(work, first + 2, end)
+        sort(work, end, end + num_clauses)
+        formula.counter[STEP] += work[first + 1]
+        place = end + num_clauses
+        found = look_up(count, first)
+        if found != NONE:
+            product += count.log_value[found]
+            if product == -math.inf:
+                break
+            continue
+        count.listed[counter[LIST]] = first
+        counter[LIST] += 1
+        counter[WORK] = place
+    frame[LAST] = counter[LIST]
+    count.number[depth, PRODUCT] = product
+    return True
+
+
+@inner
+def sort(numbers, first, last):  # type: ignore[no-untyped-def]
+    """Shell's sort, with Ciura's gaps: the parts are short, and nearly in order."""
+    gap = 1
+    while gap * 9 // 4 + 1 < last - first:
+        gap = gap * 9 // 4 + 1
+    while gap:
+        for at in range(first + gap, last):
+            moved = numbers[at]
+            place = at
+            while place - gap >= first and numbers[place - gap] > moved:
+                numbers[place] = numbers[place - gap]
+                place -= gap
+            numbers[place] = moved
+        gap = gap * 4 // 9
+    
+
+@inner
+def write_key(count, first):  # type: ignore[no-untyped-def]
+    """The bytes of a component after the last key: their end and hash; −1 if there is no room."""
+    work, key = count.work, count.key
+    at = count.counter[KEY_END]
+    if at + 5 * work[first + 1] > len(key):
+        return np.int64(-1), np.uint64(0)
+    hashed = np.uint64(1469598103934665603)
+    for part in range(2):
+        low = first + 2 if part == 0 else first + work[first]
+        high = first + work[first] if part == 0 else first + work[first + 1]
+        before = np.int64(-1)
+        for place in range(low, high):
+            gap = np.int64(work[place]) - before
+            before = np.int64(work[place])
+            hashed = (hashed ^ np.uint64(gap)) * np.uint64(1099511628211)
+            hashed ^= hashed >> np.uint64(29)
+            while gap >= 128:
+                key[at] = np.uint8((gap & 127) | 128)
+                at += 1
+                gap >>= 7
+            key[at] = np.uint8(gap)
+            at += 1
+        key[at] = 0  # no gap is 0
+        at += 1
+    return at, hashed
+
+
+@inner
+def look_up(count, first):  # type: ignore[no-untyped-def]
+    """The entry of a component whose value is known, or NONE."""
+    end, hashed = write_key(count, first)
+    if end < 0:
+        return NONE
+    begin_key = count.counter[KEY_END]
+    mask = np.uint64(len(count.slot) - 1)
+    place = hashed & mask
+    while count.slot[place]:
+        number = count.slot[place] - 1
+        if count.hashed[number] == hashed and count.is_known[number]:
+            start = count.key_start[number]
+            if count.key_start[number + 1] - start == end - begin_key:
+                same = True
+                for at in range(end - begin_key):
+                    if count.key[start + at] != count.key[begin_key + at]:
+                        same = False
+                        break
+                if same:
+                    return number
+        place = (place + np.uint64(1)) & mask
+    return NONE
+
+
+@inner
+def add_entry(count, first):  # type: ignore[no-untyped-def]
+    """A new entry for a component; NONE if there is no room."""
+    counter = count.counter
+    number = counter[ENTRIES]
+    if number >= len(count.log_value):
+        return NONE
+    end, hashed = write_key(count, first)
+    if end < 0:
+        return NONE
+    mask = np.uint64(len(count.slot) - 1)
+    place = hashed & mask
+    while count.slot[place]:
+        place = (place + np.uint64(1)) & mask
+    count.slot[place] = number + 1
+    count.hashed[number] = hashed
+    count.key_start[number + 1] = end
+    count.is_known[number] = False
+    counter[KEY_END] = end
+    counter[ENTRIES] = number + 1
+    return number
+
+
+@inner
+def drop_entries(count, end):  # type: ignore[no-untyped-def]
+    """Take the last entries back; in the order of their making reversed, slots are as before."""
+    mask = np.uint64(len(count.slot) - 1)
+    for number in range(count.counter[ENTRIES] - 1, end - 1, -1):
+        place = count.hashed[number] & mask
+        while count.slot[place] != number + 1:
+            place = (place + np.uint64(1)) & mask
+        count.slot[place] = 0
+    count.counter[ENTRIES] = end
+    count.counter[KEY_END] = count.key_start[end]
+
+
+@entry
+def forget_components(count):  # type: ignore[no-untyped-def]
+    """Empty the cache; what is being counted is not kept."""
+    counter = count.counter
+    count.slot[:] = 0
+    counter[ENTRIES] = counter[KEY_END] = 0
+    for depth in range(counter[DEPTH]):
+        count.frame[depth, ENTRY] = NONE
+        count.frame[depth, CACHE_END] = 0
+
+
+@entry
+def run(model, formula, count, budget):  # type: ignore[no-untyped-def]
+    """Go on for so many steps: RUNNING, DONE, NO_ROOM, or CROWDED by learned clauses."""
+    counter = count.counter
+    last = formula.counter[STEP] + budget
+    while formula.counter[STEP] < last:
+        depth = counter[DEPTH] - 1
+        frame, number = count.frame[depth], count.number[depth]
+        if number[PRODUCT] > -math.inf and frame[LAST] > frame[FIRST]:
+            frame[LAST] -= 1
+            status = decide(model, formula, count, count.listed[frame[LAST]])
+            if status != RUNNING:
+                if status == NO_ROOM:
+                    frame[LAST] += 1
+                return status
+            continue
+        # The branch is done.
+        number[TOTAL] = log_sum(number[TOTAL], number[PRODUCT])
+        counter[WORK], counter[LIST] = frame[WORK_END], frame[FIRST]
+        if frame[IS_SECOND] == 0:
+            frame[IS_SECOND] = 1
+            literal = frame[LITERAL] ^ 1
+            frame[LITERAL] = literal
+            undo(formula, frame[TRAIL_END])
+            put(formula, literal, DECIDED, depth)
+            if not settle(model, formula, count):
+                return TOO_DEEP
+            continue
+        if depth == 0:
+            return DONE
+        undo(formula, frame[TRAIL_END])
+        total = number[TOTAL]
+        counter[DEPTH] -= 1
+        if frame[ENTRY] != NONE:
+            count.log_value[frame[ENTRY]] = total
+            count.is_known[frame[ENTRY]] = True
+        below = count.frame[depth - 1]
+        count.number[depth - 1, PRODUCT] += total
+        if total == -math.inf:
+            # Learned clauses may have told of one component what another was the cause of.
+            drop_entries(count, below[CACHE_END])
+        if formula.counter[CLAUSES] + 8 > len(formula.start) - 1:
+            return CROWDED
+    return RUNNING
+
+
+@inner
+def log_sum(one, other):  # type: ignore[no-untyped-def]
+    high, low = max(one, other), min(one, other)
+    return high if low == -math.inf else high + math.log1p(math.exp(low - high))
+
+
+@inner
+def decide(model, formula, count, first):  # type: ignore[no-untyped-def]
+    """A frame for a component, with the first value of a variable."""
+    counter, work = count.counter, count.work
+    number = add_entry(count, first)
+    if number == NONE:
+        return NO_ROOM
+    depth = counter[DEPTH]
+    counter[DEPTH] += 1
+    frame = count.frame[depth]
+    frame[ENTRY], frame[IS_SECOND], frame[SELF] = number, 0, first
+    frame[TRAIL_END] = formula.counter[TRAIL]
+    count.number[depth, TOTAL] = -math.inf
+    literal = choose(model, formula, count, first)
+    frame[LITERAL] = literal
+    put(formula, literal, DECIDED, depth)
+    return RUNNING if settle(model, formula, count) else TOO_DEEP
+
+
+@inner
+def choose(model, formula, count, first):  # type: ignore[no-untyped-def]
+    """The literal of a component that most clauses hold, and that conflicts were about."""
+    work, score = count.work, count.score
+    for at in range(first + 2, first + work[first]):
+        v = work[at]
+        score[v] = 0
+        for literal in range(2 * v, 2 * v + 2):
+            for other in range(formula.other_start[literal], formula.other_start[literal + 1]):
+                if formula.value[formula.other[other]] == 0:
+                    score[v] += 1
+    for at in range(first + work[first], first + work[first + 1]):
+        clause = work[at]
+        for spot in range(formula.start[clause], formula.start[clause + 1]):
+            literal = formula.literal[spot]
+            if formula.value[literal] == 0:
+                score[literal >> 1] += 1
+    best, best_score = work[first + 2], -math.inf
+    for at in range(first + 2, first + work[first]):
+        v = work[at]
+        found = score[v] + 10.0 * formula.activity[v] / formula.bump[0] + model.bias[v]
+        if found > best_score:
+            best, best_score = v, found
+    positive, negative = 0, 0
+    for other in range(formula.other_start[2 * best], formula.other_start[2 * best + 1]):
+        positive += formula.value[formula.other[other]] == 0
+    for other in range(formula.other_start[2 * best + 1], formula.other_start[2 * best + 2]):
+        negative += formula.value[formula.other[other]] == 0
+    formula.counter[STEP] += work[first + 1]
+    return 2 * best if positive >= negative else 2 * best + 1
+
+
+@inner
+def settle(model, formula, count):  # type: ignore[no-untyped-def]
+    """Propagate the decision of the last frame; whether there was room for what follows."""
+    depth = count.counter[DEPTH] - 1
+    frame = count.frame[depth]
+    clause, one, other = propagate(formula, depth)
+    if clause == NONE:
+        return open_branch(model, formula, count)
+    frame[WORK_END], frame[CACHE_END] = count.counter[WORK], count.counter[ENTRIES]
+    frame[FIRST] = frame[LAST] = count.counter[LIST]
+    count.number[depth, PRODUCT] = -math.inf
+    length = learn(formula, clause, one, other, depth)
+    learned = NONE
+    if length > 1:
+        learned = add_clause(formula, length)
+    if frame[IS_SECOND] != 0:
+        return True
+    # The other value, with what the conflict taught.
+    frame[IS_SECOND] = 1
+    frame[LITERAL] ^= 1
+    undo(formula, frame[TRAIL_END])
+    put(formula, frame[LITERAL], DECIDED, depth)
+    asserted = formula.learned[0]
+    if learned != NONE and formula.value[asserted] == 0:
+        put(formula, asserted, learned, depth)
+    elif length == 1 and formula.value[asserted] == 0:
+        put(formula, asserted, DECIDED, 0)  # a fact
+    clause, one, other = propagate(formula, depth)
+    if clause == NONE:
+        return open_branch(model, formula, count)
+    length = learn(formula, clause, one, other, depth)
+    if length > 1:
+        add_clause(formula, length)
+    return True
