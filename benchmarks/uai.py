@@ -5,8 +5,9 @@
 
 Every problem of LAPIS_DATA/uai2014/PR is read with its evidence and gets an order of elimination;
 cheap ones come first. Then: a circuit, where its tables are small or search finds one; elimination
-in numbers, within 4 GB; and for what is too wide both ways the estimates of AC² and of loopy belief
-propagation (the Bethe free energy), beside the published value. The log has a line of JSON for each
+in numbers, within 4 GB; counting by search, where tables only say what is possible; and for what is
+too wide for all of them the estimates of AC² and of loopy belief propagation (the Bethe free
+energy), beside the published value. The log has a line of JSON for each
 problem, so a run can be cut into parts. Seconds are CPU time of this process.
 """
 
@@ -26,6 +27,7 @@ from loopy import propagate
 
 from lapis.circuits.approximation.approximate import approximate, find_structure
 from lapis.circuits.compilation.compile import compile_factors
+from lapis.circuits.compilation.counting import count_worlds
 from lapis.circuits.compilation.orders import repeated_order
 from lapis.circuits.compilation.partition import find_partition, without_leaves
 from lapis.circuits.factors.consistency import make_consistent
@@ -40,6 +42,7 @@ TABLE = Path(__file__).parent / "results" / "uai_pr.md"
 CIRCUIT_ENTRIES, CIRCUIT_EDGES, CIRCUIT_SECONDS = 1e6, 1 << 24, 20.0
 WIDEST = 1e12  # entries at which the estimate of an order ends
 SEARCH_ENTRIES = 2e10  # of an order, beyond which nothing exact is tried
+COUNTED_WORK = 30_000_000_000  # literals looked at
 ESTIMATED_SECONDS, ESTIMATED_EDGES, NUM_SAMPLES = 25.0, 20_000, 10_000
 TOLERANCE = 1e-3  # of log10 Z, relative above 1
 UNRELIABLE = {"relational_3", "sat-grid-pbl-0010.cnf"}  # published values known to be wrong
@@ -101,10 +104,15 @@ def solve(name: str, entries: float) -> dict[str, Any]:
             row |= by_circuit(graph)
         elif entries <= SEARCH_ENTRIES:
             row |= by_numbers(graph)
+        elif is_clausal(graph):
+            row |= by_counting(graph)
     except TooLarge as refused:
         row["refused"] = refused.message
         with suppress(TooLarge):
             row |= by_numbers(graph) if entries <= CIRCUIT_ENTRIES else by_circuit(graph)
+        if "found" not in row and is_clausal(graph):
+            with suppress(TooLarge):
+                row |= by_counting(graph)
     except LapisError:
         row |= {"found": -math.inf, "by": "no possible state"}
     row["seconds"] = time.process_time() - begin
@@ -129,6 +137,19 @@ def by_numbers(graph: FactorGraph) -> dict[str, Any]:
     found = find_partition(graph)
     kind = "elimination" if found.exact else "elimination (rounded)"
     return {"found": found.log_value / LOG10, "by": kind, "entries": found.entries}
+
+
+def is_clausal(graph: FactorGraph) -> bool:
+    """Whether tables only say what is possible."""
+    return all(
+        len(np.unique(graph.table(factor)[graph.table(factor) > -np.inf])) <= 1
+        for factor in range(graph.num_factors)
+    )
+
+
+def by_counting(graph: FactorGraph) -> dict[str, Any]:
+    found = count_worlds(graph, COUNTED_WORK)
+    return {"found": found.log_value / LOG10, "by": "counting", "components": found.components}
 
 
 def by_approximation(graph: FactorGraph, evidence: dict[int, int]) -> dict[str, Any]:
@@ -193,7 +214,10 @@ def print_table(rows: list[dict[str, Any]]) -> None:
         verdict = "agrees" if agrees(row["found"], row["published"]) else "**differs**"
         if row["name"] in UNRELIABLE:
             verdict += " (published value known to be wrong)"
-        size = f"{row['edges']:,} edges" if "edges" in row else f"{row['entries']:.1e} entries"
+        size = f"{row['entries']:.1e} entries"
+        for unit in ("edges", "components"):
+            if unit in row:
+                size = f"{row[unit]:,} {unit}"
         lines.append(
             f"| {row['name']} | {row['variables']} | {row['by']} | {size} | {row['found']:.4f} | "
             f"{row['published']:.4f} | {verdict} | {row['seconds']:.1f} |"

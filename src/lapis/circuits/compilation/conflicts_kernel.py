@@ -1,4 +1,4 @@
-"""Propagation over clauses, and clauses learned from conflicts: what `counting_kernel` searches with.
+"""Propagation over clauses, and clauses learned from conflicts.
 
 A literal is 2·variable, plus 1 where it is negative. Clauses of two literals are lists of
 implications; longer ones and learned ones watch their first two literals (Moskewicz et al. 2001),
@@ -17,8 +17,8 @@ from lapis.compiled import entry, inner
 
 NONE = -1  # no clause
 DECIDED = -1  # no reason
-BUMP, DECAY, MAX_ACTIVITY = 1.0, 1.0 / 0.95, 1e100
-LITERALS, CLAUSES, STEP, TRAIL, HEAD, KEPT = 0, 1, 2, 3, 4, 5  # of Formula.counter
+DECAY, MAX_ACTIVITY = 1.0 / 0.95, 1e100
+LITERALS, CLAUSES, STEP, TRAIL, HEAD = range(5)  # of Formula.counter
 
 
 class Formula(NamedTuple):
@@ -26,7 +26,7 @@ class Formula(NamedTuple):
 
     start: np.ndarray  # int64[room + 1], where the literals of long clauses begin
     literal: np.ndarray  # int32[...]
-    next_watch: np.ndarray  # int32[room, 2], the next clause that watches the same literal, as 2c + w
+    next_watch: np.ndarray  # int32[room, 2], who else watches a literal, as 2 clause + place
     watch: np.ndarray  # int32[num_literals], the first of them, or NONE
     other_start: np.ndarray  # int64[num_literals + 1]
     other: np.ndarray  # int32[...], literals that stand in clauses of two with a literal
@@ -52,6 +52,14 @@ def put(formula, literal, reason, depth):  # type: ignore[no-untyped-def]
     formula.reason[literal >> 1] = reason
     formula.trail[formula.counter[TRAIL]] = literal
     formula.counter[TRAIL] += 1
+
+
+@entry
+def put_fact(formula, literal):  # type: ignore[no-untyped-def]
+    """Make a literal true for good; whether it was not false."""
+    if formula.value[literal] == 0:
+        put(formula, literal, DECIDED, 0)
+    return formula.value[literal] > 0
 
 
 @inner

@@ -22,7 +22,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.compilation.conflicts_kernel import CLAUSES, NONE, STEP, Formula, forget_clauses
+from lapis.circuits.compilation.conflicts_kernel import (
+    CLAUSES,
+    NONE,
+    STEP,
+    Formula,
+    forget_clauses,
+    put_fact,
+)
 from lapis.circuits.compilation.counting_kernel import (
     CROWDED,
     DEPTH,
@@ -46,7 +53,7 @@ from lapis.network.csr import row_starts
 from lapis.progress import Progress, Report, Stop
 
 MAX_WORK = 40_000_000_000  # looks at literals
-SLICE = 50_000_000
+SLICE = 20_000_000
 MAX_ENTRIES, KEY_BYTES = 1 << 23, 1_000_000_000
 MAX_LEARNED = 20_000  # clauses, and as many again for each that the model has
 WORK_ROOM = 1 << 27
@@ -68,26 +75,12 @@ def count_worlds(
     consistent = make_consistent(graph)
     if consistent is None:
         return Counted(-np.inf, 0, 0)
-    return count_clauses(weighted_clauses(consistent.graph), None, max_work, stop, progress)
-
-
-def count_clauses(
-    found: WeightedClauses,
-    bias: np.ndarray | None = None,
-    max_work: int = MAX_WORK,
-    stop: Stop | None = None,
-    progress: Report | None = None,
-) -> Counted:
+    found = weighted_clauses(consistent.graph)
     if any(not clause for clause in found.clauses):
         return Counted(-np.inf, 0, 0)
-    model, formula, units = lay_out(found, bias)
-    for literal in units:
-        if formula.value[literal] < 0:
-            return Counted(-np.inf, 0, 0)
-        if formula.value[literal] == 0:
-            formula.value[literal], formula.value[literal ^ 1] = 1, -1
-            formula.trail[formula.counter[3]] = literal
-            formula.counter[3] += 1
+    model, formula, units = lay_out(found)
+    if not all(put_fact(formula, literal) for literal in units):
+        return Counted(-np.inf, 0, 0)
     count = new_count(found.num_variables, int(model.num_clauses[0]))
     if not begin(model, formula, count):
         return Counted(-np.inf, 0, int(formula.counter[STEP]))
@@ -107,16 +100,15 @@ def count_clauses(
             forget_clauses(formula, int(model.num_clauses[0]), float(np.median(learned)))
         if progress is not None:
             figures = {"depth": float(count.counter[DEPTH])}
-            progress(Progress("counting", int(count.counter[ENTRIES]), figures=figures, text="components"))
+            known = int(count.counter[ENTRIES])
+            progress(Progress("counting", known, figures=figures, text="components"))
     value = float(count.number[0, 1])
     return Counted(
         value + found.log_constant, int(count.counter[ENTRIES]), int(formula.counter[STEP])
     )
 
 
-def lay_out(
-    found: WeightedClauses, bias: np.ndarray | None
-) -> tuple[Model, Formula, list[int]]:
+def lay_out(found: WeightedClauses) -> tuple[Model, Formula, list[int]]:
     """The arrays of the kernels, and the literals of unit clauses."""
     num_variables = found.num_variables
     units = [clause[0] for clause in found.clauses if len(clause) == 1]
@@ -150,7 +142,7 @@ def lay_out(
     model = Model(
         row_starts(np.bincount(literals >> 1, minlength=num_variables)),
         owner[by_variable], weight, np.logaddexp(weight[0::2], weight[1::2]),
-        np.array([len(long)], np.int64), np.zeros(num_variables) if bias is None else bias,
+        np.array([len(long)], np.int64),
     )  # fmt: skip
     return model, formula, units
 

@@ -5,8 +5,8 @@ then to the other. What follows is set too, and the rest of the component falls 
 its own, which are looked up or become frames above it. Sums and products are of logarithms.
 
 A component is known by its variables and those of the model's long clauses that nothing in them
-satisfies yet: numbers in order, their differences written in bytes of seven bits, whole. A clause of
-two literals with both of them open needs no mention.
+satisfies yet: numbers in order, their differences written in bytes of seven bits, whole. A clause
+of two literals with both of them open needs no mention.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class Model(NamedTuple):
     log_weight: np.ndarray  # float64[num_literals]
     log_free: np.ndarray  # float64[num_variables], of both literals together
     num_clauses: np.ndarray  # int64[1], of the model, longer than two
-    bias: np.ndarray  # float64[num_variables], added to the score of a decision
 
 
 class Count(NamedTuple):
@@ -191,7 +190,7 @@ def sort(numbers, first, last):  # type: ignore[no-untyped-def]
                 place -= gap
             numbers[place] = moved
         gap = gap * 4 // 9
-    
+
 
 @inner
 def write_key(count, first):  # type: ignore[no-untyped-def]
@@ -348,7 +347,7 @@ def log_sum(one, other):  # type: ignore[no-untyped-def]
 @inner
 def decide(model, formula, count, first):  # type: ignore[no-untyped-def]
     """A frame for a component, with the first value of a variable."""
-    counter, work = count.counter, count.work
+    counter = count.counter
     number = add_entry(count, first)
     if number == NONE:
         return NO_ROOM
@@ -384,7 +383,7 @@ def choose(model, formula, count, first):  # type: ignore[no-untyped-def]
     best, best_score = work[first + 2], -math.inf
     for at in range(first + 2, first + work[first]):
         v = work[at]
-        found = score[v] + 10.0 * formula.activity[v] / formula.bump[0] + model.bias[v]
+        found = score[v] + 10.0 * formula.activity[v] / formula.bump[0]
         if found > best_score:
             best, best_score = v, found
     positive, negative = 0, 0

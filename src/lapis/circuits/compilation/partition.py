@@ -17,10 +17,12 @@ where elimination would have joined its parents.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 
+from lapis.circuits.compilation.counting import count_worlds
 from lapis.circuits.compilation.elimination import next_row, spread, strides_of
 from lapis.circuits.compilation.orders import repeated_order
 from lapis.circuits.factors.consistency import make_consistent, without_idle
@@ -32,6 +34,7 @@ from lapis.progress import Stop
 
 MAX_ENTRIES, CHEAP_ENTRIES = 4e9, 2e7
 MAX_BYTES = 4_000_000_000
+CHEAP_WORK = 60_000_000  # of counting, a second or two
 SMALL = 4096  # entries of tables that are multiplied beforehand
 MAX_LEAF = 20  # variables of a table that one of its own is summed out of beforehand
 ROUNDING = 1e-13  # differences that are none, after such a sum
@@ -105,11 +108,13 @@ def find_partition(
 
 def cheap_partition(graph: FactorGraph) -> float | None:
     """log Z where it is exact and costs less than an approximation; None otherwise."""
-    try:
+    with suppress(TooLarge):
         found = find_partition(graph, CHEAP_ENTRIES)
-    except TooLarge:
-        return None
-    return found.log_value if found.exact else None
+        return found.log_value if found.exact else None
+    if np.isneginf(graph.log_value).any():
+        with suppress(TooLarge):
+            return count_worlds(graph, CHEAP_WORK).log_value
+    return None
 
 
 def without_leaves(graph: FactorGraph) -> FactorGraph:

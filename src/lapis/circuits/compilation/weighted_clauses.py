@@ -1,4 +1,4 @@
-"""A product of tables as weighted clauses: worlds to be counted, each with the weights of its literals.
+"""A product of tables as clauses with weights of literals: worlds that can be counted.
 
 A variable of two states is a Boolean one; of more, one Boolean for each state and clauses that let
 exactly one of them hold. Zeros of a table become clauses: every smallest set of states that no
@@ -86,7 +86,7 @@ def weighted_clauses(graph: FactorGraph) -> WeightedClauses:
 
 
 def impossible_boxes(table: np.ndarray) -> list[tuple[int, ...]]:
-    """Sets of states without a possible entry: the largest ones, or disjoint ones in wide tables."""
+    """Sets of states without a possible entry: the largest ones; in wide tables disjoint ones."""
     zero = np.isneginf(table)
     if not zero.any():
         return []
