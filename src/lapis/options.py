@@ -463,9 +463,10 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         QUERY, OPEN, EVIDENCE, CIRCUIT_OUT,
         Option("max_edges", "integer", "Edges at most.", 10_000, "--edges-max", low=1),
         Option("parameters", "word", "How parameters are found: F (learned), G (Gibbs samples), "
-               "V (variational), VI (V, corrected by weighing its worlds) or E (worlds drawn "
-               "exactly); auto: E where that fits, else VI.", "auto",
-               words=("auto", "F", "G", "V", "VI", "E")),
+               "V (variational), VI (V, corrected by weighing its worlds), E (worlds drawn "
+               "exactly), or P (particles, through elimination within memory); auto: E where that "
+               "fits, else VI, or P if few worlds of VI are of use.", "auto",
+               words=("auto", "F", "G", "V", "VI", "E", "P")),
         Option("num_samples", "integer", "Samples that the structure is learned from.", 50_000,
                "--samples", low=1),
         TIME_LIMIT, MERGE, STRICT, SEED, AS_JSON,

@@ -241,7 +241,7 @@ def test_samples_have_the_model_s_frequencies(how: str) -> None:
         assert (np.abs(found - expected) <= 5 * slack * error).all()
 
 
-@pytest.mark.parametrize("parameters", ["F", "G", "V", "VI", "E"])
+@pytest.mark.parametrize("parameters", ["F", "G", "V", "VI", "E", "P"])
 def test_an_approximation_given_evidence(parameters: str) -> None:
     graph = parse_bif(ALARM)
     structure = find_structure(graph, np.full(5, -1, np.int32), max_edges=150)

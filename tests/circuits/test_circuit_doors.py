@@ -59,7 +59,7 @@ def test_an_approximation_never_says_exact(case: Case) -> None:
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.integers(0, 2**32), st.sampled_from(["auto", "F", "G", "V", "VI", "E"]))
+@given(st.integers(0, 2**32), st.sampled_from(["auto", "F", "G", "V", "VI", "E", "P"]))
 def test_approximations_of_small_models(seed: int, parameters: str) -> None:
     """Zeros, single states, evidence on some or all variables: a distribution or an error."""
     rng = np.random.default_rng(seed)

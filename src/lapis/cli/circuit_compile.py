@@ -80,6 +80,7 @@ def run_approximate(
         **sizes(found.circuit),
         "log_partition": cheap_partition(conditioned(graph, row)),
         "log_partition_bound": found.bound,
+        "log_partition_upper": found.upper,
         "log_partition_estimate": found.log_partition,
         "log_partition_stderr": found.log_partition_stderr,
         "effective": found.effective,

@@ -9,16 +9,19 @@ structure is learned once from samples (`structure.py`), or made of the model's 
     V   KL(Q ‖ P(·|e)) minimised (`variational.py`)
     VI  V, then corrected by weighing its own worlds (`importance.py`)
     E   matched to independent worlds of P(·|e), drawn down a junction tree
+    P   matched to particles, drawn back through elimination within memory (`mini_buckets.py`)
 
-E and VI are ours. A model may be narrow enough to draw its worlds and still too large for a
+E, P and VI are ours. A model may be narrow enough to draw its worlds and still too large for a
 circuit: E then has no bias, and is the default. Otherwise VI is: V is biased towards its modes,
 but its worlds can be weighed, which takes the bias out where V looks, and says how far the result
-can be trusted. Where V leaves out a mode (parities with noise) weights do not know of it, E does.
-What is asked afterwards is exact on the circuit.
+can be trusted. If few of its worlds are possible, or one weighs more than all others, P follows:
+particles respect hard tables, and estimate log Z. Where V leaves out a mode (parities with noise)
+weights do not know of it, E and P do. What is asked afterwards is exact on the circuit.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -31,10 +34,11 @@ from lapis.circuits.approximation.samples import (
     sample_exactly,
     sample_forward,
     sample_gibbs,
+    sample_particles,
 )
 from lapis.circuits.approximation.structure import learn_structure
 from lapis.circuits.approximation.thinning import thin_structure
-from lapis.circuits.approximation.variational import find_terms, fit_best
+from lapis.circuits.approximation.variational import certified_bound, find_terms, fit_best
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.compilation.compile import compile_factors, impossible
 from lapis.circuits.factors.consistency import make_consistent
@@ -48,17 +52,19 @@ NUM_MATCHED, NUM_EXACT = 2_000, 10_000
 NUM_ROUNDS = 2  # of weighing; the second draws from what the first corrected
 MAX_LEARNED = 3_000  # variables that splits are looked for among
 MAX_TRIES = 4  # structures learned until one fits the budget with shares of its own
+MIN_EFFECTIVE = 0.01  # of the worlds of VI, below which particles are drawn
 THIN = 2  # sweeps between the samples that a structure is learned from
 
 
 class Approximation(NamedTuple):
     circuit: Circuit  # normalised; stands for P(· | evidence)
     parameters: str  # how they were found
-    bound: float | None  # V: at most log Z
-    log_partition: float | None  # VI: an estimate of log Z; E: log Z
+    bound: float | None  # V: at most log Z; None also if Q cannot keep to possible worlds
+    log_partition: float | None  # VI, P: an estimate of log Z; E: log Z
     log_partition_stderr: float | None
     effective: float | None  # VI: effective samples, as a fraction of those drawn
-    state_stderr: np.ndarray | None  # VI, E: float64[num_states]
+    state_stderr: np.ndarray | None  # VI, E, P: float64[num_states]
+    upper: float | None = None  # P: at least log Z
 
 
 def find_structure(
@@ -135,9 +141,16 @@ def draw_worlds(graph: FactorGraph, row: np.ndarray, num_samples: int, seed: int
     """int32[num_samples, num_variables], independent where that is possible."""
     if graph.child is not None and (row < 0).all():
         return sample_forward(graph, num_samples, seed)
-    exact = sample_exactly(given_row(graph, row), num_samples, seed)
+    given = given_row(graph, row)
+    exact = sample_exactly(given, num_samples, seed)
     if exact is not None:
         return exact.rows
+    if np.isneginf(given.log_value).any():  # chains may not find a possible world, nor leave it
+        particles = sample_particles(given, seed)
+        if particles is not None and len(particles.rows):
+            rng = np.random.default_rng(seed)
+            start = particles.rows[rng.integers(0, len(particles.rows), num_samples)]
+            return sample_gibbs(graph, row, num_samples, seed, start).rows
     return sample_gibbs(graph, row, num_samples, seed, thin=THIN).rows
 
 
@@ -173,17 +186,23 @@ def approximate(
     if parameters in ("F", "G"):
         circuit = family_circuit(family, structure, row)
         return Approximation(circuit, parameters, None, None, None, None, None)
+    if parameters == "P":
+        return match_particles(graph, structure, row, family, None, seed)
     fitted = fit_best(family, find_terms(graph, row), stop, progress)
+    bound = certified_bound(fitted, graph, row)
     if parameters == "V":
         circuit = family_circuit(fitted.family, structure, row)
-        return Approximation(circuit, parameters, fitted.bound, None, None, None, None)
+        return Approximation(circuit, parameters, bound, None, None, None, None)
     weighed = weigh(fitted.family, family, graph, row, seed)
     for extra in range(1, NUM_ROUNDS):
         weighed = weigh(weighed.family, family, graph, row, seed + extra)
+    if parameters == "auto" and weighed.effective < MIN_EFFECTIVE:
+        with suppress(TooLarge):
+            return match_particles(graph, structure, row, family, bound, seed)
     return Approximation(
         family_circuit(weighed.family, structure, row),
         "VI",
-        fitted.bound,
+        bound,
         weighed.log_partition,
         weighed.stderr,
         weighed.effective,
@@ -204,3 +223,27 @@ def match_exactly(
     circuit = family_circuit(match_samples(family, samples), structure, row)
     stderr = samples.conditional.std(axis=0) / np.sqrt(len(exact.rows))
     return Approximation(circuit, "E", None, exact.log_partition, 0.0, None, stderr)
+
+
+def match_particles(
+    graph: FactorGraph,
+    structure: Circuit,
+    row: np.ndarray,
+    family: Family,
+    bound: float | None,
+    seed: int,
+) -> Approximation:
+    """P: the shares that particles have, and log Z as they estimate it."""
+    particles = sample_particles(given_row(graph, row), seed)
+    if particles is None or not len(particles.rows):
+        raise TooLarge(
+            "no particle found a possible world within memory",
+            code="too-large",
+            hint="give more evidence, or choose other parameters: F, G, V or VI",
+        )
+    samples = sample_gibbs(graph, row, len(particles.rows), seed, particles.rows)
+    circuit = family_circuit(match_samples(family, samples), structure, row)
+    return Approximation(
+        circuit, "P", bound, particles.log_partition, particles.stderr, None,
+        particles.state_stderr, particles.upper,
+    )  # fmt: skip

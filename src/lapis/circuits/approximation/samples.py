@@ -1,5 +1,5 @@
 """Samples of a product of tables: forward for a Bayesian network, by a junction tree where one is
-small enough, by Gibbs sampling otherwise.
+small enough; otherwise by particles where tables have zeros, and by Gibbs sampling.
 
 A Gibbs chain sweeps over the variables that evidence leaves open. Impossible entries count as
 e^FLOOR, so a chain that starts at an impossible world finds its way out. Each kept world comes
@@ -14,7 +14,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.approximation.variational import FLOOR
-from lapis.circuits.compilation.orders import elimination_order
+from lapis.circuits.compilation.compile import impossible
+from lapis.circuits.compilation.mini_buckets import estimate_partition
+from lapis.circuits.compilation.orders import MAX_SEARCHED, elimination_order
+from lapis.circuits.factors.consistency import make_consistent
 from lapis.circuits.factors.factor_graph import FactorGraph, entry_cubes
 from lapis.circuits.queries import refuse_impossible
 from lapis.compiled import entry
@@ -80,6 +83,35 @@ def sample_exactly(graph: FactorGraph, num_samples: int, seed: int) -> ExactSamp
     sample_states(tree, graph.size, potentials, rows, np.random.default_rng(seed))
     constants = graph.log_value[graph.table_start[:-1][np.diff(graph.scope_start) == 0]]
     return ExactSamples(rows, float(roots.sum() + constants.sum()))
+
+
+class ParticleSamples(NamedTuple):
+    rows: np.ndarray  # int32[num_samples, num_variables], possible worlds; none if all died
+    log_partition: float  # an estimate
+    stderr: float
+    upper: float  # at least log Z
+    state_stderr: np.ndarray  # float64[num_states], by the differences between runs
+
+
+def sample_particles(graph: FactorGraph, seed: int) -> ParticleSamples | None:
+    """Worlds drawn back through elimination within memory; None if no order is found."""
+    consistent = make_consistent(graph)
+    if consistent is None:
+        raise impossible()
+    if graph.num_variables > MAX_SEARCHED:
+        return None
+    found = estimate_partition(consistent.graph, seed)
+    first, small = row_starts(graph.size)[:-1], row_starts(consistent.graph.size)[:-1]
+    shares = np.zeros((len(found.runs), int(graph.size.sum())))
+    for share, run in zip(shares, found.runs, strict=True):
+        states = consistent.state[small + run.rows]
+        np.add.at(share, states.ravel(), np.repeat(run.weight, graph.num_variables))
+    rows = (consistent.state[small + found.rows] - first).astype(np.int32)
+    between = shares.std(axis=0, ddof=1) if len(shares) > 1 else np.zeros(shares.shape[1])
+    mean = shares.mean(axis=0) if len(shares) else between
+    drawn = np.sqrt(mean * (1.0 - np.minimum(mean, 1.0)) / max(1, len(rows)))
+    stderr = np.hypot(between / math.sqrt(max(1, len(shares))), drawn)
+    return ParticleSamples(rows, found.log_partition, found.stderr, found.bound, stderr)
 
 
 def sample_gibbs(

@@ -20,13 +20,15 @@ features from a differentiation each. Untied shares are more expressive and need
 edges comes from one batched evaluation and differentiation, entries of a table side by side, of
 only those nodes that see the table's variables (elsewhere B is the same for all children of a sum).
 
-Entries that are zero count as `FLOOR`. An optimum of J is one of several (`fit_best`). Starting at
+Entries that are zero count as `FLOOR`; what that adds to J is taken off again before J is called a
+bound (`certified_bound`). An optimum of J is one of several (`fit_best`). Starting at
 G instead of F led to the same ones.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +44,7 @@ FLOOR = -60.0  # the logarithm that stands for that of an impossible entry
 BATCH = 64  # entries of a table at a time
 MAX_ITERATIONS = 100
 ANNEALING, ANNEALED_ITERATIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9), 20
+MAX_IMPOSSIBLE = 1e-3  # probability of impossible worlds under Q, beyond which J bounds nothing
 TOLERANCE = 1e-7  # of J, relative to its size, where the ascent ends
 
 
@@ -59,7 +62,7 @@ class Terms(NamedTuple):
 
 class Fitted(NamedTuple):
     family: Family
-    bound: float  # J, a lower bound of log Z as far as zeros are kept (see `FLOOR`)
+    bound: float  # J with `FLOOR` for zeros; see `certified_bound`
     num_iterations: int
     converged: bool
 
@@ -168,11 +171,41 @@ class Climb:
         _finish(family, share, log_share, gain, entropy, reach)
         return self.terms.constant + expected + float(entropy[-1] if len(entropy) else 0.0), gain
 
+    def expect(self, log_share: np.ndarray) -> float:
+        """Σ_k u_k Q(g_k)"""
+        return float(_expect(
+            self.family, self.terms, np.exp(log_share), np.zeros(len(log_share)), self.value[0],
+            self.value[1], self.before, self.touched, self.is_touched, self.digit, self.place,
+        ))  # fmt: skip
+
     def step(self, log_share: np.ndarray, target: np.ndarray, rate: float) -> np.ndarray:
         """The shares moved towards the target, normalised."""
         new = (1.0 - rate) * log_share + rate * target
         _normalise(self.family, new)
         return new
+
+
+def certified_bound(fitted: Fitted, graph: FactorGraph, row: np.ndarray) -> float | None:
+    """A lower bound of log Z that does not count impossible worlds; None if Q has too many of them.
+
+    With ε ≥ Q(impossible), by the entries that are zero, S the largest score and N the number of
+    worlds, those add at most ε (S + log N − log ε) to J. Of the rest, Q given that a world is
+    possible is a distribution, whose own J follows.
+    """
+    family = fitted.family
+    hard = graph.log_value == -np.inf
+    if not hard.any():
+        return fitted.bound
+    terms = find_terms(replace(graph, log_value=np.where(hard, 1.0, 0.0)), row)
+    mass = terms.constant + Climb(family, terms).expect(family.log_share)
+    if mass > MAX_IMPOSSIBLE:
+        return None
+    if mass <= 0.0:
+        return fitted.bound
+    log_worlds = float(np.log(graph.size[row < 0]).sum())
+    highest = sum(float(graph.table(f).max()) for f in range(graph.num_factors))
+    possible = fitted.bound - mass * (max(highest, 0.0) + log_worlds - math.log(mass))
+    return possible - abs(possible) * mass / (1.0 - mass) + math.log1p(-mass)
 
 
 def table_marginals(family: Family, graph: FactorGraph) -> np.ndarray:

@@ -86,9 +86,7 @@ def walk(groups: Groups) -> list[tuple[list[int], np.ndarray]]:
     return [group for step in groups for group in step]
 
 
-def plan_groups(
-    size: np.ndarray, order: np.ndarray, tables: list[Placed], largest: int
-) -> Groups:
+def plan_groups(size: np.ndarray, order: np.ndarray, tables: list[Placed], largest: int) -> Groups:
     """Who is multiplied with whom: the widest first, each where it fits best."""
     time = times_of(order)
     waiting: list[list[np.ndarray]] = [[] for _ in order]
@@ -218,6 +216,7 @@ class Estimate(NamedTuple):
     bound: float  # at least log Z
     exact: bool  # nothing was split
     rows: np.ndarray  # int32[num_particles, num_variables], worlds drawn by their weights
+    runs: list[Particles]
 
 
 def estimate_partition(
@@ -236,7 +235,7 @@ def estimate_partition(
     top = float(log_mean.max())
     if top == -math.inf:
         nothing = runs[0].rows[:0]
-        return Estimate(top, math.inf, buckets.log_bound, buckets.num_splits == 0, nothing)
+        return Estimate(top, math.inf, buckets.log_bound, buckets.num_splits == 0, nothing, [])
     share = np.exp(log_mean - top)
     mean = float(share.mean())
     spread = float(share.std(ddof=1)) / math.sqrt(num_runs) / mean if num_runs > 1 else 0.0
@@ -246,13 +245,11 @@ def estimate_partition(
     chosen = np.searchsorted(np.cumsum(weight) / weight.sum(), places)
     rows = np.concatenate([run.rows for run in runs])[np.minimum(chosen, len(weight) - 1)]
     return Estimate(
-        top + math.log(mean), spread, buckets.log_bound, buckets.num_splits == 0, rows
+        top + math.log(mean), spread, buckets.log_bound, buckets.num_splits == 0, rows, runs
     )
 
 
-def look_up(
-    table: Message, rows: np.ndarray, variable: int | None, size: np.ndarray
-) -> np.ndarray:
+def look_up(table: Message, rows: np.ndarray, variable: int | None, size: np.ndarray) -> np.ndarray:
     """float64[num_rows, states of the variable or 1], entries of a table for all rows."""
     place = np.zeros((len(rows), 1), np.int64)
     for v in table.scope.tolist():
