@@ -52,7 +52,7 @@ def weighted_clauses(graph: FactorGraph) -> WeightedClauses:
         """True where a variable is in a state."""
         return 2 * first[v] + 1 - state if size[v] == 2 else 2 * (first[v] + state)
 
-    log_weight = {}
+    log_weight: dict[int, float] = {}
     log_constant = 0.0
     for factor in range(graph.num_factors):
         scope, table = graph.variables_of(factor).tolist(), graph.table(factor)
