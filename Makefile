@@ -16,7 +16,7 @@ test: $(DEV)
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 test-all: $(DEV)
-	$(BIN)/python -m pytest -q -n 2 -m "not spark"
+	$(BIN)/python -m pytest -q -n 2 -m "not spark" --hypothesis-profile=explore
 
 # local[2], a local cluster of two workers, and a Spark Connect server, all on loopback.
 test-spark: java $(SPARK)

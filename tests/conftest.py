@@ -1,4 +1,8 @@
-"""How hypothesis runs in every test; long sweeps carry the marker `slow`."""
+"""How hypothesis runs in every test; long sweeps carry the marker `slow`.
+
+`make test` tries the same examples every time, so that it says of a change whether it is good;
+`make test-all` looks for new ones.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,8 @@ from hypothesis import settings
 
 from cli_run import Run
 
-settings.register_profile("default", deadline=None, derandomize=False)
+settings.register_profile("default", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, derandomize=False)
 settings.register_profile("spark", settings.get_profile("default"), max_examples=15)
 settings.load_profile("default")
 
