@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 SPARKS = ["local[2]", "local-cluster[2,1,1024]", "connect"]
-STORES = ["duckdb", "postgresql", *(pytest.param(name, marks=pytest.mark.spark) for name in SPARKS)]
+QUICK_STORES = ["duckdb", "postgresql"]  # a statement takes milliseconds: many examples
+STORES = [*QUICK_STORES, *(pytest.param(name, marks=pytest.mark.spark) for name in SPARKS)]
 
 
 def store_url(name: str, request: pytest.FixtureRequest) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -274,7 +273,7 @@ def score(
 
 def learn(
     model: ModelLike,
-    data: DataLike,
+    data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
     objective: str | None = None,
@@ -299,6 +298,7 @@ def learn(
     random_state: int | np.random.Generator = 0,
     checkpoint: str | Path | None = None,
     engine: str | None = None,
+    tables: str | None = None,
     strict: bool = False,
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
@@ -312,7 +312,7 @@ def learn(
     for predicates without one. `lapis.methods` lists objectives, expectations and optimisers, with
     the options of each (`optimizer_options={"damping": 2}`). With an `engine` ("duckdb",
     "postgresql://…", "spark") the (weighted) pseudo-likelihood is counted there; only classes of
-    atoms come back, and the weights are the same.
+    atoms come back, and the weights are the same; `tables` says which of its tables are the data.
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nCancer(person)\\nSmokes(x) => Cancer(x)")
@@ -324,25 +324,30 @@ def learn(
     check_options("learn", locals())
     from lapis.learning.learn import learn_weights
     from lapis.learning.options import Options
+    from lapis.relational.engines.tables import open_on_engine
 
-    inputs = open_inputs(model, data, strict=strict)
     options = Options(
         objective, optimizer, prior, prior_mean, expectation, counts, measure_error, ibound,
         num_samples, rate, margin, max_iterations, tolerance, time_limit, max_memory,
         seed_of(random_state), None if checkpoint is None else Path(checkpoint),
         optimizer_options or {}, engine,
     )  # fmt: skip
-    return learn_weights(
-        inputs.model,
-        inputs.databases,
-        query_predicates(query, inputs.model),
-        options,
-        hidden=hidden,
-        listed=listed,
-        units=units,
-        progress=progress,
-        stop=Stop(stop),
-    )
+    with open_on_engine(model, data, engine, tables, strict=strict, max_memory=max_memory) as (
+        inputs,
+        store,
+    ):
+        return learn_weights(
+            inputs.model,
+            inputs.databases,
+            query_predicates(query, inputs.model),
+            options,
+            hidden=hidden,
+            listed=listed,
+            units=units,
+            store=store,
+            progress=progress,
+            stop=Stop(stop),
+        )
 
 
 def learn_structure(
@@ -374,6 +379,7 @@ def learn_structure(
     time_limit: float | None = None,
     checkpoint: str | Path | None = None,
     engine: str | None = None,
+    tables: str | None = None,
     random_state: int | np.random.Generator = 0,
     strict: bool = False,
     progress: Report | None = None,
@@ -387,7 +393,8 @@ def learn_structure(
     by the method (`lapis.methods` lists them with the options that each reads). Ctrl-C, `stop` and
     `time_limit` end the search with the rules so far, marked interrupted; resumed from its
     checkpoint, a search ends with the rules of one that was never stopped. With an `engine`
-    ("duckdb", "postgresql://…") clauses are scored there, by one process.
+    ("duckdb", "postgresql://…") clauses are scored there, by one process; `tables` says which
+    of its tables are the data.
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nCancer(person)")
@@ -400,35 +407,20 @@ def learn_structure(
     options = dict(locals())
     check_options("structure", options)
     from lapis.evaluation.cross_validation import num_cores
+    from lapis.relational.engines.tables import open_on_engine
     from lapis.structure.learn_rules import learn_rules
 
-    inputs = open_inputs(model, data, strict=strict)
-    targets = query_predicates(query, inputs.model)
-    for name in (
-        "model",
-        "data",
-        "query",
-        "strict",
-        "time_limit",
-        "random_state",
-        "stop",
-        "jobs",
-        "engine",
-    ):
+    inputs_of = ("model", "data", "query", "engine", "tables", "strict")
+    for name in (*inputs_of, "time_limit", "random_state", "stop", "jobs"):
         del options[name]
     texts = [together] if isinstance(together, str) else together or ()
-    options["together"] = [query_predicates(text, inputs.model) for text in texts]
     deadline = math.inf if time_limit is None else time.monotonic() + time_limit
-    with ExitStack() as opened:
-        store = None
-        if engine is not None:
-            from lapis.relational.engines.opening import open_store
-
-            store = opened.enter_context(open_store(engine))
+    with open_on_engine(model, data, engine, tables, strict=strict) as (inputs, store):
+        options["together"] = [query_predicates(text, inputs.model) for text in texts]
         return learn_rules(
             inputs.model,
             inputs.databases,
-            targets,
+            query_predicates(query, inputs.model),
             jobs=jobs or num_cores(),
             seed=seed_of(random_state),
             store=store,

@@ -436,7 +436,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         LEARN_QUERY,
         Option("output", "path", "Write the learned model (.mln).", flag="-o --output",
                is_keyword=False),
-        *LEARNING, MEASURE_ERROR, HIDDEN, LISTED, ENGINE, TIME_LIMIT, MAX_MEMORY,
+        *LEARNING, MEASURE_ERROR, HIDDEN, LISTED, ENGINE, TABLES, TIME_LIMIT, MAX_MEMORY,
         CHECKPOINT,
         MERGE, STRICT, SEED, AS_JSON,
     ),
@@ -445,7 +445,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("output", "path", "Write the rules (.mln).", flag="-o --output", is_keyword=False),
         replace(METHOD, help="How to search", default="lapis"), *STRUCTURE,
         Option("jobs", "integer", "Processes (default: one a core).", low=1),
-        ENGINE, TIME_LIMIT, CHECKPOINT, EXAMPLES, DRAW, MERGE, STRICT, SEED, AS_JSON,
+        ENGINE, TABLES, TIME_LIMIT, CHECKPOINT, EXAMPLES, DRAW, MERGE, STRICT, SEED, AS_JSON,
     ),
     "score": (QUERY, HIDDEN, LISTED, *INFERRING, NO_LIKELIHOOD, MERGE, STRICT, SEED, AS_JSON),
     "evaluate": (

@@ -24,6 +24,7 @@ from lapis.counting.totals import count_feature
 from lapis.problem.problem import Problem
 from lapis.relational.engines import Store, open_store
 from lapis.relational.engines.placing import place_problem
+from stores import QUICK_STORES, store_url
 from strategies import Case, cases
 
 pytestmark = pytest.mark.usefixtures("price_everything")
@@ -32,10 +33,9 @@ many = settings(
 )
 
 
-@pytest.fixture(scope="module", params=["duckdb", "postgresql"])
+@pytest.fixture(scope="module", params=QUICK_STORES)
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    server = request.param == "postgresql"
-    with open_store(request.getfixturevalue("postgres_url") if server else "duckdb") as opened:
+    with open_store(store_url(request.param, request)) as opened:
         yield opened
 
 

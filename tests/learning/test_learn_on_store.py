@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import duckdb
 import numpy as np
 import pytest
 
 import lapis
+from cli_run import Run
 from lapis.data import elsewhere
 from lapis.errors import LapisError, TooLarge
 from lapis.learning.examples import build_examples
 from lapis.relational.engines import open_store
 from lapis.relational.engines.placing import place_problem
+from stores import STORES, store_url
 
 MODEL = """
 Smokes(person)
@@ -39,14 +45,44 @@ def random_world(seed: int, num_people: int = 24) -> lapis.Database:
     return lapis.Database.parse(" ".join(facts), f"world {seed}")
 
 
-@pytest.mark.parametrize("objective", ["pseudo", "weighted-pseudo"])
-def test_the_weights_are_those_of_memory(objective: str) -> None:
+@pytest.mark.parametrize("name", STORES)
+def test_the_weights_are_those_of_memory(name: str, request: pytest.FixtureRequest) -> None:
     model = lapis.parse(MODEL)
     worlds = [random_world(0), random_world(1, 17)]
-    here = lapis.learn(model, worlds, objective=objective)
-    there = lapis.learn(model, worlds, objective=objective, engine="duckdb")
+    engine = store_url(name, request)
+    for objective in ("pseudo", "weighted-pseudo"):
+        here = lapis.learn(model, worlds, objective=objective)
+        there = lapis.learn(model, worlds, objective=objective, engine=engine)
+        np.testing.assert_array_equal(there.weights, here.weights)
+        assert there.value == here.value
+
+
+def test_the_facts_may_be_tables_of_a_file(run: Run, tmp_path: Path) -> None:
+    model = "Smokes(person)\nFriends(person,person)\nSmokes(x)\n" \
+            "Friends(x,y) ^ Smokes(x) => Smokes(y)\n"  # fmt: skip
+    friends = [(p, (p * p + k) % 20) for p in range(20) for k in (1, 5)]
+    smokes = [0, 3, 4, 8, 15]
+    with duckdb.connect(str(tmp_path / "facts.duckdb")) as connection:
+        connection.execute("CREATE TABLE Friends (a INTEGER, b INTEGER)")
+        connection.executemany("INSERT INTO Friends VALUES (?, ?)", friends)
+        connection.execute("CREATE TABLE Smokes (a INTEGER)")
+        connection.executemany("INSERT INTO Smokes VALUES (?)", [(p,) for p in smokes])
+    facts = [f"Smokes({p})" for p in smokes] + [f"Friends({p},{q})" for p, q in friends]
+    here = lapis.learn(lapis.parse(model), lapis.Database.parse(" ".join(facts)))
+    place = {"engine": f"duckdb:{tmp_path / 'facts.duckdb'}", "tables": "main"}
+    there = lapis.learn(lapis.parse(model), **place)
     np.testing.assert_array_equal(there.weights, here.weights)
-    assert there.value == here.value
+    (tmp_path / "m.mln").write_text(model)
+    words = ["learn", str(tmp_path / "m.mln"), "--engine", place["engine"], "--tables", "main"]
+    _, out, _ = run(*words, "--json")
+    found = json.loads(out)
+    assert [row["weight"] for row in found["weights"]] == here.weights.tolist()
+    declared = lapis.parse("Smokes(person)\nFriends(person,person)")
+    rules = lapis.learn_structure(declared, max_length=2, **place).rules
+    expected = lapis.learn_structure(
+        declared, lapis.Database.parse(" ".join(facts)), max_length=2, jobs=1
+    ).rules
+    assert [(r.text, r.weight) for r in rules] == [(r.text, r.weight) for r in expected]
 
 
 def test_of_a_query_and_of_listed_atoms() -> None:

@@ -14,6 +14,7 @@ from lapis.structure.clauses import PathAtom, sign_patterns
 from lapis.structure.paths.path_differences import AtomClasses, PartSums
 from lapis.structure.paths.stored_paths import StoredJoins
 from lapis.structure.scores import Scorer, draw_atoms
+from stores import QUICK_STORES, store_url
 from structure.test_scores import join, paths, random_world, worlds
 
 few = settings(
@@ -21,10 +22,9 @@ few = settings(
 )
 
 
-@pytest.fixture(scope="module", params=["duckdb", "postgresql"])
+@pytest.fixture(scope="module", params=QUICK_STORES)
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    server = request.param == "postgresql"
-    with open_store(request.getfixturevalue("postgres_url") if server else "duckdb") as opened:
+    with open_store(store_url(request.param, request)) as opened:
         yield opened
 
 

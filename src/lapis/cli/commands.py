@@ -136,11 +136,11 @@ def learn(model: Path, worlds: Worlds, output: Path | None, as_json: bool, **opt
     from lapis.cli.render import present
     from lapis.data.whole_path import require_writable
 
-    if not worlds:
+    if not worlds and options["tables"] is None:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
     require_writable(output)
     with progress_bar("learning") as progress:
-        fit = learn_weights(model, worlds, progress=progress, **options)
+        fit = learn_weights(model, worlds or None, progress=progress, **options)
     if output is not None:
         fit.save(output)
     present(fit, as_json)

@@ -29,14 +29,14 @@ def structure(
     from lapis.cli.render import present
     from lapis.data.whole_path import require_writable
 
-    if not worlds:
+    if not worlds and (options["tables"] is None or draw is not None):
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
     for path in (output, draw):
         require_writable(path)
     if draw is not None:
         draw_lifted(model, worlds, draw, options)
     with progress_bar("learning rules") as progress:
-        found = learn_structure(model, worlds, progress=progress, **options)
+        found = learn_structure(model, worlds or None, progress=progress, **options)
     if output is not None:
         found.save(output)
     if explain and not as_json:

@@ -11,7 +11,6 @@ a prior it would end wherever the optimiser got tired.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -48,7 +47,6 @@ from lapis.learning.reliability import FAR, find_unbounded
 from lapis.learning.unit_formulas import add_units
 from lapis.optimisation.checkpoint import Keeper
 from lapis.progress import Report, Stop
-from lapis.relational.engines.opening import open_store
 from lapis.relational.engines.placing import place_problem
 from lapis.relational.engines.store import Store
 
@@ -70,42 +68,16 @@ def learn_weights(
     hidden: Sequence[str] = (),
     listed: bool = False,
     units: bool = False,
+    store: Store | None = None,
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> Fit:
-    """Weights for the soft rules of a model that are not @fixed."""
+    """Weights for the soft rules of a model that are not @fixed; counted on a store, if given."""
     options = options or Options()
     check_words(options)
     name = choose_objective(options, query)
     check_together(options, name)
     notes = Notes()
-    with ExitStack() as opened:
-        store = None
-        if options.engine is not None:
-            store = opened.enter_context(open_store(options.engine, options.max_memory))
-        lesson = build_lesson(
-            model, databases, query, name, options, notes, progress, stop,
-            hidden=hidden, listed=listed, units=units, store=store,
-        )  # fmt: skip
-        return learn(lesson)
-
-
-def build_lesson(
-    model: Model,
-    databases: Sequence[Database],
-    query: Sequence[str],
-    objective: str,
-    options: Options,
-    notes: Notes,
-    progress: Report | None,
-    stop: Stop | None,
-    *,
-    hidden: Sequence[str],
-    listed: bool,
-    units: bool,
-    store: Store | None,
-) -> Lesson:
-    """Examples and parameters; on a store, if there is one."""
     with notes.phase("data"):
         if units:
             model = add_units(model, query or [n for n in model.predicates if n not in hidden])
@@ -119,7 +91,7 @@ def build_lesson(
     notes.warnings.extend(
         f"type {name!r} has no constants: formulas over it have no groundings" for name in empty
     )
-    return Lesson(examples, parameters, objective, options, notes, progress, stop)
+    return learn(Lesson(examples, parameters, name, options, notes, progress, stop))
 
 
 def place_example(example: Example, store: Store) -> Example:

@@ -87,4 +87,6 @@ SPARK = Dialect(
     real="DOUBLE",
     numbers="(SELECT id AS i FROM range({size})) AS numbers",
     quote="`",
+    distinct="approx_count_distinct({column})",
+    joined="array_join(array_sort(collect_list({text})), ',')",
 )
