@@ -105,12 +105,12 @@ def add_up(  # type: ignore[no-untyped-def]
     Those of some cliques: all before the first must have been done.
     """
     for i in range(first_clique, last_clique):
-        rows = _lay_out(tree, cubes.size, i, axis, work)
+        rows = lay_out(tree, cubes.size, i, axis, work)
         begin, states = tree.table_start[i], cubes.size[tree.order[i]]
         for j in range(tree.cube_start[i], tree.cube_start[i + 1]):
             cube = tree.cube[j]
             if penalty[cube] != 0.0:
-                _visit_cube(table, begin, cubes, cube, axis, rows, work, penalty[cube])
+                visit_cube(table, begin, cubes, cube, axis, rows, work, penalty[cube])
         out = tree.message_start[i]
         for row in range(tree.message_start[i + 1] - out):
             first = begin + row * states
@@ -140,31 +140,39 @@ def bring_down(  # type: ignore[no-untyped-def]
     """
     size = cubes.size
     for i in range(last_clique - 1, first_clique - 1, -1):
+        believe(tree, size, i, table, message, outside, belief, axis, work, scope_belief)
         begin, states = tree.table_start[i], size[tree.order[i]]
-        num_rows = tree.message_start[i + 1] - tree.message_start[i]
-        if tree.parent[i] == ROOT:
-            scope_belief[0] = 1.0
-        elif tree.parent[i] == CORE:
-            for row in range(num_rows):
-                scope_belief[row] = outside[tree.message_start[i] + row]
-        else:
-            for row in range(num_rows):
-                scope_belief[row] = 0.0
-            _exchange(tree, size, i, belief, scope_belief, 0, axis, work, SUM, scope_belief)
         own = state_start[tree.order[i]]
-        for row in range(num_rows):
-            total = message[tree.message_start[i] + row]
+        for first in range(begin, tree.table_start[i + 1], states):
             for s in range(states):
-                at = begin + row * states + s
-                if scope_belief[row] == 0.0 or total == -np.inf:
-                    belief[at] = 0.0
-                else:
-                    belief[at] = scope_belief[row] * np.exp(table[at] - total)
-                state[own + s] += belief[at]
-        axes = _lay_out(tree, size, i, axis, work)
+                state[own + s] += belief[first + s]
+        axes = lay_out(tree, size, i, axis, work)
         for j in range(tree.cube_start[i], tree.cube_start[i + 1]):
             c = tree.cube[j]
-            cube[c] = _visit_cube(belief, begin, cubes, c, axis, axes, work, 0.0)
+            cube[c] = visit_cube(belief, begin, cubes, c, axis, axes, work, 0.0)
+
+
+@inner
+def believe(tree, size, i, table, message, outside, belief, axis, work, scope_belief):  # type: ignore[no-untyped-def]
+    """Fill the belief of clique i, P(scope)·exp(ψ − m), from its parent's or from `outside`."""
+    begin, states = tree.table_start[i], size[tree.order[i]]
+    num_rows = tree.message_start[i + 1] - tree.message_start[i]
+    if tree.parent[i] == ROOT:
+        scope_belief[0] = 1.0
+    elif tree.parent[i] == CORE:
+        for row in range(num_rows):
+            scope_belief[row] = outside[tree.message_start[i] + row]
+    else:
+        for row in range(num_rows):
+            scope_belief[row] = 0.0
+        _exchange(tree, size, i, belief, scope_belief, 0, axis, work, SUM, scope_belief)
+    for row in range(num_rows):
+        total = message[tree.message_start[i] + row]
+        for at in range(begin + row * states, begin + (row + 1) * states):
+            if scope_belief[row] == 0.0 or total == -np.inf:
+                belief[at] = 0.0
+            else:
+                belief[at] = scope_belief[row] * np.exp(table[at] - total)
 
 
 @entry
@@ -237,7 +245,7 @@ def pick_states(tree, size, table, message, uniform, states):  # type: ignore[no
 
 
 @inner
-def _lay_out(tree, size, i, axis, work):  # type: ignore[no-untyped-def]
+def lay_out(tree, size, i, axis, work):  # type: ignore[no-untyped-def]
     """Number the axes of a clique in `axis`, with sizes in work[0], strides in work[1]."""
     begin = tree.scope_start[i]
     last = tree.scope_start[i + 1] - begin
@@ -256,7 +264,7 @@ def _lay_out(tree, size, i, axis, work):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _visit_cube(table, begin, cubes, cube, axis, num_axes, work, value):  # type: ignore[no-untyped-def]
+def visit_cube(table, begin, cubes, cube, axis, num_axes, work, value):  # type: ignore[no-untyped-def]
     """Add `value` to the entries of a cube in a table laid out in `work`; their sum before."""
     count, listed, digit, stride = work[2], work[3], work[4], work[5]
     for a in range(num_axes):
@@ -305,7 +313,7 @@ def _exchange(tree, size, i, table, message, begin, axis, work, what, peak):  # 
     run, with the parent's own variable, is one that it has.
     """
     parent = tree.parent[i]
-    num_axes = _lay_out(tree, size, parent, axis, work)
+    num_axes = lay_out(tree, size, parent, axis, work)
     length, step, digit, shared = work[2], work[3], work[4], work[5]
     for a in range(num_axes):
         shared[a] = 0

@@ -41,11 +41,13 @@ from lapis.inference.exact.junction_tree import (
     maximise_states,
 )
 from lapis.inference.reduction.message_clauses import message_clauses
-from lapis.inference.reduction.sample_bits import (
-    count_false,
-    count_scopes,
-    count_true,
-    pack_samples,
+from lapis.inference.reduction.sample_bits import pack_samples, share_true
+from lapis.inference.reduction.tree_answers import (
+    answer_clauses,
+    answer_trees,
+    clause_runs,
+    new_desk,
+    tree_runs,
 )
 from lapis.network.csr import row_starts
 from lapis.network.cubes import (
@@ -100,18 +102,28 @@ class Reduction:
         core has no auxiliary atoms. Call it for each chain by itself for standard errors. Without
         core atoms the result is exact, whatever the number of samples.
         """
-        return self.recover_packed(pack_samples(samples), len(samples))
+        if self.semiring != "sum":
+            raise ValueError("marginals need a reduction by sums")
+        pieces = pack_samples(samples)
+        desk = new_desk(self, pieces)
+        marginal = np.empty(self.network.num_atoms)
+        false = np.zeros(len(self.network.weights))
+        for first, last in tree_runs(self.tree):
+            found = answer_trees(self, pieces, first, last, desk)
+            marginal[found.atoms] = found.probability[:, 0]
+            false[found.weights] += found.false[:, 0]
+        for clauses in clause_runs(self.kept_clause):
+            found = answer_clauses(self, pieces, clauses)
+            false[found.weights] += found.false[:, 0]
+        marginal[self.core_atom] = share_true(pieces)[0]
+        return Recovered(np.clip(marginal, 0.0, 1.0), self.all_true - false)
 
-    def recover_packed(self, bits: np.ndarray, num_samples: int) -> Recovered:
-        """`recover` from samples as bits, uint64[core.num_atoms, ⌈num_samples / 64⌉].
-
-        Sample s is bit s mod 64 of word s div 64; bits beyond the samples are zero.
-        """
-        whole = np.zeros((self.network.num_atoms, bits.shape[1]), np.uint64)
-        whole[self.core_atom] = bits
-        joint = count_scopes(self.tree, self.variables, whole, num_samples) / num_samples
-        false = count_false(self.network, self.kept_clause, whole, num_samples) / num_samples
-        return self.recover_joint(joint, count_true(bits) / num_samples, false)
+    @cached_property
+    def core_row(self) -> np.ndarray:
+        """int32[num_atoms], the atom of the core that each atom is; −1 if it is eliminated."""
+        row = np.full(self.network.num_atoms, -1, np.int32)
+        row[self.core_atom] = np.arange(len(self.core_atom))
+        return row
 
     def recover_joint(
         self, joint: np.ndarray, core_marginal: np.ndarray, core_false: np.ndarray
@@ -192,7 +204,9 @@ def reduce(
     eligible = np.ones(len(cubes.size), bool)
     if keep is not None:
         eligible[variables.atom_variable[keep]] = False
-    tree = build_tree(cubes, low_degree_order(cubes, eligible, max_scope, max_table))
+    tree = gather_trees(
+        cubes, build_tree(cubes, low_degree_order(cubes, eligible, max_scope, max_table))
+    )
     penalty = penalties(network, cubes, network.weights)
     potentials = collect(tree, cubes, penalty, maximise=semiring == "max")
     refuse_impossible(network, variables, tree, potentials)
@@ -216,6 +230,19 @@ def reduce(
     return Reduction(
         network, core, core_atom, semiring, kept_clause, variables, cubes, tree, potentials
     )
+
+
+def gather_trees(cubes: Cubes, tree: Tree) -> Tree:
+    """The same cliques in an order in which each tree of them is in one place, its top last.
+
+    Trees stay in the order of their tops.
+    """
+    top = np.where(tree.parent >= 0, tree.parent, np.arange(len(tree.parent), dtype=np.int32))
+    while not np.array_equal(above := top[top], top):
+        top = above
+    if (top[1:] >= top[:-1]).all():
+        return tree
+    return build_tree(cubes, tree.order[np.argsort(top, kind="stable")])
 
 
 def join_rows(one: Rows, other: Rows) -> Rows:

@@ -1,115 +1,88 @@
-"""Frequencies in samples of the core, with the samples as bits.
+"""Samples of the core as bits, cut into pieces.
 
-An atom's truth in all samples is a row of bits, so a joint state of a scope, or a false clause,
-is counted 64 samples at a time: the `and` of a few rows and a popcount. A thousand samples of a
-million scopes take a fraction of a second instead of a few.
+An atom's truth in all samples is a row of bits, so a joint state of a few atoms, or a false clause,
+is counted 64 samples at a time: the `and` of a few rows and a popcount. Every piece begins with a
+word of its own, so that one walk over the words counts in all pieces.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
-from lapis.compiled import entry, inner
+from lapis.compiled import entry
 from lapis.inference.exact.elimination_order import popcount
-from lapis.inference.exact.junction_tree import CORE, Tree
-from lapis.network.cubes import Variables
-from lapis.network.network import Network
+from lapis.network.csr import row_starts
 
 
-def pack_samples(samples: np.ndarray) -> np.ndarray:
-    """uint64[num_atoms, num_words] from bool[num_samples, num_atoms]."""
-    num_words = -(-len(samples) // 64)
-    padded = np.zeros((samples.shape[1], 64 * num_words), bool)
+class Pieces(NamedTuple):
+    """Pieces, and in a piece each of its parts, begin with a word of their own."""
+
+    bits: np.ndarray  # uint64[core.num_atoms, num_words], 0 at bits that are no samples
+    used: np.ndarray  # uint64[num_words], ones at the bits that are samples
+    start: np.ndarray  # int64[num_pieces + 1], the first word of each piece
+    size: np.ndarray  # int64[num_pieces], its samples
+
+
+class Piece(NamedTuple):
+    """Samples one after another; sample s is bit s mod 64 of row s div 64."""
+
+    bits: np.ndarray  # uint64[num_words, num_atoms], 0 at bits that are no samples
+    size: int
+
+
+def pack_samples(samples: np.ndarray) -> Pieces:
+    """One piece of bool[num_samples, num_atoms]."""
+    padded = np.zeros((samples.shape[1], -(-len(samples) // 64) * 64), bool)
     padded[:, : len(samples)] = samples.T
-    packed = np.packbits(padded, axis=1, bitorder="little")
-    return packed.view(np.dtype("<u8")).astype(np.uint64, copy=False)
+    packed = np.packbits(padded, axis=1, bitorder="little").view(np.dtype("<u8"))
+    return join_pieces([[Piece(packed.astype(np.uint64, copy=False).T, len(samples))]])
 
 
-def count_true(bits: np.ndarray) -> np.ndarray:
-    """float64[num_atoms], in how many samples each atom is true."""
-    counts = np.zeros(len(bits))
-    _count_rows(bits, counts)
-    return counts
+def cut_samples(bits: np.ndarray, begin: int, end: int) -> Piece:
+    """Samples `begin` to `end` of uint64[num_words, num_atoms]."""
+    first, shift = divmod(begin, 64)
+    num_words = -(-(end - begin) // 64)
+    words = bits[first : first + num_words] >> np.uint64(shift)
+    if shift:
+        later = bits[first + 1 : first + 1 + num_words]
+        words[: len(later)] |= later << np.uint64(64 - shift)
+    words &= used_bits(end - begin)[:, None]
+    return Piece(words, end - begin)
 
 
-def count_scopes(
-    tree: Tree, variables: Variables, bits: np.ndarray, num_samples: int
-) -> np.ndarray:
-    """float64[message_start[-1]], how often each state of the scopes in the core occurs."""
-    counts = np.zeros(tree.message_start[-1])
-    leaving = np.flatnonzero(tree.parent == CORE)
-    used = last_words(bits.shape[1], num_samples)
-    _count_scopes(
-        leaving, tree.scope_start, tree.scope_variable, tree.message_start, variables.size,
-        variables.state_start, variables.state_atom, bits, used, np.empty_like(used),
-        counts,
-    )  # fmt: skip
-    return counts
+def join_pieces(pieces: Sequence[Sequence[Piece]]) -> Pieces:
+    """Pieces, each of one or more parts."""
+    parts = [part for piece in pieces for part in piece]
+    return Pieces(
+        np.ascontiguousarray(np.concatenate([part.bits for part in parts]).T),
+        np.concatenate([used_bits(part.size) for part in parts]),
+        row_starts(np.array([sum(len(part.bits) for part in piece) for piece in pieces])),
+        np.array([sum(part.size for part in piece) for piece in pieces], np.int64),
+    )
 
 
-def count_false(
-    network: Network, clauses: np.ndarray, bits: np.ndarray, num_samples: int
-) -> np.ndarray:
-    """float64[num_clauses asked], in how many samples each clause is false."""
-    used = last_words(bits.shape[1], num_samples)
-    counts = np.zeros(len(clauses))
-    _count_false(network.clause_start, network.literal, clauses, bits, used, counts)
-    return counts
+def used_bits(num_samples: int) -> np.ndarray:
+    """uint64[num_words], ones at the first bits."""
+    used = np.full(-(-num_samples // 64), np.iinfo(np.uint64).max, np.uint64)
+    if num_samples % 64:
+        used[-1] >>= np.uint64(64 - num_samples % 64)
+    return used
 
 
-def last_words(num_words: int, num_samples: int) -> np.ndarray:
-    """uint64[num_words], ones at the bits that are samples."""
-    return pack_samples(np.ones((num_samples, 1), bool)).reshape(num_words)
-
-
-@entry
-def _count_rows(bits, counts):  # type: ignore[no-untyped-def]
-    for atom in range(len(bits)):
-        counts[atom] = _ones(bits[atom])
+def share_true(pieces: Pieces) -> np.ndarray:
+    """float64[num_pieces, num_atoms], in how many samples of a piece each atom is true."""
+    counts = np.zeros((len(pieces.size), len(pieces.bits)))
+    _count_true(pieces, counts)
+    shares: np.ndarray = counts / pieces.size[:, None]
+    return shares
 
 
 @entry
-def _count_false(clause_start, literal, clauses, bits, used, counts):  # type: ignore[no-untyped-def]
-    for index in range(len(clauses)):
-        begin, end = clause_start[clauses[index]], clause_start[clauses[index] + 1]
-        for word in range(len(used)):
-            false = used[word]
-            for at in range(begin, end):
-                held = bits[abs(literal[at]) - 1, word]
-                false &= ~held if literal[at] > 0 else held
-            counts[index] += popcount(false)
-
-
-@entry
-def _count_scopes(  # type: ignore[no-untyped-def]
-    leaving, scope_start, scope_variable, message_start, size, state_start, state_atom, bits, used,
-    agree, counts,
-):  # fmt: skip
-    for i in leaving:
-        for t in range(message_start[i + 1] - message_start[i]):
-            for word in range(len(used)):
-                agree[word] = used[word]
-            rest = t
-            for at in range(scope_start[i + 1] - 1, scope_start[i] - 1, -1):
-                v = scope_variable[at]
-                first = state_start[v]
-                atom = state_atom[first + rest % size[v]]
-                rest //= size[v]
-                if atom >= 0:
-                    for word in range(len(used)):
-                        agree[word] &= bits[atom, word]
-                else:
-                    # False, or none of a block: no atom of the variable is true.
-                    for place in range(first, state_start[v + 1]):
-                        if state_atom[place] >= 0:
-                            for word in range(len(used)):
-                                agree[word] &= ~bits[state_atom[place], word]
-            counts[message_start[i] + t] = _ones(agree)
-
-
-@inner
-def _ones(row):  # type: ignore[no-untyped-def]
-    total = 0
-    for word in row:
-        total += popcount(word)
-    return total
+def _count_true(pieces, counts):  # type: ignore[no-untyped-def]
+    for atom in range(len(pieces.bits)):
+        for piece in range(len(pieces.size)):
+            for word in range(pieces.start[piece], pieces.start[piece + 1]):
+                counts[piece, atom] += popcount(pieces.bits[atom, word])

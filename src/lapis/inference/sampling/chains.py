@@ -26,6 +26,7 @@ import numpy as np
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.diagnostics import (
     MAX_RHAT,
+    Averages,
     Summary,
     Trace,
     WarmUp,
@@ -55,7 +56,7 @@ REACH = 10  # times the precision: what may be missing after the patience
 class Derived(NamedTuple):
     """What follows from the worlds of the chains about other values."""
 
-    atoms: Summary
+    atoms: Averages
     counts: Summary
 
 
@@ -416,7 +417,7 @@ class Run(Generic[PlanType, StateType]):
         derived = self.derive_others()
         return derived is None or derived.atoms.is_precise(self.limits.precision, MAX_RHAT)
 
-    def seconds_left(self, judged: Sequence[Summary]) -> float:
+    def seconds_left(self, judged: Sequence[Summary | Averages]) -> float:
         """Until the largest error is the precision, if errors fall as 1/√samples."""
         worst = max(found.worst_stderr for found in judged)
         if worst <= self.limits.precision:
@@ -436,7 +437,9 @@ class Run(Generic[PlanType, StateType]):
             jump=jump,
         )
         derived = self.derive_others()
-        judged = [atoms] if derived is None else [atoms, derived.atoms]
+        judged: list[Summary | Averages] = [atoms]
+        if derived is not None:
+            judged.append(derived.atoms)
         return SampleResult(
             self.sampler.name,
             atoms.mean, atoms.stderr, atoms.rhat, atoms.ess,

@@ -85,6 +85,22 @@ class Summary(NamedTuple):
         return candidates[np.argsort(self.ess[candidates], kind="stable")][:number]
 
 
+class Averages(NamedTuple):
+    """Averages of very many values, of whose quality the worst is kept."""
+
+    mean: np.ndarray  # float64[num_values]
+    stderr: np.ndarray  # float64[num_values]
+    worst_rhat: float
+    worst_missed: float
+
+    @property
+    def worst_stderr(self) -> float:
+        return float(self.stderr.max(initial=0.0))
+
+    def is_precise(self, precision: float, max_rhat: float) -> bool:
+        return self.worst_stderr <= precision and self.worst_rhat <= max_rhat
+
+
 class WarmUp(NamedTuple):
     """What the chains did before they were believed."""
 
@@ -151,17 +167,33 @@ def doubt_islands(
     `component`, int[num_values], tells which values can have to do with each other. A component
     in which nothing moved gets R-hat infinite unless the chains are known to reach all of it.
     """
-    size = int(component.max(initial=-1)) + 1
-    stuck = np.zeros(size, bool)
+    stuck, moved = np.zeros((2, int(component.max(initial=-1)) + 1), bool)
     stuck[component[found.rhat == np.inf]] = True
-    if ergodic is None:
-        dead = np.bincount(component, minlength=size) > 1
-        dead[component[~found.still]] = False
-        stuck |= dead
-        found = found._replace(rhat=np.where(dead[component], np.inf, found.rhat))
-    drawn = (num_chains * found.mean + 0.5) / (num_chains + 1)
-    floor = np.where(stuck[component], np.sqrt(drawn * (1 - drawn) / num_chains), 0.0)
-    return found._replace(stderr=np.maximum(found.stderr, floor))
+    moved[component[~found.still]] = True
+    dead = dead_components(component, moved, ergodic)
+    floor = np.where((stuck | dead)[component], island_error(found.mean, num_chains), 0.0)
+    return found._replace(
+        rhat=np.where(dead[component], np.inf, found.rhat),
+        stderr=np.maximum(found.stderr, floor),
+    )
+
+
+def dead_components(component: np.ndarray, moved: np.ndarray, ergodic: bool | None) -> np.ndarray:
+    """bool[num_components]: several values, none of which moved in chains that may not reach all.
+
+    `moved`, bool[num_components], tells in which components some value changed.
+    """
+    if ergodic is not None:
+        return np.zeros(len(moved), bool)
+    dead: np.ndarray = (np.bincount(component, minlength=len(moved)) > 1) & ~moved
+    return dead
+
+
+def island_error(mean: np.ndarray, num_chains: int) -> np.ndarray:
+    """float64[num_values], the error of a probability of which each chain is one draw."""
+    drawn = (num_chains * mean + 0.5) / (num_chains + 1)
+    error: np.ndarray = np.sqrt(drawn * (1 - drawn) / num_chains)
+    return error
 
 
 def collect_trace(tallies: Sequence[Tally]) -> Trace:

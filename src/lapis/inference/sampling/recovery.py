@@ -13,14 +13,23 @@ the batches show that chains disagree the standard error is that of whole chains
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lapis.inference.reduction.eliminate import Recovered, Reduction, reduce
+from lapis.inference.reduction.eliminate import Reduction, reduce
+from lapis.inference.reduction.sample_bits import Pieces, cut_samples, join_pieces
+from lapis.inference.reduction.tree_answers import (
+    Answers,
+    answer_clauses,
+    answer_trees,
+    clause_runs,
+    new_desk,
+    tree_runs,
+)
 from lapis.inference.sampling.chains import (
     Derived,
     SampleResult,
@@ -28,8 +37,14 @@ from lapis.inference.sampling.chains import (
     count_ranges,
     run_chains,
 )
-from lapis.inference.sampling.diagnostics import WarmUp, doubt_islands, summarize
-from lapis.inference.sampling.kernels.tally import Tally, Worlds, new_tally, unpack_worlds
+from lapis.inference.sampling.diagnostics import (
+    Averages,
+    WarmUp,
+    dead_components,
+    island_error,
+    summarize,
+)
+from lapis.inference.sampling.kernels.tally import Tally, Worlds, new_tally
 from lapis.inference.sampling.sampler import Sampler
 from lapis.network.network import Network
 from lapis.progress import Report, Wish
@@ -96,9 +111,7 @@ def sample_reduced(
     # Atoms of the core are averaged inside the sampler, with less variance.
     own = reduction.core_atom[: core.num_base_atoms]
     inside = own < base
-    marginal, stderr = np.zeros(base), np.zeros(base)
-    gone = eliminated(reduction)
-    marginal[gone], stderr[gone] = atoms.mean, atoms.stderr
+    marginal, stderr = atoms.mean, atoms.stderr
     marginal[own[inside]], stderr[own[inside]] = result.marginal[inside], result.stderr[inside]
     traced = reduction.core_atom[result.trace.atoms]
     return Sampled(
@@ -120,42 +133,128 @@ def recover(
 ) -> Derived:
     """The eliminated atoms and all counts from the worlds of each chain, and of its warm-up."""
     network = reduction.network
+    cut = cut_chains(worlds, before)
+    mean, stderr = np.zeros((2, network.num_base_atoms))
+    false = np.zeros((len(network.weights), len(cut.pieces.size)))
+    stuck, moved = np.zeros((2, int(network.component.max(initial=-1)) + 1), bool)
+    rhat, missed = 1.0, 0.0
+    for found in judge_runs(reduction, cut, mean, stderr):
+        false[found.weights] += found.false
+        stuck[found.stuck], moved[found.moved] = True, True
+        rhat, missed = max(rhat, found.worst_rhat), max(missed, found.worst_missed)
     gone = eliminated(reduction)
-    with ThreadPoolExecutor(available_cores()) as pool:
-        tallies = list(pool.map(lambda chain: recover_chain(reduction, gone, chain), worlds))
-        warm = list(pool.map(lambda pieces: recover_warm_up(reduction, pieces), before))
-    marginals, counts = zip(*tallies, strict=True)
-    warmed = sum(int(piece.size[0]) for piece in before[0])
-    span, jump = count_ranges(network, depends_on_core(reduction))
-    atoms = summarize(
-        marginals,
-        warm_up=WarmUp(np.array([part.marginal[gone] * warmed for part in warm]), warmed),
-    )
-    expected = summarize(
-        counts,
-        warm_up=WarmUp(np.array([part.expected_count * warmed for part in warm]), warmed),
-        span=span,
-        jump=jump,
-    )
-    return Derived(doubt_islands(atoms, network.component[gone], len(worlds), ergodic), expected)
-
-
-def recover_chain(reduction: Reduction, gone: np.ndarray, chain: Worlds) -> tuple[Tally, Tally]:
-    """The tallies of eliminated atoms and of counts that the pieces of a chain give."""
-    samples = int(chain.size[0])
-    length = max(1, samples // BATCHES)
-    bounds = [*range(0, samples, length), samples]
-    pieces = [
-        reduction.recover(unpack_worlds(chain, begin, end)) for begin, end in pairwise(bounds)
-    ]
-    size = np.diff(bounds)
-    marginal = np.array([piece.marginal[gone] for piece in pieces]) * size[:, None]
-    count = np.array([piece.expected_count for piece in pieces]) * size[:, None]
+    dead = dead_components(network.component[gone], moved, ergodic)
+    rhat = np.inf if dead.any() else rhat
+    gone = gone[(stuck | dead)[network.component[gone]]]
+    stderr[gone] = np.maximum(stderr[gone], island_error(mean[gone], cut.num_chains))
+    count = reduction.all_true - false.T
     # Their variance within pieces does not matter: R-hat of counts decides nothing.
-    square = (count**2 / size[:, None]).sum(axis=0)
-    return (
-        piece_tally(marginal, marginal.sum(axis=0), length, samples),
-        piece_tally(count, square, length, samples),
+    square = count**2 * cut.pieces.size[:, None]
+    span, jump = count_ranges(network, depends_on_core(reduction))
+    expected = summarize(
+        cut.tallies(count, square), warm_up=cut.warm_up(count), span=span, jump=jump
+    )
+    return Derived(Averages(mean, stderr, rhat, missed), expected)
+
+
+class Cut(NamedTuple):
+    """Chains of one length in pieces: those of the first chain, of the second, …; warm-ups last."""
+
+    pieces: Pieces
+    num_chains: int
+    num_pieces: int  # a chain
+    length: int  # samples a piece; the last of a chain may have fewer
+    samples: int  # a chain
+    warmed: int  # samples of each chain's warm-up, which is one piece; 0 if there was none
+
+    def tallies(self, mean: np.ndarray, square: np.ndarray | None = None) -> list[Tally]:
+        """Of means and sums of squares in each piece, float64[all pieces, num_values].
+
+        Without squares the values are probabilities, whose squares are no larger than they.
+        """
+        found = []
+        for chain in range(self.num_chains):
+            own = slice(chain * self.num_pieces, (chain + 1) * self.num_pieces)
+            total = mean[own] * self.pieces.size[own, None]
+            squares = (total if square is None else square[own]).sum(axis=0)
+            found.append(piece_tally(total, squares, self.length, self.samples))
+        return found
+
+    def warm_up(self, mean: np.ndarray) -> WarmUp:
+        before = mean[self.num_chains * self.num_pieces :]
+        if not self.warmed:
+            before = np.zeros((self.num_chains, mean.shape[1]))
+        return WarmUp(before * self.warmed, self.warmed)
+
+
+def cut_chains(worlds: Sequence[Worlds], before: Sequence[Sequence[Worlds]]) -> Cut:
+    samples = int(worlds[0].size[0])
+    length = max(1, samples // BATCHES)
+    bounds = list(pairwise([*range(0, samples, length), samples]))
+    pieces = [[cut_samples(chain.bits, *bound)] for chain in worlds for bound in bounds]
+    warmed = sum(int(part.size[0]) for part in before[0])
+    if warmed:
+        pieces += [[cut_samples(p.bits, 0, int(p.size[0])) for p in parts] for parts in before]
+    return Cut(join_pieces(pieces), len(worlds), len(bounds), length, samples, warmed)
+
+
+class RunJudged(NamedTuple):
+    """What a run of trees or clauses adds to the whole, besides means and errors of its atoms."""
+
+    worst_rhat: float
+    worst_missed: float
+    stuck: np.ndarray  # int32[...], components with atoms whose chains never meet
+    moved: np.ndarray  # int32[...], components with atoms that moved
+    weights: np.ndarray  # int32[...]
+    false: np.ndarray  # float64[len(weights), num_pieces]
+
+
+def judge_runs(
+    reduction: Reduction, cut: Cut, mean: np.ndarray, stderr: np.ndarray
+) -> Iterator[RunJudged]:
+    """All trees and kept clauses, on all cores; means and errors of base atoms are filled in."""
+    runs = tree_runs(reduction.tree)
+    cores = min(available_cores(), max(1, len(runs)))
+
+    def judge_share(core: int) -> list[RunJudged]:
+        desk = new_desk(reduction, cut.pieces)
+        return [
+            judge_answers(
+                reduction.network,
+                cut,
+                answer_trees(reduction, cut.pieces, *run, desk),
+                mean,
+                stderr,
+            )
+            for run in runs[core::cores]
+        ]
+
+    def judge_clauses(clauses: np.ndarray) -> RunJudged:
+        found = answer_clauses(reduction, cut.pieces, clauses)
+        return judge_answers(reduction.network, cut, found, mean, stderr)
+
+    with ThreadPoolExecutor(cores) as pool:
+        shares = list(pool.map(judge_share, range(cores)))
+        yield from (shares[run % cores][run // cores] for run in range(len(runs)))
+        yield from pool.map(judge_clauses, clause_runs(reduction.kept_clause))
+
+
+def judge_answers(
+    network: Network, cut: Cut, found: Answers, mean: np.ndarray, stderr: np.ndarray
+) -> RunJudged:
+    own = found.atoms < network.num_base_atoms
+    atoms = found.atoms[own]
+    values = np.ascontiguousarray(np.clip(found.probability[own], 0.0, 1.0).T)
+    summary = summarize(cut.tallies(values), warm_up=cut.warm_up(values))
+    mean[atoms], stderr[atoms] = summary.mean, summary.stderr
+    component = network.component[atoms]
+    return RunJudged(
+        summary.worst_rhat,
+        summary.worst_missed,
+        np.unique(component[summary.rhat == np.inf]),
+        np.unique(component[~summary.still]),
+        found.weights,
+        found.false,
     )
 
 
@@ -167,14 +266,6 @@ def depends_on_core(reduction: Reduction) -> np.ndarray:
     first_atom = np.abs(network.literal[network.clause_start[:-1]]) - 1
     found: np.ndarray = sampled[network.component[first_atom]]
     return found
-
-
-def recover_warm_up(reduction: Reduction, pieces: Sequence[Worlds]) -> Recovered:
-    """What one chain's warm-up says by itself."""
-    if not pieces:
-        nothing = np.zeros(reduction.network.num_atoms)
-        return Recovered(nothing, np.zeros(len(reduction.network.weights)))
-    return reduction.recover(np.concatenate([unpack_worlds(piece) for piece in pieces]))
 
 
 def piece_tally(total: np.ndarray, square: np.ndarray, length: int, samples: int) -> Tally:
