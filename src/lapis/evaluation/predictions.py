@@ -64,7 +64,7 @@ class Predictions(AtomResult):
         return {"probability": self.probability, "stderr": self.stderr, "truth": self.truth}
 
     def document(self) -> dict[str, Any]:
-        return {"atoms": self.rows_json()}
+        return {"atoms": self.entries()}
 
     def views(self) -> list[View]:
         """The most likely atoms first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 # A constant is written bare if no reader could take it for a variable, a quantifier or punctuation.
 BARE_CONSTANT = re.compile(r"(?!(?i:exists?|forall)\Z)[A-Z0-9][A-Za-z0-9_]*|-?[0-9]+(\.[0-9]+)?")
@@ -48,7 +49,25 @@ def format_atom(predicate: str, constants: Sequence[str], function: bool = False
     >>> format_atom("Rain", [])
     'Rain'
     """
-    written = [format_constant(constant) for constant in constants]
+    pattern = atom_pattern(predicate, len(constants), function)
+    return pattern.text % tuple(format_constant(constants[place]) for place in pattern.order)
+
+
+class AtomPattern(NamedTuple):
+    """How the atoms of a predicate are written."""
+
+    text: str  # a %s for each constant
+    order: tuple[int, ...]  # the argument that each %s stands for
+
+
+def atom_pattern(predicate: str, arity: int, function: bool = False) -> AtomPattern:
+    """How atoms of a predicate are written; a function's value is its last argument.
+
+    >>> atom_pattern("MotherOf", 2, function=True)
+    AtomPattern(text='%s = MotherOf(%s)', order=(1, 0))
+    """
+    name, places = predicate.replace("%", "%%"), range(arity)
     if function:
-        return f"{written[-1]} = {predicate}({','.join(written[:-1])})"
-    return f"{predicate}({','.join(written)})" if written else predicate
+        arguments = ",".join(["%s"] * (arity - 1))
+        return AtomPattern(f"%s = {name}({arguments})", (arity - 1, *places[:-1]))
+    return AtomPattern(f"{name}({','.join(['%s'] * arity)})" if arity else name, tuple(places))

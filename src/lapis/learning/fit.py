@@ -15,8 +15,9 @@ from lapis.data.whole_path import whole_path
 from lapis.language.model import InstanceWeights, Model
 from lapis.language.model_text import print_model
 from lapis.learning.parameters import Parameters
+from lapis.results.columns import as_list
 from lapis.results.plots import COLOUR, finish, label, new_axes
-from lapis.results.result import Columns, Result, as_list
+from lapis.results.result import Columns, Result
 from lapis.results.view import View, new_view
 
 if TYPE_CHECKING:

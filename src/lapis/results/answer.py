@@ -13,6 +13,7 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, Key
+from lapis.results.columns import Coded, Entries, as_objects
 from lapis.results.plots import finish, label, new_axes, plot_bars
 from lapis.results.view import MAX_ROWS, View
 
@@ -87,18 +88,21 @@ class Answer(AtomResult):
             "method": self.method,
             "exact": self.exact,
             "log_partition": self.log_partition,
-            "atoms": self.entries(),
+            "atoms": self.answered(),
             "expected_counts": self.expected_counts.tolist(),
             **self.diagnostics,
         }
 
-    def entries(self) -> Iterator[dict[str, Any]]:
-        for index, entry in enumerate(self.rows_json()):
-            if self.stderr is None:
-                entry["stderr"] = None
-            if not self.exact:
-                entry["method"] = self.method_of(index)
-            yield entry
+    def answered(self) -> Entries:
+        """The entries, each with the method that gave it where not all is exact."""
+        fields: dict[str, np.ndarray | Coded | None] = {}
+        if self.stderr is None:
+            fields["stderr"] = None
+        if not self.exact:
+            names = [self.method] if self.method_ids is None else self.method.split("+")
+            ids = np.zeros(len(self), np.int8) if self.method_ids is None else self.method_ids
+            fields["method"] = Coded(ids, as_objects(names))
+        return self.entries(**fields)
 
     def views(self) -> list[View]:
         """The most likely atoms first."""

@@ -9,14 +9,15 @@ Types that occur twice are numbered: Friends(person, person) has columns person1
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from lapis.errors import check_word
-from lapis.results.atoms import Atoms, Key
+from lapis.results.atoms import AtomGroup, Atoms, Key
+from lapis.results.columns import Coded, Column, Entries, Spelled, same_for_all
 from lapis.results.result import Columns, FrameKind, Result, Table, frame_of
 from lapis.results.view import View, new_view
 
@@ -48,7 +49,7 @@ class AtomResult(Result):
     @property
     def world(self) -> tuple[str, ...]:
         """The world that each atom is of: the name of its data."""
-        return tuple(self.asked.each(lambda group: group.world))
+        return tuple(self.world_column.values())
 
     @property
     def worlds(self) -> tuple[str, ...]:
@@ -58,35 +59,31 @@ class AtomResult(Result):
     def columns(self) -> Columns:
         """A row for each atom: name, predicate, constants (None beyond its arity), values."""
         asked = self.asked
-        found: dict[str, Any] = {"atom": self.names}
+        found: dict[str, Column] = {"atom": Spelled(asked)}
         if asked.is_divided:
-            found = {"world": self.world, **found}
-        found["predicate"] = asked.each(lambda group: group.predicate)
+            found = {"world": self.world_column, **found}
+        found["predicate"] = same_for_all(asked, [group.predicate for group in asked.groups])
         arity = max((len(group.domains) for group in asked.groups), default=0)
         for position in range(arity):
-            parts = [
-                group.constants(position)
-                if position < len(group.domains)
-                else np.full(len(group), None, object)
-                for group in asked.groups
-            ]
-            found[f"arg{position + 1}"] = np.concatenate([np.empty(0, object), *parts])
+            found[f"arg{position + 1}"] = argument_column(asked.groups, position)
         return {**found, **self.measured()}
+
+    @property
+    def world_column(self) -> Coded:
+        return same_for_all(self.asked, [group.world for group in self.asked.groups])
 
     def table(self, predicate: str) -> Table:
         """The atoms of one predicate (or formula), with a column for each argument."""
         chosen = self.asked.by_predicate
         check_word("predicate", predicate, list(chosen), code="not-asked")
         groups = [group for group in self.asked.groups if group.predicate == predicate]
-        found: dict[str, Any] = {}
+        found: dict[str, Column] = {}
         if self.asked.is_divided:
-            found["world"] = np.concatenate(
-                [np.full(len(group), group.world, object) for group in groups]
-            )
+            found["world"] = same_for_all(Atoms(tuple(groups)), [g.world for g in groups])
         values = self.measured()
         taken = {"world", *values}
         for position, name in enumerate(number_alike(groups[0].arguments, taken)):
-            found[name] = np.concatenate([group.constants(position) for group in groups])
+            found[name] = argument_column(groups, position)
         rows = chosen[predicate]
         return Table(found | {name: value[rows] for name, value in values.items()})
 
@@ -94,15 +91,15 @@ class AtomResult(Result):
         """A frame for each predicate, of its `table`."""
         return {name: frame_of(self.table(name), kind) for name in self.asked.by_predicate}
 
-    def rows_json(self) -> Iterator[dict[str, Any]]:
-        """An entry for each atom, made when it is wanted."""
-        names = ["atom", *self.measured()]
-        columns = [value.tolist() for value in self.measured().values()]
-        rows = zip(self.asked, *columns, strict=True)
-        if not self.asked.is_divided:
-            return (dict(zip(names, row, strict=True)) for row in rows)
-        worlds = iter(self.world)
-        return (dict(zip(names, row, strict=True)) | {"world": next(worlds)} for row in rows)
+    def entries(self, **fields: np.ndarray | Coded | None) -> Entries:
+        """An entry for each atom: its name, what is measured, its world, and `fields`.
+
+        Fields that are measured too stand in their place.
+        """
+        found: dict[str, np.ndarray | Coded | None] = {**self.measured()}
+        if self.asked.is_divided:
+            found["world"] = self.world_column
+        return Entries(self.asked, found | fields)
 
     def by_key(self, values: np.ndarray) -> dict[Any, Any]:
         """Values by the atoms' names, or by world and name where there are several."""
@@ -135,6 +132,20 @@ class AtomResult(Result):
     @property
     def name_headings(self) -> tuple[str, ...]:
         return ("world", "atom") if self.asked.is_divided else ("atom",)
+
+
+def argument_column(groups: Sequence[AtomGroup], position: int) -> Coded:
+    """The constants at an argument of all atoms; none beyond a group's arity."""
+    domains = {id(d): d for g in groups for d in g.domains[position : position + 1]}
+    start = dict(zip(domains, np.cumsum([0, *map(len, domains.values())]).tolist(), strict=False))
+    codes = [np.empty(0, np.int32)]
+    for group in groups:
+        if position < len(group.domains):
+            codes.append(group.codes[:, position] + start[id(group.domains[position])])
+        else:
+            codes.append(np.full(len(group), -1, np.int32))
+    texts = [np.empty(0, object), *(domain.names for domain in domains.values())]
+    return Coded(np.concatenate(codes), np.concatenate(texts))
 
 
 def number_alike(names: tuple[str, ...], taken: set[str]) -> list[str]:

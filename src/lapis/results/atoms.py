@@ -16,7 +16,7 @@ import numpy as np
 from lapis.data.database import Domain
 from lapis.errors import LapisError, did_you_mean
 from lapis.language.ground_names import as_atom, canonical_name
-from lapis.language.names import format_atom
+from lapis.language.names import AtomPattern, atom_pattern, format_atom, format_constant
 from lapis.language.parser import parse_formula
 from lapis.language.syntax import Constant, Variable
 
@@ -35,22 +35,27 @@ class AtomGroup:
     spell: Callable[[Sequence[str]], str]  # the name of the atom with these constants
     is_atom: bool = True  # false for instances of a formula
     world: str = ""
+    pattern: AtomPattern | None = None  # of names that are constants in a fixed text
 
     def __len__(self) -> int:
         return len(self.codes)
 
-    def names(self, rows: np.ndarray | None = None) -> Iterator[str]:
-        """The names of all atoms, or of the rows asked for."""
-        codes = self.codes if rows is None else self.codes[rows]
-        if not self.domains:
-            return (self.spell(()) for _ in range(len(codes)))
-        columns = [domain.names[codes[:, i]] for i, domain in enumerate(self.domains)]
-        return map(self.spell, zip(*columns, strict=True))
+    def names(
+        self, rows: np.ndarray | slice | None = None, escape: Callable[[str], str] = str
+    ) -> Iterator[str]:
+        """The names of all atoms, or of the rows asked for, as `escape` writes texts.
 
-    def constants(self, position: int) -> np.ndarray:
-        """object[num_atoms], an argument of every atom."""
-        found: np.ndarray = self.domains[position].names[self.codes[:, position]]
-        return found
+        It must write two texts one after the other as each by itself: constants and the rest of a
+        name are escaped apart, each constant once.
+        """
+        codes = self.codes if rows is None else self.codes[rows]
+        if self.pattern is None:
+            columns = [domain.names[codes[:, i]] for i, domain in enumerate(self.domains)]
+            return (escape(self.spell(constants)) for constants in each_row(columns, len(codes)))
+        columns = [
+            write_constants(self.domains[i], codes[:, i], escape) for i in self.pattern.order
+        ]
+        return map(escape(self.pattern.text).__mod__, each_row(columns, len(codes)))
 
     @cached_property
     def row_of(self) -> Mapping[tuple[int, ...], int]:
@@ -79,7 +84,26 @@ def predicate_group(
 ) -> AtomGroup:
     """Atoms of a predicate, named as facts are written."""
     spell = partial(format_atom, predicate, function=function)
-    return AtomGroup(predicate, codes, tuple(domains), tuple(types), spell, world=world)
+    pattern = atom_pattern(predicate, len(domains), function)
+    return AtomGroup(
+        predicate, codes, tuple(domains), tuple(types), spell, world=world, pattern=pattern
+    )
+
+
+def each_row(columns: Sequence[np.ndarray], size: int) -> Iterator[tuple[str, ...]]:
+    return zip(*columns, strict=True) if columns else iter([()] * size)
+
+
+def write_constants(domain: Domain, codes: np.ndarray, escape: Callable[[str], str]) -> np.ndarray:
+    """object[num_codes], the constants as they are written in names, each written once."""
+    names = domain.names
+    if len(codes) < len(names):
+        used, codes = np.unique(codes, return_inverse=True)
+        names = names[used]
+    texts = np.empty(len(names), object)
+    texts[:] = [escape(format_constant(name)) for name in names]
+    found: np.ndarray = texts[codes]
+    return found
 
 
 @dataclass(frozen=True)
@@ -99,6 +123,13 @@ class Atoms:
     def __iter__(self) -> Iterator[str]:
         for group in self.groups:
             yield from group.names()
+
+    def names(self, rows: slice, escape: Callable[[str], str] = str) -> Iterator[str]:
+        """The names of atoms one after another, as `escape` writes texts."""
+        for first, group in zip(self.offset.tolist(), self.groups, strict=False):
+            begin, end = max(rows.start - first, 0), min(rows.stop - first, len(group))
+            if begin < end:
+                yield from group.names(slice(begin, end), escape)
 
     def take(self, chosen: np.ndarray) -> list[str]:
         """The names of some atoms, int64[num_chosen], in that order."""
@@ -130,12 +161,6 @@ class Atoms:
     def is_divided(self) -> bool:
         """Whether there are several worlds, so that a name alone says too little."""
         return len(self.worlds) > 1
-
-    def each(self, of: Callable[[AtomGroup], str]) -> np.ndarray:
-        """object[num_atoms], something that all atoms of a group share."""
-        shared = np.empty(len(self.groups), object)
-        shared[:] = [of(group) for group in self.groups]
-        return np.repeat(shared, np.diff(self.offset))
 
     @cached_property
     def by_predicate(self) -> Mapping[str, np.ndarray]:

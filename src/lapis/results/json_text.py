@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from lapis.results.columns import Entries
+
 ROW = json.JSONEncoder(allow_nan=False)
 
 
@@ -25,7 +27,9 @@ def json_pieces(document: Mapping[str, Any]) -> Iterator[str]:
     before = "{\n"
     for name, value in document.items():
         yield f"{before} {json.dumps(name)}: "
-        if isinstance(value, Iterator):
+        if isinstance(value, Entries):
+            yield from block_pieces(value.json_blocks(",\n  "))
+        elif isinstance(value, Iterator):
             yield from row_pieces(value)
         else:
             yield json.dumps(finite(value), indent=1, allow_nan=False).replace("\n", "\n ")
@@ -34,9 +38,14 @@ def json_pieces(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def row_pieces(rows: Iterable[Any]) -> Iterator[str]:
+    return block_pieces(map(row_text, rows))
+
+
+def block_pieces(blocks: Iterable[str]) -> Iterator[str]:
+    """A list of texts of one entry or more."""
     before = "["
-    for row in rows:
-        yield f"{before}\n  {row_text(row)}"
+    for block in blocks:
+        yield f"{before}\n  {block}"
         before = ","
     yield "[]" if before == "[" else "\n ]"
 

@@ -58,7 +58,7 @@ class MostLikelyWorld(AtomResult):
             "method": self.method,
             "optimal": self.optimal,
             "score": self.score,
-            "atoms": self.rows_json(),
+            "atoms": self.entries(),
             **self.diagnostics,
         }
 

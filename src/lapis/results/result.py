@@ -7,13 +7,14 @@ what `views` gives; JSON is `document`, whose long lists are written one entry a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from lapis.errors import LapisError
+from lapis.results.columns import Column, as_array, as_arrow, as_list, as_polars
 from lapis.results.escaping import escape
 from lapis.results.view import View, as_html, as_text, format_number, new_view
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-Columns = Mapping[str, Sequence[Any] | np.ndarray]
+Columns = Mapping[str, Column]
 FrameKind = Literal["pandas", "polars", "arrow"]
 
 
@@ -59,16 +60,16 @@ class Result(ABC):
         return {k: list(v) if isinstance(v, Iterator) else v for k, v in found.items()}
 
     def to_pandas(self) -> pandas.DataFrame:
-        return require("pandas").DataFrame(dict(self.columns()))
+        columns = {name: as_array(values) for name, values in self.columns().items()}
+        return require("pandas").DataFrame(columns)
 
     def to_polars(self) -> polars.DataFrame:
-        return require("polars").DataFrame(
-            {name: as_list(values) for name, values in self.columns().items()}, strict=False
-        )
+        polars = require("polars")
+        return polars.DataFrame([as_polars(polars, *column) for column in self.columns().items()])
 
     def to_arrow(self) -> pyarrow.Table:
         arrow = require("pyarrow")
-        return arrow.table({name: arrow.array(as_list(v)) for name, v in self.columns().items()})
+        return arrow.table({name: as_arrow(arrow, v) for name, v in self.columns().items()})
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {escape(self.summary(), 'terminal')}>"
@@ -98,7 +99,7 @@ class Table(Result):
 
     def views(self) -> list[View]:
         texts = [[as_cell(value) for value in column] for column in self.values.values()]
-        numbers = [n for n, v in self.values.items() if np.asarray(v).dtype.kind in "if"]
+        numbers = [n for n, v in self.values.items() if np.asarray(as_array(v)).dtype.kind in "if"]
         return [new_view(list(self.values), zip(*texts, strict=True), numbers=numbers)]
 
     def summary(self) -> str:
@@ -136,10 +137,6 @@ class Figures(Result):
 
 def format_figure(figure: float | int | str | None) -> str:
     return figure if isinstance(figure, str) else format_number(figure)
-
-
-def as_list(values: Sequence[Any] | np.ndarray) -> list[Any]:
-    return values.tolist() if isinstance(values, np.ndarray) else list(values)
 
 
 def as_cell(value: Any) -> str:

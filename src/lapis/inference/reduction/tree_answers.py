@@ -1,7 +1,7 @@
 """What samples of the core say about the atoms that were eliminated.
 
 The cliques of eliminated variables are trees that hang on the core, each by the scope S of its top.
-Given S a tree is independent of everything else, so with P(a | s) its answers for each state s of S,
+Given S a tree is independent of all else, so with P(a | s) its answers for each state s of S,
 
     P(a) = Σ_s P(a | s) · P(S = s)
 
@@ -53,7 +53,10 @@ class Desk(NamedTuple):
     axis: np.ndarray  # int32[num_variables]
     work: np.ndarray  # int64[8, longest scope + 1]
     scope_belief: np.ndarray  # float64[longest message]
-    share: np.ndarray  # float64[num_pieces], of the samples in which a scope is in some state
+    agree: np.ndarray  # uint64[num_words], the samples in which a scope is in some state
+    share: np.ndarray  # float64[num_pieces], of all samples
+    size: np.ndarray  # float64[num_pieces], the samples of each piece
+    left: np.ndarray  # int64[num_pieces], samples in which it is in none of the states so far
     row: np.ndarray  # int64[longest list of a scope's atoms], of the core
     flip: np.ndarray  # uint64[...], ones where the atom is to be false
 
@@ -67,7 +70,10 @@ def new_desk(reduction: Reduction, pieces: Pieces) -> Desk:
         np.empty(len(size), np.int32),
         np.zeros((8, scope + 1), np.int64),
         np.empty(message),
+        np.empty_like(pieces.used),
         np.empty(len(pieces.size)),
+        pieces.size.astype(np.float64),
+        np.empty_like(pieces.size),
         np.empty(listed, np.int64),
         np.empty(listed, np.uint64),
     )
@@ -124,7 +130,7 @@ def answer_clauses(reduction: Reduction, pieces: Pieces, clauses: np.ndarray) ->
 def local_weights(
     network: Network, clause: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The weights of clauses, each once; which of them each clause has, −1 if hard; coefficients."""
+    """The weights of clauses, each once; which each clause has, −1 if hard; its coefficient."""
     weights, own = np.unique(network.weight_id[clause], return_inverse=True)
     hard = int(len(weights) > 0 and weights[0] < 0)
     return weights[hard:], own.astype(np.int32) - np.int32(hard), network.coefficient[clause]
@@ -160,9 +166,15 @@ def _answer_trees(  # type: ignore[no-untyped-def]
         if tree.parent[top] >= 0:
             continue
         begin = tree.message_start[top]
+        for piece in range(len(pieces.size)):
+            desk.left[piece] = pieces.size[piece]
+        num_left = 1
         for state in range(tree.message_start[top + 1] - begin):
+            if num_left == 0:
+                break
             length = _list_scope(tree, size, top, state, state_start, state_atom, core_row, desk)
-            if not _count_state(pieces, length, desk):
+            num_seen, num_left = _count_state(pieces, length, desk)
+            if num_seen == 0:
                 continue
             outside[begin + state] = 1.0
             for i in range(top, first - 1, -1):
@@ -198,18 +210,29 @@ def _list_scope(tree, size, i, state, state_start, state_atom, core_row, desk): 
 
 @inner
 def _count_state(pieces, length, desk):  # type: ignore[no-untyped-def]
-    """The share of each piece's samples in which the atoms are as listed; whether there are any."""
-    seen = False
-    for piece in range(len(pieces.size)):
+    """Fill the share of each piece's samples in which the atoms are as listed.
+
+    The number of these samples, and of those in none of the states so far.
+    """
+    agree, share, left = desk.agree, desk.share, desk.left
+    for word in range(len(agree)):
+        agree[word] = pieces.used[word]
+    for at in range(length):
+        row, flip = pieces.bits[desk.row[at]], desk.flip[at]
+        for word in range(len(agree)):
+            agree[word] &= row[word] ^ flip
+    num_seen, num_left = 0, 0
+    for piece in range(len(share)):
         count = 0
         for word in range(pieces.start[piece], pieces.start[piece + 1]):
-            agree = pieces.used[word]
-            for at in range(length):
-                agree &= pieces.bits[desk.row[at], word] ^ desk.flip[at]
-            count += popcount(agree)
-        desk.share[piece] = count / pieces.size[piece]
-        seen = seen or count > 0
-    return seen
+            count += popcount(agree[word])
+        share[piece] = count
+        left[piece] -= count
+        num_seen += count
+        num_left += left[piece]
+    for piece in range(len(share)):
+        share[piece] /= desk.size[piece]
+    return num_seen, num_left
 
 
 @inner

@@ -378,13 +378,13 @@ class Run(Generic[PlanType, StateType]):
             summary = self.check()
             if target == limit or self.gives_up(summary):
                 return
-            if self.is_precise(summary):
-                if self.size().is_enough(ENOUGH * self.num_chains):
-                    return
+            if summary.is_precise(self.limits.precision, MAX_RHAT):
+                # What is derived takes longest to judge, so it is asked for last.
+                enough = self.size().is_enough(ENOUGH * self.num_chains)
                 prolonged = prolonged or PROLONGED * target
-            if prolonged is not None and target >= prolonged:
-                return
-            target = min(self.next_target(target, summary), limit, prolonged or limit)
+                if (enough or target >= prolonged) and self.derives_precisely():
+                    return
+            target = min(self.next_target(target, summary), limit)
 
     def next_target(self, target: int, atoms: Summary) -> int:
         """Where the precision is expected, but neither sooner than need be nor too far ahead."""
@@ -410,10 +410,7 @@ class Run(Generic[PlanType, StateType]):
     def size(self) -> EffectiveSize:
         return effective_size(collect_trace([tallies.atoms for tallies in self.tallies]).values)
 
-    def is_precise(self, atoms: Summary) -> bool:
-        """Whether all atoms are known well enough, those derived last since that takes longer."""
-        if not atoms.is_precise(self.limits.precision, MAX_RHAT):
-            return False
+    def derives_precisely(self) -> bool:
         derived = self.derive_others()
         return derived is None or derived.atoms.is_precise(self.limits.precision, MAX_RHAT)
 

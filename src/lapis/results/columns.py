@@ -1,0 +1,186 @@
+"""Columns of results that are never lists: texts by number, and the names of atoms.
+
+A million rows may have three thousand different constants. A `Coded` column keeps the constants
+once, a `Spelled` one spells the atoms of a block at a time; frames and JSON are made from these.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lapis.results.atoms import Atoms
+
+if TYPE_CHECKING:
+    import polars
+    import pyarrow
+
+BLOCK = 1 << 15  # rows that are spelled at a time
+
+
+@dataclass(frozen=True)
+class Coded:
+    """Texts by their numbers."""
+
+    codes: np.ndarray  # int[num_rows], −1 where there is none
+    texts: np.ndarray  # object[num_texts]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: slice) -> Coded:
+        return Coded(self.codes[rows], self.texts)
+
+    def __iter__(self) -> Iterator[str | None]:
+        return iter(self.values())
+
+    def with_none(self) -> np.ndarray:
+        """object[num_texts + 1], None at the end: where −1 leads."""
+        return np.append(self.texts, np.array([None], object))
+
+    def values(self) -> np.ndarray:
+        """object[num_rows]"""
+        found: np.ndarray = self.with_none()[self.codes]
+        return found
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """The names of atoms."""
+
+    atoms: Atoms
+
+    def __len__(self) -> int:
+        return len(self.atoms)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.atoms)
+
+    def values(self) -> np.ndarray:
+        """object[num_rows]"""
+        return np.fromiter(self.atoms, object, len(self.atoms))
+
+
+Column = Sequence[Any] | np.ndarray | Coded | Spelled
+
+
+def same_for_all(atoms: Atoms, texts: Sequence[str]) -> Coded:
+    """A text for each group of atoms, in the rows of all its atoms."""
+    return Coded(np.repeat(np.arange(len(texts)), np.diff(atoms.offset)), as_objects(texts))
+
+
+def as_objects(texts: Sequence[str]) -> np.ndarray:
+    found = np.empty(len(texts), object)
+    found[:] = texts
+    return found
+
+
+def as_list(values: Column) -> list[Any]:
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def as_array(values: Column) -> Sequence[Any] | np.ndarray:
+    """What pandas makes a column of."""
+    return values.values() if isinstance(values, Coded | Spelled) else values
+
+
+def is_plain(values: Column) -> bool:
+    """Whether other libraries read the column as it is in memory."""
+    return isinstance(values, np.ndarray) and values.dtype.kind in "bif"
+
+
+def as_arrow(arrow: Any, values: Column) -> pyarrow.Array | pyarrow.ChunkedArray:
+    if isinstance(values, Coded):
+        codes = np.where(values.codes < 0, len(values.texts), values.codes)
+        return arrow.array(values.with_none(), arrow.string()).take(arrow.array(codes))
+    if isinstance(values, Spelled):
+        blocks = (list(values.atoms.names(rows)) for rows in row_blocks(len(values)))
+        return arrow.chunked_array([arrow.array(block) for block in blocks], arrow.string())
+    return arrow.array(values if is_plain(values) else as_list(values))
+
+
+def as_polars(polars: Any, name: str, values: Column) -> polars.Series:
+    if isinstance(values, Coded):
+        codes = np.where(values.codes < 0, len(values.texts), values.codes)
+        texts = polars.Series(name, values.with_none().tolist(), polars.String)
+        return texts.gather(polars.Series(codes))
+    if isinstance(values, Spelled):
+        found = polars.Series(name, [], polars.String)
+        for rows in row_blocks(len(values)):
+            found.append(polars.Series(name, list(values.atoms.names(rows)), polars.String))
+        return found
+    return polars.Series(name, values if is_plain(values) else as_list(values), strict=False)
+
+
+def row_blocks(num_rows: int) -> Iterator[slice]:
+    for first in range(0, num_rows, BLOCK):
+        yield slice(first, min(first + BLOCK, num_rows))
+
+
+class Entries(Iterator[dict[str, Any]]):
+    """An entry for each atom, with fields kept as columns; None is null in all entries.
+
+    Who iterates gets a dict at a time; `json_blocks` writes thousands of entries at once.
+    """
+
+    def __init__(self, atoms: Atoms, fields: Mapping[str, np.ndarray | Coded | None]) -> None:
+        self.atoms, self.fields = atoms, fields
+        self.rows = self.dicts()
+
+    def __next__(self) -> dict[str, Any]:
+        return next(self.rows)
+
+    def dicts(self) -> Iterator[dict[str, Any]]:
+        names = ["atom", *self.fields]
+        for rows in row_blocks(len(self.atoms)):
+            size = rows.stop - rows.start
+            columns = [
+                [None] * size if column is None else as_list(column[rows])
+                for column in self.fields.values()
+            ]
+            for values in zip(self.atoms.names(rows), *columns, strict=True):
+                yield dict(zip(names, values, strict=True))
+
+    def json_blocks(self, between: str) -> Iterator[str]:
+        """The JSON of all entries, `between` every two of them in a block."""
+        fields = "".join(f", {as_template(name)}: %s" for name in self.fields)
+        template = f'{{"atom": "%s"{fields}}}'
+        for rows in row_blocks(len(self.atoms)):
+            columns = [
+                json_texts(None if column is None else column[rows], rows.stop - rows.start)
+                for column in self.fields.values()
+            ]
+            entries = zip(self.atoms.names(rows, inside_json), *columns, strict=True)
+            yield between.join(map(template.__mod__, entries))
+
+
+def as_template(name: str) -> str:
+    return json.dumps(name).replace("%", "%%")
+
+
+def inside_json(text: str) -> str:
+    """A text as it is between the quotes of JSON; that of two texts is that of each."""
+    return json.dumps(text)[1:-1]
+
+
+def json_texts(column: np.ndarray | Coded | None, size: int) -> list[str]:
+    """The JSON of each value, equal ones written once; null where a number is not finite."""
+    if column is None:
+        return ["null"] * size
+    if isinstance(column, Coded):
+        return take_texts(column.with_none(), column.codes, json.dumps)
+    values, number = np.unique(column, return_inverse=True)
+    return take_texts(values, number, json_number)
+
+
+def take_texts(values: np.ndarray, codes: np.ndarray, write: Callable[[Any], str]) -> list[str]:
+    found: list[str] = as_objects([write(value) for value in values.tolist()])[codes].tolist()
+    return found
+
+
+def json_number(value: float | int | bool) -> str:
+    return json.dumps(value) if np.isfinite(value) else "null"
