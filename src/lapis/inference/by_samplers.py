@@ -22,6 +22,7 @@ from lapis.inference.marginals import (
     Options,
     describe_chains,
 )
+from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.methods import find_method
 from lapis.network.network import Network
 
@@ -30,7 +31,7 @@ MAX_RHAT = 1.05
 NEARLY_HARD = 5.0  # a weight beyond which a Gibbs chain rarely crosses
 
 
-def by_best_sampler(network: Network, options: Options) -> Marginals:
+def by_best_sampler(reduction: Reduction, options: Options) -> Marginals:
     """The sampler that pilots choose; tempering where its chains do not come to agree.
 
     Chains that disagreed in warm-up and agree now may have lost a mode: they go on only if the
@@ -40,11 +41,11 @@ def by_best_sampler(network: Network, options: Options) -> Marginals:
     if whole is not None:
         raise AnsweredWhole(whole)
     began = time.monotonic()
-    found = by_samplers(network, best_samplers, options, options.max_samples // TRIAL_SHARE)
+    found = by_samplers(reduction, best_samplers, options, options.max_samples // TRIAL_SHARE)
     if is_settled(found) or chains_agree(found, options.precision):
         return found
     left = options.time_limit and max(0.0, options.time_limit - (time.monotonic() - began))
-    second = by_sampling(network, "tempering", replace(options, time_limit=left))
+    second = by_samplers(reduction, lambda core: ["tempering"], replace(options, time_limit=left))
     return min(found, second, key=worst_error)
 
 
@@ -78,11 +79,12 @@ def best_samplers(core: Network) -> list[str]:
 
 
 def by_sampling(network: Network, method: str, options: Options) -> Marginals:
-    return replace(by_samplers(network, lambda core: [method], options), method=method)
+    found = by_samplers(reduce(network), lambda core: [method], options)
+    return replace(found, method=method)
 
 
 def by_samplers(
-    network: Network,
+    reduction: Reduction,
     names: Callable[[Network], list[str]],
     options: Options,
     patience: int | None = None,
@@ -90,8 +92,9 @@ def by_samplers(
     """By the best of the samplers named for the core; it gives up after `patience` samples."""
     from lapis.inference.sampling.recovery import sample_reduced
 
+    network = reduction.network
     found = sample_reduced(
-        network,
+        reduction,
         lambda core: [find_method("infer", name).make() for name in names(core)],
         patience=patience,
         **options.of_chains,

@@ -337,9 +337,11 @@ def solve_all(plan: ExactPlan, stop: Stop) -> Marginals:
 
 def sample_alike(network: Network, options: Options) -> Marginals:
     from lapis.inference.by_samplers import by_best_sampler
+    from lapis.inference.reduction.eliminate import reduce
     from lapis.inference.symmetry.answer import average_alike
 
-    return average_alike(network, by_best_sampler(network, options))
+    reduction = reduce(network)
+    return average_alike(reduction, by_best_sampler(reduction, options))
 
 
 def by_annealing(network: Network, options: Options) -> Marginals:

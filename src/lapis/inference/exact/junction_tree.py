@@ -109,11 +109,15 @@ def collect(
     penalty: np.ndarray,
     maximise: bool = False,
     stop: Stop | None = None,
+    work: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Potentials:
-    """The upward pass, with the score that each cube adds, float64[num_cubes]."""
+    """The upward pass, with the score that each cube adds, float64[num_cubes].
+
+    `work` is the work space, for who has one already.
+    """
     table = np.zeros(tree.table_start[-1])
     message = np.empty(tree.message_start[-1])
-    work = _work_space(tree, cubes.size)
+    work = work or work_space(tree, cubes.size)
     for first, last in slices(tree, stop):
         add_up(tree, cubes, penalty, maximise, table, message, first, last, *work)
         if stop is not None:
@@ -148,7 +152,7 @@ def distribute(
     state_start = row_starts(cubes.size)
     state = np.zeros(state_start[-1])
     cube = np.zeros(len(cubes.clause))
-    work = (*_work_space(tree, cubes.size), np.empty(_longest(tree.message_start)))
+    work = (*work_space(tree, cubes.size), np.empty(longest_row(tree.message_start)))
     for first, last in reversed(slices(tree, stop)):
         bring_down(
             tree, cubes, potentials.table, potentials.message, outside, belief, state_start, state,
@@ -172,22 +176,22 @@ def log_states(
     solved = np.repeat(is_solved, size)
     state = np.zeros(start[-1])
     if (beliefs.state[solved] < UNDERFLOW).any():
-        peak, above = np.empty((2, _longest(tree.message_start)))
+        peak, above = np.empty((2, longest_row(tree.message_start)))
         bring_down_logs(
             tree, size, potentials.table, potentials.message, start, state,
-            *_work_space(tree, size), peak, above,
+            *work_space(tree, size), peak, above,
         )  # fmt: skip
     else:
         state[solved] = np.log(beliefs.state[solved])
     return state
 
 
-def _work_space(tree: Tree, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def work_space(tree: Tree, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The axis of each variable in one clique; strides, counts, starts and digits of its axes."""
-    return np.zeros(len(size), np.int32), np.zeros((8, _longest(tree.scope_start) + 1), np.int64)
+    return np.zeros(len(size), np.int32), np.zeros((8, longest_row(tree.scope_start) + 1), np.int64)
 
 
-def _longest(start: np.ndarray) -> int:
+def longest_row(start: np.ndarray) -> int:
     """The length of the longest row, at least 1."""
     return int(np.diff(start).max(initial=1))
 

@@ -18,12 +18,12 @@ import numpy as np
 from lapis.inference.exact.by_components import ExactPlan, plan_exact
 from lapis.inference.exact.planning import EASY_SCOPE
 from lapis.inference.moments.statistics import take_part
-from lapis.inference.sampling.gibbs_units import group_blocks
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork
 from lapis.progress import Stop
 
 BYTES_AN_ENTRY = 12  # of a table and its share of a message
+ROUND_SHARE = 0.9  # of the members that stay in a round: then there is not much more to gain
 
 
 class Division(NamedTuple):
@@ -72,16 +72,14 @@ def has_dense_core(network: Network, degree: int) -> np.ndarray:
     """
     from scipy.sparse import csr_array
 
-    variable, start, _ = group_blocks(network, network.num_atoms)
-    num_variables = len(start) - 1
-    # Only clauses of several atoms make neighbours.
-    length = np.diff(network.clause_start)
-    literal = network.literal[np.repeat(length > 1, length)]
-    clause = np.repeat(np.arange(int((length > 1).sum())), length[length > 1])
-    ones = np.ones(len(literal), np.int32)
-    shape = (int((length > 1).sum()), num_variables)
-    member = csr_array((ones, (clause, variable[np.abs(literal) - 1])), shape)
-    neighbours = (member.T @ member).tocsr()
+    variable = np.arange(network.num_atoms, dtype=np.int32)  # a block is its first atom
+    first = network.block_atom[network.block_start[:-1]]
+    variable[network.block_atom] = np.repeat(first, np.diff(network.block_start))
+    clause, member = crowded_members(network, variable, degree)
+    variables, column = np.unique(member, return_inverse=True)
+    shape = (int(clause.max(initial=-1)) + 1, len(variables))
+    member_of = csr_array((np.ones(len(clause), np.int32), (clause, column)), shape)
+    neighbours = (member_of.T @ member_of).tocsr()
     neighbours.setdiag(0)
     neighbours.eliminate_zeros()
     neighbours.data[:] = 1
@@ -92,6 +90,27 @@ def has_dense_core(network: Network, degree: int) -> np.ndarray:
             break
         alive = crowded
     dense = np.zeros(int(network.component.max(initial=-1)) + 1, bool)
-    dense[network.component[alive[variable]]] = True
+    dense[network.component[variables[alive]]] = True
     found: np.ndarray = dense[network.component]
     return found
+
+
+def crowded_members(
+    network: Network, variable: np.ndarray, degree: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Clauses and their variables, int32[num_members] each, without what is surely not dense.
+
+    A variable has no more neighbours than there are other members in its clauses. Where that is
+    too few it goes at once, before any neighbours are listed: so do the millions of atoms of an
+    open relation, each in a clause or two. What the first rounds leave is peeled by neighbours.
+    """
+    length = np.diff(network.clause_start)
+    several = length > 1
+    clause = np.repeat(np.arange(np.count_nonzero(several), dtype=np.int32), length[several])
+    member = variable[np.abs(network.literal[np.repeat(several, length)]) - 1]
+    stays = np.zeros(len(clause), bool)
+    while len(clause) and np.count_nonzero(stays) < ROUND_SHARE * len(stays):
+        others = np.bincount(clause)[clause] - 1
+        stays = np.bincount(member, others)[member] >= degree
+        clause, member = clause[stays], member[stays]
+    return clause, member

@@ -86,7 +86,12 @@ class Reduction:
     variables: Variables
     cubes: Cubes
     tree: Tree
-    potentials: Potentials
+    penalty: np.ndarray  # float64[num_cubes], what each cube adds to the score
+
+    @cached_property
+    def potentials(self) -> Potentials:
+        """The tables of all that was eliminated: most of a reduction's memory, so made if asked."""
+        return collect(self.tree, self.cubes, self.penalty, maximise=self.semiring == "max")
 
     @property
     def is_eliminated(self) -> np.ndarray:
@@ -208,13 +213,14 @@ def reduce(
         cubes, build_tree(cubes, low_degree_order(cubes, eligible, max_scope, max_table))
     )
     penalty = penalties(network, cubes, network.weights)
-    potentials = collect(tree, cubes, penalty, maximise=semiring == "max")
-    refuse_impossible(network, variables, tree, potentials)
+    message = collect(tree, cubes, penalty, maximise=semiring == "max").message
+    refuse_impossible(network, variables, tree, message)
 
     entered = np.zeros(len(cubes.clause), bool)
     entered[tree.cube] = True
     kept_clause = cubes.clause[~entered].astype(np.int64)
-    fresh, constant = message_clauses(tree, potentials, variables, len(network.weights))
+    fresh, constant = message_clauses(tree, message, variables, len(network.weights))
+    del message
     counted = network.weight_id >= 0
     counted[kept_clause] = False
     constant += float(network.weights[network.weight_id[counted]] @ network.coefficient[counted])
@@ -228,7 +234,7 @@ def reduce(
         constant_count=np.append(network.constant_count, constant),
     )
     return Reduction(
-        network, core, core_atom, semiring, kept_clause, variables, cubes, tree, potentials
+        network, core, core_atom, semiring, kept_clause, variables, cubes, tree, penalty
     )
 
 
@@ -255,13 +261,13 @@ def join_rows(one: Rows, other: Rows) -> Rows:
 
 
 def refuse_impossible(
-    network: Network, variables: Variables, tree: Tree, potentials: Potentials
+    network: Network, variables: Variables, tree: Tree, message: np.ndarray
 ) -> None:
     """Raise if a message that leaves the tables says that every state is forbidden."""
     leaving = np.flatnonzero((tree.parent == ROOT) | (tree.parent == CORE))
     if len(leaving) == 0:
         return
-    possible = row_starts(potentials.message > -np.inf)
+    possible = row_starts(message > -np.inf)
     ends = tree.message_start[leaving + 1], tree.message_start[leaving]
     for clique in leaving[possible[ends[0]] == possible[ends[1]]][:1]:
         raise contradiction(network, int(variables.component[tree.order[clique]]))

@@ -28,7 +28,7 @@ import numpy as np
 
 from lapis.compiled import allocating_entry, entry, inner
 from lapis.inference.exact.elimination_order import popcount
-from lapis.inference.exact.junction_tree import CORE, Potentials, Tree
+from lapis.inference.exact.junction_tree import CORE, ROOT, Tree
 from lapis.network.csr import row_starts
 from lapis.network.cubes import Variables
 from lapis.network.merge import merge_rows
@@ -38,16 +38,16 @@ ROUNDING = 64 * np.finfo(np.float64).eps  # relative size below which a differen
 
 
 def message_clauses(
-    tree: Tree, potentials: Potentials, variables: Variables, weight_id: int
+    tree: Tree, message: np.ndarray, variables: Variables, weight_id: int
 ) -> tuple[Rows, float]:
     """Clauses and a constant that say the same as all messages that leave the tree.
 
     Soft clauses have the weight id given, with weight 1 in mind, and their weight as coefficient.
     """
-    constant = float(potentials.root_values(tree)[1].sum())
+    constant = float(message[tree.message_start[np.flatnonzero(tree.parent == ROOT)]].sum())
     leaving = np.flatnonzero(tree.parent == CORE)
     offset, unit, start, literal, product, hard_start, hard_literal = _expand(
-        leaving, tree.scope_start, tree.scope_variable, tree.message_start, potentials.message,
+        leaving, tree.scope_start, tree.scope_variable, tree.message_start, message,
         variables.size, variables.state_start, variables.state_atom, len(variables.atom_variable),
     )  # fmt: skip
     constant += offset

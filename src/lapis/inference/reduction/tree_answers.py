@@ -25,7 +25,7 @@ import numpy as np
 
 from lapis.compiled import entry, inner
 from lapis.inference.exact.elimination_order import popcount
-from lapis.inference.exact.junction_tree import Tree
+from lapis.inference.exact.junction_tree import Tree, collect, longest_row, work_space
 from lapis.inference.exact.junction_tree_kernels import believe, lay_out, visit_cube
 from lapis.inference.reduction.sample_bits import Pieces
 from lapis.network.csr import row_starts, take_rows
@@ -63,13 +63,10 @@ class Desk(NamedTuple):
 
 def new_desk(reduction: Reduction, pieces: Pieces) -> Desk:
     tree, size = reduction.tree, reduction.variables.size
-    scope = int(np.diff(tree.scope_start).max(initial=1))
-    message = int(np.diff(tree.message_start).max(initial=1))
-    listed = scope * int(size.max(initial=2))
+    listed = longest_row(tree.scope_start) * int(size.max(initial=2))
     return Desk(
-        np.empty(len(size), np.int32),
-        np.zeros((8, scope + 1), np.int64),
-        np.empty(message),
+        *work_space(tree, size),
+        np.empty(longest_row(tree.message_start)),
         np.empty_like(pieces.used),
         np.empty(len(pieces.size)),
         pieces.size.astype(np.float64),
@@ -98,8 +95,7 @@ def answer_trees(
     """The atoms of cliques `first` to `last`, and the clauses that entered these."""
     tree, variables, cubes = reduction.tree, reduction.variables, reduction.cubes
     part = cut_tree(tree, first, last)
-    tables = slice(*tree.table_start[[first, last]])
-    messages = slice(*tree.message_start[[first, last]])
+    potentials = collect(part, cubes, reduction.penalty, work=(desk.axis, desk.work))
     start, atoms = take_rows(variables.state_start, variables.state_atom, part.order)
     clause = cubes.clause[part.cube]
     weights, own, coefficient = local_weights(reduction.network, clause)
@@ -107,7 +103,7 @@ def answer_trees(
     probability = np.zeros((int(value_start[-1]), len(pieces.size)))
     false = np.zeros((len(weights), len(pieces.size)))
     _answer_trees(
-        part, cubes, reduction.potentials.table[tables], reduction.potentials.message[messages],
+        part, cubes, *potentials,
         variables.state_start, variables.state_atom, reduction.core_row, pieces, desk,
         np.zeros(int(part.message_start[-1])), np.empty(int(part.table_start[-1])),
         value_start, own, coefficient, probability, false,

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lapis.inference.reduction.eliminate import Reduction, reduce
+from lapis.inference.reduction.eliminate import Reduction
 from lapis.inference.reduction.sample_bits import Pieces, cut_samples, join_pieces
 from lapis.inference.reduction.tree_answers import (
     Answers,
@@ -67,7 +67,7 @@ class Sampled(NamedTuple):
 
 
 def sample_reduced(
-    network: Network,
+    reduction: Reduction,
     candidates: Callable[[Network], Sequence[Sampler[Any, Any]]],
     *,
     precision: float,
@@ -79,10 +79,9 @@ def sample_reduced(
     progress: Report | None = None,
     should_stop: Wish | None = None,
 ) -> Sampled:
-    """Reduce, sample the core by one of the samplers that may fit it, recover the rest."""
-    reduction = reduce(network)
+    """Sample the core by one of the samplers that may fit it, recover the rest."""
     core = reduction.core
-    base = network.num_base_atoms
+    base = reduction.network.num_base_atoms
     if core.num_atoms == 0:
         found = reduction.recover(np.zeros((1, 0), bool))
         certain, sure = np.zeros(base), np.zeros(len(found.expected_count))

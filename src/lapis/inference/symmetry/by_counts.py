@@ -99,7 +99,7 @@ def plan_counts(
     network: Network, max_memory: int, random_state: int = 0, stop: Stop | None = None
 ) -> CountPlan | None:
     """How to count the atoms of a network; None if they differ, or their counts do not fit."""
-    alike = find_alike(network)
+    alike = find_alike(reduce(network))
     if alike is None:
         return None
     reduction, variables, classes, cubes, penalty, num_plain = alike
@@ -126,9 +126,8 @@ class Alike(NamedTuple):
     num_plain: int  # variables that are atoms in no block
 
 
-def find_alike(network: Network) -> Alike | None:
+def find_alike(reduction: Reduction) -> Alike | None:
     """None if no two atoms of the core can change places."""
-    reduction = reduce(network)
     core = reduction.core
     if not core.num_atoms:
         return None
@@ -143,10 +142,11 @@ def find_alike(network: Network) -> Alike | None:
     return Alike(reduction, variables, classes, cubes, penalty, num_plain)
 
 
-def atom_classes(network: Network) -> np.ndarray:
-    """int64[num_base_atoms], equal for atoms of one class of the core; −1 for all others."""
-    label = np.full(network.num_atoms, -1, np.int64)
-    alike = find_alike(network)
+def atom_classes(reduction: Reduction) -> np.ndarray:
+    """int32[num_base_atoms], equal for atoms of one class of the core; −1 for all others."""
+    network = reduction.network
+    label = np.full(network.num_atoms, -1, np.int32)
+    alike = find_alike(reduction)
     if alike is not None:
         own = alike.classes.of_variable[alike.variables.atom_variable]
         label[alike.reduction.core_atom] = np.where(alike.classes.is_shared[own], own, -1)
