@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import lapis
@@ -16,6 +17,7 @@ from lapis.language.names import format_atom
 from lapis.results.answer import Answer
 from lapis.results.atom_result import number_alike
 from lapis.results.atoms import AtomGroup, Atoms, join_atoms, predicate_group
+from lapis.results.json_text import json_pieces
 
 MODEL = lapis.parse("""
 Friends(person, person)
@@ -180,3 +182,52 @@ def test_an_empty_answer_is_an_answer() -> None:
     nothing = answer_of([])
     assert nothing.to_pandas().empty
     assert "nothing asked for is unknown" in str(nothing)
+
+
+texts = st.text(max_size=5)
+
+
+@given(st.lists(texts, min_size=1, max_size=4, unique=True), st.booleans(), st.integers(1, 7))
+@settings(max_examples=60)
+def test_blocks_of_json_are_the_entries_one_by_one(
+    constants: list[str], divided: bool, block: int
+) -> None:
+    groups = [pairs(constants, "a.db"), pairs(constants[:1], 'b"%s' if divided else "a.db")]
+    rain = predicate_group("Rain%", np.empty((1, 0), np.int32), (), (), world="a.db")
+    atoms = Atoms((*groups, rain))
+    values = np.linspace(0.0, 1.0, len(atoms))
+    errors = np.where(np.arange(len(atoms)) % 3 == 0, np.nan, values / 7)
+    ids = (np.arange(len(atoms)) % 2).astype(np.int8)
+    answer = Answer("exact+gibbs", False, None, atoms, values, errors, np.empty(0), ids)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lapis.results.columns.BLOCK", block)
+        text = "".join(json_pieces({"atoms": answer.document()["atoms"]}))
+    entries = list(answer.document()["atoms"])
+    assert text == "".join(json_pieces({"atoms": iter(entries)}))
+    assert [row["atom"] for row in json.loads(text)["atoms"]] == list(answer.atoms)
+    assert {row["method"] for row in entries} <= {"exact", "gibbs"}
+    assert all(("world" in row) == divided for row in entries)
+
+
+@given(st.lists(texts, min_size=1, max_size=4, unique=True))
+@settings(max_examples=30)
+def test_frames_of_all_libraries_agree(constants: list[str]) -> None:
+    others = Domain("other", tuple(reversed(constants)))
+    codes = np.arange(len(constants), dtype=np.int32)[:, None]
+    single = predicate_group("Q", codes, (others,), ("other",))
+    answer = answer_of([pairs(constants), single])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lapis.results.columns.BLOCK", 3)
+        rows = answer.to_arrow().to_pylist()
+        assert answer.to_polars().to_dicts() == rows
+        frame = answer.to_pandas()
+    frame = frame.astype(object)
+    assert frame.where(frame.notna(), None).to_dict("records") == rows
+    expected = [*([a, b] for a in constants for b in constants), *([c, None] for c in others.names)]
+    assert [[row["arg1"], row["arg2"]] for row in rows] == expected
+    assert [row["atom"] for row in rows] == list(answer.atoms)
+
+
+def test_frames_of_nothing() -> None:
+    answer = answer_of([])
+    assert answer.to_arrow().num_rows == answer.to_polars().height == len(answer.to_pandas()) == 0

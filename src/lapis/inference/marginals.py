@@ -240,6 +240,7 @@ def describe_chains(found: SampleResult) -> dict[str, Any]:
         "ess_bulk": found.size.bulk,
         "ess_tail": found.size.tail,
         "warmup_error": found.worst_missed,
+        "stuck_atoms": found.num_stuck,
         "converged": found.converged,
         "interrupted": found.interrupted,
         "ergodic": found.ergodic,

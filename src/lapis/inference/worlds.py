@@ -38,6 +38,7 @@ TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
     "samples": sum,
     "chains": max,
     "core_atoms": sum,
+    "stuck_atoms": sum,
     "sampled_atoms": sum,
     "counted_atoms": sum,
     "averaged_atoms": sum,

@@ -209,6 +209,12 @@ def relaxed_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
 def convergence_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
     if diagnostics.get("interrupted"):
         return ["stopped early: this is what there was so far"]
+    if diagnostics.get("stuck_atoms"):
+        return [
+            f"not converged: the chains do not move ({diagnostics['stuck_atoms']:,} sampled atoms "
+            "never leave the values that a chain began with), so these probabilities are of where "
+            "chains began; more samples will not help, --method auto or tempering may"
+        ]
     if diagnostics.get("converged") is False:
         rhat, left = diagnostics.get("rhat"), diagnostics.get("seconds_left", math.inf)
         reasons = [] if rhat is None else [f"worst R-hat {rhat:.3f}"]

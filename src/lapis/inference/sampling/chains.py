@@ -96,6 +96,11 @@ class SampleResult:
         return max(derived, float(self.rhat.max(initial=1.0)))
 
     @property
+    def num_stuck(self) -> int:
+        """Sampled atoms on which chains never meet: each keeps what it began with."""
+        return int(np.isposinf(self.rhat).sum())
+
+    @property
     def worst_ess(self) -> float:
         """The least by batches, of the atoms that were sampled."""
         return float(self.ess.min(initial=self.num_samples))

@@ -68,16 +68,6 @@ def make_room(worlds: Worlds, num_samples: int) -> Worlds:
     return Worlds(np.concatenate((worlds.bits, more)), worlds.size)
 
 
-def unpack_worlds(worlds: Worlds, begin: int = 0, end: int | None = None) -> np.ndarray:
-    """bool[num_samples, num_atoms], the samples from `begin` to `end`."""
-    end = int(worlds.size[0]) if end is None else end
-    rows = np.ascontiguousarray(worlds.bits[begin // 64 : -(-end // 64)].T)
-    words = rows.astype("<u8", copy=False).view(np.uint8)
-    first = begin // 64 * 64
-    bits = np.unpackbits(words, axis=1, bitorder="little")[:, begin - first : end - first]
-    return bits.T.astype(bool)
-
-
 def new_tally(origin: np.ndarray, traced: np.ndarray) -> Tally:
     """An empty tally of len(origin) values."""
     num_batches = NUM_BATCHES if len(origin) <= MANY_VALUES else FEW_BATCHES

@@ -1,0 +1,163 @@
+"""Eliminated atoms, recovered from pieces of chains: the same as from each piece by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exact_networks import possible_worlds, random_network
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import lapis
+from lapis.errors import LapisError
+from lapis.inference.exact.by_components import exact
+from lapis.inference.reduction import tree_answers
+from lapis.inference.reduction.eliminate import Reduction, reduce
+from lapis.inference.reduction.sample_bits import cut_samples
+from lapis.inference.reduction.tree_answers import tree_runs
+from lapis.inference.sampling import recovery
+from lapis.inference.sampling.chains import Derived
+from lapis.inference.sampling.diagnostics import WarmUp, doubt_islands, summarize
+from lapis.inference.sampling.kernels.tally import Worlds
+from lapis.inference.sampling.recovery import BATCHES, eliminated, piece_tally, recover
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def pack(samples: np.ndarray, rng: np.random.Generator) -> Worlds:
+    """Samples as a chain keeps them, with room left over that nobody has written to."""
+    rows = -(-len(samples) // 64) + int(rng.integers(0, 2))
+    padded = np.zeros((64 * rows, samples.shape[1]), np.uint64)
+    padded[: len(samples)] = samples
+    shifts = np.arange(64, dtype=np.uint64)[:, None]
+    bits = np.array([(block << shifts).sum(axis=0) for block in np.split(padded, rows)])
+    return Worlds(bits.astype(np.uint64), np.array([len(samples)]))
+
+
+@given(seeds, st.integers(1, 200), st.integers(0, 199), st.integers(1, 200))
+def test_samples_are_cut_anywhere(seed: int, size: int, begin: int, length: int) -> None:
+    assume(begin < size)
+    end = min(begin + length, size)
+    rng = np.random.default_rng(seed)
+    samples = rng.random((size, 3)) < 0.5
+    piece = cut_samples(pack(samples, rng).bits, begin, end)
+    bits = np.unpackbits(piece.bits.T.copy().view(np.uint8), axis=1, bitorder="little")
+    np.testing.assert_array_equal(bits[:, : end - begin].T, samples[begin:end])
+    assert not bits[:, end - begin :].any()
+    assert piece.size == end - begin
+
+
+def piece_by_piece(
+    reduction: Reduction, chains: list[np.ndarray], before: list[np.ndarray]
+) -> tuple[np.ndarray, ...]:
+    """Means and errors with one recovery for each piece, and one for each warm-up."""
+    gone, base = eliminated(reduction), reduction.network.num_base_atoms
+    samples = len(chains[0])
+    length = max(1, samples // BATCHES)
+    tallies, totals = [], []
+    for chain in chains:
+        parts = [chain[first : first + length] for first in range(0, samples, length)]
+        total = np.array([reduction.recover(p).marginal[gone] * len(p) for p in parts])
+        tallies.append(piece_tally(total, total.sum(axis=0), length, samples))
+        totals.append(np.mean([reduction.recover(chain).expected_count], axis=0))
+    warmed = len(before[0])
+    warm = np.array([reduction.recover(part).marginal[gone] * warmed for part in before])
+    found = summarize(tallies, warm_up=WarmUp(warm, warmed))
+    found = doubt_islands(found, reduction.network.component[gone], len(chains), None)
+    mean, stderr = np.zeros((2, base))
+    mean[gone], stderr[gone] = found.mean, found.stderr
+    return mean, stderr, np.array(found.worst_rhat), np.mean(totals, axis=0)
+
+
+@given(seeds, st.integers(2, 150))
+@settings(max_examples=60, deadline=None)
+def test_all_pieces_at_once_are_each_by_itself(seed: int, samples: int) -> None:
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, num_base=int(rng.integers(2, 9)), num_clauses=10)
+    try:
+        exact(network)
+    except LapisError:
+        assume(False)
+    reduction = reduce(network, max_scope=int(rng.integers(1, 4)))
+    worlds, _ = possible_worlds(network)
+    core = worlds[:, reduction.core_atom]
+    chains = [core[rng.choice(len(core), samples)] for _ in range(3)]
+    cut = int(rng.integers(1, 80))
+    before = [core[rng.choice(len(core), cut + 5)] for _ in range(3)]
+
+    def recovered(cores: int) -> Derived:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(recovery, "available_cores", lambda: cores)
+            patch.setattr(tree_answers, "RUN_CLIQUES", 2)
+            patch.setattr(tree_answers, "RUN_CLAUSES", 3)
+            return recover(
+                reduction,
+                [pack(chain, rng) for chain in chains],
+                [[pack(part[:cut], rng), pack(part[cut:], rng)] for part in before],
+                None,
+            )
+
+    found, others = recovered(1), recovered(3)
+    mean, stderr, rhat, counts = piece_by_piece(reduction, chains, before)
+    np.testing.assert_allclose(found.atoms.mean, mean, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(found.atoms.stderr, stderr, rtol=1e-6, atol=1e-7)
+    assert found.atoms.worst_rhat == pytest.approx(float(rhat), rel=1e-6)
+    np.testing.assert_allclose(found.counts.mean, counts, rtol=0, atol=1e-9)
+    for one, other in zip(
+        (*found.atoms, *found.counts), (*others.atoms, *others.counts), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+@given(seeds)
+@settings(max_examples=50)
+def test_trees_are_in_one_place(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, num_base=12, num_clauses=14)
+    try:
+        tree = reduce(network).tree
+    except LapisError:
+        assume(False)
+    tops = np.flatnonzero(tree.parent < 0)
+    tree_of = np.searchsorted(tops, np.arange(len(tree.order)))
+    inside = tree.parent >= 0
+    np.testing.assert_array_equal(tree_of[tree.parent[inside]], tree_of[inside])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tree_answers, "RUN_CLIQUES", 1)
+        runs = tree_runs(tree)
+    assert [last for _, last in runs] == (tops + 1).tolist()
+
+
+OPEN = """\
+person = {1,...,60}
+Friends(person, person)
+Smokes(person)
+Cancer(person)
+1.5 Smokes(x) => Cancer(x)
+1.1 Friends(x, y) ^ Smokes(x) => Smokes(y)
+"""
+
+
+def test_chains_that_never_move_are_told() -> None:
+    """All smoke or none does, which single flips do not change."""
+    answer = lapis.infer(
+        lapis.parse(OPEN), None, "Smokes", opened=["Friends"], method="gibbs", max_samples=2_000
+    )
+    assert answer.diagnostics["stuck_atoms"] == 60
+    assert not answer.diagnostics["converged"]
+    assert answer.remarks() == [
+        "not converged: the chains do not move (60 sampled atoms never leave the values that a "
+        "chain began with), so these probabilities are of where chains began; more samples will "
+        "not help, --method auto or tempering may"
+    ]
+
+
+def test_open_relations_are_recovered() -> None:
+    """A chain that can move, against the answer by counts."""
+    query = ["Smokes", "Cancer", "Friends"]
+    model = lapis.parse(OPEN.replace("60", "12").replace("1.1", "0.2"))
+    truth = lapis.infer(model, None, query, method="exact")
+    answer = lapis.infer(model, None, query, method="gibbs", random_state=3)
+    assert answer.diagnostics["stuck_atoms"] == 0
+    assert answer.diagnostics["converged"]
+    assert (np.abs(answer.probability - truth.probability) <= 5 * answer.errors).all()
