@@ -1,12 +1,14 @@
 """Friends and smokers from a thousand to a million people: time by phase, memory, what is proven.
 
     python benchmarks/scale.py [map] [infer] [--people 1000 10000 100000 1000000] [--friends 5 10]
+    python benchmarks/scale.py open [--people 1000 2000 3000] [--friends 5]
 
 Each person has 5 or 10 friends, drawn with replacement; Smokes is known for a random fifth of the
-people and true for a half of those; asked are Smokes and Cancer. Each row is a process of its own
-with compiled kernels on disk, from its start: imports, reading the facts as text, binding them to
-the model, grounding, solving, and the answer as JSON in a file. Seconds are of processor time,
-which other work on the machine does not change much; `wall` is the clock, `GB` the peak memory.
+people and true for a half of those; asked are Smokes and Cancer. The rows `open` ask for Friends
+too: only the friendships in the data are known, the other n² are not. Each row is a process of
+its own with compiled kernels on disk, from its start: imports, reading the facts as text, binding
+them to the model, grounding, solving, and the answer as JSON in a file. Seconds are of processor
+time, which other work on the machine does not change much; `wall` is the clock, `GB` the peak memory.
 """
 
 from __future__ import annotations
@@ -22,10 +24,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lapis.network.network import Network
     from lapis.problem.task import World
 
-SIZES = (1_000, 10_000, 100_000, 1_000_000)
+SIZES = {
+    "map": (1_000, 10_000, 100_000, 1_000_000),
+    "infer": (1_000, 10_000, 100_000, 1_000_000),
+    "open": (1_000, 2_000, 3_000),
+}
 BEFORE = {  # half, people, friends: before minimum cuts, cluster moves and pilots
     ("map", 100_000, 5): "before: 200–300 s, gap 0.8 %",
     ("map", 100_000, 10): "before: 200–300 s, gap 0.8 %",
@@ -33,6 +41,9 @@ BEFORE = {  # half, people, friends: before minimum cuts, cluster moves and pilo
     ("infer", 10_000, 10): "before: 128 s (tempering)",
     ("infer", 100_000, 5): "before: 257 s (MC-SAT); target 30 s",
     ("infer", 100_000, 10): "before: 84 samples in 300 s; target 60 s",
+    ("open", 1_000, 5): "before: 177 s, 1.7 GB; target 20 s",
+    ("open", 2_000, 5): "before: 180 s, 6.8 GB",
+    ("open", 3_000, 5): "target 180 s, 4 GB",
 }
 
 
@@ -68,7 +79,7 @@ class Phases:
         return f"{total:7.2f} s  {phases}  {memory:5.2f} GB"
 
 
-def prepare(data: Path) -> tuple[Phases, World, Network]:
+def prepare(data: Path, opened: Sequence[str] = ()) -> tuple[Phases, World, Network]:
     """The ground network of a file of facts, as `lapis.map` and `lapis.infer` come to it."""
     import lapis
     from inference import MODEL, QUERY
@@ -78,7 +89,7 @@ def prepare(data: Path) -> tuple[Phases, World, Network]:
     phases = Phases()
     database = lapis.Database.read(data)
     phases.mark("reading")
-    world = build_task(lapis.parse(MODEL), database, QUERY).worlds[0]
+    world = build_task(lapis.parse(MODEL), database, [*QUERY, *opened]).worlds[0]
     phases.mark("binding")
     network = ground(world.problem)
     phases.mark("grounding")
@@ -103,13 +114,18 @@ def run_map(data: Path, people: int, friends: int) -> None:
     print(f"map {people:9,} {friends:3}  {phases}  {word:10} {found.method}", end="", flush=True)
 
 
-def run_infer(data: Path, people: int, friends: int) -> None:
+def run_open(data: Path, people: int, friends: int) -> None:
+    """Marginals with Friends open."""
+    run_infer(data, people, friends, ["Friends"])
+
+
+def run_infer(data: Path, people: int, friends: int, opened: Sequence[str] = ()) -> None:
     """Marginals to a standard error of 0.01 by `auto`, stage by stage."""
     from lapis.inference.marginals import Options, infer_network
     from lapis.inference.worlds import answer_world
     from lapis.results.json_text import json_pieces
 
-    phases, world, network = prepare(data)
+    phases, world, network = prepare(data, opened)
     found = infer_network(network, "auto", Options(precision=0.01, time_limit=600.0))
     phases.mark("inferring")
     answer = answer_world(world, network, found)
@@ -126,7 +142,8 @@ def run_infer(data: Path, people: int, friends: int) -> None:
             f"sampling {notes['seconds']:.1f} s (wall) pilots "
             + " ".join(f"{name} {cost:.2g}" for name, cost in notes["pilots"].items())
         )
-    print(f"infer {people:9,} {friends:3}  {phases}  {quality}", end="", flush=True)
+    half = "open" if opened else "infer"
+    print(f"{half:5} {people:9,} {friends:3}  {phases}  {quality}", end="", flush=True)
 
 
 def run_row(half: str, people: int, friends: int, folder: Path) -> None:
@@ -146,17 +163,18 @@ def run_row(half: str, people: int, friends: int, folder: Path) -> None:
 def main() -> None:
     if sys.argv[1:2] == ["--task"]:
         half, data, people, friends = sys.argv[2:]
-        {"map": run_map, "infer": run_infer}[half](Path(data), int(people), int(friends))
+        run = {"map": run_map, "infer": run_infer, "open": run_open}[half]
+        run(Path(data), int(people), int(friends))
         return
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("halves", nargs="*", default=["map", "infer"], help="map, infer")
-    options.add_argument("--people", nargs="+", type=int, default=SIZES)
+    options.add_argument("halves", nargs="*", default=["map", "infer"], help="map, infer, open")
+    options.add_argument("--people", nargs="+", type=int)
     options.add_argument("--friends", nargs="+", type=int, default=(5, 10))
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        for people in chosen.people:
-            for friends in chosen.friends:
-                for half in chosen.halves:
+        for half in chosen.halves:
+            for people in chosen.people or SIZES[half]:
+                for friends in chosen.friends:
                     run_row(half, people, friends, Path(name))
 
 
