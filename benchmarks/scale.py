@@ -8,7 +8,7 @@ people and true for a half of those; asked are Smokes and Cancer. The rows `open
 too: only the friendships in the data are known, the other n² are not. Each row is a process of
 its own with compiled kernels on disk, from its start: imports, reading the facts as text, binding
 them to the model, grounding, solving, and the answer as JSON in a file. Seconds are of processor
-time, which other work on the machine does not change much; `wall` is the clock, `GB` the peak memory.
+time, which other work on the machine does not change much; `wall` is the clock, `GB` peak memory.
 """
 
 from __future__ import annotations
