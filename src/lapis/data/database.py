@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from lapis.data.description import Description
-    from lapis.data.formats.frames import Frame
+    from lapis.data.formats.frames import Frame, RemoteConnection, RemoteFrame
     from lapis.data.formats.sources import Origin
 
 
@@ -143,8 +143,10 @@ class Database:
         return replace(read_text(Source(name, text)), name=name)
 
     @staticmethod
-    def from_frames(frames: Mapping[str, Frame]) -> Database:
+    def from_frames(frames: Mapping[str, Frame | RemoteFrame]) -> Database:
         """Facts from pandas, polars or Arrow tables, one for each predicate.
+
+        Frames of Spark and ibis tables are run, and what they give is fetched.
 
         Columns are arguments in order, whatever their names; values become constants by their
         text. Keys `P.false` and `P.unknown` give negated and unknown facts.
@@ -155,11 +157,13 @@ class Database:
 
     @staticmethod
     def from_sql(
-        queries: Mapping[str, str], connection: duckdb.DuckDBPyConnection | None = None
+        queries: Mapping[str, str],
+        connection: duckdb.DuckDBPyConnection | RemoteConnection | None = None,
     ) -> Database:
         """Facts from SQL queries, one for each predicate, run by DuckDB.
 
-        A query may read whatever DuckDB does: Parquet globs, CSV, attached databases.
+        A query may read whatever DuckDB does: Parquet globs, CSV, attached databases. With a Spark
+        session or a backend of ibis for a connection, the queries are run there.
         """
         from lapis.data.formats.table_files import from_sql
 

@@ -29,6 +29,8 @@ from lapis.errors import LapisError
 if TYPE_CHECKING:
     import duckdb
 
+    from lapis.data.formats.frames import RemoteConnection
+
 
 TYPE_MARK = ".type"
 
@@ -92,9 +94,14 @@ def read_tables(paths: Sequence[Path]) -> Database:
 
 
 def from_sql(
-    queries: Mapping[str, str], connection: duckdb.DuckDBPyConnection | None = None
+    queries: Mapping[str, str],
+    connection: duckdb.DuckDBPyConnection | RemoteConnection | None = None,
 ) -> Database:
     if connection is not None:
+        from lapis.data.formats.frames import is_remote, run_queries
+
+        if is_remote(connection):
+            return run_queries(queries, connection)
         return encode_database(connection, queries, ())
     with connect() as own:
         return encode_database(own, queries, ())
