@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-SPARKS = ["local[2]", "local-cluster[2,1,1024]", "connect"]
 QUICK_STORES = ["duckdb", "postgresql"]  # a statement takes milliseconds: many examples
-STORES = [*QUICK_STORES, *(pytest.param(name, marks=pytest.mark.spark) for name in SPARKS)]
+STORES = [*QUICK_STORES, pytest.param("local[2]", marks=pytest.mark.spark)]
+# The same Spark, reached in other ways: for what depends on that.
+EVERY_STORE = [
+    *STORES,
+    *(
+        pytest.param(name, marks=pytest.mark.spark)
+        for name in ("local-cluster[2,1,1024]", "connect")
+    ),
+]
 
 
 def store_url(name: str, request: pytest.FixtureRequest) -> str:

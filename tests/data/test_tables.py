@@ -77,6 +77,36 @@ def test_tables_of_ibis_are_run():
     backend.create_table("names", pa.table({"x": ["Ann", "Bob"]}))
     named = Database.from_sql({"P": "SELECT x FROM names WHERE x = 'Ann'"}, backend)
     assert stated(named) == {Stated("P", ("Ann",), True)}
+    with pytest.raises(LapisError, match=r"^P: .*nowhere"):
+        Database.from_sql({"P": "SELECT * FROM nowhere"}, backend)
+
+
+@pytest.mark.spark
+def test_frames_of_spark_are_run():
+    from lapis.relational.engines.spark import SparkStore
+
+    with SparkStore("local[2]") as store:
+        frame = store.session.sql("SELECT 'Ann' AS x, 31 AS n")
+        data = Database.from_frames({"Age": frame})
+        assert stated(data) == {Stated("Age", ("Ann", "31"), True)}
+        query = {"P": "SELECT CAST(id AS STRING) FROM range(2)"}
+        data = Database.from_sql(query, store.session)
+        assert stated(data) == {Stated("P", (name,), True) for name in "01"}
+
+
+def test_pandas_columns_of_any_dtype():
+    frame = pd.DataFrame(
+        {
+            "category": pd.Categorical(["u", "v"]),
+            "object": pd.array(["x", 7], dtype=object),
+            "day": pd.to_datetime(["2024-02-29", "2024-03-01"]).date,
+        },
+        index=[10, 20],
+    )
+    assert stated(Database.from_frames({"P": frame})) == {
+        Stated("P", ("u", "x", "2024-02-29"), True),
+        Stated("P", ("v", "7", "2024-03-01"), True),
+    }
 
 
 def test_empty_frames():

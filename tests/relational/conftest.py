@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from lapis.relational.engines import Store, open_store
-from stores import STORES, store_url
+from stores import EVERY_STORE, store_url
 
 
-@pytest.fixture(scope="module", params=STORES)
+@pytest.fixture(scope="module", params=EVERY_STORE)
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     with open_store(store_url(request.param, request)) as opened:
         yield opened
