@@ -33,6 +33,7 @@ ROOMS = (
 # Of inference, in the same order.
 INFERENCE = (
     "exact", "reduction", "sampling", "map", "propagation", "moments", "symmetry", "bounds",
+    "parcels",
 )  # fmt: skip
 
 WAITING: dict[str, str] = {}  # what a coming part of the package will use

@@ -11,17 +11,19 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from lapis.errors import LapisError
 from lapis.methods import check_options
 from lapis.problem.query import query_predicates
-from lapis.problem.task import DataLike, ModelLike, build_task, open_inputs
+from lapis.problem.task import DataLike, ModelLike, build_task, is_elsewhere, open_inputs
 from lapis.progress import Report, Stop, Wish
 from lapis.results.answer import Answer
 from lapis.results.counts import Counts
 from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.results.stored_answer import StoredAnswer
 
 if TYPE_CHECKING:
     import threading
@@ -34,7 +36,25 @@ if TYPE_CHECKING:
     from lapis.structure.learned_rules import LearnedRules
 
 
+@overload
 def infer(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    output: None = None,
+    **options: Any,
+) -> Answer: ...
+@overload
+def infer(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    output: str,
+    **options: Any,
+) -> StoredAnswer: ...
+def infer(  # type: ignore[misc]  # the keywords are those below
     model: ModelLike,
     data: DataLike = None,
     query: Sequence[str] | str = (),
@@ -52,9 +72,12 @@ def infer(
     bounds: bool = False,
     strict: bool = False,
     relax: bool = False,
+    engine: str | None = None,
+    output: str | None = None,
+    jobs: int | None = None,
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
-) -> Answer:
+) -> Answer | StoredAnswer:
     """Marginal probabilities P(atom = true | data) of the unknown query atoms.
 
     `query` names predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without it,
@@ -65,6 +88,10 @@ def infer(
     is called with `lapis.progress.Progress` events; Ctrl-C and `stop` (a callable or an event) end
     sampling with what there is, marked interrupted. Raises TooLarge where the method cannot do it
     within its limits.
+
+    `engine` names a database or cluster that grounds the rules and finds the components, which its
+    tasks or `jobs` processes here then solve (docs/scale.md); with `output` the answer stays there
+    as a table ("table:NAME") or is written ("FILE.parquet"), and a `StoredAnswer` says where it is.
 
     >>> import lapis
     >>> model = lapis.parse("H(i)\\nS(o)\\ni = {A}\\no = {B}\\n1 H(x) ^ S(y)")
@@ -90,7 +117,25 @@ def infer(
         bounds,
     )
     task = build_task(model, data, query, opened=opened, soft_evidence=soft_evidence, strict=strict)
+    if engine is not None or is_elsewhere(task):
+        from lapis.inference.parcels.answers import infer_on_engine
+        from lapis.inference.parcels.stored import Limits
+
+        limits = Limits(jobs=jobs)
+        return infer_on_engine(task, engine, method, options, output=output, limits=limits)
+    refuse_without_engine(output=output, jobs=jobs)
     return infer_task(task, method, options)
+
+
+def refuse_without_engine(**given: object) -> None:
+    """Refuse what only engines read."""
+    for name, value in given.items():
+        if value is not None:
+            raise LapisError(
+                f"{name} is read where an engine does the work",
+                code="no-engine",
+                hint="name one, as in engine='duckdb' (--engine duckdb)",
+            )
 
 
 def seed_of(random_state: int | np.random.Generator) -> int:
@@ -99,7 +144,25 @@ def seed_of(random_state: int | np.random.Generator) -> int:
     return random_state
 
 
+@overload
 def map(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    output: None = None,
+    **options: Any,
+) -> MostLikelyWorld: ...
+@overload
+def map(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    output: str,
+    **options: Any,
+) -> StoredAnswer: ...
+def map(  # type: ignore[misc]  # the keywords are those below
     model: ModelLike,
     data: DataLike = None,
     query: Sequence[str] | str = (),
@@ -112,13 +175,17 @@ def map(
     max_memory: int | None = None,
     strict: bool = False,
     relax: bool = False,
+    engine: str | None = None,
+    output: str | None = None,
+    jobs: int | None = None,
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
-) -> MostLikelyWorld:
+) -> MostLikelyWorld | StoredAnswer:
     """A most likely truth assignment to the unknown atoms, given the data.
 
     `optimal` says whether it is proven; if not, `bound` and `gap` say how much better another
-    world could be.
+    world could be. `engine`, `output` and `jobs` are as for `infer`; there the time limit is for
+    each component.
 
     >>> import lapis
     >>> model = lapis.parse("t = {A, B}\\nP(t)\\n2 P(A)\\n-1 P(B)")
@@ -129,6 +196,24 @@ def map(
     from lapis.inference.worlds import map_task
 
     task = build_task(model, data, query, opened=opened, soft_evidence=soft_evidence, strict=strict)
+    if engine is not None or is_elsewhere(task):
+        from lapis.inference.parcels.answers import map_on_engine
+        from lapis.inference.parcels.stored import Limits
+
+        return map_on_engine(
+            task,
+            engine,
+            method,
+            time_limit,
+            seed_of(random_state),
+            max_memory=max_memory,
+            progress=progress,
+            stop=Stop(stop),
+            relaxing=relax,
+            output=output,
+            limits=Limits(jobs=jobs),
+        )
+    refuse_without_engine(output=output, jobs=jobs)
     return map_task(
         task,
         method,
@@ -406,7 +491,7 @@ def learn_structure(
     """
     options = dict(locals())
     check_options("structure", options)
-    from lapis.evaluation.cross_validation import num_cores
+    from lapis.grounding.limits import num_cores
     from lapis.relational.engines.tables import open_on_engine
     from lapis.structure.learn_rules import learn_rules
 

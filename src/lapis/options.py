@@ -175,6 +175,11 @@ MAP_METHOD = replace(METHOD, help="How to search")
 PRECISION = Option(
     "precision", "number", "Standard error wanted on every sampled marginal.", 0.01, low=0
 )
+LEFT_AT = Option(
+    "output", "word", "Leave the answer on the engine (table:NAME) or in a file (FILE.parquet).",
+    flag="-o --output",
+)  # fmt: skip
+JOBS = Option("jobs", "integer", "Processes (default: one a core).", low=1)
 TIME_LIMIT = Option("time_limit", "number", "Seconds after which to stop.", low=0, above=True)
 CHECKPOINT = Option("checkpoint", "path", "Keep the state here, and go on from it if it exists.")
 MAX_SAMPLES = Option("max_samples", "integer", "Samples in all chains.", 400_000, low=1)
@@ -416,12 +421,12 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "ground": (QUERY, OPEN, NETWORK_OUT, CACHE, MAX_MEMORY, MERGE, STRICT, AS_JSON),
     "infer": (
         QUERY, OPEN, SOFT, METHOD, PRECISION, TIME_LIMIT, MAX_SAMPLES, CHAINS, MAX_MEMORY,
-        COUNT_BOUND, BOUNDS, RELAX, MERGE, STRICT, SEED, AS_JSON,
+        COUNT_BOUND, BOUNDS, RELAX, ENGINE, LEFT_AT, JOBS, MERGE, STRICT, SEED, AS_JSON,
     ),
     "map": (
         QUERY, OPEN, SOFT, MAP_METHOD,
         replace(TIME_LIMIT, default=60.0, help="Seconds after which the best so far is given."),
-        MAX_MEMORY, RELAX, MERGE, STRICT, SEED, AS_JSON,
+        MAX_MEMORY, RELAX, ENGINE, LEFT_AT, JOBS, MERGE, STRICT, SEED, AS_JSON,
     ),
     "lift": (
         replace(QUERY, help="Predicates that are unknown (else: all where the data is silent)."),
@@ -444,8 +449,8 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         replace(LEARN_QUERY, help="Predicates to find rules for (else: all)."),
         Option("output", "path", "Write the rules (.mln).", flag="-o --output", is_keyword=False),
         replace(METHOD, help="How to search", default="lapis"), *STRUCTURE,
-        Option("jobs", "integer", "Processes (default: one a core).", low=1),
-        ENGINE, TABLES, TIME_LIMIT, CHECKPOINT, EXAMPLES, DRAW, MERGE, STRICT, SEED, AS_JSON,
+        JOBS, ENGINE, TABLES, TIME_LIMIT, CHECKPOINT, EXAMPLES, DRAW, MERGE, STRICT, SEED,
+        AS_JSON,
     ),
     "score": (QUERY, HIDDEN, LISTED, *INFERRING, NO_LIKELIHOOD, MERGE, STRICT, SEED, AS_JSON),
     "evaluate": (
@@ -454,7 +459,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("leave_one_out", "flag", "Test each data file once (the default).", False),
         Option("generative", "flag", "Learn to explain everything, not only the query.", False),
         *LEARNING, HIDDEN, LISTED, *INFERRING,
-        Option("jobs", "integer", "Processes (default: one a core).", low=1),
+        JOBS,
         Option("plot", "path", "Draw precision-recall and calibration (.png, .svg, .pdf).",
                is_keyword=False),
         STRICT, SEED, AS_JSON,

@@ -8,7 +8,6 @@ differ.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from lapis.evaluation.fold_jobs import (
 from lapis.evaluation.folds import make_folds
 from lapis.evaluation.predictions import Predictions, join_predictions
 from lapis.evaluation.score import MEASURE_HEADINGS, Quality, measure
+from lapis.grounding.limits import num_cores
 from lapis.inference.marginals import Options as InferenceOptions
 from lapis.methods import check_options
 from lapis.options import COMMANDS
@@ -350,7 +350,3 @@ def check_query(query: Sequence[str]) -> None:
             code="no-query",
             hint="name the predicates to predict (-q P,Q)",
         )
-
-
-def num_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -47,6 +47,10 @@ class PredicateAtoms:
         return self.total if self.unknown_codes is None else len(self.unknown_codes)
 
     @property
+    def num_true(self) -> int:
+        return len(self.true)
+
+    @property
     def num_false(self) -> int:
         return self.total - len(self.true) - self.num_unknown
 

@@ -10,7 +10,7 @@ model.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -155,9 +155,20 @@ def _refuse(
     predicate: Predicate, shape: BlockShape, key: int, domains: Mapping[str, Domain], what: str
 ) -> None:
     codes = unpack(np.array([key], np.int64), shape.key_sizes)[0]
+    refuse_block(predicate, shape, codes.tolist(), domains, what)
+
+
+def refuse_block(
+    predicate: Predicate,
+    shape: BlockShape,
+    key: Sequence[int],
+    domains: Mapping[str, Domain],
+    what: str,
+) -> None:
+    """Refuse data that contradict the block with these codes outside its values."""
     terms = ["_"] * predicate.arity
-    for position, code in zip(shape.key, codes, strict=True):
-        terms[position] = domains[predicate.types[position]].constants[int(code)]
+    for position, code in zip(shape.key, key, strict=True):
+        terms[position] = domains[predicate.types[position]].constants[code]
     wanted = "exactly one" if predicate.exactly_one else "at most one"
     raise LapisError(
         f"the data give {what} for {predicate.name}({', '.join(terms)}), "

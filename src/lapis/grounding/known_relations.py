@@ -35,6 +35,9 @@ class GroundedWorld:
     _created: dict[tuple[str, str], str | None] = field(default_factory=dict)
     _number: itertools.count[int] = field(default_factory=itertools.count)
 
+    def atom_numbers(self, predicate: str) -> PredicateAtoms | None:
+        return self.atoms.get(predicate)
+
     def known_atom(self, predicate: str, kind: str, terms: tuple[SimpleTerm, ...]) -> Atom | None:
         """An atom of the relation of a predicate's true, false, unknown, possible (true or
         unknown) or known (true or false) tuples; None if there are none."""

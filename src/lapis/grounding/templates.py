@@ -30,18 +30,46 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from lapis.grounding.known_relations import GroundedWorld
+from lapis.data.database import Domain
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Clause, Cube, Literal, SimpleTerm, TypedVariable
 from lapis.relational.algebra import Test, make_test
 from lapis.relational.compile import Wanted, compile_plan
 from lapis.relational.conjunction import Atom, Conjunction, Scope, substitute, unify
-from lapis.relational.interpretation import Interpretation
+from lapis.relational.interpretation import Extension, Interpretation
 from lapis.relational.plan import Plan
 
 MOST_SPLIT = 6  # literals of one template; each doubles the number of plans
+
+
+class AtomNumbers(Protocol):
+    """How many atoms of a predicate are known."""
+
+    @property
+    def sparse(self) -> bool: ...
+    @property
+    def num_true(self) -> int: ...
+    @property
+    def num_false(self) -> int: ...
+    @property
+    def num_unknown(self) -> int: ...
+
+
+class PlannedWorld(Protocol):
+    """What plans are made for: `GroundedWorld`, or one in the tables of a store."""
+
+    @property
+    def domains(self) -> Mapping[str, Domain]: ...
+    @property
+    def relations(self) -> Mapping[str, Extension]: ...
+
+    def atom_numbers(self, predicate: str) -> AtomNumbers | None:
+        """None for a derived predicate that is undecided."""
+
+    def known_atom(self, predicate: str, kind: str, terms: tuple[SimpleTerm, ...]) -> Atom | None:
+        """An atom of the relation of some tuples of a predicate; None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +77,7 @@ class PlanLimits:
     """Below how many groundings a template is taken whole rather than split."""
 
     split_above: int = 100_000
+    most_split: int = MOST_SPLIT
 
 
 @dataclass(frozen=True)
@@ -95,7 +124,7 @@ def cube_template(
 
 def plan_template(
     template: Template,
-    world: GroundedWorld,
+    world: PlannedWorld,
     limits: PlanLimits,
     choose_fates: ChooseFates | None = None,
 ) -> Iterator[Query]:
@@ -118,7 +147,7 @@ def plan_template(
     variables = tuple(pair for pair in template.variables if pair[0] not in swap)
     groundings = math.prod(len(world.domains[type_name]) for _, type_name in variables)
     demand = () if template.demand is None else (substitute(template.demand, swap),)
-    split = MOST_SPLIT if groundings > limits.split_above else 0
+    split = limits.most_split if groundings > limits.split_above else 0
     fates = choose_fates(literals) if choose_fates else _all_fates(literals, world, split)
     wanted = _variables(tuple(stands_for[name] for name in template.outputs))
     for choice in itertools.product(*fates):
@@ -144,7 +173,7 @@ def plan_rows(
     conjunction: Conjunction,
     variables: tuple[TypedVariable, ...],
     outputs: tuple[str, ...],
-    world: GroundedWorld,
+    world: PlannedWorld,
 ) -> Plan:
     """List the assignments of the outputs, with the number of groundings that each stands for."""
     interpretation = Interpretation(world.domains, world.relations)
@@ -163,7 +192,7 @@ ChooseFates = Callable[[Sequence[Literal]], Sequence[Sequence[Fate]]]
 
 
 def _all_fates(
-    literals: Sequence[Literal], world: GroundedWorld, splittable: int
+    literals: Sequence[Literal], world: PlannedWorld, splittable: int
 ) -> list[list[Fate]]:
     fates = []
     for literal in literals:
@@ -173,9 +202,9 @@ def _all_fates(
     return fates
 
 
-def literal_fates(literal: Literal, world: GroundedWorld, split: bool) -> list[Fate]:
+def literal_fates(literal: Literal, world: PlannedWorld, split: bool) -> list[Fate]:
     """The ways a literal can survive, without those that no tuple can take."""
-    atoms = world.atoms.get(literal.predicate)
+    atoms = world.atom_numbers(literal.predicate)
     if atoms is None:  # a derived predicate, decided later
         return [Fate(True)]
 
@@ -183,7 +212,7 @@ def literal_fates(literal: Literal, world: GroundedWorld, split: bool) -> list[F
         return world.known_atom(literal.predicate, kind, literal.terms)
 
     can_keep = atoms.num_unknown > 0
-    can_drop = (atoms.num_false if literal.positive else len(atoms.true)) > 0
+    can_drop = (atoms.num_false if literal.positive else atoms.num_true) > 0
     if can_keep and can_drop and not split and not (atoms.sparse and literal.positive):
         if literal.positive:
             return [Fate(True, anti=source("true"))]

@@ -26,7 +26,12 @@ from lapis.language.model import Model
 from lapis.language.resolution.gather import Gathered, gather_instances
 from lapis.language.resolution.resolve import read_model
 from lapis.logic.normalize import normalize
-from lapis.problem.problem import Problem, problem_on, refuse_unsupported
+from lapis.problem.problem import (
+    Problem,
+    StoredEvidence,
+    problem_on,
+    refuse_unsupported,
+)
 from lapis.problem.query import (
     Query,
     is_askable,
@@ -219,6 +224,12 @@ def written_weights(gathered: Gathered, problem: Problem) -> np.ndarray:
             number = number * len(domain) + domain.index[constant]
         found.append(offset[place] + number)
     return np.array(found, np.int64)
+
+
+def is_elsewhere(task: Task) -> bool:
+    """Whether facts of the task are on a store."""
+    problems = [world.problem for world in task.worlds]
+    return any(isinstance(e, StoredEvidence) for p in problems for e in p.evidence.values())
 
 
 def has_unknown(problem: Problem) -> bool:

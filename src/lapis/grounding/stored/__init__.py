@@ -1,0 +1,1 @@
+"""Problem → ground network in tables of a store: evidence stays where it is."""

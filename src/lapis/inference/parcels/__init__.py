@@ -1,0 +1,1 @@
+"""Networks that live in tables: components packed into parcels, solved wherever there is room."""

@@ -1,0 +1,174 @@
+"""Questions to all worlds of a task, answered on a store: as results here, or left there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from lapis.errors import LapisError
+from lapis.inference.marginals import Options
+from lapis.inference.parcels.published import check_target, publish_answers
+from lapis.inference.parcels.solving import Question
+from lapis.inference.parcels.stored import (
+    Limits,
+    Solved,
+    fetch_marginals,
+    fetch_world,
+    solve_there,
+)
+from lapis.inference.worlds import (
+    answer_world,
+    merge_answers,
+    merge_worlds,
+    world_found,
+)
+from lapis.problem.problem import StoredEvidence
+from lapis.problem.task import Task, World
+from lapis.progress import Report, Stop
+from lapis.relational.engines.opening import open_store
+from lapis.relational.engines.placing import TableRows
+from lapis.relational.engines.store import Store
+from lapis.results.answer import Answer
+from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.results.stored_answer import StoredAnswer
+
+
+def infer_on_engine(
+    task: Task,
+    url: str | None,
+    method: str,
+    options: Options,
+    *,
+    output: str | None = None,
+    limits: Limits | None = None,
+) -> Answer | StoredAnswer:
+    """Marginals, by the engine at a URL, or by the one that has the facts."""
+    refuse_relaxing(options.relax)
+    refuse_bounds(options.bounds)
+    asked = Question(
+        "infer", method, np.empty(0), options.seed, options.precision, options.max_samples,
+        options.num_chains, options.time_limit, options.max_memory,
+    )  # fmt: skip
+    if output is not None:
+        return leave_there(task, url, asked, output, limits, options.progress, options.stop)
+    parts: list[Answer] = []
+    for world in task.worlds:
+        with store_for(world, url, options.max_memory) as store:
+            found = ask(world, store, asked, limits, options.progress, options.stop)
+            parts.append(answer_world(world, *fetch_marginals(found, predicates_of(world))))
+    return merge_answers(task, parts)
+
+
+def map_on_engine(
+    task: Task,
+    url: str | None,
+    method: str,
+    time_limit: float,
+    seed: int,
+    *,
+    max_memory: int | None = None,
+    progress: Report | None = None,
+    stop: Stop | None = None,
+    relaxing: bool = False,
+    output: str | None = None,
+    limits: Limits | None = None,
+) -> MostLikelyWorld | StoredAnswer:
+    """A most likely world, by the engine at a URL; the time limit is for each component."""
+    refuse_relaxing(relaxing)
+    asked = Question("map", method, np.empty(0), seed, time_limit=time_limit, max_memory=max_memory)
+    if output is not None:
+        return leave_there(task, url, asked, output, limits, progress, stop)
+    parts: list[MostLikelyWorld] = []
+    for world in task.worlds:
+        with store_for(world, url, max_memory) as store:
+            found = ask(world, store, asked, limits, progress, stop)
+            parts.append(world_found(world, *fetch_world(found, predicates_of(world))))
+    return merge_worlds(task, parts)
+
+
+def leave_there(
+    task: Task,
+    url: str | None,
+    asked: Question,
+    output: str,
+    limits: Limits | None,
+    progress: Report | None,
+    stop: Stop | None,
+) -> StoredAnswer:
+    """Answers of all worlds at one target."""
+    check_target(output)
+    refuse_worlds(task)
+    (world,) = task.worlds
+    with store_for(world, url, asked.max_memory) as store:
+        found = ask(world, store, asked, limits, progress, stop)
+        rows = publish_answers(world, found, output)
+    is_world = asked.command == "map"
+    figures = dict(found.figures)
+    if is_world:
+        figures |= {"gap": found.error}
+    counts = tuple(found.counts[world.weight_ids].tolist())
+    return StoredAnswer(
+        output, rows, found.method, found.proven, found.total, is_world, counts, figures
+    )
+
+
+def ask(
+    world: World,
+    store: Store,
+    asked: Question,
+    limits: Limits | None,
+    progress: Report | None,
+    stop: Stop | None,
+) -> Solved:
+    asked = replace(asked, weights=world.problem.weight_table.value)
+    return solve_there(world.problem, store, asked, limits=limits, progress=progress, stop=stop)
+
+
+@contextmanager
+def store_for(world: World, url: str | None, max_memory: int | None) -> Iterator[Store]:
+    """Where the facts of a world are already, or the engine that a URL names."""
+    found = store_of(world)
+    if found is not None:
+        yield found
+        return
+    assert url is not None
+    with open_store(url, max_memory) as opened:
+        yield opened
+
+
+def store_of(world: World) -> Store | None:
+    """The store that holds facts of a world."""
+    for evidence in world.problem.evidence.values():
+        if isinstance(evidence, StoredEvidence) and isinstance(evidence.rows, TableRows):
+            return evidence.rows.store
+    return None
+
+
+def predicates_of(world: World) -> list[str]:
+    return list(dict.fromkeys(query.predicate for query in world.queries))
+
+
+def refuse_worlds(task: Task) -> None:
+    if len(task.worlds) > 1:
+        raise LapisError("one table holds one world", code="several-worlds", hint="use --merge")
+
+
+def refuse_bounds(bounds: bool) -> None:
+    if bounds:
+        raise LapisError(
+            "bounds are not computed on an engine",
+            code="bounds",
+            hint="leave out --engine, or --bounds",
+        )
+
+
+def refuse_relaxing(relaxing: bool) -> None:
+    if relaxing:
+        raise LapisError(
+            "hard formulas cannot be relaxed on an engine",
+            code="relax",
+            hint="leave out --engine, or give a rule a weight instead of its final period",
+        )

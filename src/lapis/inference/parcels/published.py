@@ -1,0 +1,129 @@
+"""Answers as a table: on the engine, for whoever works there, or in a Parquet file.
+
+    predicate, arg1, arg2, …, probability, stderr      of marginals
+    predicate, arg1, arg2, …, value                    of a most likely world, 0 or 1
+
+Arguments are constants as the data writes them; a predicate of fewer arguments has NULL in the
+others. The table is built in the store's own corner and handed over in one step at the end.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from lapis.data.whole_path import require_writable, whole_path
+from lapis.errors import LapisError
+from lapis.inference.parcels.stored import Solved, select_answers
+from lapis.language.printer import print_formula
+from lapis.problem.query import Query
+from lapis.problem.task import World
+from lapis.relational.engines.store import Store, Table
+from lapis.relational.engines.stored import StoreEngine
+from lapis.relational.interpretation import Interpretation
+from lapis.results.result import require
+
+TABLE = "table:"
+
+
+def check_target(target: str) -> None:
+    """Refuse a place for an answer that is none, before hours of work."""
+    if target.startswith(TABLE):
+        if len(target) > len(TABLE):
+            return
+    elif target.endswith(".parquet"):
+        require_writable(Path(target))
+        return
+    raise LapisError(
+        f"an answer cannot be left in {target!r}",
+        code="output-target",
+        hint="write table:NAME for a table on the engine, or a path that ends in .parquet",
+    )
+
+
+def publish_answers(world: World, solved: Solved, target: str) -> int:
+    """Leave what is asked of a world at a target; the number of atoms."""
+    store = solved.store
+    table = store.create("published", " UNION ALL ".join(select_world(world, solved)))
+    if target.startswith(TABLE):
+        store.publish(table.name, target.removeprefix(TABLE))
+    else:
+        write_parquet(store, table, Path(target))
+    return table.rows
+
+
+def select_world(world: World, solved: Solved) -> list[str]:
+    """SELECTs of what is asked, a query each."""
+    problem, store = solved.problem, solved.store
+    queries = list(dict.fromkeys(world.queries))
+    labels = [print_formula(q.formula) if q.formula is not None else q.predicate for q in queries]
+    names = store.load(
+        "names", {"query": np.arange(len(queries)), "predicate": np.array(labels, object)}
+    )
+    width = max((problem.model.predicates[q.predicate].arity for q in queries), default=0)
+    domains = StoreEngine(Interpretation(problem.domains, {}), store)
+    whole = {query.predicate for query in queries if query.constants is None}
+    found = []
+    for number, query in enumerate(queries):
+        twice = query.constants is not None and query.predicate in whole
+        if query.predicate in solved.ground.unknown and not twice:
+            found.append(select_query(solved, query, number, names, domains, width))
+    if found:
+        return found
+    text, real = store.dialect.text, store.dialect.real
+    listed = [f"CAST(NULL AS {text}) AS {name}" for name in ["predicate", *arguments(width)]]
+    listed += [f"CAST(NULL AS {real}) AS {name}" for name in measured(solved)]
+    return [f"SELECT {', '.join(listed)} FROM {names} n WHERE n.query < 0"]
+
+
+def arguments(width: int) -> list[str]:
+    return [f"arg{place}" for place in range(1, width + 1)]
+
+
+def measured(solved: Solved) -> list[str]:
+    return ["probability", "stderr"] if solved.question.command == "infer" else ["value"]
+
+
+def select_query(
+    solved: Solved,
+    query: Query,
+    number: int,
+    names: Table,
+    domains: StoreEngine,
+    width: int,
+) -> str:
+    predicate = solved.problem.model.predicates[query.predicate]
+    text = solved.store.dialect.text
+    columns = ["n.predicate AS predicate"]
+    source = f"({select_answers(solved, query.predicate)}) q JOIN {names} n ON n.query = {number}"
+    for place, type_name in enumerate(predicate.types):
+        columns.append(f"d{place}.name AS arg{place + 1}")
+        table = domains.domain_table(type_name)
+        source += f" JOIN {table} d{place} ON d{place}.code = q.c{place}"
+    columns += [f"CAST(NULL AS {text}) AS {name}" for name in arguments(width)[predicate.arity :]]
+    values = ["q.value", "q.error"]
+    columns += [f"{v} AS {name}" for v, name in zip(values, measured(solved), strict=False)]
+    codes = [
+        solved.problem.domains[type_name].index[constant]
+        for type_name, constant in zip(predicate.types, query.constants or (), strict=False)
+    ]
+    where = " AND ".join(f"q.c{place} = {code}" for place, code in enumerate(codes))
+    return f"SELECT {', '.join(columns)} FROM {source}" + (f" WHERE {where}" if where else "")
+
+
+def write_parquet(store: Store, table: Table, path: Path) -> None:
+    """A table as a file, batch by batch."""
+    arrow, parquet = require("pyarrow"), require("pyarrow.parquet")
+    with whole_path(path) as place:
+        writer = None
+        for batch in store.fetch(f"SELECT * FROM {table}"):
+            columns = {
+                name: arrow.array(column, arrow.string() if column.dtype == object else None)
+                for name, column in batch.items()
+            }
+            rows = arrow.table(columns)
+            writer = writer or parquet.ParquetWriter(place, rows.schema)
+            writer.write_table(rows)
+        assert writer is not None  # a store gives at least one batch
+        writer.close()

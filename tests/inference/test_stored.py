@@ -1,0 +1,265 @@
+"""Inference on engines: the oracle's answers, and the same from all of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from stored_cases import CIRCLES, TINY, check_case, circles, infer_there, map_there, same_answers
+
+import lapis
+from golden_models import golden_models
+from lapis.errors import LapisError, TooLarge
+from lapis.inference.parcels import workers
+from lapis.inference.parcels.contraction import MOST_VERTEX, connect
+from lapis.inference.parcels.rows import ParcelRows
+from lapis.inference.parcels.solving import Question, solve_parcel
+from lapis.inference.parcels.stored import Limits
+from lapis.relational.engines import fetch_all, open_store
+from strategies import Case, cases
+
+GOLDEN = [
+    golden
+    for golden in golden_models()
+    if golden.applies_to("enumerate") and golden.query and not golden.impossible
+]
+
+
+@pytest.fixture(params=["duckdb", "postgresql"])
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "duckdb":
+        yield "duckdb"
+    else:
+        yield request.getfixturevalue("postgres_url")
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(case=cases())
+def test_random_models_are_answered_as_the_oracle_does(url: str, case: Case) -> None:
+    check_case(url, case)
+
+
+@pytest.mark.slow
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(case=cases())
+def test_many_random_models_are_answered_as_the_oracle_does(url: str, case: Case) -> None:
+    check_case(url, case)
+
+
+@pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.name)
+def test_golden_models_are_answered_alike_on_both(golden, postgres_url: str) -> None:  # type: ignore[no-untyped-def]
+    model, data = lapis.parse(golden.text), lapis.Database.parse(golden.data)
+    here = lapis.infer(model, data, golden.query, method="enumerate")
+    there = infer_there("duckdb", golden.text, golden.data, golden.query)
+    assert there.atoms == here.atoms
+    np.testing.assert_allclose(there.probability, here.probability, atol=1e-9)
+    assert there.log_partition == pytest.approx(here.log_partition)
+    same_answers(there, infer_there(postgres_url, golden.text, golden.data, golden.query))
+
+
+@pytest.mark.parametrize("few", [0, 20, 1 << 20])
+@pytest.mark.parametrize("seed", range(3))
+def test_components_are_those_of_union_find(url: str, seed: int, few: int) -> None:
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    rng = np.random.default_rng(seed)
+    path = np.arange(40)
+    v = np.concatenate((rng.integers(0, MOST_VERTEX, 60), path, rng.integers(100, 200, 50)))
+    w = np.concatenate((rng.integers(0, 60, 60), path + 1, rng.integers(100, 200, 50)))
+    with open_store(url) as store:
+        edges = store.load("edges", {"v": v, "w": w})
+        labels = connect(store, edges, "labels", few=few)
+        found = fetch_all(store, f"SELECT vertex, component FROM {labels} ORDER BY vertex")
+    vertex, place = np.unique(np.concatenate((v, w)), return_inverse=True)
+    pairs = (place[: len(v)], place[len(v) :])
+    graph = coo_array((np.ones(len(v)), pairs), (len(vertex), len(vertex)))
+    _, label = connected_components(graph, directed=False)
+    smallest = vertex[np.unique(label, return_index=True)[1]]
+    np.testing.assert_array_equal(found["vertex"], vertex)
+    np.testing.assert_array_equal(found["component"], smallest[label])
+
+
+def test_a_component_too_large_for_a_task_says_what_would_split_it(url: str) -> None:
+    model = CIRCLES + "Likes(person)\n0.5 Smokes(x) => Likes(x)\n"
+    data = circles([12, 12, 12]) + " Friends(P0_0,P1_0) Friends(P1_0,P2_0)"
+    with pytest.raises(TooLarge) as error:
+        infer_there(url, model, data, ["Smokes", "Likes"], max_memory=50_000)
+    assert str(error.value).splitlines() == [
+        "a connected component has 72 unknown atoms and 328 ground clauses; about 233.6 kB of "
+        "memory, over the limit of 50.0 kB for a task",
+        "    evidence on 'Smokes' would leave components of at most 1 atom; or raise --max-memory",
+    ]
+
+
+def test_hard_rules_that_contradict_name_their_atoms(url: str) -> None:
+    model = "P(t)\nQ(t)\n1 P(x)\nP(x) v Q(x).\n!P(x).\n!Q(B)."
+    with pytest.raises(LapisError, match=r"contradict each other over P\(B\), Q\(B\)\n"):
+        infer_there(url, model, "t = {A, B}", ["P", "Q"])
+
+
+@pytest.mark.parametrize("method", ["lifted", "count-gibbs"])
+def test_methods_for_whole_models_are_refused(method: str) -> None:
+    with pytest.raises(LapisError, match="works on a whole model"):
+        infer_there("duckdb", CIRCLES, circles([4]), ["Smokes"], method=method)
+
+
+def test_what_only_engines_read_is_refused_without_one() -> None:
+    model = lapis.parse("t = {A}\nP(t)\n1 P(x)")
+    for option in ({"output": "table:answers"}, {"jobs": 2}):
+        with pytest.raises(LapisError, match="where an engine does the work"):
+            lapis.infer(model, query="P", **option)
+    with pytest.raises(LapisError, match="cannot be relaxed on an engine"):
+        lapis.infer(model, query="P", engine="duckdb", relax=True)
+    with pytest.raises(LapisError, match=r"cannot be left in 'answers\.csv'"):
+        lapis.infer(model, query="P", engine="duckdb", output="answers.csv")
+
+
+SAMPLED = Limits(parcel_literals=150, jobs=1)
+
+
+def sampled(url: str, limits: Limits = SAMPLED) -> lapis.Answer:
+    """Circles of 12 to 20, sampled: too little memory is given for tables."""
+    data = circles([12, 15, 16, 20])
+    return infer_there(
+        url, CIRCLES, data, ["Smokes"], limits, method="gibbs", max_samples=400, seed=3
+    )
+
+
+def test_samples_are_the_same_on_every_engine_and_in_any_parcel(postgres_url: str) -> None:
+    first = sampled("duckdb")
+    assert not first.exact
+    same_answers(first, sampled(postgres_url))
+    packed = sampled("duckdb", Limits(jobs=1))
+    assert packed.diagnostics["parcels"] < first.diagnostics["parcels"]
+    np.testing.assert_array_equal(packed.probability, first.probability)
+    np.testing.assert_array_equal(packed.errors, first.errors)
+
+
+def test_two_processes_of_which_one_dies_give_what_one_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = sampled("duckdb")
+    monkeypatch.setattr(workers, "solve_parcel", die_once)
+    monkeypatch.setenv("LAPIS_TEST_DIED", str(tmp_path / "died"))
+    same_answers(one, sampled("duckdb", Limits(parcel_literals=150, jobs=2)))
+    assert (tmp_path / "died").exists()
+
+
+def die_once(rows: ParcelRows, question: Question) -> dict[str, np.ndarray]:
+    """Solves a parcel, unless nobody has died yet."""
+    died = Path(os.environ["LAPIS_TEST_DIED"])
+    if not died.exists():
+        died.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return solve_parcel(rows, question)
+
+
+def test_a_process_that_always_dies_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "solve_parcel", die)
+    monkeypatch.setattr(workers, "ATTEMPTS", 1)
+    with pytest.raises(LapisError, match="died 1 times"):
+        sampled("duckdb", Limits(parcel_literals=150, jobs=2))
+
+
+def die(rows: ParcelRows, question: Question) -> dict[str, np.ndarray]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def test_answers_as_a_table_on_the_engine(postgres_url: str, tmp_path: Path) -> None:
+    model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([5, 3]) + " Smokes(P0_0)")
+    here = lapis.infer(model, data, "Smokes")
+    for url in (postgres_url, f"duckdb:{tmp_path / 'answers.duckdb'}"):
+        told = lapis.infer(model, data, "Smokes", engine=url, output="table:answers")
+        assert (told.num_atoms, told.proven, told.target) == (7, True, "table:answers")
+        assert told.total == pytest.approx(here.log_partition)
+        with open_store(url) as store:
+            place = "answers" if url is postgres_url else "data.answers"
+            found = fetch_all(store, f"SELECT * FROM {place} ORDER BY arg1")
+        assert list(found) == ["predicate", "arg1", "probability", "stderr"]
+        names = [f"{p}({a})" for p, a in zip(found["predicate"], found["arg1"], strict=True)]
+        assert names == sorted(here.atoms)
+        np.testing.assert_allclose(found["probability"], [here[name] for name in names])
+
+
+def test_answers_as_a_parquet_file(tmp_path: Path, url: str) -> None:
+    import pyarrow.parquet
+
+    model = lapis.parse(CIRCLES + "Likes(person, person)\n0.5 Smokes(x) => Likes(x, x)\n")
+    data = lapis.Database.parse(circles([4, 3]))
+    asked = ["Smokes", "Likes(P0_0, P0_0)"]
+    world = lapis.map(model, data, asked)
+    path = tmp_path / "world.parquet"
+    told = lapis.map(model, data, asked, engine=url, output=str(path))
+    rows = pyarrow.parquet.read_table(path).to_pylist()
+    assert told.num_atoms == len(rows) == 8
+    assert told.total == pytest.approx(world.score)
+    assert {row["arg2"] for row in rows if row["predicate"] == "Smokes"} == {None}
+    assert [row["arg2"] for row in rows if row["predicate"] == "Likes"] == ["P0_0"]
+
+
+def test_a_failure_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_url: str
+) -> None:
+    model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([5]))
+
+    def fail(rows: ParcelRows, question: Question) -> dict[str, np.ndarray]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers, "solve_parcel", fail)
+    path = tmp_path / "world.parquet"
+    for output in (str(path), "table:never"):
+        with pytest.raises(KeyboardInterrupt):
+            lapis.infer(model, data, "Smokes", engine=postgres_url, output=output)
+    assert list(tmp_path.iterdir()) == []
+    with open_store(postgres_url) as store:
+        ours = fetch_all(
+            store, "SELECT nspname::TEXT AS s FROM pg_namespace WHERE nspname ~ '^lapis_'"
+        )
+        assert len(ours["s"]) == 1  # of this very store
+        left = fetch_all(store, "SELECT count(*) AS n FROM pg_tables WHERE tablename = 'never'")
+        assert left["n"][0] == 0
+
+
+def test_progress_tells_the_stages() -> None:
+    told: list[str] = []
+    model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([5, 4]))
+    lapis.infer(
+        model, data, "Smokes", engine="duckdb", progress=lambda news: told.append(news.phase)
+    )
+    assert list(dict.fromkeys(told)) == ["grounding", "connecting", "packing", "solving"]
+
+
+def test_a_most_likely_world_there_is_the_one_here(url: str) -> None:
+    data = circles([7, 6, 30])
+    model = lapis.parse(CIRCLES)
+    here = lapis.map(model, lapis.Database.parse(data), "Smokes")
+    there = map_there(url, CIRCLES, data, ["Smokes"], TINY)
+    assert there.optimal
+    assert there.score == pytest.approx(here.score)
+    assert there.diagnostics["cost"] == pytest.approx(here.diagnostics["cost"])
+
+
+def test_facts_in_place_are_not_fetched(url: str) -> None:
+    """Friendships in a table of the engine; only the answer comes back."""
+    from lapis.relational.engines import open_tables
+
+    data = lapis.Database.parse(circles([5, 4]))
+    pairs = data.decode(data.relations["Friends"], data.relations["Friends"].true)
+    model = lapis.parse(CIRCLES)
+    here = lapis.infer(model, data, "Smokes")
+    with open_store(url) as store:
+        columns = {
+            n: np.array(c, object) for n, c in zip("ab", zip(*pairs, strict=True), strict=True)
+        }
+        table = store.load("pairs", columns)
+        there = lapis.infer(model, open_tables(store, {"Friends": str(table)}), "Smokes").marginals
+        answered = fetch_all(store, f"SELECT count(*) AS n FROM {table}")["n"][0]
+    assert answered == len(pairs)  # the store is still open, and the table is the user's
+    assert there == pytest.approx(here.marginals, abs=1e-9)
