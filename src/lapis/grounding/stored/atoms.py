@@ -109,7 +109,7 @@ def store_atoms(
             hint="split it into predicates of fewer arguments",
         )
     true = true_table(store, f"{label} true", evidence)
-    if predicate.block and (evidence.open or len(evidence.unknown)):
+    if predicate.block:
         true, unknown = close_blocks(evidence, true, domains, store, label)
         return StoredAtoms(predicate, sizes, True, true, None, unknown, first)
     if not evidence.open:
