@@ -31,6 +31,7 @@ from lapis.grounding.stored.atoms import (
     number_atoms,
     spell,
 )
+from lapis.grounding.stored.listing import write_rows
 from lapis.grounding.stored.world import KnownTables
 from lapis.grounding.templates import (
     PlanLimits,
@@ -44,7 +45,6 @@ from lapis.language.syntax import Variable
 from lapis.logic.clauses import Definition, Feature, Literal, SimpleTerm
 from lapis.problem.problem import Problem, refuse_unsupported
 from lapis.progress import Progress, Report
-from lapis.relational.engines.listing import write_rows
 from lapis.relational.engines.memory import refuse_work
 from lapis.relational.engines.store import Store, Table, fetch_all
 
