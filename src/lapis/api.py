@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from lapis.errors import LapisError
 from lapis.methods import check_options
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, ModelLike, build_task, is_elsewhere, open_inputs
@@ -38,22 +37,14 @@ if TYPE_CHECKING:
 
 @overload
 def infer(
-    model: ModelLike,
-    data: DataLike = None,
-    query: Sequence[str] | str = (),
-    *,
-    output: None = None,
-    **options: Any,
-) -> Answer: ...
+    model: ModelLike, data: DataLike = None, query: Sequence[str] | str = (), *,
+    output: None = None, **options: Any,
+) -> Answer: ...  # fmt: skip
 @overload
 def infer(
-    model: ModelLike,
-    data: DataLike = None,
-    query: Sequence[str] | str = (),
-    *,
-    output: str,
-    **options: Any,
-) -> StoredAnswer: ...
+    model: ModelLike, data: DataLike = None, query: Sequence[str] | str = (), *,
+    output: str, **options: Any,
+) -> StoredAnswer: ...  # fmt: skip
 def infer(  # type: ignore[misc]  # the keywords are those below
     model: ModelLike,
     data: DataLike = None,
@@ -101,7 +92,7 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     """
     check_options("infer", locals())
     from lapis.inference.marginals import Options
-    from lapis.inference.worlds import infer_task
+    from lapis.inference.worlds import infer_task, refuse_without_engine
 
     options = Options(
         precision,
@@ -127,17 +118,6 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     return infer_task(task, method, options)
 
 
-def refuse_without_engine(**given: object) -> None:
-    """Refuse what only engines read."""
-    for name, value in given.items():
-        if value is not None:
-            raise LapisError(
-                f"{name} is read where an engine does the work",
-                code="no-engine",
-                hint="name one, as in engine='duckdb' (--engine duckdb)",
-            )
-
-
 def seed_of(random_state: int | np.random.Generator) -> int:
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(1 << 31))
@@ -146,22 +126,14 @@ def seed_of(random_state: int | np.random.Generator) -> int:
 
 @overload
 def map(
-    model: ModelLike,
-    data: DataLike = None,
-    query: Sequence[str] | str = (),
-    *,
-    output: None = None,
-    **options: Any,
-) -> MostLikelyWorld: ...
+    model: ModelLike, data: DataLike = None, query: Sequence[str] | str = (), *,
+    output: None = None, **options: Any,
+) -> MostLikelyWorld: ...  # fmt: skip
 @overload
 def map(
-    model: ModelLike,
-    data: DataLike = None,
-    query: Sequence[str] | str = (),
-    *,
-    output: str,
-    **options: Any,
-) -> StoredAnswer: ...
+    model: ModelLike, data: DataLike = None, query: Sequence[str] | str = (), *,
+    output: str, **options: Any,
+) -> StoredAnswer: ...  # fmt: skip
 def map(  # type: ignore[misc]  # the keywords are those below
     model: ModelLike,
     data: DataLike = None,
@@ -193,7 +165,7 @@ def map(  # type: ignore[misc]  # the keywords are those below
     ['P(A)']
     """
     check_options("map", locals())
-    from lapis.inference.worlds import map_task
+    from lapis.inference.worlds import map_task, refuse_without_engine
 
     task = build_task(model, data, query, opened=opened, soft_evidence=soft_evidence, strict=strict)
     if engine is not None or is_elsewhere(task):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from lapis.errors import LapisError
 from lapis.inference.asked import select_atoms
 from lapis.inference.map.problem import map_problem
 from lapis.inference.map.solver import MapResult
@@ -64,6 +65,17 @@ TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
     "relaxed_fewest": all,
     "relaxed_at_least": sum,
 }
+
+
+def refuse_without_engine(**given: object) -> None:
+    """Refuse what only engines read."""
+    for name, value in given.items():
+        if value is not None:
+            raise LapisError(
+                f"{name} is read where an engine does the work",
+                code="no-engine",
+                hint="name one, as in engine='duckdb' (--engine duckdb)",
+            )
 
 
 def infer_task(task: Task, method: str, options: Options) -> Answer:
