@@ -175,10 +175,7 @@ MAP_METHOD = replace(METHOD, help="How to search")
 PRECISION = Option(
     "precision", "number", "Standard error wanted on every sampled marginal.", 0.01, low=0
 )
-LEFT_AT = Option(
-    "output", "word", "Leave the answer on the engine (table:NAME) or in a file (FILE.parquet).",
-    flag="-o --output",
-)  # fmt: skip
+LEFT_AT = Option("output", "word", "Leave answers in table:NAME or FILE.parquet.", None, "-o --output")
 JOBS = Option("jobs", "integer", "Processes (default: one a core).", low=1)
 TIME_LIMIT = Option("time_limit", "number", "Seconds after which to stop.", low=0, above=True)
 CHECKPOINT = Option("checkpoint", "path", "Keep the state here, and go on from it if it exists.")
@@ -459,8 +456,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("generative", "flag", "Learn to explain everything, not only the query.", False),
         *LEARNING, HIDDEN, LISTED, *INFERRING, JOBS,
         Option("plot", "path", "Draw precision-recall and calibration (.png, .svg, .pdf).",
-               is_keyword=False),
-        STRICT, SEED, AS_JSON,
+               is_keyword=False), STRICT, SEED, AS_JSON,
     ),
     "circuit approximate": (
         QUERY, OPEN, EVIDENCE, CIRCUIT_OUT,
