@@ -16,7 +16,7 @@ from lapis.errors import LapisError, TooLarge
 from lapis.learning.examples import build_examples
 from lapis.relational.engines import open_store
 from lapis.relational.engines.placing import place_problem
-from stores import STORES, store_url
+from stores import QUICK_STORES, STORES, store_url
 
 MODEL = """
 Smokes(person)
@@ -49,8 +49,11 @@ def random_world(seed: int, num_people: int = 24) -> lapis.Database:
 def test_the_weights_are_those_of_memory(name: str, request: pytest.FixtureRequest) -> None:
     model = lapis.parse(MODEL)
     worlds = [random_world(0), random_world(1, 17)]
+    objectives = ["pseudo", "weighted-pseudo"]
+    if name not in QUICK_STORES:  # hundreds of statements, each of which is a job there
+        del worlds[1], objectives[1]
     engine = store_url(name, request)
-    for objective in ("pseudo", "weighted-pseudo"):
+    for objective in objectives:
         here = lapis.learn(model, worlds, objective=objective)
         there = lapis.learn(model, worlds, objective=objective, engine=engine)
         np.testing.assert_array_equal(there.weights, here.weights)
