@@ -123,7 +123,7 @@ def test_codes_follow_the_order_of_code_points(place: Place, model: lapis.Model)
 
 
 def test_a_mapping_says_which_tables_and_queries(
-    place: Place, model: lapis.Model, expected: dict[str, tuple[int, int]], tmp_path: Path
+    place: Place, model: lapis.Model, tmp_path: Path
 ) -> None:
     prefix = "data." if place.schema == "main" else ""
     mapping = tmp_path / "facts.toml"
@@ -131,8 +131,35 @@ def test_a_mapping_says_which_tables_and_queries(
         f'Smokes = "{prefix}{place.schema}.smokes"\n'
         f'Friends = "SELECT * FROM {prefix}{place.schema}.friends"\n'
         f'Age = "{prefix}{place.schema}.age"\nRich = "SELECT 1 AS x"\n'
+        '"person.type" = "SELECT \'Eve\' AS name"\n'  # of whom no fact speaks
     )
+    expected = rows_of(lapis.count(model, lapis.Database.parse(f"person = {{Eve}}\n{FACTS}")))
+    assert expected["Smokes(Eve)"] == (0, 1)
     assert rows_of(lapis.count(model, engine=place.url, tables=str(mapping))) == expected
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"persn.type": "SELECT 1 AS x"}, "data for an unknown type 'persn'\n"
+         "    did you mean 'person'?"),
+        ({"person.type": "SELECT 1 AS x, 2 AS y"},
+         "person.type needs one column, the constants of the type"),
+        ({"Smokes.unknown": "SELECT 1 AS x"},
+         "Smokes.unknown: tables of an engine hold facts that are true\n"
+         "    what is false or unknown is read from files"),
+        ({"Smokes": "SELECT NULL AS x"}, "a column of type 'person' holds NULL, which is no "
+         "constant\n    name a query that leaves these rows out"),
+    ],
+)  # fmt: skip
+def test_tables_that_cannot_be_read_are_said(
+    tables: dict[str, str], message: str, model: lapis.Model, tmp_path: Path
+) -> None:
+    mapping = tmp_path / "facts.toml"
+    mapping.write_text("".join(f'"{name}" = "{text}"\n' for name, text in tables.items()))
+    with pytest.raises(LapisError) as caught:
+        lapis.count(model, engine="duckdb", tables=str(mapping))
+    assert str(caught.value) == message
 
 
 @settings(max_examples=settings.default.max_examples // 4, deadline=None)

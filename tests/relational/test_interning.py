@@ -39,7 +39,9 @@ def columns_of(rows: list[tuple[object, ...]], arity: int) -> dict[str, np.ndarr
 
 
 @settings(
-    deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=settings.default.max_examples // 5,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_the_facts_are_those_of_the_tables(store: Store, data: st.DataObject) -> None:

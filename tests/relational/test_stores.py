@@ -17,6 +17,7 @@ from lapis.relational.answers import total
 from lapis.relational.compile import Wanted, compile_plan
 from lapis.relational.conjunction import cube_holds
 from lapis.relational.engines import Store, StoreEngine, fetch_all, fetch_number, open_store
+from lapis.relational.engines.spark import SparkStore
 from lapis.relational.interpretation import interpret
 
 NASTY = "\"; DROP TABLE `x`; --\\'"
@@ -171,6 +172,31 @@ def test_a_lost_connection_is_said_and_cleared_up_by_the_next(postgres_url: str)
         assert fetch_number(other, kept) == 0
 
 
+@pytest.mark.spark
+def test_a_spark_that_is_gone_is_said() -> None:
+    store = open_store("local[2]")
+    store.load("part", {"a": np.arange(3, dtype=np.int64)})
+    assert isinstance(store, SparkStore)
+    store.session.sparkContext.stop()
+    with pytest.raises(LapisError, match=r"^the connection to Spark at local\[2\] was lost"):
+        store.create("more", "SELECT 1 AS a")
+    store.close()
+
+
+@pytest.mark.spark
+def test_a_session_of_the_users_is_used_and_left_alone() -> None:
+    with open_store("local[2]") as own:
+        assert isinstance(own, SparkStore)
+        own.session.conf.set("spark.sql.ansi.enabled", "false")
+        with open_store("spark") as beside:
+            assert fetch_number(beside, "SELECT 2 AS n") == 2
+            databases = [row.namespace for row in own.session.sql("SHOW DATABASES").collect()]
+            assert len([name for name in databases if name.startswith("lapis_")]) == 2
+        assert own.session.conf.get("spark.sql.ansi.enabled") == "false"
+        databases = [row.namespace for row in own.session.sql("SHOW DATABASES").collect()]
+        assert len([name for name in databases if name.startswith("lapis_")]) == 1
+
+
 def test_duckdb_spills_into_a_folder_that_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +225,11 @@ def test_duckdb_spills_into_a_folder_that_goes(
             "no connection to PostgreSQL at localhost:1: connection to server at "
             '"localhost" (127.0.0.1), port 1 failed: Connection refused\n'
             "    is the server running, and are name and password right?",
+        ),
+        (
+            "sc://localhost:1",
+            "no connection to Spark at sc://localhost:1\n"
+            "    is the cluster running, and is the port right?",
         ),
     ],
 )

@@ -81,7 +81,9 @@ class DuckDBStore(Store):
             with _complaints():
                 found = cursor.sql(select)
                 if importlib.util.find_spec("pyarrow") is not None:
-                    yield from read_batches(found.to_arrow_reader(BATCH))
+                    # Before DuckDB 1.4 it had another name.
+                    reader = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
+                    yield from read_batches(reader(BATCH))
                 else:
                     yield _whole_columns(found)
         finally:

@@ -22,9 +22,10 @@ from functools import cached_property
 
 import numpy as np
 
-from lapis.data.database import Database, Domain, Relation
+from lapis.data.database import TRUE, Database, Domain, Relation
 from lapis.data.elsewhere import ElsewhereDatabase, StoredDomain, StoredRelation, StoredRows
-from lapis.errors import LapisError
+from lapis.data.formats.table_files import TYPE_MARK, TableName
+from lapis.errors import LapisError, did_you_mean
 from lapis.language.model import Model, Predicate
 from lapis.relational.engines.placing import (
     LoadedNames,
@@ -69,6 +70,8 @@ class StoredDatabase(ElsewhereDatabase):
 
     store: Store | None = field(default=None, compare=False, repr=False)
     sources: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
+    # More constants of a type, by the type's name.
+    constants: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
 
     def bind(self, model: Model) -> Database:
         assert self.store is not None
@@ -76,25 +79,45 @@ class StoredDatabase(ElsewhereDatabase):
 
 
 def open_tables(store: Store, tables: Mapping[str, str], name: str = "<store>") -> StoredDatabase:
-    """The facts that tables of a store hold, by predicate: names of tables, or SELECT … texts."""
+    """The facts that tables of a store hold, by predicate: names of tables, or SELECT … texts.
+
+    As for files, `t.type` holds constants of the type t, whether or not a fact mentions them.
+    """
     sources: dict[str, Source] = {}
+    constants: dict[str, Source] = {}
     relations: dict[str, Relation] = {}
-    for predicate, text in tables.items():
-        is_query = text.lstrip().upper().startswith(("SELECT", "WITH", "FROM"))
-        place = f"({text})" if is_query else text
-        columns = fetch_all(store, f"SELECT * FROM {place} t LIMIT 0")
-        source = Source(
-            place, tuple(columns), tuple(each.dtype.kind in "iu" for each in columns.values())
-        )
+    for table, text in tables.items():
+        source = _open_source(store, text)
+        if table.endswith(TYPE_MARK):
+            constants[table.removesuffix(TYPE_MARK)] = source
+            continue
+        predicate, truth, function = TableName.parse(table)
+        if truth != TRUE:
+            raise LapisError(
+                f"{table}: tables of an engine hold facts that are true",
+                code="data-table",
+                hint="what is false or unknown is read from files",
+            )
         sources[predicate] = source
-        types = tuple(f"{predicate}.{number}" for number in range(len(columns)))
-        relations[predicate] = StoredRelation(predicate, types, _SourceRows(store, source))
+        types = tuple(f"{predicate}.{number}" for number in range(len(source.columns)))
+        rows = _SourceRows(store, source)
+        relations[predicate] = StoredRelation(predicate, types, rows, function)
     domains = {
         type_name: Domain(type_name, ())
         for relation in relations.values()
         for type_name in relation.types
     }
-    return StoredDatabase(domains, relations, name, store=store, sources=sources)
+    return StoredDatabase(
+        domains, relations, name, store=store, sources=sources, constants=constants
+    )
+
+
+def _open_source(store: Store, text: str) -> Source:
+    is_query = text.lstrip().upper().startswith(("SELECT", "WITH", "FROM"))
+    place = f"({text})" if is_query else text
+    columns = fetch_all(store, f"SELECT * FROM {place} t LIMIT 0")
+    integers = tuple(each.dtype.kind in "iu" for each in columns.values())
+    return Source(place, tuple(columns), integers)
 
 
 class _Binding:
@@ -108,6 +131,9 @@ class _Binding:
             self._check_arity(predicate, source)
             for position, type_name in enumerate(predicate.types):
                 places[type_name].append((source, position))
+        for type_name, source in self.database.constants.items():
+            self._check_type(type_name, source)
+            places[type_name].append((source, 0))
         numbered = {name: self._number(name, found) for name, found in places.items()}
         relations: dict[str, Relation] = {
             name: self._relation(predicate, numbered)
@@ -124,6 +150,20 @@ class _Binding:
                 code="data-arity",
                 span=predicate.span,
                 hint="name a query that selects one column for each argument",
+            )
+
+    def _check_type(self, type_name: str, source: Source) -> None:
+        if type_name not in self.model.types:
+            close = did_you_mean(type_name, self.model.types)
+            raise LapisError(
+                f"data for an unknown type {type_name!r}",
+                code="unknown-type",
+                hint=f"did you mean {close!r}?" if close else "the model has no such type",
+            )
+        if len(source.columns) != 1:
+            raise LapisError(
+                f"{type_name}{TYPE_MARK} needs one column, the constants of the type",
+                code="data-arity",
             )
 
     def _number(self, type_name: str, places: Sequence[tuple[Source, int]]) -> _Numbered:

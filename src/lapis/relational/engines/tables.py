@@ -5,6 +5,7 @@
     --tables facts.toml      Friends = "public.friendships"
                              Smokes  = "SELECT name FROM people WHERE smokes"
                              Cancer  = { parquet = "cancer/" }
+                             "person.type" = "SELECT name FROM people"
 
 A query is the user's own and is sent as it is. A schema's tables are found by their names, which
 some engines fold to small letters; then case does not matter as long as one table fits.
@@ -13,11 +14,12 @@ some engines fold to small letters; then case does not matter as long as one tab
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from lapis.data.database import Database
+from lapis.data.formats.table_files import TYPE_MARK
 from lapis.errors import LapisError, did_you_mean
 from lapis.language.model import Model
 from lapis.language.resolution.resolve import read_model
@@ -63,17 +65,18 @@ def open_on_engine(
 
 def read_in_place(store: Store, tables: str, model: Model) -> Database:
     """The facts that tables of a store hold."""
-    return open_tables(store, find_sources(store, tables, model.predicates), tables)
+    names = [*model.predicates, *(f"{name}{TYPE_MARK}" for name in model.types)]
+    return open_tables(store, find_sources(store, tables, names), tables)
 
 
-def find_sources(store: Store, tables: str, predicates: Iterable[str]) -> dict[str, str]:
-    """For each predicate that has one, the table or query of the store that holds its facts."""
+def find_sources(store: Store, tables: str, names: Sequence[str]) -> dict[str, str]:
+    """For each name that has one, the table or query of the store that holds its rows."""
     path = Path(tables)
     if path.suffix == ".toml":
         return _read_mapping(store, path)
     if path.is_dir():
         return _parquet_folder(store, path)
-    return _schema(store, tables, list(predicates))
+    return _schema(store, tables, names)
 
 
 def _read_mapping(store: Store, path: Path) -> dict[str, str]:
@@ -113,7 +116,7 @@ def _parquet_folder(store: Store, folder: Path) -> dict[str, str]:
     return found
 
 
-def _schema(store: Store, schema: str, predicates: list[str]) -> dict[str, str]:
+def _schema(store: Store, schema: str, names: Sequence[str]) -> dict[str, str]:
     tables = store.find_tables(schema)
     if not tables:
         raise LapisError(
@@ -121,9 +124,9 @@ def _schema(store: Store, schema: str, predicates: list[str]) -> dict[str, str]:
             code="tables-none",
             hint="--tables names a schema of the engine, a folder of Parquet files, or a TOML file",
         )
-    found = {name: tables[own] for name in predicates if (own := _fitting(name, tables))}
+    found = {name: tables[own] for name in names if (own := _fitting(name, tables))}
     if not found:
-        close = next((c for name in predicates if (c := did_you_mean(name, tables))), None)
+        close = next((c for name in names if (c := did_you_mean(name, tables))), None)
         raise LapisError(
             f"no table of {schema!r} is called like a predicate of the model",
             code="tables-none",
