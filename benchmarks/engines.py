@@ -208,17 +208,19 @@ def arrays(people: int, name: str) -> dict[str, np.ndarray]:
     i = np.arange(people, dtype=np.int64)
     smokes = i[(i * HASH % WORD) % 10 < 3]
     cancer = i[(i * OTHER_HASH % WORD) % 10 < 2]
-    one, k = np.repeat(i, FRIENDS), np.tile(np.arange(FRIENDS), people)
-    spread = ((one * FRIENDS + k) * HASH % WORD) % (people // FRIENDS)
-    other = (one + 1 + k + spread * FRIENDS) % people
-    if name == "infer":
-        other = one - one % GROUP + (one + 1 + k) % GROUP
-    friends = np.stack([one, other], axis=1).astype(np.int32)
-    order = np.lexsort((friends[:, 1], friends[:, 0]))
+    others = np.empty((people, FRIENDS), np.int32)
+    for k in range(FRIENDS):
+        if name == "infer":
+            others[:, k] = i - i % GROUP + (i + 1 + k) % GROUP
+        else:
+            spread = ((i * FRIENDS + k) * HASH % WORD) % (people // FRIENDS)
+            others[:, k] = (i + 1 + k + spread * FRIENDS) % people
+    others.sort(axis=1)
+    friends = np.stack([np.repeat(i.astype(np.int32), FRIENDS), others.ravel()], axis=1)
     return {
         "Smokes": smokes.astype(np.int32)[:, None],
         "Cancer": cancer.astype(np.int32)[:, None],
-        "Friends": friends[order],
+        "Friends": friends,
     }
 
 
@@ -332,28 +334,35 @@ def do(name: str, model: lapis.Model, data: Any) -> tuple[float, ...]:
 
 
 def draw(found: Mapping[Job, Cost | str], file: Path) -> None:
-    """Seconds against tuples, on logarithmic axes, with lines of slope one."""
+    """Cost against tuples on logarithmic axes, with dotted lines of slope one.
+
+    Processor seconds where all the work is in this process, else seconds of the clock.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, len(JOBS), figsize=(5 * len(JOBS), 4), squeeze=False)
+    figure, axes = pyplot.subplots(1, len(JOBS), figsize=(4.5 * len(JOBS), 4), squeeze=False)
     for axis, name in zip(axes[0], JOBS, strict=True):
         for engine in ENGINES:
+            is_here = engine in ("memory", "duckdb")
             points = [
-                (tuples(job.people), cost.seconds)
+                (tuples(job.people), cost.processor if is_here else cost.seconds)
                 for job, cost in found.items()
                 if isinstance(cost, Cost) and (job.name, job.engine) == (name, engine)
             ]
             if points:
                 x, y = map(np.array, zip(*points, strict=True))
-                (drawn,) = axis.loglog(x, y, "o-", label=engine)
-                axis.loglog(x, y[-1] * x / x[-1], ":", color=drawn.get_color(), linewidth=1)
+                label = f"{engine} ({'cpu' if is_here else 'clock'})"
+                (drawn,) = axis.loglog(x, y, "o-", label=label)
+                axis.loglog(x, y[0] * x / x[0], ":", color=drawn.get_color(), linewidth=1)
         axis.set(title=name, xlabel="tuples", ylabel="seconds")
-        axis.legend()
+        if axis.lines:
+            axis.legend()
     figure.tight_layout()
     figure.savefig(file)
+    pyplot.close(figure)
 
 
 if __name__ == "__main__":

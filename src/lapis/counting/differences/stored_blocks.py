@@ -161,7 +161,6 @@ def _count_blocks(
     )
     text = " || ':' || ".join(map(dialect.as_text, [*values, "k"]))
     grouped = f" GROUP BY {', '.join(keys)}" if keys else " HAVING count(*) > 0"
-    # The text has the name of a group, so that own functions join it as they join any values.
     written = (
         f"(SELECT {', '.join([*keys, f'{dialect.join_texts(text)} AS v'])} "
         f"FROM ({counted}) t{grouped})"
