@@ -158,13 +158,18 @@ class LapisWarning(UserWarning):
 
 
 def announce(found: Iterable[Warning]) -> None:
-    """Warn, as Python does, at the line outside the library that called it."""
+    """Warn, as Python does, at the line outside the library that called it.
+
+    Others may stand between functions of the library, as contextlib does.
+    """
     package = __name__.partition(".")[0]
+    frame, level, outside = sys._getframe(1), 1, 1
+    while frame.f_back:
+        if frame.f_globals.get("__name__", "").partition(".")[0] == package:
+            outside = level + 1
+        frame, level = frame.f_back, level + 1
     for warning in found:
-        frame, level = sys._getframe(1), 1
-        while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
-            frame, level = frame.f_back, level + 1
-        warnings.warn(LapisWarning(warning), stacklevel=level + 1)
+        warnings.warn(LapisWarning(warning), stacklevel=outside + 1)
 
 
 def raise_all(errors: Sequence[LapisError]) -> None:

@@ -61,11 +61,16 @@ def test_pairs_and_order_agree(sides: tuple[np.ndarray, ...], keys: list[int]) -
     assert pairs[0] == pairs[1]
 
 
-@pytest.mark.parametrize(("size", "expected"), [(10, False), (10**6, True)], ids=["small", "large"])
-def test_compiled_code_is_loaded_for_large_joins_only(size: int, expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("size", "chosen", "loaded"), [(10, "join_small", False), (10**6, "join", True)], ids=str
+)
+def test_compiled_code_is_loaded_for_large_joins_only(size: int, chosen: str, loaded: bool) -> None:
+    """In a process that has not compiled anything yet."""
     code = (
-        "import sys; from lapis.relational.join_small import choose_kernels;"
-        f"choose_kernels({size}); print('numba' in sys.modules)"
+        "import sys, numpy; from lapis.relational.join_small import choose_kernels\n"
+        f"kernels, one = choose_kernels({size}), numpy.ones(1, numpy.int64)\n"
+        "kernels.expand_pairs(0 * one, one, one.copy(), one.copy())\n"
+        "print(kernels.__name__.rpartition('.')[2], 'numba' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == str(expected)
+    assert ran.stdout.split() == [chosen, str(loaded)]
