@@ -470,6 +470,9 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
                "--samples", low=1),
         TIME_LIMIT, MERGE, STRICT, SEED, AS_JSON,
     ),
+    "circuit marginals": (
+        QUERY, OPEN, EVIDENCE, TIME_LIMIT, MERGE, STRICT, SEED, AS_JSON,
+    ),
     "circuit compile": (
         QUERY, OPEN, EVIDENCE, CIRCUIT_OUT,
         Option("max_edges", "integer", "Edges at most.", 1 << 26, "--edges-max", low=1),
@@ -485,7 +488,9 @@ ARGUMENTS: Mapping[str, tuple[Argument, ...]] = {
     "circuit learn": (ROWS,),
     "circuit score": (CIRCUIT, ROWS),
     **FIELD_ARGUMENTS,
-    **dict.fromkeys(("circuit compile", "circuit approximate"), (ANY_MODEL, ANY_DATA)),
+    **dict.fromkeys(
+        ("circuit compile", "circuit marginals", "circuit approximate"), (ANY_MODEL, ANY_DATA)
+    ),
 }
 # What each group of commands is for.
 GROUPS: Mapping[str, str] = {

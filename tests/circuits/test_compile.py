@@ -14,6 +14,7 @@ import lapis
 from lapis.circuits.compilation.compile import compile_factors, gather
 from lapis.circuits.compilation.elimination import eliminate
 from lapis.circuits.compilation.gates import ZERO, new_gates
+from lapis.circuits.compilation.marginals import find_marginals
 from lapis.circuits.compilation.partition import find_partition
 from lapis.circuits.compilation.search import search
 from lapis.circuits.evaluation import log_values, posteriors
@@ -25,6 +26,20 @@ from lapis.circuits.queries import no_evidence
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding.bottom_up import ground
 from lapis.problem.task import build_task
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32))
+def test_marginals_in_numbers(seed: int) -> None:
+    graph = random_graph(np.random.default_rng(seed))
+    if not np.isfinite(graph.log_score(all_rows(graph))).any():
+        with pytest.raises(LapisError, match="no possible state"):
+            find_marginals(graph)
+        return
+    log_z, marginal = enumerate_marginals(graph)
+    found = find_marginals(graph)
+    assert found.log_partition == pytest.approx(log_z, abs=1e-10)
+    np.testing.assert_allclose(found.state, marginal, rtol=0, atol=1e-10)
 
 
 @settings(deadline=None, max_examples=150)
@@ -160,17 +175,22 @@ def test_a_hidden_product_needs_no_width() -> None:
     np.testing.assert_allclose(found[0], marginal, atol=1e-10)
 
 
-def test_too_large_says_how_large() -> None:
+@pytest.mark.parametrize(
+    ("size", "needs", "other"),
+    [
+        (14, "14 variables in a table and need 3.3e+04 entries", "marginals` (exact, no circuit)"),
+        (40, "40 variables in a table and need 1.1e+12 entries or more", "approximate`"),
+    ],
+)
+def test_too_large_says_how_large_and_who_answers(size: int, needs: str, other: str) -> None:
     rng = np.random.default_rng(1)
-    pairs = list(itertools.combinations(range(14), 2))
-    tables = [(pair, rng.random((2, 2))) for pair in pairs]
-    graph = graph_of_tables([f"v{v}" for v in range(14)], [["0", "1"]] * 14, tables)
+    tables = [(pair, rng.random((2, 2))) for pair in itertools.combinations(range(size), 2)]
+    graph = graph_of_tables([f"v{v}" for v in range(size)], [["0", "1"]] * size, tables)
     with pytest.raises(TooLarge) as raised:
         compile_factors(graph, max_edges=500)
     assert str(raised.value) == (
-        "no circuit of at most 500 edges was found: elimination would join 14 variables in a "
-        "table and need 1.6e+04 entries or more\n"
-        "    give evidence, raise --edges-max, or use `lapis circuit approximate`"
+        f"no circuit of at most 500 edges was found: elimination would join {needs}\n"
+        f"    give evidence, raise --edges-max, or use `lapis circuit {other}"
     )
 
 

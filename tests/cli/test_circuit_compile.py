@@ -32,6 +32,23 @@ def test_rules_are_compiled(run: Run) -> None:
     assert found["variables"] == len(exact["atoms"])
 
 
+def test_marginals_need_no_circuit(run: Run) -> None:
+    run.write("coins.bif", COINS)
+    found = run.json("circuit", "marginals", "coins.bif", "--evidence", "b=h")
+    p = 0.25 * 0.5 + 0.75 * 0.1
+    assert found["log_probability"] == pytest.approx(math.log(p))
+    assert found["distribution"] == {"a": pytest.approx({"h": 0.125 / p, "t": 0.075 / p})}
+    exact = run.json("infer", "m.mln", "d.db", "-q", "Smokes,Cancer")
+    found = run.json("circuit", "marginals", "m.mln", "d.db", "-q", "Smokes,Cancer")
+    assert found["log_probability"] == pytest.approx(exact["log_partition"])
+    for atom in exact["atoms"]:
+        name = atom["atom"].replace(" ", "")
+        states = next(s for v, s in found["distribution"].items() if v.replace(" ", "") == name)
+        assert states["true"] == pytest.approx(atom["probability"])
+    code, _, err = run("circuit", "compile", "coins.bif", "--edges-max", "5")
+    assert (code, "`lapis circuit marginals` (exact, no circuit)" in err) == (3, True)
+
+
 def test_a_network_is_approximated(run: Run) -> None:
     run.write("coins.bif", COINS)
     found = run.json("circuit", "approximate", "coins.bif", "--evidence", "b=h", "-o", "c.npz")

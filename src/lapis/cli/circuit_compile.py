@@ -1,4 +1,4 @@
-"""`lapis circuit compile` and `approximate`: from models of all kinds to circuits."""
+"""`lapis circuit compile`, `marginals` and `approximate`: models of all kinds."""
 
 from __future__ import annotations
 
@@ -50,6 +50,31 @@ def run_compile(
         "seconds": time.monotonic() - began,
     }
     present(Figures(figures), as_json)
+
+
+def run_marginals(
+    model: Path,
+    data: Sequence[Path],
+    *,
+    time_limit: float | None,
+    random_state: int,
+    as_json: bool,
+    **opening: Any,
+) -> None:
+    from lapis.circuits.compilation.marginals import find_marginals
+    from lapis.circuits.results import CircuitAnswer
+    from lapis.network.csr import row_starts
+
+    graph, row = open_factors(model, data, **opening)
+    stop = Stop(deadline=time.monotonic() + time_limit) if time_limit else None
+    found = find_marginals(conditioned(graph, row), seed=random_state, stop=stop)
+    first = row_starts(graph.size).tolist()
+    distribution = {
+        name: dict(zip(graph.states[v], found.state[first[v] : first[v + 1]].tolist(), strict=True))
+        for v, name in enumerate(graph.names)
+        if row[v] < 0
+    }
+    present(CircuitAnswer(found.log_partition, distribution), as_json)
 
 
 def run_approximate(

@@ -176,6 +176,14 @@ def circuit_compile(model: Path, data: list[Path] | None, **options: Any) -> Non
     run_compile(model, data or [], **options)
 
 
+@takes("circuit marginals")
+def circuit_marginals(model: Path, data: list[Path] | None, **options: Any) -> None:
+    """All marginals of a model exactly, in numbers: also where a circuit would be too large."""
+    from lapis.cli.circuit_compile import run_marginals
+
+    run_marginals(model, data or [], **options)
+
+
 @takes("circuit approximate")
 def circuit_approximate(model: Path, data: list[Path] | None, **options: Any) -> None:
     """The circuit within a budget of edges that is closest to a model, given evidence."""
@@ -186,5 +194,5 @@ def circuit_approximate(model: Path, data: list[Path] | None, **options: Any) ->
 
 BY_NAME = {command.__name__: command for command in (
     demo, warm, check, count, ground, infer, map_, lift, learn, structure, score, evaluate, *FIELD,
-    *CIRCUIT, circuit_compile, circuit_approximate,
+    *CIRCUIT, circuit_compile, circuit_marginals, circuit_approximate,
 )}  # fmt: skip

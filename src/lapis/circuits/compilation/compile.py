@@ -23,9 +23,11 @@ from lapis.circuits.factors.consistency import make_consistent
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.compiled import entry
 from lapis.errors import LapisError, TooLarge
+from lapis.inference.exact.elimination_order import Order
 from lapis.progress import Progress, Report, Stop
 
 MAX_EDGES = 1 << 26
+MARGINAL_ENTRIES = 3e8  # of elimination's tables, within which marginals are found in numbers
 ROOM = 1 << 20  # edges, to begin with, where elimination says nothing
 WORK_PER_ENTRY = 30  # of search, for each entry of elimination's tables
 LEAST_WORK, MOST_WORK = 400_000_000, 800_000_000
@@ -75,7 +77,9 @@ def compile_factors(
             break
     fitting = [one for one in found if one[0] <= max_edges]
     if not fitting:
-        raise too_large(order.entries, order.width, max_edges)
+        if not order.is_complete:  # an order that was given up says little of what is needed
+            order = elimination_order(small, max(MARGINAL_ENTRIES, 4.0 * max_edges), seed, 1)
+        raise too_large(order, max_edges)
     _, method, gates, root = min(fitting, key=lambda one: one[0])
     circuit = restore_states(gather(small, gates, root), graph, consistent.state)
     return Compiled(circuit, method, order.entries, order.width)
@@ -150,12 +154,15 @@ def impossible() -> LapisError:
     )
 
 
-def too_large(entries: float, width: int, max_edges: int) -> TooLarge:
+def too_large(order: Order, max_edges: int) -> TooLarge:
+    more = "" if order.is_complete else " or more"
+    fits = order.is_complete and order.entries <= MARGINAL_ENTRIES
+    other = "marginals` (exact, no circuit)" if fits else "approximate`"
     return TooLarge(
         f"no circuit of at most {max_edges:,} edges was found: elimination would join "
-        f"{width + 1} variables in a table and need {entries:.1e} entries or more",
+        f"{order.width + 1} variables in a table and need {order.entries:.1e} entries{more}",
         code="circuit-too-large",
-        hint="give evidence, raise --edges-max, or use `lapis circuit approximate`",
+        hint=f"give evidence, raise --edges-max, or use `lapis circuit {other}",
     )
 
 
