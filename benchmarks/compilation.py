@@ -4,10 +4,11 @@
     python benchmarks/compilation.py networks      one: networks, hepar2, others, dense, rules
 
 `networks`: the .bif networks of LAPIS_DATA/bayesnets, all marginals, checked against a junction
-tree; where the circuit does not fit, in numbers. `hepar2`: 50 sets of 21 random variables observed, the other 49 asked, as Libra was measured;
-`others`: the same on other networks; `dense`: where belief propagation fails; `rules`: a ground
+tree; where the circuit does not fit, in numbers. `hepar2`: 50 sets of 21 random variables observed,
+the other 49 asked, as Libra was measured; `others`: the same on other networks; `dense`: where
+belief propagation fails, also where no junction tree of 4 million entries fits; `rules`: a ground
 Markov logic network with evidence. Times are CPU time of this process. `E` draws worlds down a
-junction tree, which all these models are narrow enough for.
+junction tree, `P` is particles; auto takes E, P or VI.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -63,6 +65,7 @@ Cancer(person)
 1.1 Friends(x, y) ^ Smokes(x) => Smokes(y)
 """
 NETWORK_EDGES = 1 << 24
+EXACT_EDGES = 1 << 22
 CHECKED_ENTRIES = 3e7  # of the junction tree's tables
 NUM_QUERIES = 50
 
@@ -142,6 +145,8 @@ def dense() -> None:
         ("couplings of width 2", couplings(16, 2.0)),
         ("parities, noise 0.05", parities(60, 0.05)),
         ("parities, noise 0.01", parities(60, 0.01)),
+        ("couplings of width 2, too wide for E", couplings(24, 2.0)),
+        ("parities, noise 0.05, too wide for E", parities(100, 0.05)),
     ):
         compare(name, graph, 5_000, 0.0, 1)
 
@@ -192,13 +197,12 @@ def parities(size: int, noise: float) -> FactorGraph:
 def compare(
     name: str, graph: FactorGraph, max_edges: int, observed: float, num_queries: int = NUM_QUERIES
 ) -> None:
-    """KL and largest error of marginals by all methods, Gibbs at the time of VI."""
-    exact = compile_factors(graph).circuit
+    """KL and largest error of marginals by all methods, Gibbs at the times of VI and auto."""
+    exact = exact_marginals(graph)
     nothing = np.full(graph.num_variables, -1, np.int32)
     structure, seconds = timed(lambda: find_structure(graph, nothing, max_edges, 50_000))
     independent = compile_factors(graph_of_tables(graph.names, graph.states, [])).circuit
-    print(f"  {name}: exact circuit {exact.num_edges:,} edges; structure {structure.num_edges:,} "
-          f"in {seconds:.1f} s")  # fmt: skip
+    print(f"  {name}: structure {structure.num_edges:,} edges in {seconds:.1f} s")
     rng = np.random.default_rng(0)
     if graph.child is not None:
         worlds = sample_forward(graph, num_queries, 2)
@@ -209,25 +213,42 @@ def compare(
         row = nothing.copy()
         seen = rng.permutation(graph.num_variables)[: int(observed * graph.num_variables)]
         row[seen] = worlds[max(number, 0)][seen]
-        (_, truth), asked = timed(lambda row=row: posteriors(exact, row[None]))
-        answers = {"exact": (truth[0], asked)}
+        truth, asked = timed(lambda row=row: exact(row))
+        answers = {"exact": (truth, asked)}
         answers["BP"] = timed(lambda row=row: propagate(graph, row).state)
         answers["mean field"] = timed(lambda row=row: by_circuit(graph, independent, row, "V"))
-        for parameters in ("F", "G", "V", "VI", "E"):
-            answers[parameters] = timed(
-                lambda row=row, p=parameters: by_circuit(graph, structure, row, p)
-            )
+        for parameters in ("F", "G", "V", "VI", "E", "P"):
+            with suppress(TooLarge):
+                answers[parameters] = timed(
+                    lambda row=row, p=parameters: by_circuit(graph, structure, row, p)
+                )
+        default, spent = timed(lambda row=row: approximate(graph, structure, row))
+        found = posteriors(default.circuit, no_evidence(default.circuit))[1][0]
+        answers[f"auto: {default.parameters}"] = found, spent
         answers["Gibbs"] = timed(lambda row=row, s=answers["VI"][1]: by_gibbs(graph, row, s))
+        answers["Gibbs, auto's time"] = timed(lambda row=row, s=spent: by_gibbs(graph, row, s))
         if number >= 0:
             asked_states = np.repeat(row < 0, graph.size)
             for method, (found, spent) in answers.items():
                 figures.setdefault(method, []).append(
-                    (*compare_marginals(truth[0], found, asked_states, int((row < 0).sum())), spent)
+                    (*compare_marginals(truth, found, asked_states, int((row < 0).sum())), spent)
                 )
     for method, rows in figures.items():
         kl, error, spent = np.array(rows).T
-        print(f"    {method:<12} KL {kl.mean():.6f}  max error {error.max():.3f}  "
+        print(f"    {method:<18} KL {kl.mean():.6f}  max error {error.max():.3f}  "
               f"{1e3 * spent.mean():8.2f} ms", flush=True)  # fmt: skip
+
+
+def exact_marginals(graph: FactorGraph) -> Callable[[np.ndarray], np.ndarray]:
+    """From a row of evidence to all marginals: by a circuit, or in numbers if it is too large."""
+    try:
+        circuit = compile_factors(graph, EXACT_EDGES).circuit
+    except TooLarge:
+        seen = np.flatnonzero
+        return lambda row: (
+            find_marginals(graph.condition({int(v): int(row[v]) for v in seen(row >= 0)})).state
+        )
+    return lambda row: np.asarray(posteriors(circuit, row[None])[1][0])
 
 
 def by_circuit(

@@ -464,7 +464,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("parameters", "word", "How parameters are found: F (learned), G (Gibbs samples), "
                "V (variational), VI (V, corrected by weighing its worlds), E (worlds drawn "
                "exactly), or P (particles, through elimination within memory); auto: E where that "
-               "fits, else VI, or P if few worlds of VI are of use.", "auto",
+               "fits, else P or VI, whichever is surer.", "auto",
                words=("auto", "F", "G", "V", "VI", "E", "P")),
         Option("num_samples", "integer", "Samples that the structure is learned from.", 50_000,
                "--samples", low=1),

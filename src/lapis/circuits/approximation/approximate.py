@@ -14,9 +14,9 @@ structure is learned once from samples (`structure.py`), or made of the model's 
 E, P and VI are ours. A model may be narrow enough to draw its worlds and still too large for a
 circuit: E then has no bias, and is the default. Otherwise VI is: V is biased towards its modes,
 but its worlds can be weighed, which takes the bias out where V looks, and says how far the result
-can be trusted. If few of its worlds are possible, or one weighs more than all others, P follows:
-particles respect hard tables, and estimate log Z. Where V leaves out a mode (parities with noise)
-weights do not know of it, E and P do. What is asked afterwards is exact on the circuit.
+can be trusted. Where V leaves out a mode (parities with noise) weights do not know of it, E and P
+do; and particles respect hard tables. So P is the default if it is surer of log Z than VI, or finds
+more of it. What is asked afterwards is exact on the circuit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.approximation.family import Family, condition_circuit, family_circuit
-from lapis.circuits.approximation.importance import weigh
+from lapis.circuits.approximation.importance import Weighed, weigh
 from lapis.circuits.approximation.matching import match_samples
 from lapis.circuits.approximation.samples import (
     ExactSamples,
@@ -52,7 +52,7 @@ NUM_MATCHED, NUM_EXACT = 2_000, 10_000
 NUM_ROUNDS = 2  # of weighing; the second draws from what the first corrected
 MAX_LEARNED = 3_000  # variables that splits are looked for among
 MAX_TRIES = 4  # structures learned until one fits the budget with shares of its own
-MIN_EFFECTIVE = 0.01  # of the worlds of VI, below which particles are drawn
+MIN_EFFECTIVE = 0.01  # of the worlds of VI, below which particles are preferred
 THIN = 2  # sweeps between the samples that a structure is learned from
 
 
@@ -196,9 +196,11 @@ def approximate(
     weighed = weigh(fitted.family, family, graph, row, seed)
     for extra in range(1, NUM_ROUNDS):
         weighed = weigh(weighed.family, family, graph, row, seed + extra)
-    if parameters == "auto" and weighed.effective < MIN_EFFECTIVE:
+    if parameters == "auto":
         with suppress(TooLarge):
-            return match_particles(graph, structure, row, family, bound, seed)
+            found = match_particles(graph, structure, row, family, bound, seed)
+            if sees_more(found, weighed):
+                return found
     return Approximation(
         family_circuit(weighed.family, structure, row),
         "VI",
@@ -223,6 +225,16 @@ def match_exactly(
     circuit = family_circuit(match_samples(family, samples), structure, row)
     stderr = samples.conditional.std(axis=0) / np.sqrt(len(exact.rows))
     return Approximation(circuit, "E", None, exact.log_partition, 0.0, None, stderr)
+
+
+def sees_more(particles: Approximation, weighed: Weighed) -> bool:
+    """Whether P is surer of log Z than VI is, or finds worlds that VI does not know of."""
+    assert particles.log_partition is not None
+    assert particles.log_partition_stderr is not None
+    if weighed.effective < MIN_EFFECTIVE or particles.log_partition_stderr < weighed.stderr:
+        return True
+    noise = np.hypot(particles.log_partition_stderr, weighed.stderr)
+    return bool(particles.log_partition > weighed.log_partition + 3.0 * noise)
 
 
 def match_particles(
