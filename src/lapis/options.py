@@ -462,21 +462,17 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         QUERY, OPEN, EVIDENCE, CIRCUIT_OUT,
         Option("max_edges", "integer", "Edges at most.", 10_000, "--edges-max", low=1),
         Option("parameters", "word", "How parameters are found: F (learned), G (Gibbs samples), "
-               "V (variational), VI (V, corrected by weighing its worlds), E (worlds drawn "
-               "exactly), or P (particles, through elimination within memory); auto: E where that "
-               "fits, else P or VI, whichever is surer.", "auto",
+               "V (variational), VI (V, its worlds weighed), E (drawn exactly) or P (particles); "
+               "auto: E where that fits, else P or VI, whichever is surer.", "auto",
                words=("auto", "F", "G", "V", "VI", "E", "P")),
         Option("num_samples", "integer", "Samples that the structure is learned from.", 50_000,
                "--samples", low=1),
         TIME_LIMIT, MERGE, STRICT, SEED, AS_JSON,
     ),
-    "circuit marginals": (
-        QUERY, OPEN, EVIDENCE, TIME_LIMIT, MERGE, STRICT, SEED, AS_JSON,
-    ),
+    "circuit marginals": (QUERY, OPEN, EVIDENCE, TIME_LIMIT, MERGE, STRICT, SEED, AS_JSON),
     "circuit compile": (
-        QUERY, OPEN, EVIDENCE, CIRCUIT_OUT,
+        QUERY, OPEN, EVIDENCE, CIRCUIT_OUT, TIME_LIMIT, MERGE, STRICT, SEED, AS_JSON,
         Option("max_edges", "integer", "Edges at most.", 1 << 26, "--edges-max", low=1),
-        TIME_LIMIT, MERGE, STRICT, SEED, AS_JSON,
     ),
 }  # fmt: skip
 
