@@ -64,6 +64,7 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     strict: bool = False,
     relax: bool = False,
     engine: str | None = None,
+    tables: str | None = None,
     output: str | None = None,
     jobs: int | None = None,
     progress: Report | None = None,
@@ -81,7 +82,8 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     within its limits.
 
     `engine` names a database or cluster that grounds the rules and finds the components, which its
-    tasks or `jobs` processes here then solve (docs/scale.md); with `output` the answer stays there
+    tasks or `jobs` processes here then solve (docs/scale.md), and `tables` which of its tables are
+    the data; with `output` the answer stays there
     as a table ("table:NAME") or is written ("FILE.parquet"), and a `StoredAnswer` says where it is.
 
     >>> import lapis
@@ -90,7 +92,12 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     >>> answer.exact, round(answer["H(A)"], 4)
     (True, 0.6502)
     """
-    check_options("infer", locals())
+    given = dict(locals())
+    check_options("infer", given)
+    if tables is not None:
+        from lapis.relational.engines.tables import ask_in_place
+
+        return ask_in_place(infer, given)
     from lapis.inference.marginals import Options
     from lapis.inference.worlds import infer_task, refuse_without_engine
 
@@ -148,6 +155,7 @@ def map(  # type: ignore[misc]  # the keywords are those below
     strict: bool = False,
     relax: bool = False,
     engine: str | None = None,
+    tables: str | None = None,
     output: str | None = None,
     jobs: int | None = None,
     progress: Report | None = None,
@@ -156,15 +164,20 @@ def map(  # type: ignore[misc]  # the keywords are those below
     """A most likely truth assignment to the unknown atoms, given the data.
 
     `optimal` says whether it is proven; if not, `bound` and `gap` say how much better another
-    world could be. `engine`, `output` and `jobs` are as for `infer`; there the time limit is for
-    each component.
+    world could be. `engine`, `tables`, `output` and `jobs` are as for `infer`; there the time limit
+    is for each component.
 
     >>> import lapis
     >>> model = lapis.parse("t = {A, B}\\nP(t)\\n2 P(A)\\n-1 P(B)")
     >>> lapis.map(model, query="P").true_atoms
     ['P(A)']
     """
-    check_options("map", locals())
+    given = dict(locals())
+    check_options("map", given)
+    if tables is not None:
+        from lapis.relational.engines.tables import ask_in_place
+
+        return ask_in_place(map, given)
     from lapis.inference.worlds import map_task, refuse_without_engine
 
     task = build_task(model, data, query, opened=opened, soft_evidence=soft_evidence, strict=strict)

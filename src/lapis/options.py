@@ -418,12 +418,12 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "ground": (QUERY, OPEN, NETWORK_OUT, CACHE, MAX_MEMORY, MERGE, STRICT, AS_JSON),
     "infer": (
         QUERY, OPEN, SOFT, METHOD, PRECISION, TIME_LIMIT, MAX_SAMPLES, CHAINS, MAX_MEMORY,
-        COUNT_BOUND, BOUNDS, RELAX, ENGINE, LEFT_AT, JOBS, MERGE, STRICT, SEED, AS_JSON,
+        COUNT_BOUND, BOUNDS, RELAX, ENGINE, TABLES, LEFT_AT, JOBS, MERGE, STRICT, SEED, AS_JSON,
     ),
     "map": (
         QUERY, OPEN, SOFT, MAP_METHOD,
         replace(TIME_LIMIT, default=60.0, help="Seconds after which the best so far is given."),
-        MAX_MEMORY, RELAX, ENGINE, LEFT_AT, JOBS, MERGE, STRICT, SEED, AS_JSON,
+        MAX_MEMORY, RELAX, ENGINE, TABLES, LEFT_AT, JOBS, MERGE, STRICT, SEED, AS_JSON,
     ),
     "lift": (
         replace(QUERY, help="Predicates that are unknown (else: all where the data is silent)."),

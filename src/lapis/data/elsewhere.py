@@ -74,6 +74,10 @@ class StoredDomain(Domain):
             raise not_here(f"the {len(self):,} constants of type {self.name!r}")
         return self.stored.read()
 
+    def bring_here(self) -> None:
+        """Fetch the names now: the store may be closed when somebody asks."""
+        self.__dict__["index"] = {name: code for code, name in enumerate(self.names.tolist())}
+
     @cached_property
     def constants(self) -> tuple[str, ...]:
         return tuple(self.names.tolist())

@@ -14,11 +14,13 @@ some engines fold to small letters; then case does not matter as long as one tab
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 from lapis.data.database import Database
+from lapis.data.elsewhere import StoredDomain
 from lapis.data.formats.table_files import TYPE_MARK
 from lapis.errors import LapisError, did_you_mean
 from lapis.language.model import Model
@@ -27,6 +29,9 @@ from lapis.problem.task import DataLike, Inputs, ModelLike, open_inputs
 from lapis.relational.engines.interning import open_tables
 from lapis.relational.engines.opening import open_store
 from lapis.relational.engines.store import Store
+from lapis.results.atom_result import AtomResult
+
+Answered = TypeVar("Answered")
 
 
 @contextmanager
@@ -41,26 +46,47 @@ def open_on_engine(
     max_memory: int | None = None,
 ) -> Iterator[tuple[Inputs, Store | None]]:
     """A model and its data, read here or, where `tables` says which, in place; and the store."""
+    _refuse_together(data, engine, tables)
     if engine is None:
-        if tables is not None:
-            raise LapisError(
-                f"the tables {tables!r} are on no engine",
-                code="option-value",
-                hint="say where, as in --engine postgresql://host/database",
-            )
         yield open_inputs(model, data, strict=strict, probabilities=probabilities), None
         return
+    known = model if isinstance(model, Model) else read_model(model)
+    with open_store(engine, max_memory) as store:
+        if tables is not None:
+            data = read_in_place(store, tables, known)
+        yield open_inputs(known, data, strict=strict, probabilities=probabilities), store
+
+
+def ask_in_place(ask: Callable[..., Answered], given: Mapping[str, Any]) -> Answered:
+    """What `infer` or `map` answers on the tables of an engine; `given` are its keywords."""
+    options = dict(given)
+    model, data = options.pop("model"), options.pop("data")
+    engine, tables = options.pop("engine"), options.pop("tables")
+    _refuse_together(data, engine, tables)
+    known = model if isinstance(model, Model) else read_model(model)
+    with open_store(engine, options["max_memory"]) as store:
+        answer = ask(known, read_in_place(store, tables, known), **options)
+        if isinstance(answer, AtomResult):
+            for group in answer.asked.groups:
+                for domain in group.domains:
+                    if isinstance(domain, StoredDomain):
+                        domain.bring_here()
+        return answer
+
+
+def _refuse_together(data: DataLike, engine: str | None, tables: str | None) -> None:
+    if tables is not None and engine is None:
+        raise LapisError(
+            f"the tables {tables!r} are on no engine",
+            code="option-value",
+            hint="say where, as in --engine postgresql://host/database",
+        )
     if tables is not None and data is not None:
         raise LapisError(
             "facts come from data files or from tables, not from both",
             code="option-value",
             hint="leave out DATA, or --tables",
         )
-    known = model if isinstance(model, Model) else read_model(model)
-    with open_store(engine, max_memory) as store:
-        if tables is not None:
-            data = read_in_place(store, tables, known)
-        yield open_inputs(known, data, strict=strict, probabilities=probabilities), store
 
 
 def read_in_place(store: Store, tables: str, model: Model) -> Database:
