@@ -16,7 +16,6 @@ import numpy as np
 
 from lapis.inference.log_odds import sampled_log_odds
 from lapis.inference.marginals import (
-    AnsweredWhole,
     ChainTrace,
     Marginals,
     Options,
@@ -37,9 +36,6 @@ def by_best_sampler(reduction: Reduction, options: Options) -> Marginals:
     Chains that disagreed in warm-up and agree now may have lost a mode: they go on only if the
     samples asked for could show that it is small enough not to matter.
     """
-    whole = None if options.instead is None else options.instead()
-    if whole is not None:
-        raise AnsweredWhole(whole)
     began = time.monotonic()
     found = by_samplers(reduction, best_samplers, options, options.max_samples // TRIAL_SHARE)
     if is_settled(found) or chains_agree(found, options.precision):

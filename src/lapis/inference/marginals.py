@@ -337,12 +337,18 @@ def solve_all(plan: ExactPlan, stop: Stop) -> Marginals:
 
 
 def sample_alike(network: Network, options: Options) -> Marginals:
+    """The best sampler, with one estimate for atoms that can change places."""
     from lapis.inference.by_samplers import by_best_sampler
     from lapis.inference.reduction.eliminate import reduce
     from lapis.inference.symmetry.answer import average_alike
+    from lapis.inference.symmetry.by_counts import atom_classes
 
+    whole = None if options.instead is None else options.instead()
+    if whole is not None:
+        raise AnsweredWhole(whole)
     reduction = reduce(network)
-    return average_alike(reduction, by_best_sampler(reduction, options))
+    classes = atom_classes(reduction)  # before there are samples, which need memory too
+    return average_alike(by_best_sampler(reduction, options), classes)
 
 
 def by_annealing(network: Network, options: Options) -> Marginals:

@@ -15,8 +15,7 @@ import numpy as np
 from lapis.inference.exact.by_components import DEFAULT_MEMORY
 from lapis.inference.log_odds import sampled_log_odds
 from lapis.inference.marginals import Marginals, Options
-from lapis.inference.reduction.eliminate import Reduction
-from lapis.inference.symmetry.by_counts import atom_classes, solve_by_counts
+from lapis.inference.symmetry.by_counts import solve_by_counts
 from lapis.network.network import Network
 from lapis.network.parts import keep_part
 
@@ -68,11 +67,10 @@ def join_answers(whole: Marginals, part: Marginals, atom: np.ndarray, num_base: 
     )  # fmt: skip
 
 
-def average_alike(reduction: Reduction, found: Marginals) -> Marginals:
-    """A sampled answer with one estimate for atoms that can change places."""
+def average_alike(found: Marginals, label: np.ndarray) -> Marginals:
+    """A sampled answer with one estimate for atoms that can change places, by `atom_classes`."""
     if found.exact or found.stderr is None:
         return found
-    label = atom_classes(reduction)
     atoms = np.flatnonzero(label >= 0)
     if not len(atoms):
         return found
