@@ -3,14 +3,16 @@
 An entry is called from Python, an inner function only by kernels. Inner functions get no Python
 wrapper, which for tuples of a dozen arrays takes longer to compile than the function. Kernels
 index with non-negative integers and never raise; those that allocate say so, because counting
-references doubles the code of the others for nothing.
+references doubles the code of the others for nothing. Only entries are kept on disk: they have
+their inner functions in them.
 
 Loading numba takes half a second, as long as a small job may take in all, and compiling a kernel
 takes another second or two. So a decorator only remembers the function, modules of kernels are free
-to be imported by whoever may call them, and a caller that knows how little there is to do asks
+to be imported by whoever may call them, and a caller that knows how much there is to do says so by
 `for_work`: a kernel is a Python function too, and some thousand steps of it are interpreted before
-numba has begun. Only kernels of whole numbers and of sums are asked, whose results are the same to
-the last bit.
+numba has begun. A kernel that is asked again and again is compiled once the steps together come to
+what compiling costs, so that at most twice the time is spent that a wise guess would have. Results
+are the same to the last bit: kernels asked so take logarithms from `math`, as numba does.
 """
 
 from __future__ import annotations
@@ -21,9 +23,13 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-FEW_STEPS = 30_000  # of a microsecond or two, interpreted: less than loading numba takes
-MANY_STEPS = 300_000  # less than compiling takes
+FEW_STEPS = 100_000  # of about a microsecond, interpreted: less than loading numba takes
+STEPS_A_SECOND = 1_000_000
 LOCK = threading.RLock()
+
+# Told of an entry that was never compiled: when it is interpreted, and (True) just before numba
+# looks for it on disk (`cli/warm.py`).
+watchers: list[Callable[[Kernel, bool], None]] = []
 
 
 class Kernel:
@@ -34,6 +40,8 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         functools.update_wrapper(self, function)
         self.py_func, self.options = function, options
+        self.steps = 0  # interpreted so far, or about to be
+        self.is_new: bool | None = None  # never compiled; None: nobody looked
 
     def __call__(self, *arguments: Any) -> Any:
         return self.dispatcher(*arguments)
@@ -46,6 +54,7 @@ class Kernel:
 
         with LOCK:
             if "dispatcher" not in self.__dict__:
+                self.tell_if_new(is_called=True)
                 self.dispatcher = make_dispatcher(self.py_func, self.options)
         return self.__dict__["dispatcher"]
 
@@ -54,17 +63,27 @@ class Kernel:
         """What kernels that call this one see of it."""
         return self.dispatcher._numba_type_
 
-    def for_work(self, steps: int) -> Callable[..., Any]:
+    def for_work(self, steps: int, seconds: float = 1.0) -> Callable[..., Any]:
         """The kernel, or its function where that is done with so many steps before the kernel is
-        loaded, or compiled if it never was."""
+        loaded, or compiled if it never was, which takes so many seconds."""
+        self.steps += steps
         is_loaded = "dispatcher" in self.__dict__ and bool(self.dispatcher.overloads)
-        if is_loaded or steps > MANY_STEPS:
+        if is_loaded or self.steps > STEPS_A_SECOND * seconds:
             return self
-        if "lapis.compiler" not in sys.modules and steps <= FEW_STEPS:
+        if "lapis.compiler" not in sys.modules and self.steps <= FEW_STEPS:
             return self.interpret
+        if self.is_new is None:
+            self.tell_if_new(is_called=False)
+        return self.interpret if self.is_new else self
+
+    def tell_if_new(self, is_called: bool) -> None:
+        """Look whether the kernel was ever compiled, and tell if not."""
         from lapis.compiler import is_kept
 
-        return self if is_kept(self) else self.interpret
+        self.is_new = not is_kept(self)
+        if self.is_new:
+            for tell in tuple(watchers):
+                tell(self, is_called)
 
     def interpret(self, *arguments: Any) -> Any:
         """The kernel as Python runs it, with the whole numbers of numba, which wrap in silence."""
@@ -80,6 +99,9 @@ class InnerKernel(Kernel):
     def __call__(self, *arguments: Any) -> Any:
         return self.py_func(*arguments)
 
+    def tell_if_new(self, is_called: bool) -> None:
+        """Inner kernels are compiled in every entry anew."""
+
 
 def entry_with(**options: Any) -> Callable[[Callable[..., Any]], Kernel]:
     return functools.partial(Kernel, options=EVERYWHERE | {"cache": True} | options)
@@ -94,5 +116,5 @@ def inner_with(**options: Any) -> Callable[[Callable[..., Any]], Kernel]:
 EVERYWHERE: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 entry = entry_with(_nrt=False)
 allocating_entry = entry_with()
-inner = inner_with(_nrt=False, cache=True)
-allocating_inner = inner_with(cache=True)
+inner = inner_with(_nrt=False)
+allocating_inner = inner_with()

@@ -12,6 +12,7 @@ import lapis.compiler
 from cli_run import Run
 from lapis.cache_folder import private_folder
 from lapis.cli import warm
+from lapis.compiled import FEW_STEPS, entry, watchers
 from lapis.compiler import find_place, is_kept
 from lapis.inference.sampling.kernels.gibbs import run_gibbs
 from lapis.progress import Progress, compilations
@@ -23,7 +24,7 @@ def test_every_job_runs(job: str) -> None:
 
 
 def test_the_job_of_the_samplers_compiles_what_a_first_infer_waits_for() -> None:
-    warm.JOBS["samplers"]()
+    warm.JOBS["gibbs"]()
     assert is_kept(run_gibbs)
 
 
@@ -46,9 +47,10 @@ def test_no_process_is_started_where_nothing_is_compiled(
     monkeypatch.setattr(warm, "start", lambda job: pytest.fail("started"))
     run.json("infer", "m.mln", "d.db", "-q", "Smokes")
     assert compilations == []
+    assert watchers == []
 
 
-def test_a_process_is_started_at_the_first_kernel_that_is_compiled_and_ends_with_the_job(
+def test_processes_are_started_at_the_first_kernel_never_compiled_and_end_with_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lapis.compiler, "is_kept", lambda kernel: False)
@@ -63,10 +65,37 @@ def test_a_process_is_started_at_the_first_kernel_that_is_compiled_and_ends_with
     monkeypatch.setattr(warm, "start", keep)
     with warm.samplers_beside():
         for number in range(2):
-            numba.njit(lambda x, number=number: x + number)(1)
-    (process,) = started
-    assert process.poll() is not None
-    assert compilations == []
+            kernel = entry(lambda x, number=number: x + number)
+            assert kernel.for_work(FEW_STEPS + 1) == kernel.interpret
+    assert len(started) == len(warm.BESIDE)
+    assert all(process.poll() is not None for process in started)
+    assert watchers == []
+
+
+def test_kernels_of_samplers_are_waited_for_while_somebody_compiles_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Process:
+        polls = 0
+
+        def poll(self) -> int | None:
+            self.polls += 1
+            return None
+
+    monkeypatch.setattr(lapis.compiler, "is_kept", lambda kernel: process.polls > 5)
+    beside, process = warm.Beside(), Process()
+    beside.running = [process]  # type: ignore[list-item]
+    seen: list[Progress] = []
+    compilations.append(seen.append)
+    try:
+        beside.watch(run_gibbs, True)
+        num_seen = len(seen)
+        beside.watch(run_gibbs, False)
+        beside.watch(entry(lambda x: x), True)
+    finally:
+        compilations.remove(seen.append)
+    assert 0 < num_seen == len(seen)
+    assert str(seen[0]) == "compiling for the first use 0/2"
 
 
 def test_failing_jobs_are_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,9 @@
 
 Numba compiles a kernel when it is first called, which takes some twenty seconds for all that a
 first `lapis infer` calls, and keeps it for later runs. `lapis warm` runs small jobs that call
-them, as many at a time as there are cores. A first `infer` starts one of them itself: while its
-own process compiles what grounds and eliminates, another compiles what comes last, the samplers.
+them, as many at a time as there are cores. A first `infer` starts two of them itself: while its
+own process interprets what grounds and eliminates (`compiled.py`), they compile what comes last and
+cannot be interpreted, the samplers.
 
 A job is a process of its own: `python -m lapis.cli.warm JOB`.
 """
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from lapis.compiled import Kernel, watchers
 from lapis.progress import Progress, Report, compilations
 
 if TYPE_CHECKING:
@@ -57,6 +59,23 @@ def compile_samplers(*methods: str) -> None:
         run_chains(small_network(), find_method("infer", method).make(), max_samples=400)
 
 
+def compile_steps(method: str) -> None:
+    """The kernels of a sampler's steps alone."""
+    import numpy as np
+
+    from lapis.inference.random_numbers import random_states
+    from lapis.inference.sampling.kernels.tally import new_tallies
+    from lapis.methods import find_method
+
+    network, sampler = small_network(), find_method("infer", method).make()
+    plan, (rng,) = sampler.prepare(network), random_states(0, 1)
+    state = sampler.init(plan, sampler.start(plan, 0, rng), rng)
+    counts = sampler.counts(state)
+    sampler.step(
+        plan, state, new_tallies(network.num_base_atoms, counts, np.empty(0, np.int64), 0), 1
+    )
+
+
 def compile_inference() -> None:
     from lapis.api import infer
 
@@ -84,7 +103,8 @@ def compile_learning() -> None:
 
 
 JOBS: Mapping[str, Callable[[], None]] = {
-    "samplers": lambda: compile_samplers("gibbs", "cluster"),
+    "gibbs": lambda: compile_samplers("gibbs"),
+    "cluster": lambda: compile_steps("cluster"),
     "inference": compile_inference,
     "search": compile_search,
     "map": compile_map,
@@ -101,28 +121,58 @@ def start(job: str) -> subprocess.Popen[Any]:
     )  # fmt: skip
 
 
+BESIDE = ("gibbs", "cluster")  # jobs that a first `infer` starts
+COMPILED_BESIDE = (
+    "lapis.inference.sampling.kernels.gibbs",
+    "lapis.inference.sampling.kernels.cluster",
+    "lapis.inference.sampling.diagnostics",
+)
+
+
+class Beside:
+    """Other processes that compile what this one will need, and its patience with them."""
+
+    def __init__(self) -> None:
+        self.running: list[subprocess.Popen[Any]] | None = None
+        self.began = time.monotonic()
+
+    def watch(self, kernel: Kernel, is_called: bool) -> None:
+        """Start the others at the first kernel that was never compiled; wait for what they do."""
+        from lapis.compiler import is_kept
+
+        if self.running is None:
+            from lapis.inference.sampling.kernels.gibbs import run_gibbs
+
+            is_worth = (os.cpu_count() or 1) > 1 and not is_kept(run_gibbs)
+            self.running = [start(job) for job in BESIDE] if is_worth else []
+        if is_called and kernel.py_func.__module__ in COMPILED_BESIDE:
+            while any(process.poll() is None for process in self.running) and not is_kept(kernel):
+                self.report(kernel)
+                time.sleep(POLL_SECONDS / 2)
+
+    def report(self, kernel: Kernel) -> None:
+        assert self.running is not None
+        done = sum(process.poll() is not None for process in self.running)
+        seconds, name = time.monotonic() - self.began, kernel.py_func.__name__
+        for tell in tuple(compilations):
+            tell(Progress("compiling for the first use", done, len(BESIDE), seconds, {}, name))
+
+    def end(self) -> None:
+        for process in self.running or ():
+            process.kill()
+            process.communicate()
+
+
 @contextmanager
 def samplers_beside() -> Iterator[None]:
-    """Compile samplers in another process as soon as this one compiles its first kernel."""
-    started: list[subprocess.Popen[Any]] = []
-
-    def begin(event: Progress) -> None:
-        from lapis.compiler import is_kept
-        from lapis.inference.sampling.kernels.gibbs import run_gibbs
-
-        compilations.remove(begin)
-        if (os.cpu_count() or 1) > 1 and not is_kept(run_gibbs):
-            started.append(start("samplers"))
-
-    compilations.append(begin)
+    """Compile samplers in other processes as soon as a kernel is met that was never compiled."""
+    beside = Beside()
+    watchers.append(beside.watch)
     try:
         yield
     finally:
-        if begin in compilations:
-            compilations.remove(begin)
-        for process in started:
-            process.kill()
-            process.communicate()
+        watchers.remove(beside.watch)
+        beside.end()
 
 
 def compile_all(report: Report | None = None) -> None:

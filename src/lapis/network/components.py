@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def connected_components(network: Network) -> np.ndarray:
     """int32[num_atoms], the component of each atom."""
-    find = _components.for_work(4 * len(network.literal) + 2 * network.num_atoms)
+    find = _components.for_work(3 * len(network.literal) + 2 * network.num_atoms)
     labels: np.ndarray = find(
         network.num_atoms,
         network.clause_start,

@@ -83,9 +83,10 @@ def falsifying_cubes(network: Network, variables: Variables, clauses: np.ndarray
     chosen[clauses] = True
     literal = network.literal[np.repeat(chosen, np.diff(network.clause_start))]
     states = variables.size[variables.atom_variable[np.abs(literal) - 1]]
+    falsify = _falsify.for_work(4 * len(literal))
     return Cubes(
         variables.size,
-        *_falsify(
+        *falsify(
             clauses.astype(np.int32),
             network.clause_start,
             network.literal,

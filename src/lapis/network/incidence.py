@@ -11,7 +11,8 @@ def index_atoms(
     clause_start: np.ndarray, literal: np.ndarray, num_atoms: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """int64[num_atoms + 1] and int32[num_literals]: clause + 1, negative if negated there."""
-    atom_start, atom_clause = _index(clause_start, literal, num_atoms)
+    index = _index.for_work(4 * len(literal) + num_atoms)
+    atom_start, atom_clause = index(clause_start, literal, num_atoms)
     return atom_start, atom_clause
 
 

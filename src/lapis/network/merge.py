@@ -54,7 +54,7 @@ def merge_rows(
     while capacity < 2 * looked_up:
         capacity *= 2
     table = np.full(capacity, -1, np.int32)
-    merge = _merge.for_work(8 * len(literal))
+    merge = _merge.for_work(4 * len(literal))
     count = merge(start, literal, weight_id, coefficient, known, table, *found)
     return MergedRows(
         found.start[: count + 1].copy(),

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import allocating_entry, entry, inner
+from lapis.compiled import allocating_entry, inner
 from lapis.progress import Stop
 
 MAX_DENSE = 20_000
@@ -51,7 +51,8 @@ def best_order(
     smallest cliques so far when it was.
     """
     num_variables = len(size)
-    adjacency = _join_scopes(num_variables, scope_start, scope)
+    join_scopes = _join_scopes.for_work(int((np.diff(scope_start) ** 2).sum()))
+    adjacency = join_scopes(num_variables, scope_start, scope)
     log_size = np.log2(size.astype(np.float64))
     none = np.empty(0, np.int32)
     best = Order(none, np.inf, num_variables, False)
@@ -102,7 +103,7 @@ def _join_scopes(num_variables, start, members):  # type: ignore[no-untyped-def]
     return bits
 
 
-@entry
+@inner
 def popcount(word):  # type: ignore[no-untyped-def]
     """The number of ones of a uint64; LLVM knows the pattern and emits one instruction."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))

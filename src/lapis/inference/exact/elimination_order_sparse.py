@@ -82,7 +82,8 @@ def low_degree_order(
     )
     order = np.empty(num_variables, np.int32)
     refused, gone = np.zeros((2, num_variables), bool)
-    count = _eliminate(
+    eliminate = _eliminate.for_work(4 * len(cubes.variable))
+    count = eliminate(
         cubes.size, cubes.start, cubes.variable, eligible, max_scope, float(max_entries),
         work, stacks, refused, gone, order,
     )  # fmt: skip

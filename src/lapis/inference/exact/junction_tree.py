@@ -88,9 +88,9 @@ class Beliefs(NamedTuple):
 def build_tree(cubes: Cubes, order: np.ndarray) -> Tree:
     """The cliques of an elimination order; the tables must be small enough to index."""
     order = order.astype(np.int32)
-    scope_start, scope_variable, parent, cube_start, cube, messages = form_tree(
-        cubes.size, cubes.start, cubes.variable, order
-    )
+    scope_start, scope_variable, parent, cube_start, cube, messages = form_tree.for_work(
+        2 * len(cubes.variable) + 8 * len(order)
+    )(cubes.size, cubes.start, cubes.variable, order)
     return Tree(
         order,
         scope_start,
@@ -118,8 +118,9 @@ def collect(
     table = np.zeros(tree.table_start[-1])
     message = np.empty(tree.message_start[-1])
     work = work or work_space(tree, cubes.size)
+    fill = add_up.for_work(_pass_steps(tree), seconds=3.0)
     for first, last in slices(tree, stop):
-        add_up(tree, cubes, penalty, maximise, table, message, first, last, *work)
+        fill(tree, cubes, penalty, maximise, table, message, first, last, *work)
         if stop is not None:
             stop.check(EXACTLY)
     return Potentials(table, message)
@@ -153,8 +154,9 @@ def distribute(
     state = np.zeros(state_start[-1])
     cube = np.zeros(len(cubes.clause))
     work = (*work_space(tree, cubes.size), np.empty(longest_row(tree.message_start)))
+    spread = bring_down.for_work(_pass_steps(tree), seconds=2.0)
     for first, last in reversed(slices(tree, stop)):
-        bring_down(
+        spread(
             tree, cubes, potentials.table, potentials.message, outside, belief, state_start, state,
             cube, first, last, *work,
         )  # fmt: skip
@@ -189,6 +191,12 @@ def log_states(
 def work_space(tree: Tree, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The axis of each variable in one clique; strides, counts, starts and digits of its axes."""
     return np.zeros(len(size), np.int32), np.zeros((8, longest_row(tree.scope_start) + 1), np.int64)
+
+
+def _pass_steps(tree: Tree) -> int:
+    """What a pass over all tables takes: their entries, for each cube that enters one too."""
+    entries = np.diff(tree.table_start) * (1 + np.diff(tree.cube_start) / 4)
+    return int(entries.sum()) + 10 * len(tree.order)
 
 
 def longest_row(start: np.ndarray) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from lapis.compiled import allocating_entry, allocating_inner, entry, inner
@@ -122,8 +124,8 @@ def add_up(  # type: ignore[no-untyped-def]
                 others = 0.0
                 for at in range(first, first + states):
                     if at != place:
-                        others += np.exp(table[at] - best)
-                best += np.log1p(others)
+                        others += math.exp(table[at] - best)
+                best += math.log1p(others)
             message[out + row] = best
         if tree.parent[i] >= 0:
             _exchange(tree, cubes.size, i, table, message, out, axis, work, ADD, message)
@@ -172,7 +174,7 @@ def believe(tree, size, i, table, message, outside, belief, axis, work, scope_be
             if scope_belief[row] == 0.0 or total == -np.inf:
                 belief[at] = 0.0
             else:
-                belief[at] = scope_belief[row] * np.exp(table[at] - total)
+                belief[at] = scope_belief[row] * math.exp(table[at] - total)
 
 
 @entry

@@ -46,7 +46,9 @@ def message_clauses(
     """
     constant = float(message[tree.message_start[np.flatnonzero(tree.parent == ROOT)]].sum())
     leaving = np.flatnonzero(tree.parent == CORE)
-    offset, unit, start, literal, product, hard_start, hard_literal = _expand(
+    entries = np.diff(tree.message_start)[leaving]
+    expand = _expand.for_work(int((entries * (20 + entries)).sum()), seconds=3.0)
+    offset, unit, start, literal, product, hard_start, hard_literal = expand(
         leaving, tree.scope_start, tree.scope_variable, tree.message_start, message,
         variables.size, variables.state_start, variables.state_atom, len(variables.atom_variable),
     )  # fmt: skip
@@ -73,7 +75,7 @@ def message_clauses(
         add(-rows[falls], -strength[falls])
         rows, strength = rows[~falls], strength[~falls]
         if length == 2:
-            _balance_pairs(rows, strength, unit)
+            _balance_pairs.for_work(10 * len(rows))(rows, strength, unit)
         add(np.where(last, rows, -rows), strength)
         if length > 2:
             shorter, extra = rows[:, :-1], strength

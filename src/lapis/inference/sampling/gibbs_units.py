@@ -59,19 +59,24 @@ def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | Non
     bits = np.log2(np.maximum(size, 1))
     decided = _decided(graph, variable_of_atom, is_block)
     hard = np.flatnonzero(np.isinf(graph.weight) & (graph.definition_of < 0))
-    hard_start, hard_variable, too_wide = _clause_variables(hard, graph, variable_of_atom, decided)
+    hard_start, hard_variable, too_wide = _clause_variables.for_work(20 * len(hard))(
+        hard, graph, variable_of_atom, decided
+    )
     pure = is_pure(graph, hard, is_block[variable_of_atom])
     if not pure:
         _join_hard(root, bits, hard_start, hard_variable)
     strength = np.where(np.isinf(graph.weight), 0.0, np.abs(graph.weight))
     strong = np.flatnonzero(strength >= STRONG_WEIGHT)
     strong = strong[np.argsort(-strength[strong], kind="stable")]
-    strong_start, strong_variable, _ = _clause_variables(strong, graph, variable_of_atom, decided)
+    strong_start, strong_variable, _ = _clause_variables.for_work(20 * len(strong))(
+        strong, graph, variable_of_atom, decided
+    )
     nearly_hard = np.arange(int((strength[strong] >= NEARLY_HARD).sum()))
-    _join(root, bits, strong_start, strong_variable, nearly_hard, PIECE_BITS)
-    _join(root, bits, strong_start, strong_variable, np.arange(len(strong)), STRONG_BITS)
+    join = _join.for_work(10 * len(strong_variable))
+    join(root, bits, strong_start, strong_variable, nearly_hard, PIECE_BITS)
+    join(root, bits, strong_start, strong_variable, np.arange(len(strong)), STRONG_BITS)
 
-    unit_of_variable = number_trees(root)
+    unit_of_variable = number_trees.for_work(2 * len(root))(root)
     unit_variable = np.argsort(unit_of_variable, kind="stable").astype(np.int32)
     length = np.bincount(unit_of_variable)
     unit_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))

@@ -12,7 +12,13 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.inference.sampling.gibbs_units import Units
-from lapis.inference.sampling.kernels.clause_graph import ClauseGraph, World, recount, world_of
+from lapis.inference.sampling.kernels.clause_graph import (
+    ClauseGraph,
+    World,
+    recount,
+    recount_steps,
+    world_of,
+)
 from lapis.inference.sampling.kernels.slice import Slice, new_slice, reach
 from lapis.inference.sampling.kernels.solutions import draw_solution, new_search
 from lapis.inference.sampling.samplesat import count_violated, walk
@@ -111,4 +117,4 @@ def search_exhaustively(
                 code="no-initial-state",
                 hint="lapis map searches exactly; dropping the period of a formula makes it soft",
             )
-    recount(graph, world)
+    recount.for_work(recount_steps(graph))(graph, world)

@@ -39,7 +39,8 @@ def interchangeable_classes(terms: Terms) -> np.ndarray:
     size = max(terms.num_plain, num_members)
     at_start, at_term = index_atoms(terms.start, terms.member, size)
     first = np.arange(terms.num_plain, dtype=np.int32)
-    digests = _describe(
+    describe = _describe.for_work(10 * ROUNDS * len(terms.member))
+    digests = describe(
         terms.start, terms.member, terms.strength, at_start, at_term, terms.num_plain, ROUNDS
     )
     table = np.empty(0, np.int32)

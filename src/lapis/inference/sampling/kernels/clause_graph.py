@@ -100,8 +100,13 @@ def world_of(graph: ClauseGraph, num_weights: int, value: np.ndarray) -> World:
         np.zeros(len(graph.use) + 2, np.int32),
     )
     world.value[: graph.first_auxiliary] = value[: graph.first_auxiliary]
-    recount(graph, world)
+    recount.for_work(recount_steps(graph))(graph, world)
     return world
+
+
+def recount_steps(graph: ClauseGraph) -> int:
+    """What a count from scratch takes, interpreted."""
+    return len(graph.literal) + len(graph.definition_literal) + 2 * len(graph.weight)
 
 
 @entry
