@@ -10,9 +10,9 @@ Loading numba takes half a second, as long as a small job may take in all, and c
 takes another second or two. So a decorator only remembers the function, modules of kernels are free
 to be imported by whoever may call them, and a caller that knows how much there is to do says so by
 `for_work`: a kernel is a Python function too, and some thousand steps of it are interpreted before
-numba has begun. A kernel that is asked again and again is compiled once the steps together come to
-what compiling costs, so that at most twice the time is spent that a wise guess would have. Results
-are the same to the last bit: kernels asked so take logarithms from `math`, as numba does.
+numba has begun. A kernel that is asked again and again is compiled once it has been interpreted for
+as long as compiling takes: at most twice the time is spent that hindsight would spend. Results are
+the same to the last bit: kernels asked so take logarithms from `math`, as numba does.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-FEW_STEPS = 100_000  # of about a microsecond, interpreted: less than loading numba takes
-STEPS_A_SECOND = 1_000_000
+STEPS_A_SECOND = 1_000_000  # interpreted; what is said of a kernel's work is a rough guess
+LITTLE = 0.05  # seconds of interpreting, for which neither numba nor anybody else is called
 LOCK = threading.RLock()
+always_compiled = False  # `lapis warm` compiles what its small jobs could interpret
 
-# Told of an entry that was never compiled: when it is interpreted, and (True) just before numba
-# looks for it on disk (`cli/warm.py`).
+# Told of entries: that were never compiled, when they are interpreted for some time; and of all
+# (True) just before numba looks for them on disk (`cli/warm.py`).
 watchers: list[Callable[[Kernel, bool], None]] = []
 
 
@@ -40,7 +42,7 @@ class Kernel:
     def __init__(self, function: Callable[..., Any], options: Mapping[str, Any]) -> None:
         functools.update_wrapper(self, function)
         self.py_func, self.options = function, options
-        self.steps = 0  # interpreted so far, or about to be
+        self.spent = 0.0  # seconds, interpreting
         self.is_new: bool | None = None  # never compiled; None: nobody looked
 
     def __call__(self, *arguments: Any) -> Any:
@@ -54,7 +56,7 @@ class Kernel:
 
         with LOCK:
             if "dispatcher" not in self.__dict__:
-                self.tell_if_new(is_called=True)
+                self.tell(is_called=True)
                 self.dispatcher = make_dispatcher(self.py_func, self.options)
         return self.__dict__["dispatcher"]
 
@@ -66,31 +68,36 @@ class Kernel:
     def for_work(self, steps: int, seconds: float = 1.0) -> Callable[..., Any]:
         """The kernel, or its function where that is done with so many steps before the kernel is
         loaded, or compiled if it never was, which takes so many seconds."""
-        self.steps += steps
+        expected = self.spent + steps / STEPS_A_SECOND
         is_loaded = "dispatcher" in self.__dict__ and bool(self.dispatcher.overloads)
-        if is_loaded or self.steps > STEPS_A_SECOND * seconds:
+        if is_loaded or always_compiled or expected > seconds:
             return self
-        if "lapis.compiler" not in sys.modules and self.steps <= FEW_STEPS:
+        if expected <= LITTLE and "lapis.compiler" not in sys.modules:
             return self.interpret
         if self.is_new is None:
-            self.tell_if_new(is_called=False)
-        return self.interpret if self.is_new else self
+            from lapis.compiler import is_kept
 
-    def tell_if_new(self, is_called: bool) -> None:
-        """Look whether the kernel was ever compiled, and tell if not."""
-        from lapis.compiler import is_kept
+            self.is_new = not is_kept(self)
+        if not self.is_new:
+            return self
+        if expected > LITTLE:
+            self.tell(is_called=False)
+        return self.interpret
 
-        self.is_new = not is_kept(self)
-        if self.is_new:
-            for tell in tuple(watchers):
-                tell(self, is_called)
+    def tell(self, is_called: bool) -> None:
+        """Tell the watchers."""
+        for watch in tuple(watchers):
+            watch(self, is_called)
 
     def interpret(self, *arguments: Any) -> Any:
         """The kernel as Python runs it, with the whole numbers of numba, which wrap in silence."""
         import numpy as np
 
+        began = time.thread_time()
         with np.errstate(all="ignore"):
-            return self.py_func(*arguments)
+            found = self.py_func(*arguments)
+        self.spent += time.thread_time() - began
+        return found
 
 
 class InnerKernel(Kernel):
@@ -99,8 +106,8 @@ class InnerKernel(Kernel):
     def __call__(self, *arguments: Any) -> Any:
         return self.py_func(*arguments)
 
-    def tell_if_new(self, is_called: bool) -> None:
-        """Inner kernels are compiled in every entry anew."""
+    def tell(self, is_called: bool) -> None:
+        """Nobody is told: inner kernels are compiled in every entry anew."""
 
 
 def entry_with(**options: Any) -> Callable[[Callable[..., Any]], Kernel]:

@@ -19,7 +19,7 @@ from lapis.cli import app
 from lapis.cli.arguments import find_command, read_arguments
 from lapis.cli.commands import BY_NAME
 from lapis.cli.options import parse_flag
-from lapis.compiled import FEW_STEPS, STEPS_A_SECOND, allocating_entry, entry, inner
+from lapis.compiled import STEPS_A_SECOND, allocating_entry, entry, inner
 from lapis.examples import example_path
 from lapis.options import COMMANDS, Option, arguments_of
 
@@ -192,7 +192,7 @@ def test_little_work_is_interpreted_where_the_kernel_was_never_compiled() -> Non
     assert _mix.for_work(1) == _mix
     assert compiler.is_kept(_mix)
     assert not compiler.is_kept(_never_compiled)
-    assert _never_compiled.for_work(FEW_STEPS) == _never_compiled.interpret
+    assert _never_compiled.for_work(STEPS_A_SECOND // 2) == _never_compiled.interpret
     assert _never_compiled.for_work(STEPS_A_SECOND + 1) == _never_compiled
 
 

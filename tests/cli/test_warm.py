@@ -12,7 +12,7 @@ import lapis.compiler
 from cli_run import Run
 from lapis.cache_folder import private_folder
 from lapis.cli import warm
-from lapis.compiled import FEW_STEPS, entry, watchers
+from lapis.compiled import STEPS_A_SECOND, entry, watchers
 from lapis.compiler import find_place, is_kept
 from lapis.inference.sampling.kernels.gibbs import run_gibbs
 from lapis.progress import Progress, compilations
@@ -44,7 +44,7 @@ def test_compilations_are_told_by_name() -> None:
 def test_no_process_is_started_where_nothing_is_compiled(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(warm, "start", lambda job: pytest.fail("started"))
+    monkeypatch.setattr(warm, "start", lambda *jobs: pytest.fail("started"))
     run.json("infer", "m.mln", "d.db", "-q", "Smokes")
     assert compilations == []
     assert watchers == []
@@ -58,15 +58,15 @@ def test_processes_are_started_at_the_first_kernel_never_compiled_and_end_with_t
     started = []
     start = warm.start
 
-    def keep(job: str) -> object:
-        started.append(start(job))
+    def keep(*jobs: str) -> object:
+        started.append(start(*jobs))
         return started[-1]
 
     monkeypatch.setattr(warm, "start", keep)
     with warm.samplers_beside():
         for number in range(2):
             kernel = entry(lambda x, number=number: x + number)
-            assert kernel.for_work(FEW_STEPS + 1) == kernel.interpret
+            assert kernel.for_work(STEPS_A_SECOND // 2) == kernel.interpret
     assert len(started) == len(warm.BESIDE)
     assert all(process.poll() is not None for process in started)
     assert watchers == []

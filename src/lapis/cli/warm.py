@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from lapis import compiled
 from lapis.compiled import Kernel, watchers
 from lapis.progress import Progress, Report, compilations
 
@@ -113,15 +114,16 @@ JOBS: Mapping[str, Callable[[], None]] = {
 }
 
 
-def start(job: str) -> subprocess.Popen[Any]:
-    """A process that compiles the kernels of a job."""
+def start(*jobs: str) -> subprocess.Popen[Any]:
+    """A process that compiles the kernels of jobs, one after the other."""
     return subprocess.Popen(
-        [sys.executable, "-m", "lapis.cli.warm", job],
+        [sys.executable, "-m", "lapis.cli.warm", *jobs],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
 
 
 BESIDE = ("gibbs", "cluster")  # jobs that a first `infer` starts
+LATER = "inference"  # what it interpreted is compiled beside the jobs after it, as far as they last
 COMPILED_BESIDE = (
     "lapis.inference.sampling.kernels.gibbs",
     "lapis.inference.sampling.kernels.cluster",
@@ -140,11 +142,14 @@ class Beside:
         """Start the others at the first kernel that was never compiled; wait for what they do."""
         from lapis.compiler import is_kept
 
+        if is_kept(kernel):
+            return
         if self.running is None:
             from lapis.inference.sampling.kernels.gibbs import run_gibbs
 
-            is_worth = (os.cpu_count() or 1) > 1 and not is_kept(run_gibbs)
-            self.running = [start(job) for job in BESIDE] if is_worth else []
+            self.running, others = [], () if is_kept(run_gibbs) else BESIDE
+            if (os.cpu_count() or 1) > 1:
+                self.running = [start(job) for job in others] or [start(LATER)]
         if is_called and kernel.py_func.__module__ in COMPILED_BESIDE:
             while any(process.poll() is None for process in self.running) and not is_kept(kernel):
                 self.report(kernel)
@@ -201,5 +206,14 @@ def compile_all(report: Report | None = None) -> None:
             process.communicate()
 
 
+def compile_job(job: str) -> None:
+    """Compile the kernels of a job; what is interpreted in those that somebody waits for is not."""
+    compiled.always_compiled = job not in BESIDE
+    if job == LATER and hasattr(os, "nice"):
+        os.nice(10)
+    JOBS[job]()
+
+
 if __name__ == "__main__":
-    JOBS[sys.argv[1]]()
+    for name in sys.argv[1:]:
+        compile_job(name)

@@ -195,7 +195,7 @@ def work_space(tree: Tree, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _pass_steps(tree: Tree) -> int:
     """What a pass over all tables takes: their entries, for each cube that enters one too."""
-    entries = np.diff(tree.table_start) * (1 + np.diff(tree.cube_start) / 4)
+    entries = np.diff(tree.table_start) * (4 + np.diff(tree.cube_start))
     return int(entries.sum()) + 10 * len(tree.order)
 
 
