@@ -41,10 +41,11 @@ def test_compilations_are_told_by_name() -> None:
     assert str(seen[0]).startswith("compiling for the first use, kernel ")
 
 
-def test_no_process_is_started_where_nothing_is_compiled(
+def test_no_process_is_started_where_all_kernels_are_kept(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(warm, "start", lambda *jobs: pytest.fail("started"))
+    monkeypatch.setattr(lapis.compiler, "is_kept", lambda kernel: True)
     run.json("infer", "m.mln", "d.db", "-q", "Smokes")
     assert compilations == []
     assert watchers == []
