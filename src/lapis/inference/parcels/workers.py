@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,11 +25,12 @@ from lapis.inference.parcels.packing import Packed
 from lapis.inference.parcels.rows import Columns, ParcelRows, read_columns
 from lapis.inference.parcels.solving import ANSWER_COLUMNS, Question, solve_parcel
 from lapis.progress import Progress, Report, Stop
-from lapis.relational.engines.store import Store, Table
+from lapis.relational.engines.store import Store, Table, TaskStore
 
 AHEAD = 2  # parcels waiting for each process
 ATTEMPTS = 3
 ANSWERS_AT_ONCE = 1 << 21  # rows kept here before they are loaded
+MOST_TASKS = 10_000
 FEW_PARCELS = 2  # are solved in this process: starting others takes longer
 
 
@@ -42,7 +44,13 @@ def run_workers(
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> Table:
-    """A table of answers to all parcels."""
+    """A table of answers to all parcels: by the engine's tasks, if it has them, or by processes."""
+    if isinstance(store, TaskStore) and packed.rows is not None:
+        if progress is not None:
+            progress(Progress("solving", 0, packed.num_parcels, text="in tasks of the engine"))
+        solve = partial(solve_batches, question=question)
+        parts = min(packed.num_parcels, MOST_TASKS)
+        return store.map_rows(name, packed.rows, "parcel", parts, solve, join_columns([]))
     ordered = f"SELECT * FROM {packed.rows} ORDER BY parcel"
     rows = store.fetch(ordered) if packed.num_parcels else ()
     jobs = min(jobs or num_cores(), packed.num_parcels)

@@ -19,6 +19,7 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 import warnings
 import weakref
@@ -29,11 +30,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from lapis.errors import LapisError
-from lapis.relational.engines.arrow import read_batches, to_arrow
+from lapis.relational.engines.arrow import read_batches, to_arrow, to_numpy
 from lapis.relational.engines.dialect import SPARK, Dialect
-from lapis.relational.engines.store import Columns, Store, Table, split_target
+from lapis.relational.engines.store import Columns, MapColumns, Table, TaskStore, split_target
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark.sql import SparkSession
 
 SLICE = 1 << 22  # rows sent at a time
@@ -41,7 +43,7 @@ FEW = 50_000  # rows that are not worth a file
 RETRIES = 5  # of a call to a server that does not answer, in 17 s
 
 
-class SparkStore(Store):
+class SparkStore(TaskStore):
     def __init__(self, master: str | None = None) -> None:
         """A master ("local[2]", "spark://…"), a server ("sc://…"), or what Spark is set up for."""
         self.master = master
@@ -130,6 +132,25 @@ class SparkStore(Store):
 
     def parquet(self, path: Path) -> str:
         return f"parquet.{SPARK.identifier(str(path.absolute()))}"
+
+    def map_rows(
+        self, name: str, rows: Table, by: str, parts: int, function: MapColumns, sample: Columns
+    ) -> Table:
+        reference = self._new_reference(name, "table")
+        schema = ", ".join(
+            f"{column} {'DOUBLE' if values.dtype.kind == 'f' else 'BIGINT'}"
+            for column, values in sample.items()
+        )
+        with self._complaints():
+            try:
+                cut = self.session.table(rows.reference).repartition(parts, by)
+                found = cut.sortWithinPartitions(by).mapInArrow(run_task(function), schema)
+                found.write.format("parquet").saveAsTable(reference)
+                written = self.session.table(reference)
+                return Table(name, tuple(sample), written.count(), reference)
+            except BaseException:
+                self.drop(name)
+                raise
 
     def close(self) -> None:
         with suppress(LapisError):
@@ -245,9 +266,29 @@ class SparkStore(Store):
         return False
 
 
+def run_task(
+    function: MapColumns,
+) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+    """A function of columns as Spark's tasks call it."""
+
+    def run(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        columns = (
+            {
+                name: to_numpy(column)
+                for name, column in zip(batch.schema.names, batch.columns, strict=True)
+            }
+            for batch in batches
+        )
+        for found in function(columns):
+            yield from to_arrow(found).to_batches()
+
+    return run
+
+
 def _local_settings(folder: str) -> dict[str, str]:
     """For a Spark in processes of our own: on loopback, quiet, and with files that go."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks run our own code
     return {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",

@@ -11,17 +11,18 @@ text of the data is ever part of one: constants are codes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from lapis.relational.engines.dialect import Dialect
 
 Columns = Mapping[str, np.ndarray]  # of one length: integers, float64, or object (text or integers)
+MapColumns = Callable[[Iterable[Columns]], Iterator[Columns]]
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,21 @@ class Store(Protocol):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+@runtime_checkable
+class TaskStore(Store, Protocol):
+    """An engine that runs our code in tasks of its own."""
+
+    def map_rows(
+        self, name: str, rows: Table, by: str, parts: int, function: MapColumns, sample: Columns
+    ) -> Table:
+        """A table of what a function makes of the rows, in so many parts.
+
+        Rows that are equal in the column `by` are in one part, and next to each other. The function
+        is sent where tasks run, takes the batches of a part and gives columns like the sample. A
+        task that dies is run again.
+        """
 
 
 def split_target(target: str) -> tuple[str | None, str]:

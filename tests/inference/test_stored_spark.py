@@ -1,0 +1,142 @@
+"""Inference in tasks of Spark: the answers of other engines, also when a worker is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from stored_cases import CIRCLES, circles, infer_there, map_there, same_answers
+
+from golden_models import golden_models
+from lapis.inference.parcels.packing import Packed
+from lapis.inference.parcels.solving import ATOM, Question
+from lapis.inference.parcels.stored import Limits
+from lapis.inference.parcels.workers import run_workers
+from lapis.relational.engines import Store, fetch_all, open_store
+from lapis.relational.engines.spark import SparkStore
+
+pytestmark = pytest.mark.spark
+
+MASTER = "local[2]"
+GOLDEN = [
+    golden
+    for golden in golden_models()
+    if golden.applies_to("enumerate") and golden.query and not golden.impossible
+]
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[None]:
+    """One Spark for all tests here: a store works in a session beside the active one."""
+    store = SparkStore(MASTER)
+    yield
+    store.close()
+
+
+def test_samples_are_those_of_other_engines(session: None) -> None:
+    data = circles([12, 15, 16, 20])
+    limits = Limits(parcel_literals=150, few_edges=0, jobs=1)
+    asked = {"method": "gibbs", "max_samples": 400, "seed": 3}
+    there = infer_there(MASTER, CIRCLES, data, ["Smokes"], limits, **asked)
+    assert not there.exact
+    same_answers(there, infer_there("duckdb", CIRCLES, data, ["Smokes"], limits, **asked))
+
+
+@pytest.mark.parametrize("golden", GOLDEN[::6], ids=lambda golden: golden.name)
+def test_golden_models_are_answered_alike(session: None, golden) -> None:  # type: ignore[no-untyped-def]
+    question = golden.text, golden.data, golden.query
+    same_answers(infer_there(MASTER, *question), infer_there("duckdb", *question))
+    assert map_there(MASTER, *question).score == map_there("duckdb", *question).score
+
+
+NUM_COMPONENTS = 100_000
+
+
+def load_components(store: Store) -> Packed:
+    """Rings of 12 to 20 atoms with chords: 100,000 components, no two with the same counts."""
+    rng = np.random.default_rng(0)
+    size = rng.integers(12, 21, NUM_COMPONENTS)
+    first = np.concatenate(([0], np.cumsum(size)[:-1]))
+    component = np.repeat(np.arange(NUM_COMPONENTS), size)
+    place = np.arange(size.sum()) - first[component]
+    literal, weight = [], []
+    for step, kind in ((0, 0), (1, 1), (5, 2)):
+        other = first[component] + (place + step) % size[component]
+        one = first[component] + place
+        literal.append(np.stack((-(one + 1), np.where(step == 0, 0, other + 1)), axis=1))
+        weight.append(np.full(len(one), kind))
+    literals, weights = np.concatenate(literal), np.concatenate(weight)
+    parcels = 64
+    table = store.load(
+        "components",
+        {
+            "parcel": np.tile(component, 3) % parcels,
+            "weight": weights,
+            "piece": np.full(len(weights), -1),
+            "n": rng.integers(1, 4, len(weights)).astype(float),
+            "l0": literals[:, 0],
+            "l1": literals[:, 1],
+        },
+    )
+    return Packed(table, parcels, NUM_COMPONENTS, 60)
+
+
+def solve_all(store: Store, packed: Packed) -> dict[str, np.ndarray]:
+    question = Question("infer", "auto", np.array([0.4, 0.9, -0.7]))
+    answers = run_workers(store, packed, question, "answers")
+    found = fetch_all(
+        store, f"SELECT number, value FROM {answers} WHERE kind = {ATOM} ORDER BY number"
+    )
+    store.drop("answers")
+    return found
+
+
+def executors() -> list[int]:
+    """The processes of a local cluster's workers."""
+    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True)
+    mine = {os.getpid()}
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()[1:]]
+    for _ in rows:  # children of children
+        mine |= {int(pid) for pid, parent, _ in rows if int(parent) in mine}
+    return [
+        int(pid) for pid, _, args in rows if int(pid) in mine and "CoarseGrainedExecutor" in args
+    ]
+
+
+def test_a_killed_worker_changes_nothing() -> None:
+    with open_store("local-cluster[2,1,1024]") as store:
+        packed = load_components(store)
+        killed: list[int] = []
+        done = threading.Event()
+
+        def kill() -> None:
+            """Kills a worker once some answers are there, in the middle of the others."""
+            assert isinstance(store, SparkStore)
+            tracker = store.session.sparkContext.statusTracker()
+            while not done.is_set():
+                for stage in tracker.getActiveStageIds():
+                    told = tracker.getStageInfo(stage)
+                    if told and told.numTasks == packed.num_parcels and told.numCompletedTasks > 5:
+                        killed.append(executors()[0])
+                        os.kill(killed[0], signal.SIGKILL)
+                        return
+                time.sleep(0.05)
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        try:
+            with_a_death = solve_all(store, packed)
+        finally:
+            done.set()
+            thread.join()
+        assert len(killed) == 1
+        without = solve_all(store, packed)
+    assert len(without["number"]) > 12 * NUM_COMPONENTS
+    for name in ("number", "value"):
+        np.testing.assert_array_equal(with_a_death[name], without[name])
