@@ -259,7 +259,9 @@ def test_facts_in_place_are_not_fetched(url: str) -> None:
             n: np.array(c, object) for n, c in zip("ab", zip(*pairs, strict=True), strict=True)
         }
         table = store.load("pairs", columns)
-        there = lapis.infer(model, open_tables(store, {"Friends": str(table)}), "Smokes").marginals
+        placed = open_tables(store, {"Friends": str(table)})
+        there = lapis.infer(model, placed, "Smokes").marginals
+        assert lapis.map(model, placed, "Smokes").optimal  # a second question to the same store
         answered = fetch_all(store, f"SELECT count(*) AS n FROM {table}")["n"][0]
     assert answered == len(pairs)  # the store is still open, and the table is the user's
     assert there == pytest.approx(here.marginals, abs=1e-9)

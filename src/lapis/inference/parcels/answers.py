@@ -10,6 +10,7 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.inference.marginals import Options
+from lapis.inference.parcels.corner import corner_of
 from lapis.inference.parcels.published import check_target, publish_answers
 from lapis.inference.parcels.solving import Question
 from lapis.inference.parcels.stored import (
@@ -132,7 +133,8 @@ def store_for(world: World, url: str | None, max_memory: int | None) -> Iterator
     """Where the facts of a world are already, or the engine that a URL names."""
     found = store_of(world)
     if found is not None:
-        yield found
+        with corner_of(found) as corner:
+            yield corner
         return
     assert url is not None
     with open_store(url, max_memory) as opened:
