@@ -265,3 +265,16 @@ def test_facts_in_place_are_not_fetched(url: str) -> None:
         answered = fetch_all(store, f"SELECT count(*) AS n FROM {table}")["n"][0]
     assert answered == len(pairs)  # the store is still open, and the table is the user's
     assert there == pytest.approx(here.marginals, abs=1e-9)
+
+
+def test_tables_of_the_engine_are_data(tmp_path: Path) -> None:
+    import duckdb
+
+    path = tmp_path / "facts.duckdb"
+    with duckdb.connect(str(path)) as facts:
+        facts.execute("CREATE TABLE Friends AS SELECT i AS a, i // 4 * 4 AS b FROM range(12) t(i)")
+    model = lapis.parse(CIRCLES)
+    found = lapis.infer(model, query="Smokes", engine=f"duckdb:{path}", tables="main")
+    pairs = " ".join(f"Friends({i},{i // 4 * 4})" for i in range(12))
+    here = lapis.infer(model, lapis.Database.parse(pairs), "Smokes")
+    assert found.marginals == pytest.approx(here.marginals, abs=1e-9)

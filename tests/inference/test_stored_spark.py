@@ -41,7 +41,7 @@ def session() -> Iterator[None]:
 
 def test_samples_are_those_of_other_engines(session: None) -> None:
     data = circles([12, 15, 16, 20])
-    limits = Limits(parcel_literals=150, few_edges=0, jobs=1)
+    limits = Limits(parcel_literals=150, few_edges=20, jobs=1)
     asked = {"method": "gibbs", "max_samples": 400, "seed": 3}
     there = infer_there(MASTER, CIRCLES, data, ["Smokes"], limits, **asked)
     assert not there.exact

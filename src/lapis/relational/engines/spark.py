@@ -141,7 +141,8 @@ class SparkStore(TaskStore):
             f"{column} {'DOUBLE' if values.dtype.kind == 'f' else 'BIGINT'}"
             for column, values in sample.items()
         )
-        with self._complaints():
+        with self._complaints(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about versions of pandas
             try:
                 cut = self.session.table(rows.reference).repartition(parts, by)
                 found = cut.sortWithinPartitions(by).mapInArrow(run_task(function), schema)
