@@ -59,9 +59,9 @@ from lapis.progress import Progress, Report
 METHODS = ("cd", "vp", "pll")
 OPTIMIZER = {"cd": "dn", "vp": "dn", "pll": "pscg"}  # the paper takes diagonal Newton for all
 WIDTH = 2.0  # of the Gaussian prior
-# For a rule that ties an atom to hundreds of others: what it may do to one of them is hundreds of
-# times its weight. Of these widths each fold takes the one that predicts the first of the folds it
-# learns from best, learned from the others of them.
+# For rules that tie an atom to many others: what they may do to one of them is many times their
+# weight. Of these widths each fold takes the one that predicts the first of the folds it learns
+# from best, learned from the others of them.
 DENSE_WIDTHS = (0.1, 0.01, 0.001)
 LEAST_SEEN = 16  # sweeps that are averaged: log P of a noisy mean is too low
 LEAST_WARM = 5000  # steps before scoring: a sweep of a hundred atoms mixes nothing
@@ -285,7 +285,7 @@ def learn_fold(job: Job, model: lapis.Model, examples: Sequence[Example]) -> Fol
 
 
 def choose_width(job: Job, model: lapis.Model, training: Sequence[Example]) -> float:
-    """Of the dense rule's prior, by the first of the training worlds, learned from the others."""
+    """Of the dense rules' prior, by the first of the training worlds, learned from the others."""
     if not DATA_SETS[job.data].dense:
         return WIDTH
     validation, rest = training[0], training[1:]
@@ -303,10 +303,10 @@ def choose_width(job: Job, model: lapis.Model, training: Sequence[Example]) -> f
 
 
 def prior_of(job: Job, parameters: Parameters, dense: float) -> Prior:
-    """Gaussian, of width WIDTH for all rules but the dense one."""
-    start = DATA_SETS[job.data].dense
+    """Gaussian, of width WIDTH for all rules but the dense ones."""
+    starts = DATA_SETS[job.data].dense
     rules = parameters.model.rules
-    widths = [dense if start and rule.text.startswith(start) else WIDTH for rule in rules]
+    widths = [dense if rule.text.startswith(starts) else WIDTH for rule in rules]
     return Prior("gaussian", np.repeat(widths, np.diff(parameters.offset)))
 
 
