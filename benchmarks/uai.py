@@ -222,7 +222,8 @@ def print_table(rows: list[dict[str, Any]]) -> None:
         f"{len(rows)} problems: {len(exact)} solved exactly, of which {len(agree)} agree with the "
         f"published value (relative {TOLERANCE:g} of log10 Z), {len(exact) - len(agree)} do not; "
         f"{len(others)} are too wide and estimated.",
-        "Made by `python benchmarks/uai.py`; seconds are CPU time.",
+        "Made by `python benchmarks/uai.py`, in parts; seconds are CPU time. prob001 to prob005 "
+        "are the same files as log-1 to log-5.",
         "",
         "## Solved exactly",
         "",
@@ -233,7 +234,7 @@ def print_table(rows: list[dict[str, Any]]) -> None:
         verdict = "agrees" if agrees(row["found"], row["published"]) else "**differs**"
         if row["name"] in UNRELIABLE:
             verdict += " (published value known to be wrong)"
-        size = f"{row['entries']:.1e} entries"
+        size = f"{row['entries']:.1e} entries" if row["entries"] else "–"
         for unit in ("edges", "components"):
             if unit in row:
                 size = f"{row[unit]:,} {unit}"
