@@ -126,7 +126,8 @@ def run_infer(data: Path, people: int, friends: int, opened: Sequence[str] = ())
     from lapis.results.json_text import json_pieces
 
     phases, world, network = prepare(data, opened)
-    found = infer_network(network, "auto", Options(precision=0.01, time_limit=600.0))
+    limit = 600.0 * max(1, people // 100_000)
+    found = infer_network(network, "auto", Options(precision=0.01, time_limit=limit))
     phases.mark("inferring")
     answer = answer_world(world, network, found)
     with data.with_suffix(".json").open("w") as file:
@@ -138,7 +139,8 @@ def run_infer(data: Path, people: int, friends: int, opened: Sequence[str] = ())
     if "rhat" in notes:
         quality += (
             f" R-hat {notes['rhat']:.3f} stderr {found.stderr.max():.4f} samples "
-            f"{notes['samples']:,} ess {notes['ess_bulk']:.0f} {notes['ess_tail']:.0f} "
+            f"{notes['samples']:,} ess {notes['ess']:.0f} (slowest of all) "
+            f"{notes['ess_bulk']:.0f} {notes['ess_tail']:.0f} (traced) "
             f"sampling {notes['seconds']:.1f} s (wall) pilots "
             + " ".join(f"{name} {cost:.2g}" for name, cost in notes["pilots"].items())
         )

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from lapis.inference.sampling.effective_size import autocorrelated_size, effective_size
+from lapis.inference.sampling.diagnostics import summarize
+from lapis.inference.sampling.effective_size import (
+    autocorrelated_size,
+    effective_size,
+    slowest_size,
+)
+from lapis.inference.sampling.kernels.tally import Tally, new_tally, record
+from lapis.results.answer import quality_remarks
 
 
 def autoregressive(memory: float, seed: int) -> np.ndarray:
@@ -54,3 +61,39 @@ def test_what_never_changes_counts_fully_and_nothing_counts_for_nothing() -> Non
     assert effective_size(np.ones((4, 100, 2))) == (400.0, 400.0)
     assert effective_size(np.zeros((4, 100, 0))) == (0.0, 0.0)
     assert effective_size(np.zeros((4, 7, 2))) == (0.0, 0.0)
+
+
+def tallied(chains: np.ndarray) -> list[Tally]:
+    """The tallies of float64[num_chains, num_samples, num_values]."""
+    found = []
+    for chain in chains:
+        tally = new_tally(np.zeros(chain.shape[1]), np.empty(0, np.int64))
+        for row in chain:
+            record(tally, row)
+        found.append(tally)
+    return found
+
+
+def test_the_slowest_of_many_is_found_wherever_it_is() -> None:
+    """Nobody traced it: two thousand values forget at once, eight in 99 samples."""
+    rng = np.random.default_rng(0)
+    chains = rng.normal(size=(4, 4096, 2008))
+    noise = rng.normal(size=(4, 4096, 8)) * np.sqrt(1 - 0.98**2)
+    chains[:, :, 1000:1008] = lfilter([1.0], [1.0, -0.98], noise, axis=1)
+    worth = 4 * 4096 * 0.02 / 1.98
+    assert slowest_size(tallied(chains)) == pytest.approx(worth, rel=0.5)
+
+
+def test_the_worst_of_many_figures_is_not_taken_for_slow() -> None:
+    """The least of all sizes by batches would be a half of the samples."""
+    chains = np.random.default_rng(1).normal(size=(4, 512, 5000))
+    tallies = tallied(chains)
+    assert slowest_size(tallies) > 0.7 * 4 * 512
+    assert summarize(tallies).ess.min() < 0.6 * 4 * 512
+
+
+def test_few_effective_samples_of_any_atom_are_remarked() -> None:
+    notes = {"converged": True, "chains": 4, "ess": 143.2, "ess_bulk": 1378.0, "ess_tail": 900.0}
+    (remark,) = quality_remarks(notes)
+    assert remark.startswith("few effective samples (143 in 4 chains, 100 a chain are wanted)")
+    assert quality_remarks(notes | {"ess": 401.0}) == []

@@ -225,8 +225,8 @@ def convergence_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
             f"not converged{reason}: allow more --max-samples or --time-limit, "
             "or try --method tempering"
         ]
-    worth = min(diagnostics.get("ess_bulk", math.inf), diagnostics.get("ess_tail", math.inf))
-    if worth < ENOUGH * diagnostics.get("chains", 1):
+    worth = min(diagnostics.get(name, math.inf) for name in ("ess", "ess_bulk", "ess_tail"))
+    if "chains" in diagnostics and worth < ENOUGH * diagnostics.get("chains", 1):
         return [
             f"few effective samples ({worth:,.0f} in {diagnostics['chains']} chains, 100 a chain "
             "are wanted): the standard errors are rough; a smaller --precision samples more"

@@ -35,8 +35,9 @@ from lapis.inference.sampling.diagnostics import (
     num_tallied,
     summarize,
 )
-from lapis.inference.sampling.effective_size import EffectiveSize, effective_size
+from lapis.inference.sampling.effective_size import EffectiveSize, effective_size, slowest_size
 from lapis.inference.sampling.kernels.tally import Worlds, make_room, new_tallies
+from lapis.inference.sampling.modes import find_modes
 from lapis.inference.sampling.pilots import choose_by_pilots
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.network.network import Network
@@ -50,6 +51,8 @@ ROUND_SECONDS = 0.2  # how long chains run between looks at the clock
 NUM_TRACED = 8
 ENOUGH = 100.0  # effective samples a chain that a standard error can be trusted with
 PROLONGED = 4
+MAX_SCOUTS = 6
+SCOUT_WORK = 500_000  # visits of literals by a sample of all scouts, at most
 REACH = 10  # times the precision: what may be missing after the patience
 
 
@@ -85,6 +88,7 @@ class SampleResult:
     events: Mapping[str, float]  # sums over the chains of what `step` reports
     worst_missed: float  # the largest part of a standard error that warm-up accounts for
     size: EffectiveSize  # of the atoms that moved slowest in warm-up
+    worst_ess: float  # of the slowest of all atoms, by batches
     seconds_left: float  # expected to the precision asked, 0 where that is reached
     pilots: Mapping[str, float]  # sampler → cost of equal errors, that of the one chosen is 1
     trace: Trace = field(repr=False)
@@ -99,11 +103,6 @@ class SampleResult:
     def num_stuck(self) -> int:
         """Sampled atoms on which chains never meet: each keeps what it began with."""
         return int(np.isposinf(self.rhat).sum())
-
-    @property
-    def worst_ess(self) -> float:
-        """The least by batches, of the atoms that were sampled."""
-        return float(self.ess.min(initial=self.num_samples))
 
     @property
     def worst_stderr(self) -> float:
@@ -143,10 +142,16 @@ def run_chains(
         # Chains that do not agree after half of the time leave the rest to another sampler.
         limits = limits._replace(deadline=time.monotonic() + time_limit / 2)
     with ThreadPoolExecutor(num_threads or available_cores()) as pool:
+        modes: list[np.ndarray] | None = None
 
         def start(candidate: Sampler[Any, Any]) -> Run[Any, Any]:
+            nonlocal modes
             run = Run(candidate, network, num_chains, limits, derive, progress, should_stop)
             run.start(pool, seed)
+            number = run.num_scouts()
+            if modes is None and number > 0:
+                modes = find_modes(network, MAX_SCOUTS, seed)
+            run.send_scouts((modes or [])[:number], seed)
             return run
 
         run = start(sampler)
@@ -237,9 +242,28 @@ class Run(Generic[PlanType, StateType]):
             for chain in range(self.num_chains)
         ]
         self.states = [future.result() for future in start]
+        self.make_ready()
+
+    def num_scouts(self) -> int:
+        """How many chains from other modes a window of warm-up can afford."""
+        work = max(1.0, self.sampler.work(self.plan, self.states[0]))
+        return min(MAX_SCOUTS, int(SCOUT_WORK / work))
+
+    def send_scouts(self, worlds: Sequence[np.ndarray], seed: int) -> None:
+        """Chains from these worlds, which end with warm-up."""
+        streams = random_states(seed, self.num_chains + len(worlds))[self.num_chains :]
+        sent = [
+            self.pool.submit(self.sampler.init, self.plan, world, stream.copy())
+            for world, stream in zip(worlds, streams, strict=True)
+        ]
+        self.states += [future.result() for future in sent]
+        self.make_ready()
+
+    def make_ready(self) -> None:
+        """Nothing seen yet, by any of the chains."""
         self.origin = self.sampler.counts(self.states[0]).copy()
-        self.before_atoms = np.zeros((self.num_chains, self.network.num_base_atoms))
-        self.before_counts = np.zeros((self.num_chains, len(self.origin)))
+        self.before_atoms = np.zeros((len(self.states), self.network.num_base_atoms))
+        self.before_counts = np.zeros((len(self.states), len(self.origin)))
         self.before_worlds: list[list[Worlds]] = [[] for _ in self.states]
         self.reset(np.empty(0, np.int64))
 
@@ -353,8 +377,13 @@ class Run(Generic[PlanType, StateType]):
     def warm_up(self) -> None:
         """Windows of doubling length; the last is the first in which the chains agree.
 
-        What a pilot sampled is the beginning of the first.
+        What a pilot sampled is the beginning of the first. Scouts are sent home after the last.
         """
+        self.agree()
+        self.states = self.states[: self.num_chains]
+        self.tallies = self.tallies[: self.num_chains]
+
+    def agree(self) -> None:
         window = FIRST_CHECK // 2
         longest = max(1, (self.limits.patience or self.limits.max_samples) // 2)
         while self.warmed + window <= longest or self.warmed == 0:
@@ -457,6 +486,7 @@ class Run(Generic[PlanType, StateType]):
             dict(self.events),
             max(s.worst_missed for s in judged),
             self.size(),
+            slowest_size([tallies.atoms for tallies in self.tallies]),
             self.seconds_left(judged),
             dict(self.pilots),
             collect_trace([tallies.atoms for tallies in self.tallies]),

@@ -14,15 +14,28 @@ and never larger than the pair before (Geyer 1992).
 whose only quantile would be itself, but the probability with which it was drawn given the
 others: bulk is about its typical values, tail about the rare surroundings in which the atom is
 much likelier or unlikelier than usual. A trace that never changes counts as fully effective.
+
+Only a few atoms can be traced, and those that were slow in warm-up need not be the slowest of a
+hundred thousand. Of all atoms there are the means of batches: with σ² the variance of a sample and
+s² that of the means of batches of length L, an atom forgets after τ = L s² / σ² samples. The
+largest of many noisy τ is mostly noise, so the atoms are picked by the batches of one half of the
+run and judged by those of the other, both ways round (`slowest_size`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from lapis.inference.sampling.kernels.tally import Tally
+
 TAILS = (0.05, 0.95)
+NUM_SLOWEST = 8
+MIN_BATCHES = 8
+PIECE = 1 << 16  # values looked at together
+NOISE = 1e-12  # variances below this are rounding
 
 
 class EffectiveSize(NamedTuple):
@@ -77,3 +90,29 @@ def autocorrelated_size(chains: np.ndarray) -> float:
     kept = int(ends[0]) if len(ends) else len(pair)
     time = -1.0 + 2.0 * float(np.minimum.accumulate(pair[:kept]).sum())
     return chains.size / max(time, 1.0 / np.log10(chains.size))
+
+
+def slowest_size(tallies: Sequence[Tally]) -> float:
+    """What all samples are worth for the slowest of all values, by means of batches."""
+    full, length, partial = tallies[0].cursor.tolist()
+    samples = len(tallies) * (full * length + partial)
+    half, num_values = full // 2, len(tallies[0].origin)
+    if full < MIN_BATCHES:
+        return float(samples)
+    time = np.zeros((2, num_values))
+    for begin in range(0, num_values, PIECE):
+        piece = slice(begin, begin + PIECE)
+        total = np.array([tally.batch_sum[:, piece].sum(axis=0) for tally in tallies]).sum(axis=0)
+        square = np.array([tally.square_sum[piece] for tally in tallies]).sum(axis=0)
+        variance = square / samples - (total / samples) ** 2
+        moves = variance > NOISE
+        for side, batches in enumerate((slice(0, half), slice(full - half, full))):
+            spread = [(t.batch_sum[batches, piece] / length).var(axis=0, ddof=1) for t in tallies]
+            ratio = length * np.mean(spread, axis=0)
+            np.divide(ratio, variance, out=time[side, piece], where=moves)
+    slowest = min(NUM_SLOWEST, num_values)
+    judged = [0.0, 0.0]
+    for side in range(2):
+        picked = np.argpartition(-time[side], slowest - 1)[:slowest] if slowest else []
+        judged[side] = float(time[1 - side][picked].mean()) if slowest else 0.0
+    return samples / max(1.0, float(np.mean(judged)))
