@@ -60,3 +60,21 @@ def test_remarks_on_time_and_on_few_effective_samples() -> None:
         "rough; a smaller --precision samples more"
     ]
     assert quality_remarks(few | {"ess_tail": 400.0}) == []
+
+
+def test_pilots_say_how_long_it_may_take() -> None:
+    """The line of progress has an estimate before warm-up is over."""
+    seen: list[Progress] = []
+    network = agreement(14, 0.2, 0.05)
+    run_chains(network, Gibbs(), rivals=[Cluster()], precision=1e-3, max_samples=4_000,
+               progress=seen.append)  # fmt: skip
+    early = [event.figures["seconds left"] for event in seen
+             if event.phase == "warm-up" and "seconds left" in event.figures]  # fmt: skip
+    assert early
+    assert max(early) > 0
+
+
+def test_a_run_that_ends_in_warm_up_has_not_reached_its_precision() -> None:
+    found = run_chains(agreement(14, 0.2, 0.05), Gibbs(), precision=1e-4, time_limit=1e-6)
+    assert not found.converged
+    assert found.seconds_left > 0

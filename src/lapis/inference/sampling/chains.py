@@ -220,7 +220,8 @@ class Run(Generic[PlanType, StateType]):
         self.began = time.monotonic()
         self.interrupted = False
         self.warmed = 0
-        self.sampling_seconds = 0.0
+        self.window_seconds = 0.0  # since averages began
+        self.looked_seconds = 0.0  # of these, until the last look at them
         self.round_size = 1
         self.phase = "warm-up"
         self.events: dict[str, float] = {}
@@ -274,6 +275,7 @@ class Run(Generic[PlanType, StateType]):
     def reset(self, traced: np.ndarray) -> None:
         """Begin to average anew."""
         self.derived = None
+        self.window_seconds = 0.0
         kept = self.network.num_atoms if self.derive else 0
         num_atoms = self.network.num_base_atoms
         self.tallies = [new_tallies(num_atoms, self.origin, traced, kept) for _ in self.states]
@@ -302,6 +304,7 @@ class Run(Generic[PlanType, StateType]):
             before = time.monotonic()
             self.run_round(size)
             elapsed = time.monotonic() - before
+            self.window_seconds += elapsed
             if elapsed < ROUND_SECONDS / 2:
                 self.round_size = 2 * max(self.round_size, size)
             elif elapsed > 2 * ROUND_SECONDS:
@@ -336,6 +339,7 @@ class Run(Generic[PlanType, StateType]):
 
     def check(self) -> Summary:
         self.summary = self.summarize_atoms()
+        self.looked_seconds = self.window_seconds
         self.report()
         return self.summary
 
@@ -362,7 +366,7 @@ class Run(Generic[PlanType, StateType]):
             return
         found = self.summary
         figures = {} if found is None else {"rhat": found.worst_rhat, "stderr": found.worst_stderr}
-        if found is not None and self.phase == "sampling":
+        if found is not None:
             figures["seconds left"] = self.seconds_left([found])
         self.progress(
             Progress(
@@ -403,12 +407,10 @@ class Run(Generic[PlanType, StateType]):
         if self.interrupted:
             return
         self.phase = "sampling"
-        began = time.monotonic()
         limit, prolonged = self.limits.max_samples, None
         # Chains that took long to meet may take as long to part again.
         target = min(max(FIRST_CHECK, 2 * self.warmed), limit)
         while self.advance(target):
-            self.sampling_seconds = time.monotonic() - began
             summary = self.check()
             if target == limit or self.gives_up(summary):
                 return
@@ -449,16 +451,21 @@ class Run(Generic[PlanType, StateType]):
         return derived is None or derived.atoms.is_precise(self.limits.precision, MAX_RHAT)
 
     def seconds_left(self, judged: Sequence[Summary | Averages]) -> float:
-        """Until the largest error is the precision, if errors fall as 1/√samples."""
+        """Until the largest error is the precision, if errors fall as 1/√samples.
+
+        What was seen in warm-up is seen again.
+        """
         worst = max(found.worst_stderr for found in judged)
         if worst <= self.limits.precision:
             return 0.0
         if not self.limits.precision or not np.isfinite(worst):
             return np.inf
-        return self.sampling_seconds * ((worst / self.limits.precision) ** 2 - 1.0)
+        done = 1.0 if self.phase == "sampling" else 0.0
+        return self.looked_seconds * ((worst / self.limits.precision) ** 2 - done)
 
     def result(self) -> SampleResult:
         atoms = self.summarize_atoms()
+        self.looked_seconds = self.window_seconds
         span, jump = count_ranges(self.network)
         counts = summarize(
             [tallies.counts for tallies in self.tallies],

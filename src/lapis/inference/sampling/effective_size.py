@@ -110,9 +110,8 @@ def slowest_size(tallies: Sequence[Tally]) -> float:
             spread = [(t.batch_sum[batches, piece] / length).var(axis=0, ddof=1) for t in tallies]
             ratio = length * np.mean(spread, axis=0)
             np.divide(ratio, variance, out=time[side, piece], where=moves)
-    slowest = min(NUM_SLOWEST, num_values)
-    judged = [0.0, 0.0]
-    for side in range(2):
-        picked = np.argpartition(-time[side], slowest - 1)[:slowest] if slowest else []
-        judged[side] = float(time[1 - side][picked].mean()) if slowest else 0.0
+    judged = []
+    for one, other in (time, time[::-1]):
+        picked = np.argsort(-one, kind="stable")[:NUM_SLOWEST]
+        judged.append(float(other[picked].mean()) if num_values else 0.0)
     return samples / max(1.0, float(np.mean(judged)))

@@ -24,12 +24,13 @@ from __future__ import annotations
 import numpy as np
 
 from lapis.inference.random_numbers import random_states
-from lapis.inference.sampling.gibbs import Gibbs, Plan
+from lapis.inference.sampling.gibbs import Gibbs, Plan, sweep_work
 from lapis.inference.sampling.kernels.clause_graph import clause_weights
 from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.network.network import Network
 
 CLIMBS, SWEEPS = 32, 12
+CLIMBING = 20_000_000  # visits of literals by all climbs, at most
 COLD = 1e6  # times the weights
 STREAM = 1 << 20  # so that climbs draw other numbers than any chain
 
@@ -40,7 +41,8 @@ def find_modes(network: Network, number: int, seed: int) -> list[np.ndarray]:
         return []
     gibbs = Gibbs()
     plan = gibbs.prepare(network)
-    worlds = np.array([climb(gibbs, plan, seed, index) for index in range(CLIMBS)])
+    climbs = min(CLIMBS, max(1, int(CLIMBING / (SWEEPS * max(1.0, sweep_work(plan))))))
+    worlds = np.array([climb(gibbs, plan, seed, index) for index in range(climbs)])
     score, label = judge(network, worlds)
     return choose(network, worlds, score, label, number)
 

@@ -48,6 +48,7 @@ def choose_by_pilots(first: Run[Any, Any], rivals: Iterable[Run[Any, Any]]) -> R
         if cost < least:
             best, least = rival, cost
     best.pilots = {name: cost / least for name, cost in costs.items()}
+    best.check()  # tells how long it may take
     return best
 
 

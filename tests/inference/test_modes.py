@@ -1,0 +1,80 @@
+"""Modes that no chain enters: found by climbing, told by scouts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from exact_networks import make_network
+from sampled_networks import agreement, colouring, equivalence
+from test_overclaims import many_modes
+
+from lapis.inference.exact.enumerate import enumerate_worlds
+from lapis.inference.sampling import chains
+from lapis.inference.sampling.chains import run_chains
+from lapis.inference.sampling.couplings.forest import TreeGibbs
+from lapis.inference.sampling.gibbs import Gibbs
+from lapis.inference.sampling.modes import find_modes
+from lapis.network.network import Network
+
+
+def crowds(number: int, size: int) -> Network:
+    """Independent crowds, in each of which everybody wants to agree with everybody."""
+    clauses: list[tuple[list[int], int, float]] = []
+    for crowd in range(number):
+        members = range(crowd * size + 1, (crowd + 1) * size + 1)
+        clauses += [([-one, other], 0, 1.0) for one in members for other in members if one != other]
+        clauses += [([one], 1, 1.0) for one in members]
+    return make_network(number * size, clauses, [0.8, 0.02])
+
+
+def test_every_component_shows_its_modes() -> None:
+    network = crowds(5, 6)
+    modes = np.array(find_modes(network, 6, seed=0)).reshape(-1, 5, 6)
+    assert len(modes) == 2
+    assert (modes.all(axis=2) | ~modes.any(axis=2)).all()  # everybody agrees
+    assert modes[0].all()  # the likelier one first, everywhere
+    assert not modes[1].any()
+
+
+@pytest.mark.parametrize("network", [equivalence(5, 0.6), colouring(5, 3)], ids=["hard", "blocks"])
+def test_modes_are_possible(network: Network) -> None:
+    modes = find_modes(network, 6, seed=1)
+    assert len({mode.tobytes() for mode in modes}) == len(modes) > 1
+    assert all(network.is_feasible(mode) for mode in modes)
+
+
+def test_one_mode_and_nothing_are_no_trouble() -> None:
+    assert len(find_modes(make_network(2, [([1], 0, 1.0), ([-2], 0, 1.0)], [1.0]), 6, 0)) == 1
+    assert find_modes(make_network(3, [], [1.0]), 6, 0) == []
+    assert find_modes(agreement(4, 0.5, 0.1), 0, 0) == []
+
+
+@pytest.mark.parametrize(
+    ("sampler", "seed"), [(Gibbs(), 133), (Gibbs(), 271), (TreeGibbs(), 293), (TreeGibbs(), 413)]
+)
+def test_what_only_scouts_have_seen_counts(
+    sampler: Gibbs | TreeGibbs, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without scouts, chains that never enter a mode say so with small errors."""
+    network = many_modes(seed)
+    exact = enumerate_worlds(network).marginal
+
+    def is_overclaimed() -> bool:
+        found = run_chains(network, sampler, max_samples=40_000, seed=seed)
+        off = np.abs(found.marginal - exact) > 5 * found.stderr
+        return found.converged and bool(off.any())
+
+    assert not is_overclaimed()
+    monkeypatch.setattr(chains, "SCOUT_WORK", 0)
+    assert is_overclaimed()
+
+
+def test_chains_draw_the_same_with_and_without_scouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scouts are in no average: where they do not prolong warm-up nothing changes but errors."""
+    network = agreement(6, 0.1, 0.3)
+    found = run_chains(network, Gibbs(), seed=5, precision=0.0, max_samples=2_000)
+    monkeypatch.setattr(chains, "SCOUT_WORK", 0)
+    alone = run_chains(network, Gibbs(), seed=5, precision=0.0, max_samples=2_000)
+    assert found.num_warmup == alone.num_warmup
+    assert found.num_samples == alone.num_samples == 2_000
+    assert (found.marginal == alone.marginal).all()
