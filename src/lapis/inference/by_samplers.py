@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lapis.inference.by_parts import NEARLY_HARD, sample_by_parts
 from lapis.inference.log_odds import sampled_log_odds
 from lapis.inference.marginals import (
     ChainTrace,
@@ -27,10 +28,17 @@ from lapis.network.network import Network
 
 TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
 MAX_RHAT = 1.05
-NEARLY_HARD = 5.0  # a weight beyond which a Gibbs chain rarely crosses
 
 
 def by_best_sampler(reduction: Reduction, options: Options) -> Marginals:
+    """Each large component by the sampler that its pilots choose."""
+    whole = None if options.instead is None else options.instead()
+    if whole is not None:
+        raise AnsweredWhole(whole)
+    return sample_by_parts(reduction, options, by_pilots)
+
+
+def by_pilots(reduction: Reduction, options: Options) -> Marginals:
     """The sampler that pilots choose; tempering where its chains do not come to agree.
 
     Chains that disagreed in warm-up and agree now may have lost a mode: they go on only if the

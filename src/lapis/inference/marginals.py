@@ -101,6 +101,18 @@ class Marginals:
     diagnostics: dict[str, Any] = field(default_factory=dict)
     trace: ChainTrace | None = None
     solved_log_partition: float | None = None  # of what is exact where the rest is sampled
+    chosen: np.ndarray | None = None  # int8[num_base_atoms], which of several samplers answered
+
+    @property
+    def method_ids(self) -> np.ndarray | None:
+        """int8[num_base_atoms], of the names that + joins in `method`; None where it is one."""
+        names = self.method.split("+")
+        if self.sampled is None or len(names) == 1:
+            return None
+        first = 1 if names[0] == "exact" else 0
+        chosen = np.zeros(len(self.sampled), np.int8) if self.chosen is None else self.chosen
+        ids: np.ndarray = np.where(self.sampled, chosen + first, 0).astype(np.int8)
+        return ids
 
 
 Answered = tuple[Network, Marginals]
@@ -422,11 +434,15 @@ def divide(network: Network, options: Options, sample: Solve) -> Marginals:
     notes |= part.diagnostics | {"sampled_atoms": int(sampled.sum())}
     name = part.method if sampled.all() else f"exact+{part.method}"
     trace = part.trace and replace(part.trace, atoms=rest_atom[part.trace.atoms])
+    chosen = None
+    if part.chosen is not None:
+        chosen = np.zeros(network.num_base_atoms, np.int8)
+        chosen[own] = part.chosen
     known = solved.log_partition
     if plan.network is not network:
         known += network.constant_score
     log_partition = None if part.log_partition is None else known + part.log_partition
     return Marginals(
         name, False, log_partition, marginal, log_odds, stderr, expected, sampled, notes, trace,
-        known,
+        known, chosen,
     )  # fmt: skip

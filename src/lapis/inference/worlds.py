@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.inference.asked import select_atoms
+from lapis.inference.figures import joined_methods, total_figures, total_or_none
 from lapis.inference.map.problem import map_problem
 from lapis.inference.map.solver import MapResult
 from lapis.inference.marginals import Marginals, Options, infer_problem
@@ -26,45 +27,6 @@ from lapis.progress import Progress, Report, Stop
 from lapis.results.answer import Answer
 from lapis.results.atoms import join_atoms
 from lapis.results.most_likely_world import MostLikelyWorld
-
-# How the figures of several worlds become one. Those not named are said of each world only.
-TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
-    "converged": all,
-    "ergodic": lambda found: None if None in found else all(found),
-    "interrupted": any,
-    "rhat": max,
-    "ess": min,
-    "ess_bulk": min,
-    "ess_tail": min,
-    "samples": sum,
-    "chains": max,
-    "core_atoms": sum,
-    "stuck_atoms": sum,
-    "sampled_atoms": sum,
-    "counted_atoms": sum,
-    "averaged_atoms": sum,
-    "class_sizes": lambda lists: sorted((n for found in lists for n in found), reverse=True),
-    "log_partition_bounds": lambda pairs: [
-        total_or_none(side) for side in zip(*pairs, strict=True)
-    ],
-    "log_partition_stderr": lambda errors: math.hypot(*errors),
-    "components": sum,
-    "cut_atoms": sum,
-    "largest_states": max,
-    "width": max,
-    "passes": max,
-    "residual": max,
-    "seconds": sum,
-    "seconds_left": sum,
-    "bound": sum,
-    "gap": sum,
-    "cost": sum,
-    "cost_bound": sum,
-    "relaxed": lambda lists: [formula for found in lists for formula in found],
-    "relaxed_groundings": sum,
-    "relaxed_fewest": all,
-    "relaxed_at_least": sum,
-}
 
 
 def refuse_without_engine(**given: object) -> None:
@@ -121,8 +83,8 @@ def answer_world(world: World, network: Network, found: Marginals) -> Answer:
     stderr = method_ids = trace = None
     if found.stderr is not None:
         stderr = np.where(is_known, 0.0, asked.values(found.stderr))
-    if found.sampled is not None and "+" in found.method:
-        method_ids = (asked.values(found.sampled.astype(float)) > 0) & ~is_known
+    if found.method_ids is not None:
+        method_ids = np.where(is_known, 0, asked.values(found.method_ids)).astype(np.int8)
     traced: tuple[str, ...] = ()
     if found.trace is not None:
         traced, trace = tuple(network.atom_names(found.trace.atoms)), found.trace.values
@@ -133,7 +95,7 @@ def answer_world(world: World, network: Network, found: Marginals) -> Answer:
     return Answer(
         found.method, found.exact, found.log_partition, asked.atoms,
         asked.values(found.marginal), stderr, found.expected_count[world.weight_ids],
-        method_ids=None if method_ids is None else method_ids.astype(np.int8),
+        method_ids=method_ids,
         diagnostics=diagnostics, traced=traced, trace=trace,
     )  # fmt: skip
 
@@ -250,32 +212,8 @@ def merge_worlds(task: Task, parts: Sequence[MostLikelyWorld]) -> MostLikelyWorl
     )
 
 
-def joined_methods(methods: Sequence[str], sign: str = "+") -> str:
-    """All methods, each once.
-
-    >>> joined_methods(["exact", "exact+gibbs"])
-    'exact+gibbs'
-    """
-    return sign.join(dict.fromkeys(name for method in methods for name in method.split(sign)))
-
-
 def world_figures(world: World, method: str, figures: Mapping[str, Any]) -> dict[str, Any]:
     return {"world": world.name, "method": method, **figures}
-
-
-def total_figures(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures of all worlds together, from the worlds that have them."""
-    found: dict[str, Any] = {}
-    for name, combine in TOTAL.items():
-        values = [part[name] for part in parts if name in part]
-        if values:
-            found[name] = combine(values)
-    return found
-
-
-def total_or_none(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
 
 
 def add_counts(task: Task, parts: Sequence[np.ndarray]) -> np.ndarray:

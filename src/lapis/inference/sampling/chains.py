@@ -451,16 +451,13 @@ class Run(Generic[PlanType, StateType]):
         return derived is None or derived.atoms.is_precise(self.limits.precision, MAX_RHAT)
 
     def seconds_left(self, judged: Sequence[Summary | Averages]) -> float:
-        """Until the largest error is the precision, if errors fall as 1/√samples.
-
-        What was seen in warm-up is seen again.
-        """
+        """Until the largest error is the precision, if errors fall as 1/√samples."""
         worst = max(found.worst_stderr for found in judged)
         if worst <= self.limits.precision:
             return 0.0
         if not self.limits.precision or not np.isfinite(worst):
             return np.inf
-        done = 1.0 if self.phase == "sampling" else 0.0
+        done = 1.0 if self.phase == "sampling" else 0.0  # warm-up does not count
         return self.looked_seconds * ((worst / self.limits.precision) ** 2 - done)
 
     def result(self) -> SampleResult:

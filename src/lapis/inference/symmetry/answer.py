@@ -47,13 +47,16 @@ def join_answers(whole: Marginals, part: Marginals, atom: np.ndarray, num_base: 
     """An exact answer with that of other components filled in at `atom`, int64[num_atoms]."""
     own = atom[:num_base]
     whole.marginal[own], whole.log_odds[own] = part.marginal, part.log_odds
-    stderr, sampled = part.stderr, part.sampled
+    stderr, sampled, chosen = part.stderr, part.sampled, part.chosen
     if stderr is not None:
         stderr = np.zeros(len(whole.marginal))
         stderr[own] = part.stderr
     if sampled is not None:
         sampled = np.zeros(len(whole.marginal), bool)
         sampled[own] = part.sampled
+    if chosen is not None:
+        chosen = np.zeros(len(whole.marginal), np.int8)
+        chosen[own] = part.chosen
     log_partition = None
     if whole.log_partition is not None and part.log_partition is not None:
         log_partition = whole.log_partition + part.log_partition
@@ -64,6 +67,7 @@ def join_answers(whole: Marginals, part: Marginals, atom: np.ndarray, num_base: 
         part.diagnostics | whole.diagnostics,
         part.trace and replace(part.trace, atoms=atom[part.trace.atoms]),
         whole.log_partition and whole.log_partition + (part.solved_log_partition or 0.0),
+        chosen,
     )  # fmt: skip
 
 
