@@ -17,6 +17,7 @@ import numpy as np
 from lapis.inference.by_parts import NEARLY_HARD, sample_by_parts
 from lapis.inference.log_odds import sampled_log_odds
 from lapis.inference.marginals import (
+    AnsweredWhole,
     ChainTrace,
     Marginals,
     Options,
