@@ -109,9 +109,10 @@ class Marginals:
         names = self.method.split("+")
         if self.sampled is None or len(names) == 1:
             return None
+        if self.chosen is None:
+            return self.sampled.astype(np.int8)
         first = 1 if names[0] == "exact" else 0
-        chosen = np.zeros(len(self.sampled), np.int8) if self.chosen is None else self.chosen
-        ids: np.ndarray = np.where(self.sampled, chosen + first, 0).astype(np.int8)
+        ids: np.ndarray = np.where(self.sampled, self.chosen + first, 0).astype(np.int8)
         return ids
 
 

@@ -31,10 +31,10 @@ from typing import Any, Literal
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
+from lapis.inference.figures import joined_methods, total_figures
 from lapis.inference.map.solver import MapResult, most_likely_world, solve_small
 from lapis.inference.marginals import Marginals, Options, exact_first, infer_network, is_tiny
 from lapis.inference.parcels.rows import ParcelNetwork, ParcelRows, build_network
-from lapis.inference.worlds import joined_methods, total_figures
 from lapis.methods import find_method, methods_of
 from lapis.network.network import Network
 from lapis.network.parts import keep_part

@@ -22,6 +22,7 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding.limits import describe_bytes, memory_limit
 from lapis.grounding.stored.session import GroundTables, can_ground_there, ground_there
+from lapis.inference.figures import total_figures
 from lapis.inference.map.problem import broken_weight
 from lapis.inference.map.solver import MapResult
 from lapis.inference.marginals import Marginals
@@ -43,7 +44,6 @@ from lapis.inference.parcels.solving import (
     Question,
 )
 from lapis.inference.parcels.workers import run_workers
-from lapis.inference.worlds import total_figures
 from lapis.language.names import format_atom
 from lapis.methods import find_method
 from lapis.network.csr import row_starts
