@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,15 +99,26 @@ def solve_all(store: Store, packed: Packed) -> dict[str, np.ndarray]:
 
 
 def executors() -> list[int]:
-    """The processes of a local cluster's workers."""
-    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True)
-    mine = {os.getpid()}
-    rows = [line.split(None, 2) for line in listed.stdout.splitlines()[1:]]
-    for _ in rows:  # children of children
-        mine |= {int(pid) for pid, parent, _ in rows if int(parent) in mine}
-    return [
-        int(pid) for pid, _, args in rows if int(pid) in mine and "CoarseGrainedExecutor" in args
-    ]
+    """The processes of a local cluster's workers: descendants of this one."""
+    parent = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            # The name, in parentheses, may hold anything; the state and the parent follow.
+            parent[int(process.name)] = int(
+                (process / "stat").read_text().rpartition(")")[2].split()[1]
+            )
+
+    def is_ours(process: int) -> bool:
+        while process in parent and process != os.getpid():
+            process = parent[process]
+        return process == os.getpid()
+
+    found = []
+    for process in filter(is_ours, parent):
+        with suppress(OSError):
+            if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{process}/cmdline").read_bytes():
+                found.append(process)
+    return found
 
 
 def test_a_killed_worker_changes_nothing() -> None:
