@@ -184,6 +184,34 @@ def test_a_spark_that_is_gone_is_said() -> None:
 
 
 @pytest.mark.spark
+def test_a_table_that_spark_replaces_is_dropped_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store("local[2]") as store:
+        assert isinstance(store, SparkStore)
+        store.execute("CREATE DATABASE kept")
+        run = store.execute
+
+        def fail_to_rename(statement: str) -> None:
+            if statement.endswith("RENAME TO `kept`.`answer`") and "lapis" in statement:
+                monkeypatch.undo()
+                raise LapisError("no", code="engine-failed")
+            run(statement)
+
+        try:
+            for last in (3, 5):
+                store.load(f"answer{last}", {"a": np.arange(last, dtype=np.int64)})
+                store.publish(f"answer{last}", "kept.answer")
+            monkeypatch.setattr(store, "execute", fail_to_rename)
+            store.load("answer9", {"a": np.arange(9, dtype=np.int64)})
+            with pytest.raises(LapisError):
+                store.publish("answer9", "kept.answer")
+            assert fetch_number(store, "SELECT count(*) AS n FROM kept.answer") == 5
+            assert list(store.find_tables("kept")) == ["answer"]
+        finally:
+            monkeypatch.undo()
+            store.execute("DROP DATABASE kept CASCADE")
+
+
+@pytest.mark.spark
 def test_a_session_of_the_users_is_used_and_left_alone() -> None:
     with open_store("local[2]") as own:
         assert isinstance(own, SparkStore)

@@ -104,19 +104,27 @@ class SparkStore(TaskStore):
 
     def publish(self, name: str, target: str) -> None:
         # A table cannot change its database, so it is copied beside the target and renamed there.
+        # Spark has no transactions: what had the name is put aside first and dropped last.
         schema, table = split_target(target)
         place = f"{SPARK.identifier(schema)}." if schema else ""
-        copy, final = f"{place}lapis_{secrets.token_hex(8)}", f"{place}{SPARK.identifier(table)}"
+        copy, aside = (f"{place}lapis_{secrets.token_hex(8)}" for _ in range(2))
+        final = f"{place}{SPARK.identifier(table)}"
         with self._complaints():
+            replaces = self.session.catalog.tableExists(final)
             try:
                 ours = self.session.table(self._references[name])
                 ours.write.format("parquet").saveAsTable(copy)
-                self.execute(f"DROP TABLE IF EXISTS {final}")
+                if replaces:
+                    self.execute(f"ALTER TABLE {final} RENAME TO {aside}")
                 self.execute(f"ALTER TABLE {copy} RENAME TO {final}")
             except BaseException:
                 with suppress(LapisError):
                     self.execute(f"DROP TABLE IF EXISTS {copy}")
+                if replaces and not self.session.catalog.tableExists(final):
+                    self.execute(f"ALTER TABLE {aside} RENAME TO {final}")
                 raise
+            if replaces:
+                self.execute(f"DROP TABLE {aside}")
 
     def find_tables(self, schema: str) -> Mapping[str, str]:
         place = SPARK.identifier(schema)

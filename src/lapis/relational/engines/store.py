@@ -64,7 +64,8 @@ class Store(Protocol):
     def publish(self, name: str, target: str) -> None:
         """Give one of our tables to the user under a name, "table" or "schema.table", in one step.
 
-        A table of that name is replaced.
+        A table of that name is replaced (on Spark, which has no transactions, by two renames: a
+        reader between them finds neither).
         """
 
     def find_tables(self, schema: str) -> Mapping[str, str]:
