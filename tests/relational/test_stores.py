@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import tempfile
 from pathlib import Path
 
@@ -254,14 +256,41 @@ def test_duckdb_spills_into_a_folder_that_goes(
             '"localhost" (127.0.0.1), port 1 failed: Connection refused\n'
             "    is the server running, and are name and password right?",
         ),
-        (
+        pytest.param(
             "sc://localhost:1",
             "no connection to Spark at sc://localhost:1\n"
             "    is the cluster running, and is the port right?",
+            marks=pytest.mark.spark,
         ),
     ],
 )
 def test_an_engine_that_is_not_there_is_said(url: str, message: str) -> None:
+    with pytest.raises(LapisError) as caught:
+        open_store(url)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("url", "library", "message"),
+    [
+        (
+            "postgresql://localhost:1/none",
+            "adbc_driver_postgresql.dbapi",
+            "PostgreSQL needs adbc_driver_postgresql.dbapi, which is not installed\n"
+            "    pip install 'lapis-mln[postgres]'",
+        ),
+        (
+            "spark",
+            "pyspark",
+            "Spark needs pyspark, which is not installed\n    pip install 'lapis-mln[spark]'",
+        ),
+    ],
+)
+def test_a_library_that_is_not_there_is_said(
+    url: str, library: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda *_: None)
     with pytest.raises(LapisError) as caught:
         open_store(url)
     assert str(caught.value) == message
