@@ -214,6 +214,17 @@ def test_a_table_that_spark_replaces_is_dropped_last(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.spark
+def test_another_spark_is_not_taken_for_the_one_asked_for() -> None:
+    with open_store("local[2]"), pytest.raises(LapisError) as caught:
+        open_store("local-cluster[2,1,1024]")
+    assert str(caught.value) == (
+        "this process works with Spark at local[2] already, and cannot open "
+        "local-cluster[2,1,1024] beside it\n"
+        "    stop that session first, or use it: the engine is then called spark"
+    )
+
+
+@pytest.mark.spark
 def test_a_session_of_the_users_is_used_and_left_alone() -> None:
     with open_store("local[2]") as own:
         assert isinstance(own, SparkStore)

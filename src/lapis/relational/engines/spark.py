@@ -236,6 +236,13 @@ class SparkStore(TaskStore):
                     hint="it needs Java 17 or later, on the path or in JAVA_HOME",
                 ) from error
             active.sparkContext.setLogLevel("ERROR")
+        elif self.master is not None and active.sparkContext.master != self.master:
+            raise LapisError(  # there is one context a process
+                f"this process works with Spark at {active.sparkContext.master} already, "
+                f"and cannot open {self.master} beside it",
+                code="engine-busy",
+                hint="stop that session first, or use it: the engine is then called spark",
+            )
         return active.newSession()
 
     @property
