@@ -10,7 +10,7 @@ from exact_networks import make_network
 
 import lapis
 from lapis.inference.exact.by_components import exact
-from lapis.inference.sampling.annealed import anneal
+from lapis.inference.sampling.annealed import anneal, weighted_mean
 from lapis.network.network import Network
 
 
@@ -76,3 +76,13 @@ def test_a_part_that_fits_is_exact_and_the_rest_annealed() -> None:
     assert answer.log_partition == pytest.approx(expected.log_partition, abs=5 * error)
     assert np.abs(answer.probability - expected.probability).max() < 0.2
     assert answer["Smokes(X)"] == pytest.approx(expected["Smokes(X)"], abs=1e-9)
+
+
+def test_a_mean_lies_between_what_it_is_the_mean_of() -> None:
+    """However shares are rounded, what all groups say with certainty is certain."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        share = rng.random(7) ** 4
+        mean, error = weighted_mean(np.ones((7, 5)), share / share.sum())
+        assert (mean == 1.0).all()
+        assert (error == 0.0).all()

@@ -244,6 +244,7 @@ def describe(
 
 def weighted_mean(estimates: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The mean of groups and its standard error: a ratio's, √Σ share²·(estimate − mean)²."""
-    mean = share @ estimates
+    # Shares may add up to more than one by rounding; a mean lies between what it is the mean of.
+    mean = np.clip(share @ estimates, estimates.min(axis=0), estimates.max(axis=0))
     bessel = len(share) / max(1, len(share) - 1)
     return mean, np.sqrt(bessel * (share**2) @ (estimates - mean) ** 2)
