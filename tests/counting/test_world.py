@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lapis
 from counting.small_worlds import PREDICATES, Small, all_atoms, count_true, small_problems
 from lapis.counting.flipping_world import World
 
@@ -53,6 +54,14 @@ def test_flips_match_recounting(small: Small, choices: list[int]) -> None:
 @given(small_problems(quantifiers=True), choices)
 def test_flips_match_recounting_with_quantifiers(small: Small, choices: list[int]) -> None:
     check_flips(small, choices)
+
+
+def test_every_part_of_a_hard_conjunction_is_counted() -> None:
+    model = lapis.parse("P(t)\nQ(t)\nR(t)\nP(x) ^ Q(x) ^ R(x).")
+    world = World(lapis.build_problem(model, lapis.Database.parse("P(A) Q(B) R(A) R(B)")))
+    assert (world.violations, world.violated_rules) == (2, (0,))
+    world.flip("Q", [0])
+    assert world.violations == 1
 
 
 @pytest.mark.slow

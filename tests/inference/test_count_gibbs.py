@@ -65,6 +65,15 @@ def test_hard_rules_are_never_broken() -> None:
     agree(model, "", ["P", "Q"])
 
 
+@pytest.mark.parametrize("rule", ["P(x) ^ Q(x).", "FORALL x (P(x) ^ Q(x)).", "Q(x) ^ P(x)."])
+def test_data_that_break_a_hard_conjunction_leave_no_world(rule: str) -> None:
+    model = lapis.parse(f"P(t)\nQ(t)\n{rule}")
+    data = lapis.Database.parse("!P(A) Q(A) P(B) Q(B) ?P(C) Q(C)")
+    with pytest.raises(LapisError) as caught:
+        lapis.infer(model, data, "P", method="count-gibbs", max_samples=40)
+    assert caught.value.code == "unsatisfiable"
+
+
 def test_estimated_counts_that_are_exact_give_the_same() -> None:
     agree(
         SMOKERS.replace("-0.3 EXIST y (Friends(x, y) ^ Smokes(y))", ""), FACTS, ["Smokes"], ibound=3

@@ -111,13 +111,11 @@ class World:
         self._types = {name: predicate.types for name, predicate in self._predicates.items()}
         self._effects: dict[tuple[str, bool], list[_Effect]] = {}
         self._counts = count_weights(self._features, self._keys, interpretation)
-        violations = {
-            feature.rule: count_violations(feature, interpretation)
-            for feature in self._features
-            if feature.hard
-        }
-        self.violations = sum(violations.values())
-        self.violated_rules = tuple(rule for rule, count in violations.items() if count)
+        hard = [feature for feature in self._features if feature.hard]  # some of one rule
+        violations = [count_violations(feature, interpretation) for feature in hard]
+        self.violations = sum(violations)
+        broken = [f.rule for f, count in zip(hard, violations, strict=True) if count]
+        self.violated_rules = tuple(dict.fromkeys(broken))
 
     @property
     def counts(self) -> np.ndarray:
