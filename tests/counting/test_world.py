@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import lapis
 from counting.small_worlds import PREDICATES, Small, all_atoms, count_true, small_problems
 from lapis.counting.flipping_world import World
+from lapis.errors import TooLarge
 
 
 def check_flips(small: Small, choices: list[int]) -> None:
@@ -69,3 +70,17 @@ def test_every_part_of_a_hard_conjunction_is_counted() -> None:
 @given(small_problems(quantifiers=True), choices)
 def test_flips_match_recounting_long(small: Small, choices: list[int]) -> None:
     check_flips(small, choices)
+
+
+@pytest.mark.parametrize(("literals", "refused"), [(5, False), (11, True)])
+def test_a_quantified_parity_is_followed_or_refused(literals: int, refused: bool) -> None:
+    names = [f"P{number}" for number in range(literals)]
+    declared = "".join(f"{name}(t)\n" for name in names)
+    model = lapis.parse(f"{declared}EXIST x ({' <=> '.join(f'{name}(x)' for name in names)})")
+    data = lapis.Database.parse("t = {A, B} P0(A) P1(B)")
+    if not refused:
+        assert lapis.learn(model, data).objective == "pseudo"
+        return
+    with pytest.raises(TooLarge, match="1,024 conjunctions") as caught:
+        lapis.learn(model, data)
+    assert caught.value.exit_code == 3

@@ -38,10 +38,14 @@ from lapis.counting.nested_loops import (
     read_sources,
 )
 from lapis.counting.weight_keys import WeightKey, count_violations, count_weights, number_weights
+from lapis.errors import TooLarge
+from lapis.logic.clauses import Definition
 from lapis.problem.problem import Problem
 from lapis.relational.conjunction import Scope
 from lapis.relational.exact_sums import narrow
 from lapis.relational.interpretation import Extension
+
+MOST_LOOPS = 100_000  # that follow witnesses: they are compiled in half a minute
 
 
 class Change(NamedTuple):
@@ -91,6 +95,7 @@ class World:
     ) -> None:
         self._features = chosen_features(problem, rules)
         self._definitions = needed_definitions(problem, self._features)
+        _require_followable(self._definitions)
         self._domains = problem.domains
         self._keys = number_weights(problem)
         interpretation = base_world(problem, world)
@@ -263,6 +268,19 @@ class World:
                 else:
                     weight = _weight_reader(owner, counter.outputs)
                     yield _Effect(counter, len(types), None, weight)
+
+
+def _require_followable(definitions: Sequence[Definition]) -> None:
+    """Raise TooLarge where flips would touch too many cubes: each literal looks for the others."""
+    loops = sum(len(cube.literals) ** 2 for each in definitions for cube in each.cubes)
+    if loops > MOST_LOOPS:
+        number = max(len(definition.cubes) for definition in definitions)
+        raise TooLarge(
+            f"a quantified part of a formula falls into {number:,} conjunctions, too many to see "
+            "what each atom changes in it",
+            code="too-many-clauses",
+            hint="introduce a predicate for a part of it, defined by a hard equivalence",
+        )
 
 
 def _weight_reader(key: WeightKey, outputs: Sequence[Source]) -> Count:
