@@ -209,17 +209,19 @@ def run_learner(
     *,
     num_points: int = 14,
     time_limit: float | None = None,
+    objective: ConditionalObjective | None = None,
 ) -> Run:
     """Learn on all worlds but the test world; judge some of the weights on the way.
 
-    A perceptron without a rate gets the length of greatest likelihood, which is part of its setup.
+    The objective of the training worlds is built here unless it is given. A perceptron without a
+    rate gets the length of greatest likelihood, which is part of its setup.
     """
     began = time.perf_counter()
     training = fold.training
     parameters = fold.parameters_of(training)
     examples = [fold.examples[k] for k in training]
-    objective = build_objective(learner, examples, parameters)
-    posterior = with_prior(objective, prior, parameters.initial, parameters.fixed)
+    built = objective or build_objective(learner, examples, parameters)
+    posterior = with_prior(built, prior, parameters.initial, parameters.fixed)
     setup = time.perf_counter() - began
     steps: list[Progress] = []
     options = {} if learner.rate is None else {"rate": learner.rate}
@@ -252,12 +254,12 @@ def run_learner(
 
 
 def build_objective(
-    learner: Learner, examples: Sequence[Example], parameters: Parameters
+    learner: Learner, examples: Sequence[Example], parameters: Parameters, seed: int = 0
 ) -> ConditionalObjective | PseudoObjective:
     """The conditional likelihood of the answers, or its pseudo-likelihood."""
     if learner.expectation == "pseudo":
         return pseudo_objective(examples, parameters)
-    return conditional_objective(examples, parameters, expectation=learner.expectation)
+    return conditional_objective(examples, parameters, expectation=learner.expectation, seed=seed)
 
 
 def spread_evenly(seconds: Sequence[float], count: int) -> list[int]:
