@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from exact_networks import log_reference, make_network, random_network, scored_worlds
+from parcel_rows import write_columns
 from sampled_networks import agreement
 
-from lapis.inference.parcels.rows import ParcelRows, build_network, read_columns, write_columns
+from lapis.inference.parcels.rows import DEFINITION, ParcelRows, build_network, read_columns
 from lapis.inference.parcels.solving import (
     ATOM,
     CONTRADICTED,
@@ -161,3 +162,22 @@ def test_a_row_true_in_every_world_counts() -> None:
     assert parcel.network.constant_count.tolist() == [3.0]
     assert parcel.network.num_clauses == 1
     assert parcel.atom.tolist() == [4]
+
+
+def test_auxiliary_atoms_of_auxiliary_atoms_follow_them() -> None:
+    """2 ⇔ 0 ∨ 1 and 3 ⇔ ¬2, and nothing else but the definitions."""
+    rows = ParcelRows(
+        np.array([0, DEFINITION, DEFINITION, DEFINITION]),
+        np.array([-1, 2, 2, 3]),
+        np.ones(4),
+        np.array([[4], [1], [2], [-3]]),
+    )
+    network = build_network(rows, np.array([0.7])).network
+    assert network.num_base_atoms == 2
+    for one in (False, True):
+        for other in (False, True):
+            world = network.complete(np.array([one, other]))
+            assert world.tolist() == [one, other, one or other, not (one or other)]
+            assert network.is_feasible(world)
+            world[3] = not world[3]
+            assert not network.is_feasible(world)

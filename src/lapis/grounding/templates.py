@@ -214,11 +214,7 @@ def literal_fates(literal: Literal, world: PlannedWorld, split: bool) -> list[Fa
     can_keep = atoms.num_unknown > 0
     can_drop = (atoms.num_false if literal.positive else atoms.num_true) > 0
     if can_keep and can_drop and not split and not (atoms.sparse and literal.positive):
-        if literal.positive:
-            return [Fate(True, anti=source("true"))]
-        if atoms.sparse:
-            return [Fate(True, join=source("possible"))]
-        return [Fate(True, anti=source("false"))]
+        return [either_fate(literal, world)]
     fates = []
     if can_keep and atoms.sparse:
         fates.append(Fate(True, join=source("unknown")))
@@ -231,6 +227,17 @@ def literal_fates(literal: Literal, world: PlannedWorld, split: bool) -> list[Fa
     elif can_drop:
         fates.append(Fate(False, join=source("false")))
     return fates
+
+
+def either_fate(literal: Literal, world: PlannedWorld) -> Fate:
+    """How a literal over a partly known predicate survives, kept or dropped."""
+    atoms = world.atom_numbers(literal.predicate)
+    assert atoms is not None
+    if literal.positive:
+        return Fate(True, anti=world.known_atom(literal.predicate, "true", literal.terms))
+    if atoms.sparse:
+        return Fate(True, join=world.known_atom(literal.predicate, "possible", literal.terms))
+    return Fate(True, anti=world.known_atom(literal.predicate, "false", literal.terms))
 
 
 def _variables(terms: Iterable[SimpleTerm]) -> tuple[str, ...]:

@@ -1,15 +1,12 @@
 """From a problem to its ground network in tables of a store.
 
 What `grounding.bottom_up` fetches is left where it is: each query of a clause becomes a table of
-rows (weight, piece, n, l0, l1, …), literals spelled by arithmetic on the arguments. Every literal's
-fate is fixed by the query, so no row looks an atom up. Equal rows are not merged and rows with an
-atom and its negation are not found here; that is done where components are solved. Only sums of n
-by weight come back: with them the groundings that evidence decides are counted as always, all of
-them less those that survive.
-
-What is not ground there: formulas with a quantifier over unknown atoms, which need auxiliary atoms,
-and clauses with many literals over predicates that are partly known (2^MOST_SPLIT queries). They
-are ground here, and the network is loaded (`inference.parcels.loaded`).
+rows (weight, piece, n, l0, l1, …), literals spelled by arithmetic on the arguments. The query fixes
+a literal's fate, so that rows look no atom up, but for those of clauses with many literals over
+predicates that are partly known and of quantifiers over unknown atoms (`resolving`). Equal rows are
+not merged and rows with an atom and its negation are not found here; that is done where components
+are solved. Only sums of n by weight come back: with them the groundings that evidence decides are
+counted as always, all of them less those that survive.
 """
 
 from __future__ import annotations
@@ -24,6 +21,7 @@ import numpy as np
 from lapis.grounding.assembly import HARD, signatures, total_counts
 from lapis.grounding.ground_clauses import contradicted, split_ground
 from lapis.grounding.stored.atoms import (
+    MOST_NUMBER,
     StoredAtoms,
     columns_of,
     list_unknown,
@@ -31,26 +29,24 @@ from lapis.grounding.stored.atoms import (
     number_atoms,
     spell,
 )
+from lapis.grounding.stored.definitions import StoredDefinitions, piece_of
 from lapis.grounding.stored.listing import write_rows
-from lapis.grounding.stored.world import KnownTables
-from lapis.grounding.templates import (
-    PlanLimits,
-    Query,
-    clause_template,
-    cube_template,
-    plan_rows,
-    plan_template,
+from lapis.grounding.stored.literals import (
+    KeptQuery,
+    LiteralWriter,
+    QueryRows,
+    refers,
 )
-from lapis.language.syntax import Variable
-from lapis.logic.clauses import Definition, Feature, Literal, SimpleTerm
+from lapis.grounding.stored.resolving import is_empty, select_pieces, select_undecided
+from lapis.grounding.stored.world import KnownTables
+from lapis.grounding.templates import Query, clause_template, cube_template, plan_rows
+from lapis.logic.clauses import Definition, Feature, Literal
 from lapis.problem.problem import Problem, refuse_unsupported
 from lapis.progress import Progress, Report
-from lapis.relational.engines.memory import refuse_work
 from lapis.relational.engines.store import Store, Table, fetch_all
+from lapis.relational.plan import Plan
 
-MOST_SPLIT = 10  # literals of one template over predicates that are partly known
 AT_MOST_ONE, EXACTLY_ONE = -2, -3
-EVERYWHERE = PlanLimits(split_above=-1, most_split=MOST_SPLIT)
 
 
 class Listing(NamedTuple):
@@ -69,7 +65,7 @@ class GroundTables:
     width: int
     unknown: Mapping[str, Listing]  # of each base predicate that has unknown atoms
     constant_count: np.ndarray  # float64[num_weights], what evidence decides
-    labels: Table | None = None  # (vertex, component), if components are known already
+    in_pieces: bool = False  # whether clauses may be in pieces
 
     def every_row(self) -> str:
         """A SELECT of all rows."""
@@ -83,24 +79,7 @@ class GroundTables:
 
 class Planned(NamedTuple):
     feature: Feature
-    query: Query
-
-
-def can_ground_there(problem: Problem) -> bool:
-    """Whether no quantifier ranges over atoms that may be unknown, and no clause has too many."""
-    undecided = {
-        name for name, known in problem.evidence.items() if known.open or len(known.unknown)
-    }
-    form = problem.normal_form
-    cubes = [cube for definition in form.definitions for cube in definition.cubes]
-    clauses = [clause for feature in form.features for clause in feature.clauses]
-
-    def count(literals: Sequence[Literal]) -> int:
-        return sum(literal.predicate in undecided for literal in literals)
-
-    return not any(count(cube.literals) for cube in cubes) and all(
-        count(clause.literals) <= MOST_SPLIT for clause in clauses
-    )
+    kept: KeptQuery
 
 
 def ground_there(problem: Problem, store: Store, *, progress: Report | None = None) -> GroundTables:
@@ -119,42 +98,45 @@ class StoredGrounding:
         types = {name: predicate.types for name, predicate in signatures(problem).items()}
         self.base = number_atoms(problem, store)
         self.world = KnownTables(store, problem.domains, types, dict(self.base))
-        for definition in problem.normal_form.definitions:
-            self._evaluate(definition)
+        self.writer = LiteralWriter(self.world, {})
+        undecided = [each for each in problem.normal_form.definitions if not self._evaluate(each)]
+        last = [atoms.first + atoms.total for atoms in self.base.values() if atoms.num_unknown]
+        first = max(last, default=0)
+        self.definitions = StoredDefinitions(undecided, self.writer, store, first)
 
     def ground(self, progress: Report | None) -> GroundTables:
         over_constants, others = split_ground(self.problem)
         planned = [
-            Planned(feature, query)
+            Planned(feature, kept)
             for feature in others
             for clause in feature.clauses
-            for query in plan_template(
-                clause_template(clause, feature.variables, feature.plus), self.world, EVERYWHERE
-            )
+            for kept in self.writer.plan(clause_template(clause, feature.variables, feature.plus))
         ]
-        for each in planned:
-            refuse_work(each.query.plan.cost)
         alone = [clause for feature in over_constants for clause in feature.clauses]
-        widths = [len(each.query.literals) for each in planned]
+        widths = [len(each.kept.query.literals) for each in planned]
         width = max([1, *widths, *(len(clause.literals) for clause in alone)])
-        left = np.zeros(len(self.problem.weight_table.value))
+        self.left = np.zeros(len(self.problem.weight_table.value))
         tables: list[Table] = []
+        waiting: list[tuple[Feature, QueryRows]] = []
         began = time.monotonic()
         rules = self.problem.model.rules
-        for number, (feature, query) in enumerate(planned):
+        for number, (feature, kept) in enumerate(planned):
             if progress is not None:
                 seconds = time.monotonic() - began
                 text = rules[feature.rule].text
                 progress(Progress("grounding", number, len(planned), seconds, text=text))
-            if not query.literals:
-                self._count(feature, query, left)
-                continue
-            table = self.store.create(f"rows {number}", self._select(feature, query, width))
-            if table.rows:
-                tables.append(table)
-                if not feature.hard:
-                    self._add(left, f"SELECT weight, sum(n) AS n FROM {table} GROUP BY weight")
-        tables += self._ground_constants(over_constants, width, left)
+            rows = self.writer.rows(kept.query)
+            if not kept.query.literals:
+                self._count(feature, kept.query)
+            elif refers(kept.query, self.world) or kept.either:
+                source = self.store.create(f"referring {number}", rows)
+                if source.rows:
+                    waiting.append((feature, QueryRows(kept, str(source))))
+            else:
+                select = self._select(feature, kept, rows, width)
+                tables += self._keep(feature, self.store.create(f"rows {number}", select))
+        tables += self._resolve(waiting, width)
+        tables += self._ground_constants(over_constants, width)
         tables += self._list_blocks(width)
         unknown = {
             name: Listing(
@@ -165,29 +147,71 @@ class StoredGrounding:
             for name, atoms in self.base.items()
             if atoms.num_unknown
         }
-        counts = total_counts(self.problem) - left
-        return GroundTables(tuple(tables), width, unknown, counts)
+        counts = total_counts(self.problem) - self.left
+        return GroundTables(tuple(tables), width, unknown, counts, bool(waiting))
 
-    def _select(self, feature: Feature, query: Query, width: int) -> str:
+    def _keep(self, feature: Feature, table: Table) -> Iterator[Table]:
+        if table.rows:
+            yield table
+            if not feature.hard:
+                self._add(f"SELECT weight, sum(n) AS n FROM {table} GROUP BY weight")
+
+    def _select(self, feature: Feature, kept: KeptQuery, rows: str, width: int) -> str:
         """A query's rows as clauses."""
-        rows = write_rows(query.plan, self.world.tables, self.store.dialect)
-        real = self.store.dialect.real
-        literals = [self._literal(literal, query) for literal in query.literals]
-        literals += ["0"] * (width - len(literals))
+        written = self.writer.write(kept)
+        literals = [*written.literals, *["0"] * (width - len(written.literals))]
         columns = [
-            f"CAST({self._weight(feature, query)} AS BIGINT) AS weight",
+            f"CAST({self._weight(feature, kept.query)} AS BIGINT) AS weight",
             "CAST(-1 AS BIGINT) AS piece",
-            f"CAST(r.n AS {real}) AS n",
+            f"CAST(r.n AS {self.store.dialect.real}) AS n",
             *(f"CAST({text} AS BIGINT) AS l{i}" for i, text in enumerate(literals)),
         ]
-        return f"SELECT {', '.join(columns)} FROM ({rows}) r"
+        return written.select(columns, f"({rows})")
 
-    def _literal(self, literal: Literal, query: Query) -> str:
-        atoms = self.world.atoms[literal.predicate]
-        number = atoms.number(
-            self._codes(literal.terms, self.world.types[literal.predicate], query)
-        )
-        return f"({number} + 1)" if literal.positive else f"(-1 - {number})"
+    def _resolve(self, waiting: Sequence[tuple[Feature, QueryRows]], width: int) -> Iterator[Table]:
+        """Rows whose literals other tables decide, and the definitions that they use."""
+        rows = [each for _, each in waiting]
+        self.definitions.resolve(rows)
+        in_place = self.definitions.stand_in_place(rows)
+        found: list[Table] = []
+        pieces = 0
+        for number, (feature, each) in enumerate(waiting):
+            written, query = self.writer.write(each.kept), each.kept.query
+            piece, size = piece_of(query, self.world)
+            fits = pieces + size <= MOST_NUMBER
+            select = select_undecided(each, written, self.writer, in_place if fits else {})
+            columns = [
+                f"CAST({self._weight(feature, query)} AS BIGINT) AS weight",
+                f"CAST({f'{pieces} + {piece}' if fits else '-1'} AS BIGINT) AS piece",
+                f"CAST(r.n AS {self.store.dialect.real}) AS n",
+                *(f"r.e{i} AS e{i}, r.a{i} AS a{i}" for i in range(len(written.literals))),
+            ]
+            pieces += size if fits else 0
+            if feature.hard:
+                self._refuse_empty(feature, query, f"({select}) r WHERE {is_empty(written)}")
+            undecided = self.store.create(
+                f"undecided {number}", f"SELECT {', '.join(columns)} FROM ({select}) r"
+            )
+            if not feature.hard:
+                self._add(f"SELECT weight, sum(n) AS n FROM {undecided} GROUP BY weight")
+            table = self.store.create(
+                f"resolved {number}",
+                " UNION ALL ".join(select_pieces(written, undecided, self.writer, width)),
+            )
+            self.store.drop(undecided.name)
+            if table.rows:
+                found.append(table)
+        yield from found
+        yield from self.definitions.used_definitions(found, width)
+
+    def _refuse_empty(self, feature: Feature, query: Query, rows: str) -> None:
+        """Refuse evidence that leaves a hard row no literal."""
+        keep = query.plan.keep
+        columns = ", ".join([*(f"r.c{i} AS c{i}" for i in range(len(keep))), "r.n AS n"])
+        found = fetch_all(self.store, f"SELECT {columns} FROM {rows} LIMIT 1")
+        if len(found["n"]):
+            where = self._describe(query.plan, keep, found)
+            raise contradicted(self.problem.model.rules[feature.rule], where, [])
 
     def _weight(self, feature: Feature, query: Query) -> str:
         if feature.hard:
@@ -197,35 +221,25 @@ class StoredGrounding:
         plus = [types[name] for name in feature.plus]
         sizes = [len(self.problem.domains[name]) for name in plus]
         first = self.problem.weight_table.offset[feature.rule]
-        return f"{first} + {spell(self._codes(terms, plus, query), sizes)}"
+        return f"{first} + {spell(self.writer.codes(terms, plus, query), sizes)}"
 
-    def _codes(self, terms: Sequence[SimpleTerm], types: Sequence[str], query: Query) -> list[str]:
-        """The codes of terms as SQL: a column of the query's rows, or a number."""
-        keep = query.plan.keep
-        return [
-            f"r.c{keep.index(term.name)}"
-            if isinstance(term, Variable)
-            else str(self.problem.domains[type_name].index[term.name])
-            for term, type_name in zip(terms, types, strict=True)
-        ]
-
-    def _count(self, feature: Feature, query: Query, left: np.ndarray) -> None:
+    def _count(self, feature: Feature, query: Query) -> None:
         """Groundings that evidence makes false: they count for nothing, or contradict."""
-        rows = write_rows(query.plan, self.world.tables, self.store.dialect)
+        rows = self.writer.rows(query)
         if feature.hard:
             self._refuse_falsified(feature, query)
             return
         weight = self._weight(feature, query)
         real = self.store.dialect.real
         self._add(
-            left,
             f"SELECT weight, sum(n) AS n FROM (SELECT CAST({weight} AS BIGINT) AS weight, "
             f"CAST(r.n AS {real}) AS n FROM ({rows}) r) w GROUP BY weight",
         )
 
-    def _add(self, left: np.ndarray, select: str) -> None:
+    def _add(self, select: str) -> None:
+        """Note groundings that evidence does not make true: weight, n."""
         for batch in self.store.fetch(select):
-            np.add.at(left, batch["weight"].astype(np.int64), batch["n"].astype(np.float64))
+            np.add.at(self.left, batch["weight"].astype(np.int64), batch["n"].astype(np.float64))
 
     def _refuse_falsified(self, feature: Feature, query: Query) -> None:
         plan = query.plan
@@ -235,17 +249,19 @@ class StoredGrounding:
         found = fetch_all(self.store, f"SELECT * FROM ({rows}) r LIMIT 1")
         if not len(found["n"]):
             return
+        where = self._describe(plan, listed.keep, found)
+        raise contradicted(self.problem.model.rules[feature.rule], where, [])
+
+    def _describe(self, plan: Plan, names: Sequence[str], found: Mapping[str, np.ndarray]) -> str:
+        """Variables of a plan and their values in the first row that was found."""
         domains = dict(plan.variables)
         values = [
             f"{name} = {self.problem.domains[domains[name]].constants[int(found[f'c{i}'][0])]}"
-            for i, name in enumerate(listed.keep)
+            for i, name in enumerate(names)
         ]
-        where = f" at {', '.join(values)}" if values else ""
-        raise contradicted(self.problem.model.rules[feature.rule], where, [])
+        return f" at {', '.join(values)}" if values else ""
 
-    def _ground_constants(
-        self, features: Sequence[Feature], width: int, left: np.ndarray
-    ) -> Iterator[Table]:
+    def _ground_constants(self, features: Sequence[Feature], width: int) -> Iterator[Table]:
         """Clauses over constants: their atoms are looked up, the clauses are loaded."""
         clauses = [(feature, clause) for feature in features for clause in feature.clauses]
         value = self._look_up({literal for _, clause in clauses for literal in clause.literals})
@@ -260,7 +276,7 @@ class StoredGrounding:
             if not literals and feature.hard:
                 raise contradicted(self.problem.model.rules[feature.rule], "", [])
             if not feature.hard:
-                left[weight] += 1.0
+                self.left[weight] += 1.0
             if literals:
                 listed.append([weight, *literals, *[0] * (width - len(literals))])
         if listed:
@@ -318,20 +334,23 @@ class StoredGrounding:
                 f"FROM ({list_unknown(atoms, self.store)}) u) b{least}",
             )
 
-    def _evaluate(self, definition: Definition) -> None:
-        """A definition over known relations, as a relation."""
+    def _evaluate(self, definition: Definition) -> bool:
+        """A definition as a relation, if it is over known relations."""
         name = definition.predicate.name
+        used = {literal.predicate for cube in definition.cubes for literal in cube.literals}
+        atoms = self.world.atoms
+        if any(each not in atoms or atoms[each].num_unknown for each in used):
+            return False
         sizes = tuple(len(self.problem.domains[type_name]) for _, type_name in definition.variables)
         selects: list[str] = []
         for cube in definition.cubes:
             template = cube_template(cube, definition.variables, definition.bound, None)
-            for query in plan_template(template, self.world, EVERYWHERE):
-                refuse_work(query.plan.cost)
+            for query, _ in self.writer.plan(template):
                 terms = [query.stands_for[variable] for variable, _ in definition.variables]
                 types = [type_name for _, type_name in definition.variables]
-                codes = self._codes(terms, types, query)
+                codes = self.writer.codes(terms, types, query)
                 columns = [f"CAST({code} AS INTEGER) AS c{i}" for i, code in enumerate(codes)]
-                rows = write_rows(query.plan, self.world.tables, self.store.dialect)
+                rows = self.writer.rows(query)
                 named = ", ".join(columns) or "CAST(1 AS INTEGER) AS n"
                 selects.append(f"SELECT {named} FROM ({rows}) r")
         listed = columns_of(len(sizes))
@@ -343,6 +362,7 @@ class StoredGrounding:
         self.world.atoms[name] = StoredAtoms(
             definition.predicate, sizes, True, true, None, empty, 0
         )
+        return True
 
 
 def _mixed(codes: Sequence[int], sizes: Sequence[int]) -> int:

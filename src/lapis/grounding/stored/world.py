@@ -43,11 +43,12 @@ class KnownTables:
         key = (predicate, kind)
         if key not in self._created:
             table = self._table(self.atoms[predicate], kind)
-            self._created[key] = self._add(table, self.types[predicate]) if table.rows else None
+            self._created[key] = self.add(table, self.types[predicate]) if table.rows else None
         name = self._created[key]
         return None if name is None else Atom(name, terms)
 
-    def _add(self, table: Table, types: tuple[str, ...]) -> str:
+    def add(self, table: Table, types: tuple[str, ...]) -> str:
+        """The name of a new relation of a table's distinct rows."""
         name = f"relation {next(self._number)}"
         self.relations[name] = StoredExtension(types, TableRows(self.store, table, len(types)))
         return name

@@ -12,14 +12,15 @@ from dataclasses import dataclass
 
 from lapis.grounding.stored.session import GroundTables
 from lapis.inference.parcels.contraction import FEW_EDGES, P, Q, connect
-from lapis.inference.parcels.rows import HARD
-from lapis.inference.parcels.splitting import BYTES_A_LITERAL, Largest, refuse_large
+from lapis.inference.parcels.rows import DEFINITION, HARD
+from lapis.inference.parcels.splitting import BYTES_A_LITERAL, Largest, join_pieces, refuse_large
 from lapis.problem.problem import Problem
 from lapis.progress import Progress, Report
 from lapis.relational.engines.store import Store, Table, fetch_all
 
 PARCEL_LITERALS = 1 << 17  # of a parcel, where components are small
 TASK_MEMORY = 1 << 32  # bytes
+LITERALS_DEFINED = 4  # of the definition and the hard clauses that each of its literals stands for
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,8 @@ def pack(
     """
     if not ground.num_rows:
         return Packed(None, 0, 0, 0)
-    labels = ground.labels
-    if labels is None:
-        edges = store.create("edges", edges_of(ground))
-        labels = connect(store, edges, "labels", few=few, progress=progress)
+    edges = store.create("edges", edges_of(ground))
+    labels = connect(store, edges, "labels", few=few, progress=progress)
     if progress is not None:
         progress(Progress("packing", 0, text=f"{ground.num_rows:,} ground clauses"))
     literals = [f"l{i}" for i in range(ground.width)]
@@ -62,9 +61,10 @@ def pack(
         f"FROM ({ground.every_row()}) r LEFT JOIN {labels} l ON l.vertex = abs(r.l0) - 1",
     )
     length = " + ".join(f"CASE WHEN {name} <> 0 THEN 1 ELSE 0 END" for name in literals)
+    times = f"CASE WHEN weight = {DEFINITION} THEN {LITERALS_DEFINED} ELSE 1 END"
     sizes = store.create(
         "component sizes",
-        f"SELECT component, CAST(sum({length}) AS BIGINT) AS literals FROM {named} "
+        f"SELECT component, CAST(sum(({length}) * {times}) AS BIGINT) AS literals FROM {named} "
         "GROUP BY component",
     )
     found = fetch_all(
@@ -86,8 +86,9 @@ def pack(
 
 
 def edges_of(ground: GroundTables) -> str:
-    """Pairs of atoms (v, w) that share a row: the first atom of each row with the others, and the
-    atom that names a block or definition with its members."""
+    """Pairs of atoms (v, w) that share a row: the first atom of each row with the others, the
+    smallest first atom of a clause in pieces with that of each piece, and the atom that names a
+    block or definition with its members."""
     every = ground.every_row()
     selects = [
         f"SELECT abs(l0) - 1 AS v, abs(l{i}) - 1 AS w FROM ({every}) r "
@@ -98,4 +99,6 @@ def edges_of(ground: GroundTables) -> str:
         f"SELECT piece AS v, abs(l0) - 1 AS w FROM ({every}) r "
         f"WHERE weight < {HARD} AND piece <> abs(l0) - 1"
     )
+    if ground.in_pieces:
+        selects.append(f"SELECT v - 1 AS v, w - 1 AS w FROM ({join_pieces(every)}) p")
     return " UNION ALL ".join(selects)

@@ -8,8 +8,10 @@ arguments spell, a row is a ground clause, a block or a definition:
     n        how many groundings became this row
     l0, l1…  literals, atom + 1, negative if negated, 0 for nothing
 
-A block's piece is its smallest atom, a definition's the auxiliary atom that it defines. All columns
-are numbers, so that every engine stores and ships them without a word about arrays.
+A block's piece is its smallest atom, a definition's the auxiliary atom that it defines, which has a
+number above those of the user's atoms and of all atoms that it is defined by; the hard clauses that
+make it what it is are added here. All columns are numbers, so that every engine stores and ships
+them without a word about arrays.
 
 A parcel is rows of whole components. What it becomes does not depend on the order in which an
 engine delivers rows: they are sorted first, so that all engines give the same network, and the same
@@ -19,10 +21,12 @@ component is numbered alike in whatever parcel it comes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from lapis.grounding.auxiliary import definition_clauses
 from lapis.network.csr import row_starts
 from lapis.network.merge import TAUTOLOGY, merge_rows
 from lapis.network.network import AtomTable, Network
@@ -78,20 +82,24 @@ def build_network(rows: ParcelRows, weights: np.ndarray) -> ParcelNetwork:
     clauses = kind >= HARD
     weight_id = np.where(kind >= 0, np.searchsorted(weight, kind), HARD).astype(np.int32)
     length = np.diff(start)
-    merged = merge_rows(
-        row_starts(length[clauses]),
-        flat[np.repeat(clauses, length)],
-        weight_id[clauses],
-        times[clauses],
-    )
-    always = np.flatnonzero(clauses)[(merged.merged == TAUTOLOGY) & (weight_id[clauses] >= 0)]
-    blocks = (kind == AT_MOST_ONE) | (kind == EXACTLY_ONE)
     definitions = kind == DEFINITION
-    own = np.zeros(len(atom), bool)
-    own[np.searchsorted(atom, defined)] = True
+    definition_start = row_starts(length[definitions])
+    definition_literal = flat[np.repeat(definitions, length)]
+    num_base_atoms = len(atom) - len(defined)
+    hard_start, hard = definition_clauses(num_base_atoms, definition_start, definition_literal)
+    num_hard = len(hard_start) - 1
+    merged = merge_rows(
+        row_starts(np.concatenate((length[clauses], np.diff(hard_start)))),
+        np.concatenate((flat[np.repeat(clauses, length)], hard)),
+        np.concatenate((weight_id[clauses], np.full(num_hard, HARD, np.int32))),
+        np.concatenate((times[clauses], np.ones(num_hard))),
+    )
+    is_always = merged.merged[: len(merged.merged) - num_hard] == TAUTOLOGY
+    always = np.flatnonzero(clauses)[is_always & (weight_id[clauses] >= 0)]
+    blocks = (kind == AT_MOST_ONE) | (kind == EXACTLY_ONE)
     network = Network(
-        atoms=atom_table(own),
-        num_base_atoms=int((~own).sum()),
+        atoms=atom_table(num_base_atoms, definition_start, definition_literal),
+        num_base_atoms=num_base_atoms,
         clause_start=merged.start,
         literal=merged.literal,
         weight_id=merged.weight_id,
@@ -101,8 +109,8 @@ def build_network(rows: ParcelRows, weights: np.ndarray) -> ParcelNetwork:
         block_start=row_starts(length[blocks]),
         block_atom=flat[np.repeat(blocks, length)] - 1,
         block_exact=kind[blocks] == EXACTLY_ONE,
-        definition_start=row_starts(length[definitions]),
-        definition_literal=flat[np.repeat(definitions, length)],
+        definition_start=definition_start,
+        definition_literal=definition_literal,
     )
     return ParcelNetwork(network, atom, weight)
 
@@ -124,55 +132,20 @@ def join_pieces(rows: ParcelRows, literal: np.ndarray) -> tuple[np.ndarray, np.n
     return row_starts(length), literal[literal != 0], first
 
 
-def atom_table(auxiliary: np.ndarray) -> AtomTable:
-    """Atoms named by their places; auxiliary ones, bool[num_atoms], come last."""
-    place = np.arange(len(auxiliary), dtype=np.int32)[:, None]
-    groups = {"atom": place[~auxiliary], "auxiliary": place[auxiliary]}
-    kept = {name: tuples for name, tuples in groups.items() if len(tuples)}
-    offset = row_starts(np.array([len(tuples) for tuples in kept.values()], np.int64))
-    return AtomTable(tuple(kept), offset, tuple(kept.values()))
+def atom_table(num_base: int, start: np.ndarray, literal: np.ndarray) -> AtomTable:
+    """Atoms named by their places, auxiliary ones last, in groups that do not refer to themselves.
 
-
-def write_columns(network: Network, width: int) -> dict[str, np.ndarray]:
-    """A network as columns of such rows, long ones in pieces of `width` literals."""
-    start, literal = network.clause_start, network.literal.astype(np.int64)
-    blocks, members = network.block_start, network.block_atom.astype(np.int64)
-    definitions, others = network.definition_start, network.definition_literal.astype(np.int64)
-    first_atom = np.minimum.reduceat(members, blocks[:-1]) if len(members) else members
-    auxiliary = network.num_base_atoms + np.arange(len(definitions) - 1)
-    block_kind = np.where(network.block_exact, EXACTLY_ONE, AT_MOST_ONE)
-    defined = np.full(len(auxiliary), DEFINITION)
-    numbers = np.arange(network.num_clauses)
-    parts = [
-        cut_rows(start, literal, network.weight_id, numbers, network.coefficient, width),
-        cut_rows(blocks, members + 1, block_kind, first_atom, np.ones(len(first_atom)), width),
-        cut_rows(definitions, others, defined, auxiliary, np.ones(len(auxiliary)), width),
-    ]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def cut_rows(
-    start: np.ndarray,
-    literal: np.ndarray,
-    weight: np.ndarray,
-    piece: np.ndarray,
-    times: np.ndarray,
-    width: int,
-) -> dict[str, np.ndarray]:
-    """Rows of any length as pieces of `width` literals."""
-    length = np.diff(start)
-    pieces = -(-length // width)
-    row = np.repeat(np.arange(len(length)), pieces)
-    begin = np.repeat(start[:-1], pieces)
-    begin += width * (np.arange(len(row)) - np.repeat(row_starts(pieces)[:-1], pieces))
-    at = begin[:, None] + np.arange(width)
-    inside = at < start[row + 1][:, None]
-    table = np.zeros(at.shape, np.int64)
-    table[inside] = literal[at[inside]]
-    whole = (pieces == 1) & (weight >= HARD)
-    columns = {
-        "weight": weight.astype(np.int64)[row],
-        "piece": np.where(whole, -1, piece)[row].astype(np.int64),
-        "n": times.astype(np.float64)[row],
-    }
-    return columns | {f"l{place}": table[:, place] for place in range(width)}
+    `start`, `literal`: CSR of what defines each auxiliary atom.
+    """
+    aux = np.abs(literal) - 1 - num_base  # below 0 for base atoms
+    latest = np.maximum.reduceat(aux, start[:-1]) if len(aux) else aux
+    cuts = [num_base]
+    while (first := cuts[-1] - num_base) < len(latest):
+        refers = np.flatnonzero(latest[first:] >= first)
+        cuts.append(num_base + (first + int(refers[0]) if len(refers) else len(latest)))
+    place = np.arange(cuts[-1], dtype=np.int32)[:, None]
+    groups = {"atom": place[:num_base]} if num_base else {}
+    for number, (first, last) in enumerate(pairwise(cuts)):
+        groups[f"auxiliary {number}"] = place[first:last]
+    offset = row_starts(np.array([len(tuples) for tuples in groups.values()], np.int64))
+    return AtomTable(tuple(groups), offset, tuple(groups.values()))

@@ -285,4 +285,6 @@ def contradicted_columns(parcel: ParcelNetwork) -> dict[str, np.ndarray]:
     core = find_core(parcel.network)
     atoms = np.arange(parcel.network.num_atoms) if core is None else row_atoms(parcel.network, core)
     named = parcel.atom[atoms[atoms < parcel.network.num_base_atoms]]
+    if not len(named):  # auxiliary atoms alone: whatever they stand for
+        named = base_atoms(parcel)
     return answer_columns([(CONTRADICTED, named, np.zeros(len(named)), np.zeros(len(named)))])

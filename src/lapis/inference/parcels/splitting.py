@@ -51,6 +51,12 @@ def refuse_large(
         f"SELECT abs({column}) AS atom FROM {rows} WHERE {column} <> 0" for column in columns
     )
     num_atoms = fetch_number(store, f"SELECT count(*) AS n FROM ({every}) a")
+    long = f"SELECT DISTINCT weight, piece FROM {rows} WHERE piece >= 0"
+    num_clauses = fetch_number(
+        store,
+        f"SELECT (SELECT count(*) FROM {rows} WHERE piece < 0) + "
+        f"(SELECT count(*) FROM ({long}) l) AS n",
+    )
     splits = find_splits(store, ground, problem, rows)
     best = sorted(splits, key=lambda split: split.left)[:2]
     helpful = [split for split in best if split.left * ENOUGH <= num_atoms]
@@ -60,9 +66,9 @@ def refuse_large(
         for split in helpful
     ]
     raise TooLarge(
-        f"a connected component has {num_atoms:,} unknown atoms and {rows.rows:,} ground clauses; "
-        f"about {describe_bytes(largest.literals * BYTES_A_LITERAL)} of memory, over the limit of "
-        f"{describe_bytes(memory)} for a task",
+        f"a connected component has {num_atoms:,} unknown atoms and {num_clauses:,} ground "
+        f"clauses; about {describe_bytes(largest.literals * BYTES_A_LITERAL)} of memory, over the "
+        f"limit of {describe_bytes(memory)} for a task",
         code="component-too-large",
         hint="; ".join([*told, "or raise --max-memory" if told else "raise --max-memory"]),
     )
@@ -96,6 +102,9 @@ def largest_left(store: Store, ground: GroundTables, rows: Table, is_left: str, 
         f"SELECT piece + 1 AS v, abs(l0) AS w FROM {rows} WHERE weight < {HARD} "
         f"AND {is_left.format('l0')}{where}"
     )
+    if ground.in_pieces:
+        left = f"SELECT * FROM {rows} WHERE {is_left.format('l0')}{where}"
+        selects.append(join_pieces(left))
     edges = store.create("edges left", " UNION ALL ".join(selects))
     labels = connect(store, edges, "labels left")
     found = fetch_all(
@@ -105,3 +114,12 @@ def largest_left(store: Store, ground: GroundTables, rows: Table, is_left: str, 
     )
     store.drop(labels.name)
     return int(found["n"][0])
+
+
+def join_pieces(rows: str) -> str:
+    """A SELECT of pairs (v, w), atom + 1: the first literals of the pieces of one clause."""
+    pieces = (
+        f"SELECT weight, piece, abs(l0) AS w FROM ({rows}) r WHERE piece >= 0 AND weight >= {HARD}"
+    )
+    first = f"SELECT w, min(w) OVER (PARTITION BY weight, piece) AS v FROM ({pieces}) q"
+    return f"SELECT v, w FROM ({first}) f WHERE v <> w"

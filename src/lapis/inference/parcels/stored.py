@@ -1,6 +1,6 @@
 """Marginals and most likely worlds of a problem on a store: the stages from facts to answers.
 
-    ground      rows of clauses in tables                 (`grounding.stored`, or here: `loaded`)
+    ground      rows of clauses in tables                 (`grounding.stored`)
     connect     components, on the engine                 (`contraction`)
     pack        components into parcels                   (`packing`)
     solve       parcels, by tasks of the engine or by processes here (`solving`, `workers`)
@@ -21,13 +21,12 @@ import numpy as np
 
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding.limits import describe_bytes, memory_limit
-from lapis.grounding.stored.session import GroundTables, can_ground_there, ground_there
+from lapis.grounding.stored.session import GroundTables, ground_there
 from lapis.inference.figures import total_figures
 from lapis.inference.map.problem import broken_weight
 from lapis.inference.map.solver import MapResult
 from lapis.inference.marginals import Marginals
 from lapis.inference.parcels.contraction import FEW_EDGES
-from lapis.inference.parcels.loaded import load_network
 from lapis.inference.parcels.packing import PARCEL_LITERALS, Packed, pack
 from lapis.inference.parcels.solving import (
     ATOM,
@@ -100,10 +99,7 @@ def solve_there(
     """All stages. Raises what `infer_network` and `most_likely_world` would."""
     limits = limits or Limits()
     refuse_methods(question)
-    if can_ground_there(problem):
-        ground = ground_there(problem, store, progress=progress)
-    else:
-        ground = load_network(problem, store, max_memory=question.max_memory, progress=progress)
+    ground = ground_there(problem, store, progress=progress)
     packed = pack(
         store,
         ground,
