@@ -5,8 +5,9 @@ it fails only after a long search. Most such failures can be seen beforehand: a 
 subgraph in which every vertex has k neighbours has treewidth at least k, so that some table has
 2^(k+1) entries whatever the order. Such a subgraph, the k-core, is found by peeling: drop all
 variables with fewer than k neighbours until none is left to drop. For the k at which one table
-passes the memory, a component that keeps a core is hopeless; only the others are planned. (The
-planner takes tables of few variables without asking what they cost, so k is never that small.)
+passes the memory, a component that keeps a core, or comes to have one when edges are contracted
+(`exact/dense_minors.py`), is hopeless; only the others are planned. (The planner takes tables of
+few variables without asking what they cost, so k is never that small.)
 """
 
 from __future__ import annotations
@@ -16,6 +17,13 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.exact.by_components import ExactPlan, plan_exact
+from lapis.inference.exact.dense_minors import (
+    block_variables,
+    distinct,
+    drop_sparse,
+    has_dense_minor,
+    join_members,
+)
 from lapis.inference.exact.planning import EASY_SCOPE
 from lapis.inference.moments.statistics import take_part
 from lapis.network.network import Network
@@ -39,7 +47,10 @@ def divide_network(
 ) -> Division:
     """Plan the components whose tables may fit `max_memory` bytes."""
     affordable = int(np.log2(max(2.0, max_memory / BYTES_AN_ENTRY)))
-    hopeless = has_dense_core(network, max(affordable, EASY_SCOPE + 1))
+    degree = max(affordable, EASY_SCOPE + 1)
+    hopeless = has_dense_core(network, degree)
+    if not hopeless.all():
+        hopeless |= has_dense_minor(network, degree)
     part = take_part(network, ~hopeless)
     plan = plan_exact(part.network, max_memory, random_state=random_state, stop=stop)
     left = hopeless.copy()
@@ -70,27 +81,10 @@ def has_dense_core(network: Network, degree: int) -> np.ndarray:
 
     Blocks are one variable each.
     """
-    from scipy.sparse import csr_array
-
-    variable = np.arange(network.num_atoms, dtype=np.int32)  # a block is its first atom
-    first = network.block_atom[network.block_start[:-1]]
-    variable[network.block_atom] = np.repeat(first, np.diff(network.block_start))
-    clause, member = crowded_members(network, variable, degree)
-    variables, column = np.unique(member, return_inverse=True)
-    shape = (int(clause.max(initial=-1)) + 1, len(variables))
-    member_of = csr_array((np.ones(len(clause), np.int32), (clause, column)), shape)
-    neighbours = (member_of.T @ member_of).tocsr()
-    neighbours.setdiag(0)
-    neighbours.eliminate_zeros()
-    neighbours.data[:] = 1
-    alive = np.diff(neighbours.indptr) >= degree
-    while alive.any():
-        crowded = alive & (neighbours @ alive.astype(np.int32) >= degree)
-        if (crowded == alive).all():
-            break
-        alive = crowded
+    clause, member = crowded_members(network, block_variables(network), degree)
+    one, _ = drop_sparse(*distinct(*join_members(clause, member)), degree)
     dense = np.zeros(int(network.component.max(initial=-1)) + 1, bool)
-    dense[network.component[variables[alive]]] = True
+    dense[network.component[one]] = True
     found: np.ndarray = dense[network.component]
     return found
 

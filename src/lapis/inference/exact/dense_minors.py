@@ -1,0 +1,157 @@
+"""Components that no elimination order can solve, told by a dense minor.
+
+A minor of a graph, what is left after edges are contracted, has no larger treewidth than the graph,
+and a graph in which every vertex has k neighbours has treewidth k at least: whatever the order,
+some table is over k + 1 variables. To peel the graph itself (`moments/planning.py`) proves little
+of sparse graphs: a thousand people with ten friends each have no core beyond 12, and a treewidth of
+hundreds. To contract an edge adds the neighbours of both ends, so that degrees grow where a graph
+has no short way through. Always to contract the vertex of least degree with its neighbour of least
+degree is the classical bound (Bodlaender, Koster and Wolle, Contraction and treewidth lower
+bounds, 2004; Gogate and Dechter's minor-min-width, 2004), one contraction after the other.
+
+Where we deviate: the bound itself does not matter, only whether it reaches a given k. So all edges
+of a matching are contracted at once, in array operations, which halves the vertices and hardly
+touches the edges of a sparse graph; then what has fewer than k neighbours is peeled off, and if
+something is left, its component is proven hopeless. Matchings are greedy in an order at random,
+always the same one. Leaves go first: what is matched with its own leaf gains nothing.
+
+Of clauses over more than `SHORT` variables nothing is used: the planner may cut these into chains,
+in which their members are no neighbours. A variable of one state takes no room in a table.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lapis.inference.exact.by_components import CUT_MEMBERS
+from lapis.network.network import Network
+
+SHORT = CUT_MEMBERS
+LEAF = 2  # neighbours: with fewer, a vertex is a leaf
+
+
+def has_dense_minor(network: Network, degree: int) -> np.ndarray:
+    """bool[num_atoms]: the atom's component has a minor in which all have `degree` neighbours.
+
+    What is found has treewidth `degree` or more; not all that has is found.
+    """
+    component = network.component
+    found = np.zeros(int(component.max(initial=-1)) + 1, bool)
+    one, other = drop_small(component, *short_edges(network), degree)
+    rng = np.random.default_rng(0)
+    while len(one):
+        one, other = distinct(one, other)
+        one, other, name = number_vertices(*drop_sparse(one, other, LEAF))
+        component = component[name]
+        dense, _ = drop_sparse(one, other, degree)
+        found[component[dense]] = True
+        left = ~found[component[one]]
+        one, other, component = contract(one[left], other[left], component, rng)
+        one, other = drop_small(component, one, other, degree)
+    hopeless: np.ndarray = found[network.component]
+    return hopeless
+
+
+def short_edges(network: Network) -> tuple[np.ndarray, np.ndarray]:
+    """int32[...] each: atoms that share a clause of at most `SHORT` variables, some twice.
+
+    A block is its first atom.
+    """
+    variable = block_variables(network)
+    size = np.diff(network.block_start)
+    fixed = np.zeros(network.num_atoms, bool)
+    fixed[network.block_atom[network.block_start[:-1]][(size == 1) & network.block_exact]] = True
+    length = np.diff(network.clause_start)
+    short = np.repeat((length > 1) & (length <= SHORT), length)
+    member = variable[np.abs(network.literal[short]) - 1]
+    clause = np.repeat(np.arange(len(length), dtype=np.int32), length)[short]
+    return join_members(clause[~fixed[member]], member[~fixed[member]])
+
+
+def block_variables(network: Network) -> np.ndarray:
+    """int32[num_atoms], the variable of each atom: itself, or the first atom of its block."""
+    variable = np.arange(network.num_atoms, dtype=np.int32)
+    first = network.block_atom[network.block_start[:-1]]
+    variable[network.block_atom] = np.repeat(first, np.diff(network.block_start))
+    return variable
+
+
+def join_members(clause: np.ndarray, member: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """int32[...] each: variables that are in a clause together; clauses are one after another."""
+    begin = np.flatnonzero(np.diff(clause, prepend=-1))
+    length = np.diff(np.append(begin, len(clause)))
+    ones, others = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
+    for number in np.flatnonzero(np.bincount(length)).tolist():
+        rows = member[begin[length == number][:, None] + np.arange(number)]
+        low, high = np.triu_indices(number, 1)
+        ones.append(rows[:, low].ravel())
+        others.append(rows[:, high].ravel())
+    one, other = np.concatenate(ones), np.concatenate(others)
+    different = one != other
+    return one[different], other[different]
+
+
+def drop_small(
+    component: np.ndarray, one: np.ndarray, other: np.ndarray, degree: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The edges of components, int32[num_vertices], that have enough for such a minor."""
+    label = component[one]
+    left = (np.bincount(label, minlength=1) >= degree * (degree + 1) // 2)[label]
+    return one[left], other[left]
+
+
+def number_vertices(
+    one: np.ndarray, other: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same edges between vertices 0, 1, …; and what these were called before."""
+    used = np.zeros(int(max(one.max(initial=-1), other.max(initial=-1))) + 1, bool)
+    used[one], used[other] = True, True
+    number = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    return number[one], number[other], np.flatnonzero(used)
+
+
+def contract(
+    one: np.ndarray, other: np.ndarray, component: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The graph after a greedy matching is contracted; edges may be there more than once."""
+    vertices = np.arange(len(component), dtype=np.int32)
+    shuffled = rng.permutation(len(one))
+    left, right = one[shuffled], other[shuffled]
+    mate = vertices.copy()
+    while len(left):
+        rank = np.arange(len(left), dtype=np.int32)
+        least = np.full(len(vertices), len(left), np.int32)
+        np.minimum.at(least, left, rank)
+        np.minimum.at(least, right, rank)
+        taken = (least[left] == rank) & (least[right] == rank)
+        mate[left[taken]], mate[right[taken]] = right[taken], left[taken]
+        free = mate == vertices
+        both = free[left] & free[right]
+        left, right = left[both], right[both]
+    kept = mate >= vertices
+    number = np.cumsum(kept, dtype=np.int32) - np.int32(1)
+    number = number[np.minimum(mate, vertices)]
+    one, other = number[one], number[other]
+    real = one != other
+    return one[real], other[real], component[kept]
+
+
+def distinct(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Every edge once; by sorting, as numpy's own hash tables take ten times as long."""
+    low, high = np.minimum(one, other).astype(np.int64), np.maximum(one, other)
+    size = int(high.max(initial=0)) + 1
+    key = np.sort(low * size + high)
+    key = key[np.diff(key, prepend=-1) > 0]
+    return (key // size).astype(np.int32), (key % size).astype(np.int32)
+
+
+def drop_sparse(one: np.ndarray, other: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
+    """The edges left when vertices of fewer neighbours are dropped again and again."""
+    while len(one):
+        size = int(max(one.max(), other.max())) + 1
+        stays = np.bincount(one, minlength=size) + np.bincount(other, minlength=size) >= degree
+        left = stays[one] & stays[other]
+        if left.all():
+            break
+        one, other = one[left], other[left]
+    return one, other
