@@ -6,10 +6,13 @@ import numpy as np
 from exact_networks import make_network
 from sampled_networks import agreement, check_against_exact, random_networks
 
+from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.couplings.cluster import Cluster
 from lapis.inference.sampling.couplings.pairs import find_pairs
 from lapis.inference.sampling.kernels.clause_graph import build_graph
+from lapis.inference.sampling.kernels.cluster import SETTLED, SWEEPS
+from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.network.network import Network
 
 
@@ -41,6 +44,48 @@ def test_frustrated_couplings_are_slow_but_right() -> None:
     for seed in range(6):
         network = glass(9, seed)
         check_against_exact(network, run_chains(network, Cluster(), precision=0.003, seed=seed))
+
+
+def held_together(size: int) -> Network:
+    """Two atoms that fields hold, others torn between them: bonds hold those, sweeps do not."""
+    clauses: list[tuple[list[int], int, float]] = [([1], 1, 1.0), ([-2], 1, 1.0)]
+    for atom in range(3, size + 1):
+        for held in (1, 2):
+            clauses += [([-held, atom], 0, 1.0), ([held, -atom], 0, 1.0)]
+    return make_network(size, clauses, [1.5, 20.0])
+
+
+def run_pieces(network: Network, pieces: list[int]) -> tuple[np.ndarray, list[int]]:
+    """The last world of a chain, and the bonds made in each piece of it."""
+    sampler = Cluster()
+    plan = sampler.prepare(network)
+    rng = random_states(3, 1)[0].copy()
+    state = sampler.init(plan, sampler.start(plan, 1, rng), rng)
+    tallies = new_tallies(network.num_base_atoms, sampler.counts(state).copy())
+    bonds = [sampler.step(plan, state, tallies, size).bonds for size in pieces]
+    return sampler.world(state), bonds
+
+
+def test_moves_that_change_less_than_sweeps_become_rare() -> None:
+    network = held_together(12)
+    _, bonds = run_pieces(network, [SETTLED] + [1] * (4 * SWEEPS))
+    made = np.array(bonds[1:]) > 0
+    assert made.tolist() == [place % SWEEPS == 0 for place in range(len(made))]
+    check_against_exact(network, run_chains(network, Cluster(), precision=0.003))
+
+
+def test_moves_that_turn_modes_over_stay() -> None:
+    _, bonds = run_pieces(agreement(14, 0.9, 0.05), [SETTLED] + [1] * (4 * SWEEPS))
+    assert min(bonds) > 0
+
+
+def test_where_a_run_is_cut_does_not_show() -> None:
+    """Rounds are as long as the clock says, and the answer must not depend on it."""
+    network = held_together(12)
+    whole, _ = run_pieces(network, [100])
+    for cuts in ([31, 69], [33, 1, 66], [50, 50]):
+        world, _ = run_pieces(network, cuts)
+        assert np.array_equal(world, whole)
 
 
 def test_couplings_and_fields_say_what_the_clauses_say() -> None:

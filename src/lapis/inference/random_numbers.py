@@ -25,25 +25,36 @@ def random_states(seed: int, num_streams: int) -> np.ndarray:
 
 
 @inner
-def next_word(rng):  # type: ignore[no-untyped-def]
-    """The next 64 random bits."""
-    one, two, three, four = rng[0], rng[1], rng[2], rng[3]
+def step(one, two, three, four):  # type: ignore[no-untyped-def]
+    """The next 64 random bits, and the state after them: for loops that keep it in registers."""
     mixed = one + four
     result = ((mixed << np.uint64(23)) | (mixed >> np.uint64(41))) + one
     shifted = two << np.uint64(17)
     three ^= one
     four ^= two
-    rng[1] = two ^ three
-    rng[0] = one ^ four
-    rng[2] = three ^ shifted
-    rng[3] = (four << np.uint64(45)) | (four >> np.uint64(19))
+    two ^= three
+    one ^= four
+    three ^= shifted
+    return result, one, two, three, (four << np.uint64(45)) | (four >> np.uint64(19))
+
+
+@inner
+def next_word(rng):  # type: ignore[no-untyped-def]
+    """The next 64 random bits."""
+    result, rng[0], rng[1], rng[2], rng[3] = step(rng[0], rng[1], rng[2], rng[3])
     return result
+
+
+@inner
+def as_uniform(word):  # type: ignore[no-untyped-def]
+    """A float in [0, 1) of 53 of these bits."""
+    return float(word >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @inner
 def uniform(rng):  # type: ignore[no-untyped-def]
     """A float in [0, 1) with 53 random bits."""
-    return float(next_word(rng) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+    return as_uniform(next_word(rng))
 
 
 @entry

@@ -13,7 +13,10 @@ that wants to differ is bonded where it differs, and a cluster turns with all it
 Clauses that are no pairs take part by their scores: a cluster that touches some is turned and
 stays so with the probability of heat bath, or is turned back; atoms of blocks hold their clusters.
 A Gibbs sweep follows every cluster move, for them and because its probabilities vary less than what
-is drawn: the mixture of both has the model as its stationary distribution.
+is drawn: the mixture of both has the model as its stationary distribution. Where most atoms hang
+together in one cluster that never turns, moves change less than sweeps and cost more. A chain that
+sees this in the samples 17 to 32 of its warm-up has a move before every third sweep from then on:
+among a hundred thousand friends a sample is worth as much and costs two thirds.
 
 On frustrated couplings clusters grow over everything at weights where nothing is ordered yet; then
 these moves turn all or nothing, and the chain is as fast as Gibbs at twice the cost. Never wrong.
@@ -40,7 +43,7 @@ class Plan(NamedTuple):
     """What all chains share."""
 
     coupled: Coupled
-    freeze: np.ndarray  # float64[num_pairs], 1 − exp(−2|J|)
+    freeze: np.ndarray  # float64[num_pairs], 1 − exp(−2|J|); negative where a pair wants to differ
 
     @property
     def ergodic(self) -> bool | None:
@@ -63,7 +66,7 @@ class Info(NamedTuple):
 
 @dataclass(frozen=True)
 class Cluster:
-    """Swendsen–Wang moves and Gibbs sweeps; one sample is one of each."""
+    """Swendsen–Wang moves and Gibbs sweeps; one sample is one of each, or a sweep alone."""
 
     name: str = "cluster"
 
@@ -104,4 +107,5 @@ class Cluster:
 
 def complete_plan(plan: gibbs.Plan) -> Plan:
     coupled = couple(plan)
-    return Plan(coupled, -np.expm1(-2.0 * np.abs(coupled.pairs.coupling)))
+    coupling = coupled.pairs.coupling
+    return Plan(coupled, -np.sign(coupling) * np.expm1(-2.0 * np.abs(coupling)))

@@ -18,75 +18,114 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.compiled import entry, inner
-from lapis.inference.random_numbers import uniform
+from lapis.inference.random_numbers import as_uniform, step, uniform
 from lapis.inference.sampling.kernels.clause_graph import clear_change, flip
 from lapis.inference.sampling.kernels.gibbs import sweep
 from lapis.inference.sampling.kernels.tally import record_sample
 from lapis.network.components import find_root
 
 FREE, TRIED, HELD = 0, 1, 2  # by its fields alone, by trying, never
+BUFFER = 1024  # pairs drawn together
+UNJUDGED, SETTLED = 16, 32  # samples of a chain before moves are judged, and when they are
+SWEEPS = 3  # to a move that turns fewer atoms than a sweep changes
 
 
 class Clusters(NamedTuple):
     """Working arrays of one chain."""
 
     root: np.ndarray  # int32[num_base_atoms], union–find; roots are the smallest atoms
-    gain: np.ndarray  # float64[num_base_atoms], of a root: what turning gains by fields
+    gain: np.ndarray  # float64[num_base_atoms], of a root: by fields, beyond what was drawn
     slack: np.ndarray  # float64[num_base_atoms], of a root: the most it can gain otherwise
     kind: np.ndarray  # uint8[num_base_atoms], of a root: FREE, TRIED or HELD
-    head: np.ndarray  # int32[num_base_atoms], of a root: the last atom of its cluster
+    head: np.ndarray  # int32[num_base_atoms], of a root that is tried: the last atom of its cluster
     following: np.ndarray  # int32[num_base_atoms], the atom before in the same cluster, or −1
+    bonded: np.ndarray  # int32[BUFFER], pairs
+    # int64[3]: samples so far; of those that are judged, atoms turned by moves, changed by sweeps
+    pace: np.ndarray
 
 
 def new_clusters(num_atoms: int) -> Clusters:
     root, head, following = np.zeros((3, num_atoms), np.int32)
     gain, slack = np.zeros((2, num_atoms))
-    return Clusters(root, gain, slack, np.zeros(num_atoms, np.uint8), head, following)
+    kind, bonded = np.zeros(num_atoms, np.uint8), np.zeros(BUFFER, np.int32)
+    return Clusters(root, gain, slack, kind, head, following, bonded, np.zeros(3, np.int64))
 
 
 @inner
-def _bond(pairs, freeze, value, root, rng):  # type: ignore[no-untyped-def]
-    """Join content pairs at random; the number of bonds."""
+def _bond(pairs, freeze, value, root, bonded, rng):  # type: ignore[no-untyped-def]
+    """Join content pairs at random; the number of bonds.
+
+    Whether a pair is bonded no branch predictor can tell: pairs are drawn first and joined later.
+    """
     bonds = 0
-    for pair in range(len(freeze)):
-        one, other = np.int64(pairs.one[pair]), np.int64(pairs.other[pair])
-        if (value[one] == value[other]) != (pairs.coupling[pair] > 0.0):
-            continue
-        if uniform(rng) >= freeze[pair]:
-            continue
-        bonds += 1
-        one, other = np.int64(find_root(root, one)), np.int64(find_root(root, other))
-        if one < other:
-            root[other] = one
-        else:
-            root[one] = other
+    one, two, three, four = rng[0], rng[1], rng[2], rng[3]
+    for begin in range(0, len(freeze), len(bonded)):
+        count = 0
+        for pair in range(begin, min(begin + len(bonded), len(freeze))):
+            word, one, two, three, four = step(one, two, three, four)
+            same = value[pairs.one[pair]] == value[pairs.other[pair]]
+            bonded[count] = pair
+            count += as_uniform(word) < (freeze[pair] if same else -freeze[pair])
+        for at in range(count):
+            pair = bonded[at]
+            low = np.int64(find_root(root, np.int64(pairs.one[pair])))
+            high = np.int64(find_root(root, np.int64(pairs.other[pair])))
+            if low < high:
+                root[high] = low
+            else:
+                root[low] = high
+        bonds += count
+    rng[0], rng[1], rng[2], rng[3] = one, two, three, four
     return bonds
 
 
 @inner
 def move_clusters(graph, pairs, freeze, world, clusters, rng):  # type: ignore[no-untyped-def]
     """One move; returns the bonds, the clusters and the atoms that changed."""
-    value = world.value
-    root, gain, slack, kind = clusters.root, clusters.gain, clusters.slack, clusters.kind
+    root = clusters.root
     for atom in range(len(root)):
         root[atom] = atom
-        gain[atom] = 0.0
-        slack[atom] = 0.0
-        kind[atom] = FREE
-        clusters.head[atom] = -1
-    bonds = _bond(pairs, freeze, value, root, rng)
+    bonds = _bond(pairs, freeze, world.value, root, clusters.bonded, rng)
+    _weigh(pairs, world.value, clusters)
+    number, tried = _decide(clusters, rng)
+    moved = 0
     for atom in range(len(root)):
-        top = np.int64(find_root(root, np.int64(atom)))
+        if clusters.kind[root[atom]] == FREE:
+            flip(graph, pairs.rest, world, np.int64(atom))
+            moved += 1
+    if tried > 0:
+        moved += _try(graph, pairs, world, clusters)
+    return bonds, number, moved
+
+
+@inner
+def _weigh(pairs, value, clusters):  # type: ignore[no-untyped-def]
+    """Find the cluster of each atom, and what turning it gains."""
+    root, gain, slack, kind = clusters.root, clusters.gain, clusters.slack, clusters.kind
+    for atom in range(len(root)):
+        top = root[root[atom]]  # of smaller atoms, such as the one above, the root is known
         root[atom] = top
+        if top == atom:
+            gain[atom] = 0.0
+            slack[atom] = 0.0
+            kind[atom] = FREE
         gain[top] += -2.0 * pairs.field[atom] if value[atom] == 1 else 2.0 * pairs.field[atom]
         slack[top] += pairs.slack[atom]
         if pairs.in_block[atom]:
             kind[top] = HELD
         elif not pairs.plain[atom]:
             kind[top] = max(kind[top], TRIED)
-        clusters.following[atom] = clusters.head[top]
-        clusters.head[top] = atom
-    number, moved = 0, 0
+
+
+@inner
+def _decide(clusters, rng):  # type: ignore[no-untyped-def]
+    """Draw for each cluster; HELD are then those that stay whatever other clauses gain.
+
+    With u drawn, a cluster turns if u < 1 / (1 + exp(−gain)): if its gain is above log u/(1 − u).
+    Returns the clusters, and how many of them are to be tried.
+    """
+    root, gain, kind = clusters.root, clusters.gain, clusters.kind
+    number, tried = 0, 0
     for cluster in range(len(root)):
         if root[cluster] != cluster:
             continue
@@ -94,17 +133,37 @@ def move_clusters(graph, pairs, freeze, world, clusters, rng):  # type: ignore[n
         if kind[cluster] == HELD:
             continue
         drawn = uniform(rng)
-        if drawn >= 1.0 / (1.0 + np.exp(-gain[cluster] - slack[cluster])):
+        gain[cluster] -= np.log(drawn / (1.0 - drawn))
+        if gain[cluster] + clusters.slack[cluster] <= 0.0:
+            kind[cluster] = HELD
+        elif kind[cluster] == TRIED:
+            clusters.head[cluster] = -1
+            tried += 1
+    return number, tried
+
+
+@inner
+def _try(graph, pairs, world, clusters):  # type: ignore[no-untyped-def]
+    """Turn the clusters to be tried one after the other, and back if they gain too little.
+
+    Returns the number of atoms that changed.
+    """
+    root, kind, moved = clusters.root, clusters.kind, 0
+    for atom in range(len(root)):
+        top = root[atom]
+        if kind[top] == TRIED:
+            clusters.following[atom] = clusters.head[top]
+            clusters.head[top] = atom
+    for cluster in range(len(root)):
+        if root[cluster] != cluster or kind[cluster] != TRIED:
             continue
         clear_change(world)
         atoms = _turn(graph, pairs.rest, world, clusters, cluster)
-        if kind[cluster] == TRIED:
-            delta = gain[cluster] + world.change[0]
-            if world.change[1] > 0 or drawn >= 1.0 / (1.0 + np.exp(-delta)):
-                _turn(graph, pairs.rest, world, clusters, cluster)
-                continue
-        moved += atoms
-    return bonds, number, moved
+        if world.change[1] > 0 or clusters.gain[cluster] + world.change[0] <= 0.0:
+            _turn(graph, pairs.rest, world, clusters, cluster)
+        else:
+            moved += atoms
+    return moved
 
 
 @inner
@@ -130,6 +189,7 @@ def sweep_plain(graph, field, near, plain, world, estimate, rng):  # type: ignor
     over the memory: three times as fast as `sweep`, with the same distribution.
     """
     value = world.value
+    one, two, three, four = rng[0], rng[1], rng[2], rng[3]
     changes = 0
     for place in range(len(plain)):
         atom = np.int64(plain[place])
@@ -138,9 +198,11 @@ def sweep_plain(graph, field, near, plain, world, estimate, rng):  # type: ignor
             total += near.coupling[at] if value[near.atom[at]] == 1 else -near.coupling[at]
         chance = 1.0 / (1.0 + np.exp(-2.0 * total))
         estimate[atom] = chance
-        if (uniform(rng) < chance) != (value[atom] == 1):
+        word, one, two, three, four = step(one, two, three, four)
+        if (as_uniform(word) < chance) != (value[atom] == 1):
             flip(graph, graph.weight, world, atom)
             changes += 1
+    rng[0], rng[1], rng[2], rng[3] = one, two, three, four
     return changes
 
 
@@ -149,17 +211,35 @@ def run_clusters(
     graph, units, pairs, near, plain, order, freeze, world, estimate, rng, score, digit, clusters,
     tallies, num_samples,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Cluster moves, each followed by a Gibbs sweep whose probabilities are tallied."""
-    bonds, number, moved, changes = 0, 0, 0, 0
+    """Cluster moves, and Gibbs sweeps whose probabilities are tallied, one a sample."""
+    bonds, number, turned, changes = 0, 0, 0, 0
     for _ in range(num_samples):
-        some_bonds, some, some_moved = move_clusters(graph, pairs, freeze, world, clusters, rng)
-        bonds += some_bonds
-        number += some
-        moved += some_moved
+        moved = 0
+        if _is_due(clusters.pace):
+            some_bonds, some, moved = move_clusters(graph, pairs, freeze, world, clusters, rng)
+            bonds += some_bonds
+            number += some
         _, changed = sweep(
             graph, units, graph.weight, 1.0, world, order, estimate, rng, score, digit
         )
+        changed += sweep_plain(graph, pairs.field, near, plain, world, estimate, rng)
+        _keep_pace(clusters.pace, moved, changed)
+        turned += moved
         changes += changed
-        changes += sweep_plain(graph, pairs.field, near, plain, world, estimate, rng)
         record_sample(tallies, estimate, world.count, world.value)
-    return bonds, number, moved, changes
+    return bonds, number, turned, changes
+
+
+@inner
+def _is_due(pace):  # type: ignore[no-untyped-def]
+    """Whether the next sample begins with a move: all do, unless sweeps change more atoms."""
+    samples, turned, changed = pace[0], pace[1], pace[2]
+    return samples < SETTLED or turned >= changed or (samples - SETTLED) % SWEEPS == 0
+
+
+@inner
+def _keep_pace(pace, turned, changed):  # type: ignore[no-untyped-def]
+    if UNJUDGED <= pace[0] < SETTLED:
+        pace[1] += turned
+        pace[2] += changed
+    pace[0] += 1
