@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import lapis
 from lapis.errors import LapisError
 from lapis.problem.problem import build_problem
-from lapis.relational.engines import Store
+from lapis.relational.engines import Store, Table, open_store
 from lapis.relational.engines.interning import open_tables
 from lapis.relational.engines.placing import Scratch
 
@@ -137,3 +137,25 @@ def test_hidden_and_listed_facts_are_refused(store: Store) -> None:
         for partial in ({"hidden": ["Cancer"]}, {"listed": True}):
             with pytest.raises(LapisError, match="facts on an engine are the true ones"):
                 lapis.learn(model, data, "Smokes", objective="pseudo", **partial)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("last", "scanned"), [(4, 1), (5, 2)])
+def test_one_column_that_has_all_integers_is_listed_alone(last: int, scanned: int) -> None:
+    """The others are only asked for their ends; where one is beyond, all are listed."""
+    model = lapis.parse(MODEL)
+    listed: list[str] = []
+    with open_store("duckdb") as store:
+        pairs = store.load("pairs", {"a": np.arange(10) % 5, "b": np.zeros(10, np.int64)})
+        alone = store.load("alone", {"a": np.array([1, last])})
+        create = store.create
+
+        def recorded(name: str, select: str) -> Table:
+            if "GROUP BY v" in select:
+                listed.append(select)
+            return create(name, select)
+
+        store.create = recorded  # type: ignore[method-assign]
+        tables = {"Friends": str(pairs), "Smokes": str(alone)}
+        problem = build_problem(model, open_tables(store, tables))
+        assert problem.domains["person"].constants == tuple(map(str, range(last + 1)))
+    assert len(listed) == scanned

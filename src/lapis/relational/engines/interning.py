@@ -177,16 +177,21 @@ class _Binding:
         if any(not _is_integer(constant) for constant in named):
             integers = False
         kind = "BIGINT" if integers else dialect.text
+        selects = [
+            f"SELECT CAST({dialect.identifier(source.columns[position])} AS {kind}) AS v "
+            f"FROM {source.text} t"
+            for source, position in places
+        ]
         with Scratch(self.store) as scratch:
-            selects = [
-                f"SELECT CAST({dialect.identifier(source.columns[position])} AS {kind}) AS v "
-                f"FROM {source.text} t"
-                for source, position in places
-            ]
+            if integers and not named:
+                numbered = self._number_range(type_name, selects, scratch)
+                if numbered is not None:
+                    return numbered
             values = scratch.create(
                 f"SELECT v, 0 AS given FROM ({' UNION ALL '.join(selects)}) t GROUP BY v"
             )
-            self._refuse_nothing(str(values), type_name)
+            if fetch_number(self.store, f"SELECT count(*) AS n FROM {values} WHERE v IS NULL"):
+                raise null_constant(type_name)
             listed = str(values)
             if named:
                 distinct = list(dict.fromkeys(map(int, named) if integers else named))
@@ -196,38 +201,64 @@ class _Binding:
                     f"(SELECT v, min(given) AS given FROM (SELECT v, given FROM {values} "
                     f"UNION ALL SELECT v, given FROM {given}) t GROUP BY v)"
                 )
-            bounds = None
-            if integers and not named:
-                found = fetch_all(
-                    self.store, f"SELECT count(*) AS n, min(v) AS low, max(v) AS high FROM {values}"
-                )
-                if len(found["n"]) and int(found["n"][0]):
-                    low, high = int(found["low"][0]), int(found["high"][0])
-                    if high - low + 1 == int(found["n"][0]):
-                        bounds = low
             order = "v" if integers else dialect.in_order("v")
-            code = (
-                f"v - ({bounds})"
-                if bounds is not None
-                else f"row_number() OVER (ORDER BY given, {order}) - 1"
-            )
-            text = dialect.as_text("v") if integers else "v"
-            value = f"CAST(v AS {dialect.real})" if integers else dialect.as_number("v")
-            table = self.store.create(
-                fresh_name("domain"),
-                f"SELECT CAST({code} AS INTEGER) AS code, {text} AS name, {value} AS value"
-                f"{', v AS number' * integers} FROM {listed} t",
-            )
-        domain = StoredDomain(type_name, TableNames(self.store, table))
-        return _Numbered(domain, bounds, integers)
+            code = f"row_number() OVER (ORDER BY given, {order}) - 1"
+            return self._numbered(type_name, f"SELECT {code} AS code, v FROM {listed} t", integers)
 
-    def _refuse_nothing(self, values: str, type_name: str) -> None:
-        if fetch_number(self.store, f"SELECT count(*) AS n FROM {values} WHERE v IS NULL"):
-            raise LapisError(
-                f"a column of type {type_name!r} holds NULL, which is no constant",
-                code="data-null",
-                hint="name a query that leaves these rows out",
-            )
+    def _number_range(
+        self, type_name: str, selects: list[str], scratch: Scratch
+    ) -> _Numbered | None:
+        """Integers without gaps: codes are values less the smallest.
+
+        Often one column has them all, as the first of a relation between people has all people.
+        So the longest is looked at alone; its distinct values then stand for it in `selects`.
+        """
+        told = fetch_all(
+            self.store,
+            " UNION ALL ".join(
+                f"SELECT {place} AS place, count(*) AS num, count(v) AS known, "
+                f"coalesce(min(v), 0) AS low, coalesce(max(v), 0) AS high "
+                f"FROM ({select}) c HAVING count(*) > 0"
+                for place, select in enumerate(selects)
+            ),
+        )
+        num = told["num"].astype(np.int64)
+        if (told["known"] != num).any():
+            raise null_constant(type_name)
+        if not len(num):
+            return None
+        low, high = int(told["low"].min()), int(told["high"].max())
+        size, longest = high - low + 1, int(told["place"][np.lexsort((told["place"], -num))[0]])
+        if size > num.sum():
+            return None
+        found = 0
+        if size <= num.max():
+            distinct = scratch.create(f"SELECT v FROM ({selects[longest]}) c GROUP BY v")
+            found, selects[longest] = distinct.rows, f"SELECT v FROM {distinct}"
+        if found < size:
+            union = " UNION ALL ".join(selects)
+            distinct = scratch.create(f"SELECT v FROM ({union}) t GROUP BY v")
+            found, selects[:] = distinct.rows, [f"SELECT v FROM {distinct}"]
+        if found < size:
+            return None
+        numbers = self.store.dialect.numbers.format(size=size)
+        rows = f"SELECT i AS code, CAST(i AS BIGINT) + ({low}) AS v FROM {numbers}"
+        return self._numbered(type_name, rows, True, low)
+
+    def _numbered(
+        self, type_name: str, rows: str, integers: bool, smallest: int | None = None
+    ) -> _Numbered:
+        """A type's constants from rows of code and v."""
+        dialect = self.store.dialect
+        text = dialect.as_text("v") if integers else "v"
+        value = f"CAST(v AS {dialect.real})" if integers else dialect.as_number("v")
+        table = self.store.create(
+            fresh_name("domain"),
+            f"SELECT CAST(code AS INTEGER) AS code, {text} AS name, {value} AS value"
+            f"{', v AS number' * integers} FROM ({rows}) r",
+        )
+        domain = StoredDomain(type_name, TableNames(self.store, table))
+        return _Numbered(domain, smallest, integers)
 
     def _relation(self, predicate: Predicate, numbered: Mapping[str, _Numbered]) -> StoredRelation:
         rows: StoredRows
@@ -276,3 +307,11 @@ def _is_integer(constant: str) -> bool:
         return str(int(constant)) == constant
     except ValueError:
         return False
+
+
+def null_constant(type_name: str) -> LapisError:
+    return LapisError(
+        f"a column of type {type_name!r} holds NULL, which is no constant",
+        code="data-null",
+        hint="name a query that leaves these rows out",
+    )
