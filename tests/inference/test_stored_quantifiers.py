@@ -10,20 +10,16 @@ import lapis
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding.stored import definitions, literals
 from lapis.grounding.stored.session import ground_there
+from lapis.inference.parcels.stored import Limits
 from lapis.problem.task import build_task
 from lapis.relational.engines import fetch_all, open_store
 from lapis.relational.engines.placing import place_problem
-from stores import QUICK_STORES, STORES, store_url
+from stores import QUICK_STORES, store_url
 from strategies import Case, cases
 
 
 @pytest.fixture(params=QUICK_STORES)
 def quick(request: pytest.FixtureRequest) -> str:
-    return store_url(request.param, request)
-
-
-@pytest.fixture(params=STORES)
-def url(request: pytest.FixtureRequest) -> str:
     return store_url(request.param, request)
 
 
@@ -70,21 +66,31 @@ Knows(person, person)
 PEOPLE = "Knows(A,B) Knows(B,C) Student(C) !Professor(C) Advises(A,C) !Advises(C,C)"
 
 
-def test_quantifiers_in_every_place(url: str) -> None:
+def test_quantifiers_in_every_place(quick: str) -> None:
     """Below another one, negated, hard, over conjunctions, repeated by several rows."""
     question = COURSES, PEOPLE, ["Professor", "Student", "Advises"]
     here = lapis.infer(
         lapis.parse(COURSES), lapis.Database.parse(PEOPLE), question[2], method="enumerate"
     )
-    there = infer_there(url, *question)
+    there = infer_there(quick, *question)
     assert there.exact
     assert there.log_partition == pytest.approx(here.log_partition, abs=1e-9)
     assert there.marginals == pytest.approx(here.marginals, abs=1e-9)
     best = lapis.map(lapis.parse(COURSES), lapis.Database.parse(PEOPLE), question[2])
-    world = map_there(url, *question)
+    world = map_there(quick, *question)
     assert world.optimal
     assert world.score == pytest.approx(best.score)
     same_answers(there, infer_there("duckdb", *question))
+
+
+@pytest.mark.spark
+def test_spark_grounds_quantifiers_as_others_do() -> None:
+    """In place, as an auxiliary atom, and over a conjunction."""
+    model = "P(t)\nQ(t, t)\n0.3 P(x) => EXIST y (P(y) ^ Q(x, y))\n-0.4 !(EXIST y Q(x, y))"
+    question = model, "t = {A, B}\nQ(A, B)", ["P", "Q"]
+    limits = Limits(jobs=1)
+    there = infer_there("local[2]", *question, limits)
+    same_answers(there, infer_there("duckdb", *question, limits))
 
 
 def test_a_clause_of_twelve_literals_over_partly_known_predicates(quick: str) -> None:
