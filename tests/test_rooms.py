@@ -23,7 +23,8 @@ MAX_LINES = 500
 
 # Each may import those before it.
 LEAVES = (
-    "errors", "collector", "progress", "cache_folder", "compiler", "compiled", "options", "methods",
+    "errors", "collector", "freed_memory", "progress", "cache_folder", "compiler", "compiled",
+    "options", "methods",
 )  # fmt: skip
 ROOMS = (
     *LEAVES, "language", "logic", "data", "results", "problem", "relational", "counting", "network",

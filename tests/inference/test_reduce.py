@@ -13,6 +13,7 @@ from lapis.errors import LapisError
 from lapis.grounding import ground
 from lapis.inference.exact.by_components import exact, exact_map
 from lapis.inference.exact.enumerate import enumerate_worlds
+from lapis.inference.reduction import eliminate
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.network.network import Network
 from lapis.problem.problem import build_problem
@@ -63,6 +64,26 @@ def test_core_has_the_same_partition_function_and_optimum(
     np.testing.assert_array_equal(
         world[maximised.core_atom], maximised.core.complete(best.map_world)
     )
+
+
+@given(seeds)
+@settings(max_examples=60)
+def test_tables_made_in_runs_leave_the_same_core(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    network = possible_network(rng, num_base=12, num_clauses=14)
+    for semiring in ("sum", "max"):
+        whole = reduce(network, semiring=semiring)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(eliminate, "RUN_CLIQUES", 1)
+            one, other = reduce(network, semiring=semiring).core, whole.core
+        world = rng.random(other.num_base_atoms) < 0.5
+        for core in (one, other):
+            assert core.num_atoms == other.num_atoms
+            assert core.is_feasible(core.complete(world)) == other.is_feasible(
+                other.complete(world)
+            )
+        scores = [core.score(core.complete(world)) for core in (one, other)]
+        assert scores[0] == pytest.approx(scores[1], abs=1e-9)
 
 
 @given(seeds, scopes, tables)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.collector import collector_paused
+from lapis.freed_memory import give_back
 from lapis.grounding.assembly import (
     HARD,
     Assembled,
@@ -95,6 +96,8 @@ def ground(
         if check:
             refuse_contradiction(session, rows, assembled)
         network = assembled.network
+    del rows, assembled, session
+    give_back(network.literal.nbytes)
     if cache_dir is not None:
         save_network(problem, network, Path(cache_dir))
     return network

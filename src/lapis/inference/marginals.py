@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
+from lapis.freed_memory import give_back
 from lapis.inference.log_odds import sampled_log_odds
 from lapis.methods import find_method
 from lapis.network.network import Network
@@ -361,6 +362,7 @@ def sample_alike(network: Network, options: Options) -> Marginals:
         raise AnsweredWhole(whole)
     reduction = reduce(network)
     classes = atom_classes(reduction)  # before there are samples, which need memory too
+    give_back(network.literal.nbytes)
     return average_alike(by_best_sampler(reduction, options), classes)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 
@@ -20,3 +22,12 @@ def take_rows(
     new_start = row_starts(length)
     within = np.arange(int(new_start[-1])) - np.repeat(new_start[:-1], length)
     return new_start, member[np.repeat(start[rows], length) + within]
+
+
+def join_rows(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of several such arrays of int32, one after the other."""
+    lengths = [np.diff(start) for start, _ in parts]
+    return (
+        row_starts(np.concatenate([np.empty(0, np.int64), *lengths])),
+        np.concatenate([np.empty(0, np.int32), *(member for _, member in parts)]),
+    )

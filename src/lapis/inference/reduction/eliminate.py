@@ -29,6 +29,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from lapis.freed_memory import give_back
 from lapis.inference.exact.elimination_order_sparse import low_degree_order
 from lapis.inference.exact.junction_tree import (
     CORE,
@@ -39,13 +40,15 @@ from lapis.inference.exact.junction_tree import (
     collect,
     distribute,
     maximise_states,
+    work_space,
 )
-from lapis.inference.reduction.message_clauses import message_clauses
+from lapis.inference.reduction.message_clauses import expand_messages, product_clauses
 from lapis.inference.reduction.sample_bits import pack_samples, share_true
 from lapis.inference.reduction.tree_answers import (
     answer_clauses,
     answer_trees,
     clause_runs,
+    cut_tree,
     new_desk,
     tree_runs,
 )
@@ -65,6 +68,7 @@ from lapis.network.satisfiability import contradiction
 Semiring = Literal["sum", "max"]
 MAX_SCOPE = 3
 MAX_TABLE = 64
+RUN_CLIQUES = 1 << 18  # whose tables are made together
 
 
 class Recovered(NamedTuple):
@@ -213,14 +217,10 @@ def reduce(
         cubes, build_tree(cubes, low_degree_order(cubes, eligible, max_scope, max_table))
     )
     penalty = penalties(network, cubes, network.weights)
-    message = collect(tree, cubes, penalty, maximise=semiring == "max").message
-    refuse_impossible(network, variables, tree, message)
-
+    fresh, constant = leaving_clauses(network, variables, cubes, tree, penalty, semiring)
     entered = np.zeros(len(cubes.clause), bool)
     entered[tree.cube] = True
     kept_clause = cubes.clause[~entered].astype(np.int64)
-    fresh, constant = message_clauses(tree, message, variables, len(network.weights))
-    del message
     counted = network.weight_id >= 0
     counted[kept_clause] = False
     constant += float(network.weights[network.weight_id[counted]] @ network.coefficient[counted])
@@ -233,9 +233,32 @@ def reduce(
         weights=np.append(network.weights, 1.0),
         constant_count=np.append(network.constant_count, constant),
     )
+    give_back(network.literal.nbytes)
     return Reduction(
         network, core, core_atom, semiring, kept_clause, variables, cubes, tree, penalty
     )
+
+
+def leaving_clauses(
+    network: Network,
+    variables: Variables,
+    cubes: Cubes,
+    tree: Tree,
+    penalty: np.ndarray,
+    semiring: Semiring,
+) -> tuple[Rows, float]:
+    """Clauses and a constant that say the same as all messages into the core.
+
+    Tables are made for a run of trees at a time: together they would take more than all else.
+    """
+    unit, work = np.zeros(network.num_atoms), work_space(tree, cubes.size)
+    parts = []
+    for first, last in tree_runs(tree, RUN_CLIQUES):
+        run = cut_tree(tree, first, last)
+        message = collect(run, cubes, penalty, semiring == "max", work=work).message
+        refuse_impossible(network, variables, run, message)
+        parts.append(expand_messages(run, message, variables, unit))
+    return product_clauses(parts, unit, len(network.weights))
 
 
 def gather_trees(cubes: Cubes, tree: Tree) -> Tree:

@@ -24,12 +24,15 @@ way, gave three clauses a pair instead of one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from lapis.compiled import allocating_entry, entry, inner
 from lapis.inference.exact.elimination_order import popcount
 from lapis.inference.exact.junction_tree import CORE, ROOT, Tree
-from lapis.network.csr import row_starts
+from lapis.network.csr import join_rows, row_starts
 from lapis.network.cubes import Variables
 from lapis.network.merge import merge_rows
 from lapis.network.parts import Rows
@@ -37,22 +40,47 @@ from lapis.network.parts import Rows
 ROUNDING = 64 * np.finfo(np.float64).eps  # relative size below which a difference is noise
 
 
-def message_clauses(
-    tree: Tree, message: np.ndarray, variables: Variables, weight_id: int
-) -> tuple[Rows, float]:
-    """Clauses and a constant that say the same as all messages that leave the tree.
+class Products(NamedTuple):
+    """What messages say besides single atoms."""
 
-    Soft clauses have the weight id given, with weight 1 in mind, and their weight as coefficient.
+    constant: float
+    # By their number of atoms: int32[num_rows, length] of atom + 1, and J, float64[num_rows].
+    rows: dict[int, tuple[np.ndarray, np.ndarray]]
+    hard_start: np.ndarray  # int64[num_hard + 1]
+    hard_literal: np.ndarray  # int32[...]
+
+
+def expand_messages(
+    tree: Tree, message: np.ndarray, variables: Variables, unit: np.ndarray
+) -> Products:
+    """The products of all messages that leave the tree.
+
+    Those of one atom are added to `unit`, float64[num_atoms].
     """
     constant = float(message[tree.message_start[np.flatnonzero(tree.parent == ROOT)]].sum())
     leaving = np.flatnonzero(tree.parent == CORE)
     entries = np.diff(tree.message_start)[leaving]
     expand = _expand.for_work(int((entries * (20 + entries)).sum()), seconds=3.0)
-    offset, unit, start, literal, product, hard_start, hard_literal = expand(
+    offset, start, literal, product, hard_start, hard_literal = expand(
         leaving, tree.scope_start, tree.scope_variable, tree.message_start, message,
-        variables.size, variables.state_start, variables.state_atom, len(variables.atom_variable),
+        variables.size, variables.state_start, variables.state_atom, unit,
     )  # fmt: skip
-    constant += offset
+    rows = {
+        length: (literal[start[:-1][chosen, None] + np.arange(length)], product[chosen])
+        for length in np.unique(np.diff(start)).tolist()
+        for chosen in [np.diff(start) == length]
+    }
+    return Products(constant + offset, rows, hard_start, hard_literal)
+
+
+def product_clauses(
+    parts: Sequence[Products], unit: np.ndarray, weight_id: int
+) -> tuple[Rows, float]:
+    """Clauses and a constant that say the same as products and single atoms; all of them are lost.
+
+    Soft clauses have the weight id given, with weight 1 in mind, and their weight as coefficient.
+    """
+    constant = sum((part.constant for part in parts), 0.0)
     lengths, literals, coefficients = [], [], []
 
     def add(clauses: np.ndarray, weight: np.ndarray) -> None:
@@ -62,12 +90,11 @@ def message_clauses(
         coefficients.append(weight)
 
     rows_of = {
-        length: (literal[start[:-1][chosen, None] + np.arange(length)], product[chosen])
-        for length in np.unique(np.diff(start))
-        for chosen in [np.diff(start) == length]
+        length: join_products([part.rows.pop(length) for part in parts if length in part.rows])
+        for length in sorted({length for part in parts for length in part.rows})
     }
     for length in range(max(rows_of, default=1), 1, -1):
-        rows, strength = rows_of.get(length, (np.empty((0, length), np.int32), np.empty(0)))
+        rows, strength = rows_of.pop(length, (np.empty((0, length), np.int32), np.empty(0)))
         rows, strength = merge_products(rows, strength)
         falls = strength < 0
         constant += float(strength[falls].sum() - strength[~falls].sum())
@@ -88,6 +115,7 @@ def message_clauses(
     constant += float(unit[atoms][unit[atoms] < 0].sum())
     add((np.sign(unit[atoms]) * (atoms + 1)).astype(np.int32)[:, None], np.abs(unit[atoms]))
 
+    hard_start, hard_literal = join_rows([(part.hard_start, part.hard_literal) for part in parts])
     num_hard = len(hard_start) - 1
     hard = merge_rows(hard_start, hard_literal, np.full(num_hard, -1, np.int32), np.ones(num_hard))
     num_soft = sum(map(len, lengths))
@@ -97,6 +125,15 @@ def message_clauses(
         np.repeat(np.array([weight_id, -1], np.int32), [num_soft, len(hard.weight_id)]),
         np.concatenate([*coefficients, np.ones(len(hard.weight_id))]),
     ), constant
+
+
+def join_products(
+    parts: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of one length and their strengths, one part after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([rows for rows, _ in parts]), np.concatenate([each for _, each in parts])
 
 
 def merge_products(rows: np.ndarray, strength: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -132,11 +169,10 @@ def _balance_pairs(pairs, strength, unit):  # type: ignore[no-untyped-def]
 @allocating_entry
 def _expand(  # type: ignore[no-untyped-def]
     leaving, scope_start, scope_variable, message_start, message, size, state_start, state_atom,
-    num_atoms,
+    unit,
 ):  # fmt: skip
-    """The products of all tables: a constant, single atoms, longer rows; and hard clauses."""
+    """The products of all tables: a constant, longer rows, hard clauses; single atoms in place."""
     constant = 0.0
-    unit = np.zeros(num_atoms)
     room, room_literals = 0, 0
     most_axes, most_entries = 0, 1
     for i in leaving:
@@ -226,7 +262,6 @@ def _expand(  # type: ignore[no-untyped-def]
                 hard_start[num_hard] = place
     return (
         constant,
-        unit,
         start[: num_rows + 1].copy(),
         literal[: start[num_rows]].copy(),
         product[:num_rows].copy(),

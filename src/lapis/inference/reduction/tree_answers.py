@@ -76,10 +76,11 @@ def new_desk(reduction: Reduction, pieces: Pieces) -> Desk:
     )
 
 
-def tree_runs(tree: Tree) -> list[tuple[int, int]]:
+def tree_runs(tree: Tree, length: int | None = None) -> list[tuple[int, int]]:
     """The first and last clique of each run; whole trees, which are one after another."""
+    length = length or RUN_CLIQUES
     ends = np.flatnonzero(tree.parent < 0) + 1
-    wanted = np.arange(RUN_CLIQUES, len(tree.order), RUN_CLIQUES)
+    wanted = np.arange(length, len(tree.order), length)
     cuts = ends[np.searchsorted(ends, wanted)] if len(wanted) else wanted
     return list(pairwise(np.unique([0, *cuts.tolist(), len(tree.order)]).tolist()))
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import TooLarge
+from lapis.freed_memory import give_back
 from lapis.inference.exact.junction_tree import CORE, Tree, collect, distribute, log_states
 from lapis.inference.exact.planning import plan_trees
 from lapis.inference.log_odds import state_log_odds
@@ -78,6 +79,8 @@ def solve_by_counts(
         plan = plan_counts(part, max_memory, random_state, stop)
         if plan is not None:
             answers.append((atom, solve_counts(plan, stop)))
+        del part, atom, plan
+    give_back(network.literal.nbytes)
     if not answers:
         return None
     solved = np.zeros(network.num_atoms, bool)

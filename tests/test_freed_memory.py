@@ -1,0 +1,45 @@
+"""Free pages go back where the C library can do that, and nothing happens where it cannot."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+import numpy as np
+import pytest
+
+from lapis import freed_memory
+from lapis.freed_memory import WORTH, give_back, trimmer
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+
+
+def test_little_is_not_worth_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(freed_memory, "trimmer", lambda: asked.append)
+    give_back(WORTH - 1)
+    assert asked == []
+    give_back(WORTH)
+    assert asked == [0]
+
+
+def test_a_library_without_it_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    trimmer.cache_clear()
+    give_back(WORTH)
+    trimmer.cache_clear()
+
+
+def test_holes_between_arrays_are_given_back() -> None:
+    if not sys.platform.startswith("linux") or trimmer() is bool:
+        return  # nothing is promised there
+    size = 1 << 16  # bytes: from the heap
+    arrays = [np.ones(size, np.uint8) for _ in range(2000)]
+    kept = arrays[::2]
+    del arrays
+    before = resident_bytes()
+    give_back(WORTH)
+    assert resident_bytes() < before - size * len(kept) // 2
