@@ -7,7 +7,7 @@ once, a `Spelled` one spells the atoms of a block at a time; frames and JSON are
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -172,15 +172,24 @@ def json_texts(column: np.ndarray | Coded | None, size: int) -> list[str]:
     if column is None:
         return ["null"] * size
     if isinstance(column, Coded):
-        return take_texts(column.with_none(), column.codes, json.dumps)
+        return take_texts(list(map(json.dumps, column.with_none())), column.codes)
     values, number = np.unique(column, return_inverse=True)
-    return take_texts(values, number, json_number)
+    return take_texts(json_numbers(values), number)
 
 
-def take_texts(values: np.ndarray, codes: np.ndarray, write: Callable[[Any], str]) -> list[str]:
-    found: list[str] = as_objects([write(value) for value in values.tolist()])[codes].tolist()
+def take_texts(texts: Sequence[str], codes: np.ndarray) -> list[str]:
+    found: list[str] = as_objects(texts)[codes].tolist()
     return found
 
 
-def json_number(value: float | int | bool) -> str:
-    return json.dumps(value) if np.isfinite(value) else "null"
+def json_numbers(values: np.ndarray) -> list[str]:
+    """The JSON of each number or truth value.
+
+    It writes floats as Python does, which is several times as fast when asked for it directly.
+    """
+    if values.dtype.kind != "f":
+        return list(map(json.dumps, values.tolist()))
+    texts = list(map(float.__repr__, values.tolist()))
+    for place in np.flatnonzero(~np.isfinite(values)).tolist():
+        texts[place] = "null"
+    return texts

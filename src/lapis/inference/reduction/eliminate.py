@@ -208,6 +208,7 @@ def reduce(
     `keep`, bool[num_atoms], marks atoms that stay in the core. Raises LapisError
     "unsatisfiable" where the eliminated part alone shows that no world is possible.
     """
+    give_back(network.literal.nbytes)
     variables = find_variables(network, np.ones(network.num_atoms, bool))
     cubes = falsifying_cubes(network, variables, np.arange(network.num_clauses))
     eligible = np.ones(len(cubes.size), bool)
