@@ -88,7 +88,7 @@ def multiply_out(
     start: np.ndarray, member: np.ndarray, penalty: np.ndarray, rows: np.ndarray
 ) -> Weighed:
     """Products of atoms and their sums, without those that cancel."""
-    lengths, members, values = [], [], []
+    sizes, members, values = [], [], []
     length = start[rows + 1] - start[rows]
     for size in range(1, MAX_EXPANDED + 1):
         chosen = rows[length == size]
@@ -99,12 +99,13 @@ def multiply_out(
             applies = (inside | negative).all(axis=1)
             product = np.where(inside, np.abs(given[applies]), 0)
             sign = 1.0 - 2.0 * ((inside & negative[applies]).sum(axis=1) % 2)
-            lengths.append(np.full(len(product), size))
+            sizes.append((size, len(product)))
             members.append(product.ravel())
             values.append(sign * penalty[chosen[applies]])
-    return add_up(
-        row_starts(np.concatenate(lengths)), np.concatenate(members), np.concatenate(values)
-    )
+    # Products are many more than clauses: what they are made of goes before they are merged.
+    all_members, all_values = np.concatenate(members), np.concatenate(values)
+    del given, negative, product, members, values
+    return add_up(row_starts(np.repeat(*np.transpose(sizes))), all_members, all_values)
 
 
 def merge_kept(
