@@ -234,40 +234,41 @@ class World:
             target = Target(self._predicates[predicate], {}, self._domains)
             effects: list[_Effect] = []
             for feature in self._features:
-                for clause in feature.clauses:
-                    difference = clause_difference(clause, feature.variables, target)
-                    key = self._keys.of_rule[feature.rule]
-                    effects += self._compile(difference, truth, target, key, key.plus)
+                own = [clause_difference(c, feature.variables, target) for c in feature.clauses]
+                key = self._keys.of_rule[feature.rule]
+                effects += self._compile(own, truth, target, key, key.plus)
             for definition in self._definitions:
                 name = definition.predicate.name
                 heads = tuple(head for head, _ in definition.variables)
                 variables = (*definition.variables, *definition.bound)
-                for cube in definition.cubes:
-                    difference = cube_difference(cube, variables, target)
-                    effects += self._compile(difference, truth, target, name, heads)
+                own = [cube_difference(cube, variables, target) for cube in definition.cubes]
+                effects += self._compile(own, truth, target, name, heads)
             self._effects[predicate, truth] = effects
         return self._effects[predicate, truth]
 
     def _compile(
         self,
-        difference: Difference,
+        differences: Sequence[Difference],  # over the same variables
         truth: bool,
         target: Target,
         owner: WeightKey | str,
         outputs: tuple[str, ...],
     ) -> Iterator[_Effect]:
-        types = {**target.types, **difference.variables}  # the atom fills the first slots
+        """What the differences are together: much of what clauses of one formula say cancels."""
+        if not differences:
+            return
+        types = {**target.types, **differences[0].variables}  # the atom fills the first slots
         kept = (*target.positions, *outputs)
         scope = Scope(types, kept, self._domains)
         known = frozenset(target.positions)
         compiler = Compiler(scope, known, self._relations, self._types)
-        for conjunction in difference.when_true if truth else difference.when_false:
-            for counter in compiler.compile(conjunction, outputs):
-                if isinstance(owner, str):
-                    yield _Effect(counter, len(types), owner, None)
-                else:
-                    weight = _weight_reader(owner, counter.outputs)
-                    yield _Effect(counter, len(types), None, weight)
+        signed = (c for each in differences for c in (each.when_true if truth else each.when_false))
+        for counter in compiler.compile(signed, outputs):
+            if isinstance(owner, str):
+                yield _Effect(counter, len(types), owner, None)
+            else:
+                weight = _weight_reader(owner, counter.outputs)
+                yield _Effect(counter, len(types), None, weight)
 
 
 def _require_followable(definitions: Sequence[Definition]) -> None:
@@ -298,6 +299,9 @@ def _weight_reader(key: WeightKey, outputs: Sequence[Source]) -> Count:
     if len(terms) == 1:
         ((slot, step),) = terms
         return lambda values: offset + step * values[slot]
+    if len(terms) == 2:
+        (slot, step), (other, stretch) = terms
+        return lambda values: offset + step * values[slot] + stretch * values[other]
     return lambda values: offset + sum([step * values[slot] for slot, step in terms])
 
 

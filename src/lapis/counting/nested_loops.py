@@ -16,7 +16,7 @@ comparisons without a relation to restrict them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -78,9 +78,9 @@ class Compiler:
     relations: Mapping[str, IndexedRelation]
     types: Mapping[str, tuple[str, ...]]  # of each predicate's arguments
 
-    def compile(self, conjunction: Conjunction, outputs: Sequence[str]) -> list[Counter]:
+    def compile(self, conjunctions: Iterable[Conjunction], outputs: Sequence[str]) -> list[Counter]:
         """Counters whose sum is the groundings around an atom, for each assignment of outputs."""
-        simple = expand(conjunction, self.scope, self._stands_alone)
+        simple = expand(conjunctions, self.scope, self._stands_alone)
         return [self._compile(each, outputs) for each in simple]
 
     def _stands_alone(self, conjunction: Conjunction, negative: Negative) -> bool:
@@ -127,7 +127,10 @@ class Compiler:
     def _guarded(run: Run, guard: Guard | None, multiplier: int) -> Run:
         def start(values: Values, emit: Emit) -> None:
             if guard is None or guard(values):
-                run(values, lambda found, count: emit(found, multiplier * count))
+                if multiplier != 1:
+                    run(values, lambda found, count: emit(found, multiplier * count))
+                else:
+                    run(values, emit)
 
         return start
 

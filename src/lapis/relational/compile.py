@@ -207,7 +207,7 @@ class Compiler:
             swap = dict(current.bindings)
             return any(negative == substitute(each, swap) for each in chosen)
 
-        found = expand(conjunction, self.scope, is_chosen) if chosen else [conjunction]
+        found = expand([conjunction], self.scope, is_chosen) if chosen else [conjunction]
         for each in found:
             piece = self._piece(each)
             if piece is not None:

@@ -166,10 +166,16 @@ def unify(conjunction: Conjunction, scope: Scope) -> Conjunction | None:
 
 
 def expand(
-    conjunction: Conjunction, scope: Scope, is_expanded: Callable[[Conjunction, Negative], bool]
+    conjunctions: Iterable[Conjunction],
+    scope: Scope,
+    is_expanded: Callable[[Conjunction, Negative], bool],
 ) -> list[Conjunction]:
-    """An equal sum of unified conjunctions, none of which has a negative to be expanded."""
-    pending = [conjunction]
+    """An equal sum of unified conjunctions, none of which has a negative to be expanded.
+
+    Equal ones are added up, and those that cancel are gone: A ∧ B as the clauses of its negation,
+    −1[¬A] − 1[A ∧ ¬B], is one conjunction again.
+    """
+    pending = list(conjunctions)[::-1]
     done: dict[object, Conjunction] = {}
     while pending:
         unified = unify(pending.pop(), scope)
