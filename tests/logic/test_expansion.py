@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable
+from operator import itemgetter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lapis
 import oracle
 from cli_run import Run
 from lapis.errors import TooLarge
+from lapis.language.parser import parse_formula
+from lapis.language.syntax import And, Atom, Not, Or
+from lapis.logic.cubes import disjoint_cubes, truth_values
 
 NUM_PARTS = 16
 
@@ -23,6 +31,45 @@ def model_text(formula: str, size: int) -> str:
 
 
 FORMULAS = [f"1.5 EXIST x ({chain(NUM_PARTS)})", f"1.5 {chain(NUM_PARTS)}", f"{chain(NUM_PARTS)}."]
+
+LITERALS = st.lists(
+    st.tuples(st.sampled_from("ABCDE"), st.booleans()),
+    min_size=2,
+    max_size=5,
+    unique_by=itemgetter(0),
+)
+
+
+@given(LITERALS, st.sampled_from((And, Or)), st.booleans())
+def test_literals_are_expanded_as_by_splitting(
+    literals: list[tuple[str, bool]], kind: type[And | Or], value: bool
+) -> None:
+    atoms = [(Atom(name, ()), sign) for name, sign in literals]
+    formula = kind(tuple(atom if sign else Not(atom) for atom, sign in atoms))
+    # A part that holds twice is no list of different literals, and changes nothing.
+    doubled = kind((*formula.parts, kind((formula.parts[0], formula.parts[0]))))
+    assert disjoint_cubes(formula, value) == disjoint_cubes(doubled, value)
+
+
+@pytest.mark.parametrize(("connective", "number"), [(" v ", 1), (" ^ ", 1500)])
+def test_formulas_of_a_thousand_literals_are_read_and_expanded(
+    connective: str, number: int
+) -> None:
+    formula = parse_formula(connective.join(f"P(C{i})" for i in range(1500)))
+    cubes = disjoint_cubes(formula, False)
+    assert (len(cubes), max(map(len, cubes))) == (number, 1500)
+
+
+def test_paths_are_as_long_as_the_formula_has_leaves() -> None:
+    pairs = [And((Atom(f"P{i}", ()), Atom(f"Q{i}", ()))) for i in range(40)]
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 60)
+    try:
+        values = truth_values(Or(tuple(pairs)))
+    finally:
+        sys.setrecursionlimit(limit)
+    assert values == {True, False}
+
 
 CALLS: dict[str, Callable[[lapis.Model, lapis.Database], object]] = {
     "count": lambda model, data: lapis.count(model, data),

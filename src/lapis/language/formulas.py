@@ -184,11 +184,9 @@ class TreeBuilder:
             case "not_":
                 return Not(self.formula(parts[1]), span)
             case "and_":
-                left, right = self.formula(parts[0]), self.formula(parts[2])
-                return And((*(left.parts if isinstance(left, And) else (left,)), right), span)
+                return And(self.chain(tree, And), span)
             case "or_":
-                left, right = self.formula(parts[0]), self.formula(parts[2])
-                return Or((*(left.parts if isinstance(left, Or) else (left,)), right), span)
+                return Or(self.chain(tree, Or), span)
             case "implies":
                 return Implies(self.formula(parts[0]), self.formula(parts[2]), span)
             case "iff":
@@ -209,6 +207,15 @@ class TreeBuilder:
                 operator = ASCII_OPERATOR[parts[1].children[0].type]
                 return Comparison(operator, self.term(parts[0]), self.term(parts[2]), span)
         raise AssertionError(tree.data)
+
+    def chain(self, tree: Node, kind: type[And | Or]) -> tuple[Formula, ...]:
+        """The operands of a connective that groups to the left, by a loop: there may be thousands."""
+        connective, others = tree.data, []
+        while tree.data == connective:
+            others.append(self.formula(tree.children[2]))
+            tree = tree.children[0]
+        first = self.formula(tree)
+        return (*(first.parts if isinstance(first, kind) else (first,)), *reversed(others))
 
     def names(self, tree: Node) -> tuple[str, ...]:
         return self.names_of([token for token in tree.children if token.type == "NAME"])

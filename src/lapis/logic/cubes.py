@@ -13,7 +13,7 @@ nodes and 2^(m−1) cubes.
 from __future__ import annotations
 
 from lapis.errors import TooLarge
-from lapis.language.syntax import Formula, Truth, children, with_children
+from lapis.language.syntax import And, Formula, Not, Or, Truth, children, with_children
 from lapis.logic.passes import is_leaf, simplify
 
 SignedLeaf = tuple[Formula, bool]
@@ -30,6 +30,8 @@ def disjoint_cubes(formula: Formula, value: bool) -> tuple[SignedCube, ...]:
     Raises TooLarge, with the number of cubes, if there are more than MAX_CUBES.
     """
     formula = simplify(formula)
+    if (plain := cubes_of_literals(formula, value)) is not None:
+        return plain
     diagram: Diagram = {}
     split_all(formula, diagram)
     number: dict[Formula, int] = {Truth(value): 1, Truth(not value): 0}
@@ -42,6 +44,26 @@ def disjoint_cubes(formula: Formula, value: bool) -> tuple[SignedCube, ...]:
         cubes[rest] = [((leaf, True), *cube) for cube in cubes[high]]
         cubes[rest] += [((leaf, False), *cube) for cube in cubes[low]]
     return tuple(cubes[formula])
+
+
+def cubes_of_literals(formula: Formula, value: bool) -> tuple[SignedCube, ...] | None:
+    """The same of a disjunction or conjunction of different literals, which none splits."""
+    if not isinstance(formula, And | Or):
+        return None
+    parts = [(p.body, False) if isinstance(p, Not) else (p, True) for p in formula.parts]
+    different = {leaf for leaf, _ in parts}
+    if len(different) < len(parts) or not all(map(is_leaf, different)):
+        return None
+    decides = isinstance(formula, Or)  # a literal of this truth decides the formula alike
+    if value == decides and len(parts) > MAX_CUBES:
+        raise too_many(f"{len(parts):,}")
+    cubes: list[SignedCube] = [] if value == decides else [()]
+    for leaf, sign in reversed(parts):
+        last = sign == decides
+        decided: list[SignedCube] = [((leaf, last),)] if value == decides else []
+        passed: list[SignedCube] = [((leaf, not last), *cube) for cube in cubes]
+        cubes = decided + passed if last else passed + decided
+    return tuple(cubes)
 
 
 def truth_values(formula: Formula) -> set[bool]:
@@ -65,15 +87,24 @@ def too_many(number: str) -> TooLarge:
 
 
 def split_all(formula: Formula, diagram: Diagram) -> None:
-    """Add what remains of the formula, leaf by leaf, to the diagram, and then the formula."""
-    if isinstance(formula, Truth) or formula in diagram:
-        return
-    if len(diagram) >= MAX_SPLITS:
-        raise too_many(f"more than {MAX_SPLITS:,}")
-    leaf, sides = best_split(formula)
-    split_all(sides[True], diagram)
-    split_all(sides[False], diagram)
-    diagram[formula] = leaf, sides[True], sides[False]
+    """Add what remains of the formula, leaf by leaf, to the diagram, and then the formula.
+
+    On a stack of its own: a path is as long as the formula has leaves, which may be thousands.
+    """
+    begun: Diagram = {}
+    waiting = [formula]
+    while waiting:
+        rest = waiting[-1]
+        if isinstance(rest, Truth) or rest in diagram:
+            waiting.pop()
+        elif rest in begun:
+            diagram[waiting.pop()] = begun[rest]
+        elif len(begun) >= MAX_SPLITS:
+            raise too_many(f"more than {MAX_SPLITS:,}")
+        else:
+            leaf, sides = best_split(rest)
+            begun[rest] = leaf, sides[True], sides[False]
+            waiting += [sides[False], sides[True]]
 
 
 def best_split(formula: Formula) -> tuple[Formula, dict[bool, Formula]]:
