@@ -181,3 +181,12 @@ def test_a_pilot_that_lost_a_mode_does_not_win_auto() -> None:
         assert found.stderr is not None
         assert (np.abs(found.marginal - exact) <= 5 * found.stderr).all()
         assert float(found.stderr.max()) <= 0.05
+
+
+@pytest.mark.parametrize("method", ["gibbs", "mcsat", "tempering", "cluster", "forest"])
+def test_what_elimination_makes_exact_has_its_log_partition(method: str) -> None:
+    model = lapis.parse("t = {A, B}\nP(t)\nQ(t)\n1 P(x) => Q(x)\n0.5 P(x)")
+    found = lapis.infer(model, query=["P", "Q"], method=method)
+    assert found.exact
+    expected = lapis.infer(model, query=["P", "Q"], method="enumerate").log_partition
+    assert found.log_partition == pytest.approx(expected, abs=1e-9)

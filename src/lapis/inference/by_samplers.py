@@ -111,22 +111,23 @@ def by_samplers(
     trace = None
     if found.core is not None and found.traced is not None:
         trace = ChainTrace(found.traced, found.core.trace.values, found.core.trace.stride)
+    log_partition = None
     if found.exact:
-        log_odds = exact_log_odds(network)
+        log_odds, log_partition = without_core(network)
     else:
         log_odds = sampled_log_odds(found.marginal, notes["samples"])
     sampled = np.full(network.num_base_atoms, not found.exact)
     method = "exact" if found.core is None else found.core.method
     return Marginals(
-        method, found.exact, None, found.marginal, log_odds, found.stderr, found.expected_count,
+        method, found.exact, log_partition, found.marginal, log_odds, found.stderr, found.expected_count,
         sampled, notes, trace,
     )  # fmt: skip
 
 
-def exact_log_odds(network: Network) -> np.ndarray:
-    """float64[num_base_atoms], of a network that elimination leaves no core of."""
+def without_core(network: Network) -> tuple[np.ndarray, float]:
+    """Log-odds, float64[num_base_atoms], and log Z of a network that elimination leaves no core of."""
     from lapis.inference.exact.by_components import exact
 
-    found = exact(network).log_odds
-    assert found is not None
-    return found
+    found = exact(network)
+    assert found.log_odds is not None and found.log_partition is not None
+    return found.log_odds, found.log_partition

@@ -57,13 +57,14 @@ def cubes_of_literals(formula: Formula, value: bool) -> tuple[SignedCube, ...] |
     decides = isinstance(formula, Or)  # a literal of this truth decides the formula alike
     if value == decides and len(parts) > MAX_CUBES:
         raise too_many(f"{len(parts):,}")
-    cubes: list[SignedCube] = [] if value == decides else [()]
-    for leaf, sign in reversed(parts):
-        last = sign == decides
-        decided: list[SignedCube] = [((leaf, last),)] if value == decides else []
-        passed: list[SignedCube] = [((leaf, not last), *cube) for cube in cubes]
-        cubes = decided + passed if last else passed + decided
-    return tuple(cubes)
+    passed = tuple((leaf, sign != decides) for leaf, sign in parts)
+    if value != decides:
+        return (passed,)
+    first: list[SignedCube] = []  # as splitting lists them: where a leaf is true before where not
+    last: list[SignedCube] = []
+    for at, (leaf, sign) in enumerate(passed):
+        (last if sign else first).append((*passed[:at], (leaf, not sign)))
+    return (*first, *reversed(last))
 
 
 def truth_values(formula: Formula) -> set[bool]:
