@@ -83,8 +83,8 @@ def infer(  # type: ignore[misc]  # the keywords are those below
 
     `engine` names a database or cluster that grounds the rules and finds the components, which its
     tasks or `jobs` processes here then solve (docs/scale.md), and `tables` which of its tables are
-    the data; with `output` the answer stays there
-    as a table ("table:NAME") or is written ("FILE.parquet"), and a `StoredAnswer` says where it is.
+    the data; with `output` the answer stays there as a table ("table:NAME") or is written
+    ("FILE.parquet", "FOLDER/"), and a `StoredAnswer` says where it is.
 
     >>> import lapis
     >>> model = lapis.parse("H(i)\\nS(o)\\ni = {A}\\no = {B}\\n1 H(x) ^ S(y)")

@@ -175,7 +175,9 @@ MAP_METHOD = replace(METHOD, help="How to search")
 PRECISION = Option(
     "precision", "number", "Standard error wanted on every sampled marginal.", 0.01, low=0
 )
-LEFT_AT = Option("output", "word", "Leave answers in table:NAME or X.parquet.", None, "-o --output")
+LEFT_AT = Option(
+    "output", "word", "Leave answers in table:NAME, X.parquet or FOLDER/.", None, "-o --output"
+)
 JOBS = Option("jobs", "integer", "Processes (default: one a core).", low=1)
 TIME_LIMIT = Option("time_limit", "number", "Seconds after which to stop.", low=0, above=True)
 CHECKPOINT = Option("checkpoint", "path", "Keep the state here, and go on from it if it exists.")

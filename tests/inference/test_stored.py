@@ -204,6 +204,20 @@ def test_answers_as_a_parquet_file(tmp_path: Path, url: str) -> None:
     assert [row["arg2"] for row in rows if row["predicate"] == "Likes"] == ["P0_0"]
 
 
+def test_answers_as_a_folder_of_parquet_files(tmp_path: Path, url: str) -> None:
+    import pyarrow.parquet
+
+    model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([4, 3]))
+    folder = tmp_path / "world"
+    told = lapis.map(model, data, "Smokes", engine=url, output=f"{folder}/")
+    assert pyarrow.parquet.read_table(folder).num_rows == told.num_atoms == 7
+    assert list(tmp_path.iterdir()) == [folder]
+    with pytest.raises(LapisError, match=r"world: cannot be written: it exists\n"):
+        lapis.map(model, data, "Smokes", engine=url, output=f"{folder}/")
+    with pytest.raises(LapisError, match="does not write to hdfs://host/world"):
+        lapis.map(model, data, "Smokes", engine=url, output="hdfs://host/world")
+
+
 def test_a_failure_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_url: str
 ) -> None:
@@ -214,7 +228,7 @@ def test_a_failure_leaves_nothing_behind(
 
     monkeypatch.setattr(workers, "solve_parcel", fail)
     path = tmp_path / "world.parquet"
-    for output in (str(path), "table:never"):
+    for output in (str(path), f"{tmp_path}/never/", "table:never"):
         with pytest.raises(KeyboardInterrupt):
             lapis.infer(model, data, "Smokes", engine=postgres_url, output=output)
     assert list(tmp_path.iterdir()) == []

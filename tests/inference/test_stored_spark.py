@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from stored_cases import CIRCLES, circles, infer_there, map_there, same_answers
 
+import lapis
 from golden_models import golden_models
+from lapis.errors import LapisError
 from lapis.inference.parcels.stored import Limits
 from lapis.relational.engines.spark import SparkStore
 
@@ -36,6 +39,25 @@ def test_samples_are_those_of_other_engines(session: None) -> None:
     there = infer_there(MASTER, CIRCLES, data, ["Smokes"], limits, **asked)
     assert not there.exact
     same_answers(there, infer_there("duckdb", CIRCLES, data, ["Smokes"], limits, **asked))
+
+
+def test_answers_in_a_folder_are_written_by_tasks(
+    session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow.parquet
+
+    from lapis.inference.parcels import published
+
+    monkeypatch.delattr(published, "write_parquet")  # what takes rows through this process
+    model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([3]))
+    folder = tmp_path / "world"
+    told = lapis.map(model, data, "Smokes", engine=MASTER, output=f"file://{folder}")
+    assert pyarrow.parquet.read_table(folder).num_rows == told.num_atoms == 3
+    with pytest.raises(LapisError, match="cannot be written: it exists"):
+        lapis.map(model, data, "Smokes", engine=MASTER, output=f"file://{folder}")
+    with pytest.raises(LapisError, match="cannot be written: no folder"):
+        lapis.map(model, data, "Smokes", engine=MASTER, output=f"file://{tmp_path}/no/world")
+    assert list(tmp_path.iterdir()) == [folder]
 
 
 @pytest.mark.parametrize("golden", GOLDEN[::6], ids=lambda golden: golden.name)

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 import tempfile
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from lapis.relational.answers import total
 from lapis.relational.compile import Wanted, compile_plan
 from lapis.relational.conjunction import cube_holds
 from lapis.relational.engines import Store, StoreEngine, fetch_all, fetch_number, open_store
-from lapis.relational.engines.spark import SparkStore
+from lapis.relational.engines.spark import SparkStore, leases
 from lapis.relational.interpretation import interpret
 
 NASTY = "\"; DROP TABLE `x`; --\\'"
@@ -211,6 +212,42 @@ def test_a_table_that_spark_replaces_is_dropped_last(monkeypatch: pytest.MonkeyP
         finally:
             monkeypatch.undo()
             store.execute("DROP DATABASE kept CASCADE")
+
+
+@pytest.mark.spark
+def test_databases_whose_lease_is_over_are_dropped_by_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with open_store("local[2]") as store:
+        assert isinstance(store, SparkStore)
+        killed, alive, other = (f"lapis_{digit * 16}" for digit in "abc")
+        theirs = "lapis_results"
+        for name, until in ((killed, 10), (alive, 2**33), (theirs, 10)):
+            store.execute(f"CREATE DATABASE {name} WITH DBPROPERTIES ('lapis.until' = '{until}')")
+        store.execute(f"CREATE DATABASE {other}")
+        store.execute(f"CREATE TABLE {killed}.t1 AS SELECT 1 AS a")
+        try:
+            with open_store("spark") as beside:
+                assert isinstance(beside, SparkStore)
+                listed = [row.namespace for row in store.session.sql("SHOW DATABASES").collect()]
+                assert beside._schema in listed
+                assert killed not in listed
+                assert {alive, other, theirs, store._schema} <= set(listed)
+                monkeypatch.setattr(leases, "LEASE", -60)  # a lease that is over at once
+                beside._renew()
+                assert leases.find_forgotten(store.session) == [beside._schema]
+        finally:
+            for name in (alive, other, theirs):
+                store.execute(f"DROP DATABASE {name} CASCADE")
+
+
+def test_a_lease_is_renewed_until_its_end() -> None:
+    renewed = Event()
+    renewal = leases.Renewal(renewed.set, every=0.001)
+    assert renewed.wait(60)
+    renewal.end()
+    renewal._thread.join(60)
+    assert not renewal._thread.is_alive()
 
 
 @pytest.mark.spark

@@ -11,7 +11,7 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.inference.marginals import Options
 from lapis.inference.parcels.corner import corner_of
-from lapis.inference.parcels.published import check_target, publish_answers
+from lapis.inference.parcels.published import check_place, check_target, publish_answers
 from lapis.inference.parcels.solving import Question
 from lapis.inference.parcels.stored import (
     Limits,
@@ -104,6 +104,7 @@ def leave_there(
     refuse_worlds(task)
     (world,) = task.worlds
     with store_for(world, url, asked.max_memory) as store:
+        check_place(store, output)
         found = ask(world, store, asked, limits, progress, stop)
         rows = publish_answers(world, found, output)
     is_world = asked.command == "map"

@@ -72,6 +72,12 @@ class TaskCorner(Corner, TaskStore):
     ) -> Table:
         return self.store.map_rows(self._own(name), rows, by, parts, function, sample)
 
+    def check_folder(self, target: str) -> None:
+        self.store.check_folder(target)
+
+    def write_folder(self, rows: Table, target: str) -> None:
+        self.store.write_folder(rows, target)
+
 
 def corner_of(store: Store) -> Corner:
     return TaskCorner(store) if isinstance(store, TaskStore) else Corner(store)

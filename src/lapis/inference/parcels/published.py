@@ -1,4 +1,4 @@
-"""Answers as a table: on the engine, for whoever works there, or in a Parquet file.
+"""Answers as a table: on the engine, for whoever works there, or in Parquet, a file or a folder.
 
     predicate, arg1, arg2, …, probability, stderr      of marginals
     predicate, arg1, arg2, …, value                    of a most likely world, 0 or 1
@@ -19,7 +19,7 @@ from lapis.inference.parcels.stored import Solved, select_answers
 from lapis.language.printer import print_formula
 from lapis.problem.query import Query
 from lapis.problem.task import World
-from lapis.relational.engines.store import Store, Table
+from lapis.relational.engines.store import Store, Table, TaskStore
 from lapis.relational.engines.stored import StoreEngine
 from lapis.relational.interpretation import Interpretation
 from lapis.results.result import require
@@ -32,14 +32,49 @@ def check_target(target: str) -> None:
     if target.startswith(TABLE):
         if len(target) > len(TABLE):
             return
+    elif is_folder(target):
+        if "://" not in target:
+            require_absent(Path(target))
+        return
     elif target.endswith(".parquet"):
         require_writable(Path(target))
         return
     raise LapisError(
         f"an answer cannot be left in {target!r}",
         code="output-target",
-        hint="write table:NAME for a table on the engine, or a path that ends in .parquet",
+        hint="write table:NAME for a table on the engine, a path that ends in .parquet, or a "
+        "folder, which ends in /",
     )
+
+
+def is_folder(target: str) -> bool:
+    """Whether a target is a folder of files: so written, or on a file system of a cluster."""
+    return target.endswith("/") or "://" in target
+
+
+def require_absent(path: Path) -> None:
+    """Refuse a place for a folder that is taken: what is there may be of others too."""
+    if path.exists():
+        raise LapisError(
+            f"{path}: cannot be written: it exists",
+            code="unwritable",
+            hint="remove it, or name another folder",
+        )
+    require_writable(path)
+
+
+def check_place(store: Store, target: str) -> None:
+    """Refuse a folder that this engine cannot write."""
+    if target.startswith(TABLE) or not is_folder(target):
+        return
+    if isinstance(store, TaskStore):
+        store.check_folder(target)
+    elif "://" in target:
+        raise LapisError(
+            f"{store.dialect.name} does not write to {target}",
+            code="output-target",
+            hint="Spark does; or name a folder of this machine, which ends in /",
+        )
 
 
 def publish_answers(world: World, solved: Solved, target: str) -> int:
@@ -48,8 +83,13 @@ def publish_answers(world: World, solved: Solved, target: str) -> int:
     table = store.create("published", " UNION ALL ".join(select_world(world, solved)))
     if target.startswith(TABLE):
         store.publish(table.name, target.removeprefix(TABLE))
-    else:
+    elif not is_folder(target):
         write_parquet(store, table, Path(target))
+    elif isinstance(store, TaskStore):
+        store.write_folder(table, target)
+    else:
+        with whole_path(Path(target), folder=True) as folder:
+            write_parquet(store, table, folder / "part-0.parquet")
     return table.rows
 
 

@@ -103,6 +103,12 @@ class TaskStore(Store, Protocol):
         task that dies is run again.
         """
 
+    def check_folder(self, target: str) -> None:
+        """Refuse a place where no folder can be made."""
+
+    def write_folder(self, rows: Table, target: str) -> None:
+        """A table as a folder of Parquet files, written by tasks; whole or not at all."""
+
 
 def split_target(target: str) -> tuple[str | None, str]:
     """The schema, if any, and the table that "table" or "schema.table" names."""

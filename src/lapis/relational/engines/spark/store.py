@@ -32,6 +32,8 @@ from urllib.parse import urlsplit
 from lapis.errors import LapisError
 from lapis.relational.engines.arrow import read_batches, to_arrow, to_numpy
 from lapis.relational.engines.dialect import SPARK, Dialect
+from lapis.relational.engines.spark.folders import FolderPlace
+from lapis.relational.engines.spark.leases import Renewal, find_forgotten, lease_until
 from lapis.relational.engines.store import Columns, MapColumns, Table, TaskStore, split_target
 
 if TYPE_CHECKING:
@@ -51,11 +53,14 @@ class SparkStore(TaskStore):
         self._remove_files: Callable[[], object] = lambda: None
         self._references: dict[str, str] = {}
         self._made = 0
+        self._renewal: Renewal | None = None
         self._schema = f"lapis_{secrets.token_hex(8)}"
         self.session = self._open()
         try:
             self.session.conf.set("spark.sql.ansi.enabled", "true")
-            self.execute(f"CREATE DATABASE {self._schema}")
+            self._drop_forgotten()
+            self.execute(f"CREATE DATABASE {self._schema} WITH DBPROPERTIES {lease_until()}")
+            self._renewal = Renewal(self._renew)
         except BaseException:
             self.close()
             raise
@@ -161,7 +166,17 @@ class SparkStore(TaskStore):
                 self.drop(name)
                 raise
 
+    def check_folder(self, target: str) -> None:
+        with self._complaints():
+            FolderPlace(self.session, target).refuse()
+
+    def write_folder(self, rows: Table, target: str) -> None:
+        with self._complaints():
+            FolderPlace(self.session, target).write(rows.reference)
+
     def close(self) -> None:
+        if self._renewal is not None:
+            self._renewal.end()
         with suppress(LapisError):
             self.execute(f"DROP DATABASE IF EXISTS {self._schema} CASCADE")
         if self._owned is not None:
@@ -169,6 +184,16 @@ class SparkStore(TaskStore):
                 self._owned.stop()
             self._owned = None
         self._remove_files()
+
+    def _renew(self) -> None:
+        self.session.sql(f"ALTER DATABASE {self._schema} SET DBPROPERTIES {lease_until()}")
+
+    def _drop_forgotten(self) -> None:
+        with self._complaints():
+            forgotten = find_forgotten(self.session)
+        for name in forgotten:
+            with suppress(LapisError):  # another one may be dropping it too
+                self.execute(f"DROP DATABASE IF EXISTS {name} CASCADE")
 
     def _new_reference(self, name: str, kind: str) -> str:
         self._made += 1
