@@ -14,6 +14,7 @@ kernel is called.
 from __future__ import annotations
 
 import gc
+import importlib
 import tempfile
 import threading
 import time
@@ -99,6 +100,21 @@ def find_place() -> None:
         config.CACHE_DIR = str(private_folder(Path(tempfile.gettempdir())))
 
 
+def load_without_blas() -> None:
+    """Load numba's array functions without scipy.linalg, which they load only to see it is there.
+
+    It is: scipy comes with us. A kernel that multiplies matrices still loads it, where it does.
+    """
+    from numba.np import linalg
+
+    look = linalg.ensure_blas
+    linalg.ensure_blas = lambda: None
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = look
+
+
 class Compilations(event.Listener):  # type: ignore[misc]
     """Passes on what numba says of kernels that are compiled, and keeps the collector away.
 
@@ -132,3 +148,4 @@ class Compilations(event.Listener):  # type: ignore[misc]
 cpu_target.target_context.codegen().__class__ = LazyCodegen
 event.register("numba:compile", Compilations())
 find_place()
+load_without_blas()

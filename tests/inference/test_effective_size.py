@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.signal import lfilter
+from scipy.stats import norm
 
 from lapis.inference.sampling.diagnostics import summarize
 from lapis.inference.sampling.effective_size import (
     autocorrelated_size,
     effective_size,
+    normal_scores,
     slowest_size,
 )
 from lapis.inference.sampling.kernels.tally import Tally, new_tally, record
@@ -97,3 +99,9 @@ def test_few_effective_samples_of_any_atom_are_remarked() -> None:
     (remark,) = quality_remarks(notes)
     assert remark.startswith("few effective samples (143 in 4 chains, 100 a chain are wanted)")
     assert quality_remarks(notes | {"ess": 401.0}) == []
+
+
+def test_normal_scores_are_quantiles_of_ranks() -> None:
+    values = np.array([[3.0, 1.0, 1.0], [2.0, 7.0, 1.0]])
+    rank = np.array([[5.0, 2.0, 2.0], [4.0, 6.0, 2.0]])
+    assert normal_scores(values) == pytest.approx(norm.ppf((rank - 0.375) / 6.25), abs=1e-12)
