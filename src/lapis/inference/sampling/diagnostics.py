@@ -42,9 +42,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry
 from lapis.inference.sampling.kernels.tally import Tally
 
+PIECE = 1 << 13  # values summarised together, which stay in the cache
 NOISE = 1e-12  # variances below this are rounding
 MAX_RHAT = 1.05
 APART = 6.0  # F of chain means over batch means beyond which chains disagree: 0.1 % by chance
@@ -138,25 +138,87 @@ def summarize(
     num_values = tallies[0].batch_sum.shape[1]
     mean, stderr, rhat, ess, missed = np.zeros((5, num_values))
     found = Summary(mean, stderr, rhat, ess, missed, np.zeros(num_values, bool))
-    chains = np.zeros((3, len(tallies), num_values))  # mean, first half, second half
-    batch_variance = np.zeros(num_values)
-    square = np.zeros(num_values)
-    full, length, partial = tallies[0].cursor.tolist()
-    for chain, tally in enumerate(tallies):
-        _summarize_chain(
-            tally.batch_sum, tally.square_sum, full, length, full * length + partial,
-            chains[:, chain], batch_variance, square,
-        )  # fmt: skip
-    samples = num_tallied(tallies[0])
-    if warm_up is not None and samples > 0:
-        away = np.abs(warm_up.total - warm_up.length * chains[0].mean(axis=0)).max(axis=0)
-        missed[:] = VISITS * away / (len(tallies) * samples)
-    _summarize_chains(
-        chains, batch_variance, square, tallies[0].origin, full, length, samples, max_rhat,
-        np.ones(num_values) if span is None else span,
-        np.ones(num_values) if jump is None else jump, *found,
-    )  # fmt: skip
+    for begin in range(0, num_values, PIECE):
+        piece = slice(begin, begin + PIECE)
+        chains = summarize_chains(tallies, piece)
+        if warm_up is not None and num_tallied(tallies[0]) > 0:
+            away = np.abs(warm_up.total[:, piece] - warm_up.length * chains.mean.mean(axis=0))
+            missed[piece] = VISITS * away.max(axis=0) / (len(tallies) * num_tallied(tallies[0]))
+        compare_chains(
+            tallies[0].cursor.tolist(),
+            chains,
+            max_rhat,
+            1.0 if span is None else span[piece],
+            1.0 if jump is None else jump[piece],
+            Summary(*(part[piece] for part in found)),
+        )
+        mean[piece] += tallies[0].origin[piece]
     return found
+
+
+class Chains(NamedTuple):
+    """What is known of each chain by itself, float64[num_chains, num_values]."""
+
+    mean: np.ndarray
+    first: np.ndarray  # means of the two halves
+    second: np.ndarray
+    batch_variance: np.ndarray  # of the means of batches
+    variance: np.ndarray  # of samples
+
+
+def summarize_chains(tallies: Sequence[Tally], piece: slice) -> Chains:
+    """Of values − origin, some of the values."""
+    full, length, partial = tallies[0].cursor.tolist()
+    half, samples = full // 2, max(full * length + partial, 1)
+    batches = np.stack([tally.batch_sum[: full + 1, piece] for tally in tallies])
+    mean = batches.sum(axis=1) / samples
+    batches = batches[:, :full]
+    batches /= length
+    first = batches[:, :half].sum(axis=1) / max(half, 1)
+    second = batches[:, full - half :].sum(axis=1) / max(half, 1)
+    batches -= mean[:, None]
+    drift = batches.sum(axis=1)
+    batches *= batches
+    spread = (batches.sum(axis=1) - drift**2 / max(full, 1)) / max(full - 1, 1)
+    square = np.stack([tally.square_sum[piece] for tally in tallies]) / samples
+    return Chains(mean, first, second, np.maximum(spread, 0.0), np.maximum(square - mean**2, 0.0))
+
+
+def compare_chains(
+    cursor: Sequence[int],
+    chains: Chains,
+    max_rhat: float,
+    span: float | np.ndarray,
+    jump: float | np.ndarray,
+    found: Summary,
+) -> None:
+    """Fill in what chains of one length say together; `missed` is known."""
+    full, length, partial = cursor
+    num_chains, half_length = len(chains.mean), max((full // 2) * length, 1)
+    samples = num_chains * (full * length + partial)
+    found.mean[:] = chains.mean.mean(axis=0)
+    if full < 2:
+        found.rhat[:], found.stderr[:], found.ess[:] = np.inf, np.inf, 1.0
+        return
+    halves = np.concatenate((chains.first, chains.second))
+    between = chains.mean.var(axis=0, ddof=1) if num_chains > 1 else np.zeros(len(found.mean))
+    apart = (chains.first - chains.second) ** 2 / 4
+    within = np.maximum((chains.variance - apart).mean(axis=0), 0.0)
+    pooled = within * (half_length - 1) / half_length + halves.var(axis=0, ddof=1)
+    noise = NOISE * (1.0 + np.abs(found.mean)) ** 2
+    error = np.sqrt(chains.batch_variance.mean(axis=0) / (num_chains * full))
+    found.still[:] = pooled <= noise
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rhat = np.where(within > noise, np.sqrt(pooled / within), np.inf)
+    disagree = (rhat > max_rhat) | (between > APART * num_chains * error**2)
+    error = np.where(disagree, np.maximum(error, np.sqrt(between / num_chains)), error)
+    event = np.maximum(jump / samples, found.missed)
+    found.rhat[:] = np.where(found.still, 1.0, rhat)
+    size = np.minimum(pooled / np.maximum(error**2, 1e-300), 1.0 * samples)
+    found.ess[:] = np.where(found.still, float(samples), size)
+    found.stderr[:] = np.where(
+        found.still, np.maximum(span / samples, found.missed), np.hypot(error, event)
+    )
 
 
 def doubt_islands(
@@ -201,70 +263,3 @@ def collect_trace(tallies: Sequence[Tally]) -> Trace:
     return Trace(
         tallies[0].traced, np.stack([tally.trace[:kept] for tally in tallies]), int(stride)
     )
-
-
-@entry
-def _summarize_chain(batch_sum, square_sum, full, length, samples, chain, batch_variance, square):  # type: ignore[no-untyped-def]
-    """Adds this chain's variance of batch means and of samples; sets its mean and half means."""
-    half = full // 2
-    for value in range(batch_sum.shape[1]):
-        total, mean_square, inside = 0.0, 0.0, 0.0
-        first, second = 0.0, 0.0
-        for batch in range(full):
-            mean = batch_sum[batch, value] / length
-            total += batch_sum[batch, value]
-            inside += mean
-            mean_square += mean * mean
-            if batch < half:
-                first += mean
-            if batch >= full - half:
-                second += mean
-        if full < len(batch_sum):
-            total += batch_sum[full, value]
-        mean = total / max(samples, 1)
-        chain[0, value] = mean
-        chain[1, value] = first / max(half, 1)
-        chain[2, value] = second / max(half, 1)
-        if full > 1:
-            variance = (mean_square - inside * inside / full) / (full - 1)
-            batch_variance[value] += max(variance, 0.0)
-        square[value] += max(square_sum[value] / max(samples, 1) - mean * mean, 0.0)
-
-
-@entry
-def _summarize_chains(  # type: ignore[no-untyped-def]
-    chains, batch_variance, square, origin, full, length, samples, max_rhat, span, jump,
-    mean, stderr, rhat, ess, missed, still,
-):  # fmt: skip
-    num_chains = chains.shape[1]
-    half_length = max((full // 2) * length, 1)
-    for value in range(len(origin)):
-        centre, halves = 0.0, 0.0
-        for chain in range(num_chains):
-            centre += chains[0, chain, value] / num_chains
-            halves += (chains[1, chain, value] + chains[2, chain, value]) / (2 * num_chains)
-        between, between_halves, within = 0.0, 0.0, square[value] / num_chains
-        for chain in range(num_chains):
-            one, two = chains[1, chain, value], chains[2, chain, value]
-            between += (chains[0, chain, value] - centre) ** 2 / max(num_chains - 1, 1)
-            between_halves += ((one - halves) ** 2 + (two - halves) ** 2) / (2 * num_chains - 1)
-            within -= (one - two) ** 2 / 4 / num_chains
-        within = max(within, 0.0)
-        mean[value] = origin[value] + centre
-        noise = NOISE * (1.0 + abs(centre)) ** 2
-        pooled = within * (half_length - 1) / half_length + between_halves
-        error = np.sqrt(batch_variance[value] / (num_chains * num_chains * max(full, 1)))
-        if full < 2:
-            rhat[value], stderr[value], ess[value] = np.inf, np.inf, 1.0
-        elif pooled <= noise:
-            still[value] = True
-            rhat[value], ess[value] = 1.0, float(num_chains * samples)
-            stderr[value] = max(span[value] / (num_chains * samples), missed[value])
-        else:
-            rhat[value] = np.sqrt(pooled / within) if within > noise else np.inf
-            apart = np.sqrt(between / num_chains)
-            if rhat[value] > max_rhat or apart * apart > APART * error * error:
-                error = max(error, apart)
-            ess[value] = min(pooled / max(error * error, 1e-300), 1.0 * num_chains * samples)
-            event = max(jump[value] / (num_chains * samples), missed[value])
-            stderr[value] = np.hypot(error, event)
