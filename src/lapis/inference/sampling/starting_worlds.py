@@ -16,7 +16,6 @@ from lapis.inference.sampling.kernels.clause_graph import (
     ClauseGraph,
     World,
     recount,
-    recount_steps,
     world_of,
 )
 from lapis.inference.sampling.kernels.slice import Slice, new_slice, reach
@@ -117,4 +116,4 @@ def search_exhaustively(
                 code="no-initial-state",
                 hint="lapis map searches exactly; dropping the period of a formula makes it soft",
             )
-    recount.for_work(recount_steps(graph))(graph, world)
+    recount(graph, world)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import allocating_entry, entry, inner
+from lapis.compiled import allocating_entry, inner
 from lapis.network.incidence import index_atoms
 from lapis.network.network import Network
 
@@ -100,37 +100,32 @@ def world_of(graph: ClauseGraph, num_weights: int, value: np.ndarray) -> World:
         np.zeros(len(graph.use) + 2, np.int32),
     )
     world.value[: graph.first_auxiliary] = value[: graph.first_auxiliary]
-    recount.for_work(recount_steps(graph))(graph, world)
+    recount(graph, world)
     return world
 
 
-def recount_steps(graph: ClauseGraph) -> int:
-    """What a count from scratch takes, interpreted."""
-    return len(graph.literal) + len(graph.definition_literal) + 2 * len(graph.weight)
-
-
-@entry
-def recount(graph, world):  # type: ignore[no-untyped-def]
+def recount(graph: ClauseGraph, world: World) -> None:
     """Set auxiliary atoms and all counters from the base atoms."""
-    value = world.value
-    for index in range(len(graph.definition_start) - 1):
-        true = 0
-        for at in range(graph.definition_start[index], graph.definition_start[index + 1]):
-            signed = graph.definition_literal[at]
-            true += (value[abs(signed) - 1] == 1) == (signed > 0)
-        world.definition_true[index] = true
-        value[graph.first_auxiliary + index] = true > 0
-    for index in range(len(world.count)):
-        world.count[index] = 0.0
-    clear_change(world)
-    for clause in range(len(graph.weight)):
-        true = 0
-        for at in range(graph.clause_start[clause], graph.clause_start[clause + 1]):
-            signed = graph.literal[at]
-            true += (value[abs(signed) - 1] == 1) == (signed > 0)
-        world.true_literals[clause] = true
-        if true > 0 and graph.weight_id[clause] >= 0:
-            world.count[graph.weight_id[clause]] += graph.coefficient[clause]
+    base, definitions = graph.first_auxiliary, graph.definition_start
+    if len(definitions) > 1:
+        settled = False
+        while not settled:  # definitions may use one another, in no circle
+            true = count_true(definitions, graph.definition_literal, world.value)
+            settled = np.array_equal(world.value[base:], true > 0)
+            world.value[base:] = true > 0
+        world.definition_true[:] = true
+    world.change[:] = 0.0
+    world.true_literals[:] = count_true(graph.clause_start, graph.literal, world.value)
+    true = (world.true_literals > 0) & (graph.weight_id >= 0)
+    world.count[:] = np.bincount(graph.weight_id[true], graph.coefficient[true], len(world.count))
+
+
+def count_true(start: np.ndarray, literal: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """int32[num_rows], the true literals of each row."""
+    true = (value[np.abs(literal) - 1] == 1) == (literal > 0)
+    before = np.zeros(len(literal) + 1, np.int32)
+    np.cumsum(true, dtype=np.int32, out=before[1:])
+    return np.diff(before[start])
 
 
 @inner
