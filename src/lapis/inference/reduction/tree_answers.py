@@ -103,13 +103,21 @@ def answer_trees(
     value_start = row_starts(np.add.reduceat(atoms >= 0, start[:-1]))
     probability = np.zeros((int(value_start[-1]), len(pieces.size)))
     false = np.zeros((len(weights), len(pieces.size)))
-    _answer_trees(
+    _answer_trees.for_work(answer_steps(part, pieces), seconds=4.0)(
         part, cubes, *potentials,
         variables.state_start, variables.state_atom, reduction.core_row, pieces, desk,
         np.zeros(int(part.message_start[-1])), np.empty(int(part.table_start[-1])),
         value_start, own, coefficient, probability, false,
     )  # fmt: skip
     return Answers(atoms[atoms >= 0], probability, weights, false)
+
+
+def answer_steps(tree: Tree, pieces: Pieces) -> int:
+    """What the trees take, interpreted: each state of a top counts samples and visits the tree."""
+    top = np.flatnonzero(tree.parent < 0)
+    states, cliques = np.diff(tree.message_start)[top], np.diff(top, prepend=-1)
+    count = 6 * len(pieces.size) + 2 * len(pieces.used)
+    return int((states * (count + cliques * (3 * len(pieces.size) + 30))).sum())
 
 
 def answer_clauses(reduction: Reduction, pieces: Pieces, clauses: np.ndarray) -> Answers:
