@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numba
@@ -14,7 +16,7 @@ from lapis.cache_folder import private_folder
 from lapis.cli import warm
 from lapis.compiled import STEPS_A_SECOND, entry, watchers
 from lapis.compiler import find_place, is_kept
-from lapis.inference.sampling.kernels.gibbs import run_gibbs
+from lapis.inference.sampling.kernels.cluster import run_clusters
 from lapis.progress import Progress, compilations
 
 
@@ -24,8 +26,8 @@ def test_every_job_runs(job: str) -> None:
 
 
 def test_the_job_of_the_samplers_compiles_what_a_first_infer_waits_for() -> None:
-    warm.JOBS["gibbs"]()
-    assert is_kept(run_gibbs)
+    warm.JOBS["samplers"]()
+    assert is_kept(run_clusters)
 
 
 def test_compilations_are_told_by_name() -> None:
@@ -89,14 +91,14 @@ def test_kernels_of_samplers_are_waited_for_while_somebody_compiles_them(
     seen: list[Progress] = []
     compilations.append(seen.append)
     try:
-        beside.watch(run_gibbs, True)
+        beside.watch(run_clusters, True)
         num_seen = len(seen)
-        beside.watch(run_gibbs, False)
+        beside.watch(run_clusters, False)
         beside.watch(entry(lambda x: x), True)
     finally:
         compilations.remove(seen.append)
     assert 0 < num_seen == len(seen)
-    assert str(seen[0]) == "compiling for the first use 0/2"
+    assert str(seen[0]) == "compiling for the first use 0/1"
 
 
 def test_failing_jobs_are_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,3 +129,13 @@ def test_a_folder_that_others_may_write_to_is_not_used(tmp_path: Path) -> None:
     folder = private_folder(tmp_path)
     folder.chmod(0o777)
     assert private_folder(tmp_path) != folder
+
+
+def test_kernels_are_loaded_without_linear_algebra() -> None:
+    """Numba would load it to see whether it is there, which takes as long as a small job."""
+    words = (
+        "import sys, numpy, lapis.compiler, numba; numba.njit(lambda x: x.sum())(numpy.ones(2)); "
+        "assert 'numba.np.arraymath' in sys.modules and 'scipy.linalg' not in sys.modules; "
+        "assert numba.njit(lambda x: numpy.dot(x, x))(numpy.ones(2)) == 2.0"
+    )
+    subprocess.run([sys.executable, "-c", words], check=True)

@@ -10,8 +10,9 @@ from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.couplings.cluster import Cluster
 from lapis.inference.sampling.couplings.pairs import find_pairs
+from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.kernels.clause_graph import build_graph
-from lapis.inference.sampling.kernels.cluster import SETTLED, SWEEPS
+from lapis.inference.sampling.kernels.cluster import SETTLED, SWEEPS, run_clusters
 from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.network.network import Network
 
@@ -107,3 +108,12 @@ def test_couplings_and_fields_say_what_the_clauses_say() -> None:
             score = network.weights @ (network.counts(world) - network.constant_count)
             offset.add(round(float(score - said), 9))
         assert len(offset) == 1
+
+
+def test_the_gibbs_sampler_is_the_same_kernel() -> None:
+    """Pilots run both, and to compile one takes seconds."""
+    network = agreement(6, 0.5, 0.1)
+    run_chains(network, Cluster(), max_samples=8)
+    compiled = list(run_clusters.dispatcher.overloads)
+    run_chains(network, Gibbs(), max_samples=8)
+    assert list(run_clusters.dispatcher.overloads) == compiled

@@ -2,9 +2,9 @@
 
 Numba compiles a kernel when it is first called, which takes some twenty seconds for all that a
 first `lapis infer` calls, and keeps it for later runs. `lapis warm` runs small jobs that call
-them, as many at a time as there are cores. A first `infer` starts two of them itself: while its
-own process interprets what grounds and eliminates (`compiled.py`), they compile what comes last and
-cannot be interpreted, the samplers.
+them, as many at a time as there are cores. A first `infer` starts one of them itself: while its
+own process interprets what grounds and eliminates (`compiled.py`), it compiles what comes last and
+cannot be interpreted, the samplers that pilots choose from, which are one kernel.
 
 A job is a process of its own: `python -m lapis.cli.warm JOB`.
 """
@@ -104,8 +104,7 @@ def compile_learning() -> None:
 
 
 JOBS: Mapping[str, Callable[[], None]] = {
-    "gibbs": lambda: compile_samplers("gibbs"),
-    "cluster": lambda: compile_steps("cluster"),
+    "samplers": lambda: compile_steps("cluster"),
     "inference": compile_inference,
     "search": compile_search,
     "map": compile_map,
@@ -122,13 +121,9 @@ def start(*jobs: str) -> subprocess.Popen[Any]:
     )  # fmt: skip
 
 
-BESIDE = ("gibbs", "cluster")  # jobs that a first `infer` starts
+BESIDE = ("samplers",)  # jobs that a first `infer` starts
 LATER = "inference"  # what it interpreted is compiled beside the jobs after it, as far as they last
-COMPILED_BESIDE = (
-    "lapis.inference.sampling.kernels.gibbs",
-    "lapis.inference.sampling.kernels.cluster",
-    "lapis.inference.sampling.diagnostics",
-)
+COMPILED_BESIDE = ("lapis.inference.sampling.kernels.cluster",)
 
 
 class Beside:
@@ -145,9 +140,9 @@ class Beside:
         if is_kept(kernel):
             return
         if self.running is None:
-            from lapis.inference.sampling.kernels.gibbs import run_gibbs
+            from lapis.inference.sampling.kernels.cluster import run_clusters
 
-            self.running, others = [], () if is_kept(run_gibbs) else BESIDE
+            self.running, others = [], () if is_kept(run_clusters) else BESIDE
             if (os.cpu_count() or 1) > 1:
                 self.running = [start(job) for job in others] or [start(LATER)]
         if is_called and kernel.py_func.__module__ in COMPILED_BESIDE:

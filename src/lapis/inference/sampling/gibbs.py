@@ -26,7 +26,12 @@ from lapis.inference.sampling.kernels.clause_graph import (
     clause_weights,
     world_of,
 )
-from lapis.inference.sampling.kernels.gibbs import run_gibbs
+from lapis.inference.sampling.kernels.cluster import (
+    new_clusters,
+    no_neighbours,
+    no_pairs,
+    run_clusters,
+)
 from lapis.inference.sampling.kernels.tally import Tallies
 from lapis.inference.sampling.starting_worlds import overdispersed_start
 from lapis.network.network import Network
@@ -92,9 +97,10 @@ class Gibbs:
         return after, self.init(after, self.world(state), state.rng)
 
     def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
-        updates, changes = run_gibbs(
-            plan.graph, plan.units, state.world, state.order, state.estimate, state.rng,
-            state.score, state.digit, tallies, num_samples,
+        *_, updates, changes = run_clusters(
+            plan.graph, plan.units, no_pairs(), no_neighbours(), np.empty(0, np.int32),
+            state.order, np.empty(0), state.world, state.estimate, state.rng, state.score,
+            state.digit, new_clusters(0), tallies, num_samples,
         )  # fmt: skip
         return Info(updates, changes)
 

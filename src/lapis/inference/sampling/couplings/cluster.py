@@ -86,12 +86,12 @@ class Cluster:
 
     def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
         chain, (plan_of_gibbs, pairs, near, plain, order) = state.gibbs, plan.coupled
-        done = run_clusters(
+        bonds, clusters, turned, _, changes = run_clusters(
             plan_of_gibbs.graph, plan_of_gibbs.units, pairs, near, plain, order, plan.freeze,
             chain.world, chain.estimate, chain.rng, chain.score, chain.digit, state.clusters,
             tallies, num_samples,
         )  # fmt: skip
-        return Info(*done)
+        return Info(bonds, clusters, turned, changes)
 
     def work(self, plan: Plan, state: State) -> float:
         pairs = plan.coupled.pairs

@@ -17,29 +17,9 @@ import numpy as np
 
 from lapis.inference.sampling.gibbs import Plan, sweep_work
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph
+from lapis.inference.sampling.kernels.cluster import Neighbours, Pairs
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
-
-
-class Pairs(NamedTuple):
-    one: np.ndarray  # int32[num_pairs], the smaller atom
-    other: np.ndarray  # int32[num_pairs]
-    coupling: np.ndarray  # float64[num_pairs], J
-    field: np.ndarray  # float64[num_base_atoms], h
-    rest: np.ndarray  # float64[num_clauses], the weights of all other clauses
-    plain: np.ndarray  # bool[num_base_atoms], in no clause of the rest, block or definition
-    slack: (
-        np.ndarray
-    )  # float64[num_base_atoms], the most that a flip gains by soft ones of the rest
-    in_block: np.ndarray  # bool[num_base_atoms], cannot change by itself
-
-
-class Neighbours(NamedTuple):
-    """The couplings by atom."""
-
-    start: np.ndarray  # int64[num_base_atoms + 1]
-    atom: np.ndarray  # int32[2 · num_pairs]
-    coupling: np.ndarray  # float64[2 · num_pairs], J
 
 
 class Coupled(NamedTuple):

@@ -1,4 +1,4 @@
-"""One move of Swendsen and Wang: bonds at random, then whole clusters flip.
+"""One move of Swendsen and Wang: bonds at random, then whole clusters flip; and Gibbs sweeps.
 
 Given the world, a pair whose coupling is content (J·s·s' > 0) is bonded with probability
 1 − exp(−2|J|). Given the bonds, a world in which all bonded pairs are content has the probability
@@ -30,6 +30,29 @@ UNJUDGED, SETTLED = 16, 32  # samples of a chain before moves are judged, and wh
 SWEEPS = 3  # to a move that turns fewer atoms than a sweep changes
 
 
+class Pairs(NamedTuple):
+    """Couplings and fields (`couplings/pairs.py`)."""
+
+    one: np.ndarray  # int32[num_pairs], the smaller atom
+    other: np.ndarray  # int32[num_pairs]
+    coupling: np.ndarray  # float64[num_pairs], J
+    field: np.ndarray  # float64[num_base_atoms], h
+    rest: np.ndarray  # float64[num_clauses], the weights of all other clauses
+    plain: np.ndarray  # bool[num_base_atoms], in no clause of the rest, block or definition
+    slack: (
+        np.ndarray
+    )  # float64[num_base_atoms], the most that a flip gains by soft ones of the rest
+    in_block: np.ndarray  # bool[num_base_atoms], cannot change by itself
+
+
+class Neighbours(NamedTuple):
+    """The couplings by atom."""
+
+    start: np.ndarray  # int64[num_base_atoms + 1]
+    atom: np.ndarray  # int32[2 · num_pairs]
+    coupling: np.ndarray  # float64[2 · num_pairs], J
+
+
 class Clusters(NamedTuple):
     """Working arrays of one chain."""
 
@@ -49,6 +72,16 @@ def new_clusters(num_atoms: int) -> Clusters:
     gain, slack = np.zeros((2, num_atoms))
     kind, bonded = np.zeros(num_atoms, np.uint8), np.zeros(BUFFER, np.int32)
     return Clusters(root, gain, slack, kind, head, following, bonded, np.zeros(3, np.int64))
+
+
+def no_pairs() -> Pairs:
+    """Of a sampler that does without: no cluster moves, and nothing resampled by couplings."""
+    atoms, numbers, flags = np.empty(0, np.int32), np.empty(0), np.empty(0, bool)
+    return Pairs(atoms, atoms, numbers, numbers, numbers, flags, numbers, flags)
+
+
+def no_neighbours() -> Neighbours:
+    return Neighbours(np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0))
 
 
 @inner
@@ -211,23 +244,27 @@ def run_clusters(
     graph, units, pairs, near, plain, order, freeze, world, estimate, rng, score, digit, clusters,
     tallies, num_samples,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Cluster moves, and Gibbs sweeps whose probabilities are tallied, one a sample."""
-    bonds, number, turned, changes = 0, 0, 0, 0
+    """Cluster moves, and Gibbs sweeps whose probabilities are tallied, one a sample.
+
+    Without pairs it is the sweep alone: the Gibbs sampler is the same kernel, compiled once.
+    """
+    bonds, number, turned, updates, changes = 0, 0, 0, 0, 0
     for _ in range(num_samples):
         moved = 0
         if _is_due(clusters.pace):
             some_bonds, some, moved = move_clusters(graph, pairs, freeze, world, clusters, rng)
             bonds += some_bonds
             number += some
-        _, changed = sweep(
+        some_updates, changed = sweep(
             graph, units, graph.weight, 1.0, world, order, estimate, rng, score, digit
         )
         changed += sweep_plain(graph, pairs.field, near, plain, world, estimate, rng)
         _keep_pace(clusters.pace, moved, changed)
         turned += moved
+        updates += some_updates
         changes += changed
         record_sample(tallies, estimate, world.count, world.value)
-    return bonds, number, turned, changes
+    return bonds, number, turned, updates, changes
 
 
 @inner

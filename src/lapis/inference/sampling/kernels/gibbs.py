@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.compiled import entry, inner
+from lapis.compiled import inner
 from lapis.inference.random_numbers import uniform
 from lapis.inference.sampling.kernels.clause_graph import clear_change, flip
-from lapis.inference.sampling.kernels.tally import record_sample
 
 
 @inner
@@ -185,17 +184,3 @@ def move_unit(graph, units, weight, world, begin, end, rank, digit):  # type: ig
             state = size - 1 - state
         move_variable(graph, units, weight, world, variable, digit[place - begin], state)
         digit[place - begin] = state
-
-
-@entry
-def run_gibbs(graph, units, world, order, estimate, rng, score, digit, tallies, num_samples):  # type: ignore[no-untyped-def]
-    """Sweeps, each of them tallied."""
-    updates, changes = 0, 0
-    for _ in range(num_samples):
-        more, moved = sweep(
-            graph, units, graph.weight, 1.0, world, order, estimate, rng, score, digit
-        )
-        updates += more
-        changes += moved
-        record_sample(tallies, estimate, world.count, world.value)
-    return updates, changes
