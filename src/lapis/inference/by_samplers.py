@@ -119,15 +119,15 @@ def by_samplers(
     sampled = np.full(network.num_base_atoms, not found.exact)
     method = "exact" if found.core is None else found.core.method
     return Marginals(
-        method, found.exact, log_partition, found.marginal, log_odds, found.stderr, found.expected_count,
-        sampled, notes, trace,
+        method, found.exact, log_partition, found.marginal, log_odds, found.stderr,
+        found.expected_count, sampled, notes, trace,
     )  # fmt: skip
 
 
 def without_core(network: Network) -> tuple[np.ndarray, float]:
-    """Log-odds, float64[num_base_atoms], and log Z of a network that elimination leaves no core of."""
+    """Log-odds, float64[num_base_atoms], and log Z, where elimination leaves no core."""
     from lapis.inference.exact.by_components import exact
 
     found = exact(network)
-    assert found.log_odds is not None and found.log_partition is not None
+    assert found.log_odds is not None
     return found.log_odds, found.log_partition
