@@ -241,6 +241,29 @@ def test_a_failure_leaves_nothing_behind(
         assert left["n"][0] == 0
 
 
+def test_a_table_that_cannot_be_left_is_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_url: str
+) -> None:
+    import duckdb
+
+    model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([5]))
+    monkeypatch.setattr(workers, "solve_parcel", die)  # nothing is solved
+    file = tmp_path / "answers.duckdb"
+    with duckdb.connect(str(file)) as own:
+        own.execute("CREATE VIEW seen AS SELECT 1 AS a")
+    with open_store(postgres_url) as store:
+        store.execute("CREATE VIEW seen AS SELECT 1 AS a")
+        try:
+            for url in (postgres_url, f"duckdb:{file}"):
+                for target, wrong in (("no.where", "no schema 'no'"), ("seen", "it is a view")):
+                    with pytest.raises(LapisError, match=f"cannot be written: .*{wrong}\n"):
+                        lapis.infer(model, data, "Smokes", engine=url, output=f"table:{target}")
+        finally:
+            store.execute("DROP VIEW seen")
+    with pytest.raises(LapisError, match="no database to keep the table answers in"):
+        lapis.infer(model, data, "Smokes", engine="duckdb", output="table:answers")
+
+
 def test_progress_tells_the_stages() -> None:
     told: list[str] = []
     model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([5, 4]))

@@ -159,3 +159,19 @@ def test_one_column_that_has_all_integers_is_listed_alone(last: int, scanned: in
         problem = build_problem(model, open_tables(store, tables))
         assert problem.domains["person"].constants == tuple(map(str, range(last + 1)))
     assert len(listed) == scanned
+
+
+def test_a_query_may_end_in_a_semicolon(store: Store) -> None:
+    with Scratch(store) as scratch:
+        pairs = scratch.load({"a": np.array([1, 2]), "b": np.array([2, 1])})
+        problem = build_problem(
+            lapis.parse(MODEL), open_tables(store, {"Friends": f" SELECT a, b FROM {pairs};\n"})
+        )
+        assert problem.evidence["Friends"].true.tolist() == [[0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize("text", ["no_such_table", "SELECT a, FROM nowhere"])
+def test_a_table_that_cannot_be_read_is_named(store: Store, text: str) -> None:
+    with pytest.raises(LapisError, match=r"^the facts of 'Friends' cannot be read: \w+: ") as error:
+        open_tables(store, {"Friends": text})
+    assert error.value.code == "data-table"

@@ -44,6 +44,9 @@ class Corner(Store):
     def publish(self, name: str, target: str) -> None:
         self.store.publish(self._own(name), target)
 
+    def check_target(self, target: str) -> None:
+        self.store.check_target(target)
+
     def find_tables(self, schema: str) -> Mapping[str, str]:
         return self.store.find_tables(schema)
 

@@ -64,8 +64,11 @@ def require_absent(path: Path) -> None:
 
 
 def check_place(store: Store, target: str) -> None:
-    """Refuse a folder that this engine cannot write."""
-    if target.startswith(TABLE) or not is_folder(target):
+    """Refuse a table or folder that this engine cannot write."""
+    if target.startswith(TABLE):
+        store.check_target(target.removeprefix(TABLE))
+        return
+    if not is_folder(target):
         return
     if isinstance(store, TaskStore):
         store.check_folder(target)

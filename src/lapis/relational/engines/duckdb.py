@@ -22,7 +22,14 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.relational.engines.arrow import read_batches
 from lapis.relational.engines.dialect import DUCKDB, Dialect
-from lapis.relational.engines.store import Columns, Store, Table, fetch_all, split_target
+from lapis.relational.engines.store import (
+    Columns,
+    Store,
+    Table,
+    fetch_all,
+    refuse_target,
+    split_target,
+)
 from lapis.relational.engines.stored import StoreEngine
 from lapis.relational.interpretation import Interpretation
 
@@ -96,13 +103,29 @@ class DuckDBStore(Store):
     def drop(self, name: str) -> None:
         self.execute(f"DROP TABLE IF EXISTS {self._reference(name)}")
 
-    def publish(self, name: str, target: str) -> None:
+    def check_target(self, target: str) -> None:
         if self.file is None:
             raise LapisError(
                 f"there is no database to keep the table {target} in",
                 code="engine-target",
                 hint="name a file: --engine duckdb:results.duckdb",
             )
+        schema, table = split_target(target)
+        if not Path(self.file).exists():
+            refuse_target(target, schema if schema != "main" else None, False)
+            return
+        listed = fetch_all(
+            self,
+            "SELECT schema_name AS s, CAST(NULL AS VARCHAR) AS v FROM duckdb_schemas() "
+            f"WHERE database_name = '{USER}' UNION ALL SELECT schema_name, view_name "
+            f"FROM duckdb_views() WHERE database_name = '{USER}'",
+        )
+        known = set(zip(listed["s"], listed["v"], strict=True))
+        missing = schema if schema and (schema, None) not in known else None
+        refuse_target(target, missing, (schema or "main", table) in known)
+
+    def publish(self, name: str, target: str) -> None:
+        self.check_target(target)
         schema, table = split_target(target)
         place = f"{DUCKDB.identifier(schema or 'main')}.{DUCKDB.identifier(table)}"
         self._attach("READ_WRITE")

@@ -87,7 +87,7 @@ def open_tables(store: Store, tables: Mapping[str, str], name: str = "<store>") 
     constants: dict[str, Source] = {}
     relations: dict[str, Relation] = {}
     for table, text in tables.items():
-        source = _open_source(store, text)
+        source = _open_source(store, table, text)
         if table.endswith(TYPE_MARK):
             constants[table.removesuffix(TYPE_MARK)] = source
             continue
@@ -112,10 +112,20 @@ def open_tables(store: Store, tables: Mapping[str, str], name: str = "<store>") 
     )
 
 
-def _open_source(store: Store, text: str) -> Source:
-    is_query = text.lstrip().upper().startswith(("SELECT", "WITH", "FROM"))
+def _open_source(store: Store, table: str, text: str) -> Source:
+    text = text.strip().rstrip(";")
+    is_query = text.upper().startswith(("SELECT", "WITH", "FROM"))
     place = f"({text})" if is_query else text
-    columns = fetch_all(store, f"SELECT * FROM {place} t LIMIT 0")
+    try:
+        columns = fetch_all(store, f"SELECT * FROM {place} t LIMIT 0")
+    except LapisError as error:
+        if error.code != "engine-failed":  # a lost connection is not the table's fault
+            raise
+        raise LapisError(
+            f"the facts of '{table}' cannot be read: {error.message}",
+            code="data-table",
+            hint="is the table, or the query, written as the engine would have it?",
+        ) from error
     integers = tuple(each.dtype.kind in "iu" for each in columns.values())
     return Source(place, tuple(columns), integers)
 
@@ -149,7 +159,7 @@ class _Binding:
                 f"but its table has the columns {', '.join(source.columns)}",
                 code="data-arity",
                 span=predicate.span,
-                hint="name a query that selects one column for each argument",
+                hint="name a query that selects a column, with its own name, for each argument",
             )
 
     def _check_type(self, type_name: str, source: Source) -> None:

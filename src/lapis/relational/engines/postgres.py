@@ -22,7 +22,14 @@ from urllib.parse import urlsplit
 from lapis.errors import LapisError
 from lapis.relational.engines.arrow import read_batches, to_arrow
 from lapis.relational.engines.dialect import POSTGRESQL, Dialect
-from lapis.relational.engines.store import Columns, Store, Table, fetch_all, split_target
+from lapis.relational.engines.store import (
+    Columns,
+    Store,
+    Table,
+    fetch_all,
+    refuse_target,
+    split_target,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -92,6 +99,22 @@ class PostgresStore(Store):
 
     def drop(self, name: str) -> None:
         self.execute(f"DROP TABLE IF EXISTS {self._reference(name)}")
+
+    def check_target(self, target: str) -> None:
+        schema, table = split_target(target)
+        listed = fetch_all(
+            self,
+            "SELECT n.nspname::TEXT AS s, c.relname::TEXT AS t, "
+            "(n.nspname = current_schema())::INTEGER AS own FROM pg_namespace n "
+            "LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind IN ('v', 'm')",
+        )
+        found = list(zip(*listed.values(), strict=True))
+        known = any(own if schema is None else name == schema for name, _, own in found)
+        is_view = any(
+            view == table and (own if schema is None else name == schema)
+            for name, view, own in found
+        )
+        refuse_target(target, None if known else schema or "public", is_view)
 
     def publish(self, name: str, target: str) -> None:
         schema, table = split_target(target)

@@ -19,6 +19,7 @@ from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
+from lapis.errors import LapisError
 from lapis.relational.engines.dialect import Dialect
 
 Columns = Mapping[str, np.ndarray]  # of one length: integers, float64, or object (text or integers)
@@ -68,6 +69,9 @@ class Store(Protocol):
         reader between them finds neither).
         """
 
+    def check_target(self, target: str) -> None:
+        """Refuse a name that `publish` could not give, before there is anything to publish."""
+
     def find_tables(self, schema: str) -> Mapping[str, str]:
         """The user's tables in a schema, by name, as statements write them."""
 
@@ -114,6 +118,17 @@ def split_target(target: str) -> tuple[str | None, str]:
     """The schema, if any, and the table that "table" or "schema.table" names."""
     schema, _, table = target.rpartition(".")
     return schema or None, table
+
+
+def refuse_target(target: str, schema: str | None, is_view: bool) -> None:
+    """Refuse a table in a schema that is not there, or in the place of a view."""
+    wrong = f"there is no schema '{schema}'" if schema else "it is a view" if is_view else ""
+    if wrong:
+        raise LapisError(
+            f"the table {target} cannot be written: {wrong}",
+            code="engine-target",
+            hint="create the schema first" if schema else "name another table, or drop the view",
+        )
 
 
 def fetch_all(store: Store, select: str) -> dict[str, np.ndarray]:

@@ -34,7 +34,14 @@ from lapis.relational.engines.arrow import read_batches, to_arrow, to_numpy
 from lapis.relational.engines.dialect import SPARK, Dialect
 from lapis.relational.engines.spark.folders import FolderPlace
 from lapis.relational.engines.spark.leases import Renewal, find_forgotten, lease_until
-from lapis.relational.engines.store import Columns, MapColumns, Table, TaskStore, split_target
+from lapis.relational.engines.store import (
+    Columns,
+    MapColumns,
+    Table,
+    TaskStore,
+    refuse_target,
+    split_target,
+)
 
 if TYPE_CHECKING:
     import pyarrow
@@ -106,6 +113,17 @@ class SparkStore(TaskStore):
         if reference is not None:
             kind = "TABLE" if reference.startswith(f"{self._schema}.") else "VIEW"
             self.execute(f"DROP {kind} IF EXISTS {reference}")
+
+    def check_target(self, target: str) -> None:
+        schema, table = split_target(target)
+        with self._complaints():
+            catalog = self.session.catalog
+            missing = schema if schema and not catalog.databaseExists(schema) else None
+            place = f"{SPARK.identifier(schema)}." if schema else ""
+            name = f"{place}{SPARK.identifier(table)}"
+            is_view = missing is None and catalog.tableExists(name)
+            is_view = is_view and catalog.getTable(name).tableType == "VIEW"
+        refuse_target(target, missing, is_view)
 
     def publish(self, name: str, target: str) -> None:
         # A table cannot change its database, so it is copied beside the target and renamed there.
