@@ -8,11 +8,15 @@ groundings of five formulas, `learn` their weights by pseudo-likelihood, `infer`
 who smokes and who falls ill, where friends live in groups of twelve: every group is a component,
 solved exactly, and the answers stay in a Parquet file. Every job runs in a process of
 its own. "Here" is that process, so DuckDB's memory and processor time are part of it and those
-of a PostgreSQL server or of Spark's Java are not. Memory is the engine for data that is here: its
-arrays are made before the clock starts, which spares it the reading.
+of a PostgreSQL server or of Spark's Java are not: they are told apart, as "there" (the largest
+memory that a look every half second saw, pages that processes share counted once). Memory
+is the engine for data that is here: its arrays are made before the clock starts, which spares it
+the reading.
 
 `--engine` takes memory, duckdb, postgresql (a server from the `pgserver` wheel) and spark
-(local[2]). A job that needs more than `--memory` gigabytes here is stopped and said so.
+(local[2]). A job that needs more than `--memory` gigabytes here, or more than `--seconds`, is
+stopped and said so; larger ones of the same kind are not tried then. All rows together take about
+`--budget` seconds: what is left of it when a row's turn comes is its limit too.
 """
 
 from __future__ import annotations
@@ -20,16 +24,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import multiprocessing
+import os
 import resource
+import signal
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 
@@ -77,11 +86,20 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Usage:
+    """What processes took, added up."""
+
+    processor: float = 0.0  # seconds
+    gigabytes: float = 0.0  # at most
+
+
+@dataclass(frozen=True)
 class Cost:
     seconds: float  # wall
     processor: float  # seconds here
     gigabytes: float  # at most, here
     rows: int  # that came back
+    there: Usage  # of a server's processes, or of Java
     answer: tuple[float, ...]  # counts or weights, to compare
 
 
@@ -89,14 +107,26 @@ def main(arguments: list[str]) -> int:
     asked = parse(arguments)
     found: dict[Job, Cost | str] = {}
     print(f"{'job':8}{'people':>12}{'tuples':>14}  {'engine':12}{'seconds':>9}{'cpu':>8}"
-          f"{'GB here':>9}{'rows back':>11}  answer")  # fmt: skip
-    for engine in asked.engine:
-        for people in asked.people:
+          f"{'GB here':>9}{'cpu there':>11}{'GB there':>10}{'rows back':>11}  answer")  # fmt: skip
+    began = time.monotonic()
+    stopped: dict[tuple[str, str], str] = {}  # jobs of an engine that a smaller size ended
+    for people in asked.people:
+        for engine in asked.engine:
             for name in asked.job:
-                with opened(engine, whole(people, name), name) as place:
-                    job = Job(name, engine, whole(people, name), place)
-                    found[job] = run_apart(job, asked.memory, asked.seconds)
-                    print(line(job, found[job]), flush=True)
+                left = asked.budget - (time.monotonic() - began)
+                job = Job(name, engine, whole(people, name), "")
+                if (name, engine) in stopped:
+                    found[job] = f"not tried: fewer people {stopped[name, engine]}"
+                elif left <= 0:
+                    found[job] = f"not tried: {asked.budget:g} s were over"
+                else:
+                    with opened(engine, job.people, name) as place:
+                        job = replace(job, place=place)
+                        limit = min(asked.seconds, left)
+                        found[job] = cost = run_apart(job, asked.memory, limit)
+                    if isinstance(cost, str):
+                        stopped[name, engine] = cost
+                print(line(job, found[job]), flush=True)
     wrong = compare(found)
     if asked.plot:
         draw(found, asked.plot)
@@ -109,7 +139,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--engine", nargs="+", choices=ENGINES, default=ENGINES)
     parser.add_argument("--job", nargs="+", choices=JOBS, default=JOBS)
     parser.add_argument("--memory", type=float, default=4.0, help="gigabytes here")
-    parser.add_argument("--seconds", type=float, default=1800.0, help="for one job")
+    parser.add_argument("--seconds", type=float, default=300.0, help="for one job")
+    parser.add_argument("--budget", type=float, default=2100.0, help="seconds for all jobs")
     parser.add_argument("--plot", type=Path)
     return parser.parse_args(arguments)
 
@@ -120,7 +151,8 @@ def line(job: Job, cost: Cost | str) -> str:
         return text + cost
     shown = " ".join(f"{value:.6g}" for value in cost.answer)
     return text + (
-        f"{cost.seconds:9.1f}{cost.processor:8.1f}{cost.gigabytes:9.2f}{cost.rows:11,}  {shown}"
+        f"{cost.seconds:9.1f}{cost.processor:8.1f}{cost.gigabytes:9.2f}"
+        f"{cost.there.processor:11.1f}{cost.there.gigabytes:10.2f}{cost.rows:11,}  {shown}"
     )
 
 
@@ -257,25 +289,39 @@ def run_apart(job: Job, gigabytes: float, seconds: float) -> Cost | str:
     """The job in a process of its own, stopped where it takes too much."""
     spawn = multiprocessing.get_context("spawn")
     receiver, sender = spawn.Pipe(duplex=False)
-    process = spawn.Process(target=run, args=(job, gigabytes, sender))
-    process.start()
-    sender.close()
-    found: Cost | str = f"stopped after {seconds:g} s"
-    if receiver.poll(seconds):
-        try:
-            found = receiver.recv()
-        except EOFError:
-            found = f"stopped: needs more than {gigabytes:g} GB here"
-    process.terminate()
-    process.join()
+    found: Cost | str = f"stopped after {seconds:.0f} s"
+    with tempfile.TemporaryDirectory(prefix="lapis-engines-") as folder:
+        process = spawn.Process(target=run, args=(job, gigabytes, folder, sender))
+        process.start()
+        sender.close()
+        if receiver.poll(seconds):
+            try:
+                found = receiver.recv()
+            except EOFError:
+                found = f"memory stops at {gigabytes:g} GB"
+        stop(process)
     return found
 
 
-def run(job: Job, gigabytes: float, sender: Connection) -> None:
+def stop(process: BaseProcess) -> None:
+    """End a job and the processes that it started, by their numbers."""
+    others = descendants(process.pid or 0)
+    process.terminate()
+    process.join(10)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    for pid in others:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def run(job: Job, gigabytes: float, folder: str, sender: Connection) -> None:
+    tempfile.tempdir = folder  # what a job that is stopped leaves goes with it
     try:
         sender.send(measure(job, gigabytes))
     except MemoryError:
-        sender.send(f"stopped: needs more than {gigabytes:g} GB here")
+        sender.send(f"memory stops at {gigabytes:g} GB")
     except Exception as error:  # a table with a hole says more than no table
         sender.send(f"failed: {error}")
 
@@ -309,15 +355,83 @@ def count_rows(store: Store, rows: list[int]) -> None:
 
 
 def timed(job: Job, model: lapis.Model, data: lapis.Database, rows: list[int]) -> Cost:
-    began, worked = time.perf_counter(), time.process_time()
-    answer = do(job.name, model, data)
+    with Watch(job) as watch:
+        began, worked = time.perf_counter(), time.process_time()
+        answer = do(job.name, model, data)
+        seconds, processor = time.perf_counter() - began, time.process_time() - worked
     return Cost(
-        time.perf_counter() - began,
-        time.process_time() - worked,
+        seconds,
+        processor,
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
         sum(rows),
+        watch.usage,
         answer,
     )
+
+
+# What an engine takes in processes that are not this one
+
+
+class Watch:
+    """Looks at a server's processes, or at those that this one started, while a job runs."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.usage = Usage()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._seen: dict[int, tuple[float, float]] = {}  # processor seconds at first and at last
+
+    def __enter__(self) -> Watch:
+        self._look()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._look()
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.5):
+            self._look()
+
+    def _look(self) -> None:
+        gigabytes = 0.0
+        for pid in self._processes():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                worked, size = read_process(pid)
+                fresh = worked if not self._seen or pid in self._seen else 0.0
+                self._seen[pid] = self._seen.get(pid, (fresh, 0.0))[0], worked
+                gigabytes += size
+        worked = sum(last - first for first, last in self._seen.values())
+        self.usage = Usage(worked, max(self.usage.gigabytes, gigabytes))
+
+    def _processes(self) -> list[int]:
+        if self.job.engine == "postgresql":
+            folder = parse_qs(urlsplit(self.job.place).query)["host"][0]
+            server = int(Path(folder, "postmaster.pid").read_text().split()[0])
+            return [server, *descendants(server)]
+        return descendants(os.getpid())
+
+
+def read_process(pid: int) -> tuple[float, float]:
+    """Processor seconds of a process so far, and its memory in GB."""
+    numbers = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    told = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    kilobytes = next(int(row.split()[1]) for row in told.splitlines() if row.startswith("Pss:"))
+    ticks = os.sysconf("SC_CLK_TCK")
+    return (int(numbers[11]) + int(numbers[12])) / ticks, kilobytes / 2**20
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes that one started, and those that they started."""
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, task.read_text().split()):
+                found += [child, *descendants(child)]
+    return found
 
 
 def do(name: str, model: lapis.Model, data: Any) -> tuple[float, ...]:
