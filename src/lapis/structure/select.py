@@ -15,16 +15,32 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, has_dangling, sub_clauses
 from lapis.structure.coupled_groups import is_summable, refit_groups
-from lapis.structure.ensemble import SHRINKAGE, Ensemble
+from lapis.structure.ensemble import Ensemble
 from lapis.structure.scores import ClauseScore
 from lapis.structure.training_data import TrainingData
 
 ZERO = 1e-8  # weights below are none
+L1 = 1e-3  # price of a weight where the final model is thinned by it
+
+
+class Criteria(Protocol):
+    """What a learner's options say about the final model."""
+
+    @property
+    def penalty(self) -> float: ...  # for each literal
+    @property
+    def dangling(self) -> str: ...
+    @property
+    def final(self) -> str: ...
+    @property
+    def max_clauses(self) -> int | None: ...
+    @property
+    def shrinkage(self) -> float: ...
 
 
 class LearnedClause(NamedTuple):
@@ -73,23 +89,16 @@ def retain(scores: Iterable[ClauseScore], penalty: float) -> list[ClauseScore]:
     return found
 
 
-def select(
-    search: Search,
-    scores: Sequence[ClauseScore],
-    *,
-    how: str,
-    penalty: float,
-    dangling: bool,
-    l1: float = 1e-3,
-    l2: float = SHRINKAGE,
-    max_clauses: int | None = None,
-) -> Selection:
-    """The final model from retained candidates."""
+def select(search: Search, scores: Iterable[ClauseScore], criteria: Criteria) -> Selection:
+    """The final model from the candidates that are retained."""
+    penalty, l2, max_clauses = criteria.penalty, criteria.shrinkage, criteria.max_clauses
+    kept = retain(scores, penalty)
     ensemble = Ensemble(search.data, search.scorer.joins)
     unit_value = ensemble.value
-    usable = [s for s in scores if dangling or not has_dangling(s.candidate.path)]
+    dangling = criteria.dangling == "keep"
+    usable = [s for s in kept if dangling or not has_dangling(s.candidate.path)]
     usable.sort(key=lambda s: rank(s, penalty, search.data))
-    match how:
+    match criteria.final:
         case "greedy":
             add_in_order(search, ensemble, usable, penalty, l2, max_clauses)
         case "lazy":
@@ -98,7 +107,7 @@ def select(
             for score in usable[:max_clauses]:
                 if is_summable(search, ensemble, score.candidate):
                     ensemble.add(score.candidate)
-            search.refit(ensemble, l1=l1 if how == "l1" else 0.0, l2=l2)
+            search.refit(ensemble, l1=L1 if criteria.final == "l1" else 0.0, l2=l2)
     refit_groups(search, ensemble, l2)
     return finish_selection(search, ensemble, usable, unit_value)
 

@@ -24,7 +24,7 @@ from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, PathAtom, canonical, has_dangling, is_connected
 from lapis.structure.ensemble import SHRINKAGE
 from lapis.structure.scores import ClauseScore
-from lapis.structure.select import Selection, retain, select
+from lapis.structure.select import Selection, select
 
 Node = tuple[PathAtom, ...]
 MAX_BLANKET = 6  # beyond, strata are too thin for χ²
@@ -58,16 +58,7 @@ def learn_busl(search: Search, **own: Any) -> Selection:
     scores: list[ClauseScore] = []
     for found in search.score_paths(chosen):
         scores += found
-    kept = retain(scores, options.penalty)
-    return select(
-        search,
-        kept,
-        how=options.final,
-        penalty=options.penalty,
-        dangling=options.dangling == "keep",
-        l2=options.shrinkage,
-        max_clauses=options.max_clauses,
-    )
+    return select(search, scores, options)
 
 
 def clique_paths(search: Search, name: str, options: BuslOptions) -> Iterator[Path]:

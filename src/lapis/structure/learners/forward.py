@@ -21,7 +21,7 @@ from lapis.structure.learners.msl import connected_paths
 from lapis.structure.lift_graph import ground_graph
 from lapis.structure.paths.find_paths import find_paths
 from lapis.structure.scores import ClauseScore
-from lapis.structure.select import Selection, retain, select
+from lapis.structure.select import Selection, select
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,4 @@ def learn_forward(search: Search, **own: Any) -> Selection:
     scores: list[ClauseScore] = []
     for each in search.score_paths(chosen):
         scores += (s for s in each if options.redundant == "keep" or is_condensed(s.candidate))
-    kept = retain(scores, options.penalty)
-    return select(
-        search, kept, how=options.final, penalty=options.penalty,
-        dangling=options.dangling == "keep", l2=options.shrinkage,
-        max_clauses=options.max_clauses,
-    )  # fmt: skip
+    return select(search, scores, options)

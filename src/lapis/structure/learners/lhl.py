@@ -23,7 +23,7 @@ from lapis.structure.ensemble import SHRINKAGE
 from lapis.structure.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
 from lapis.structure.paths.find_paths import FoundPath, find_paths
 from lapis.structure.scores import AtomSample, ClauseScore
-from lapis.structure.select import Selection, retain, select
+from lapis.structure.select import Selection, select
 
 
 @dataclass(frozen=True)
@@ -73,16 +73,7 @@ def learn_lhl(search: Search, **own: Any) -> Selection:
     scores: list[ClauseScore] = []
     for clauses in search.score_paths(paths, options.flips):
         scores += clauses
-    kept = retain(scores, options.penalty)
-    return select(
-        search,
-        kept,
-        how=options.final,
-        penalty=options.penalty,
-        dangling=options.dangling == "keep",
-        l2=options.shrinkage,
-        max_clauses=options.max_clauses,
-    )
+    return select(search, scores, options)
 
 
 def try_path(
