@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapis.data.keys import fits, number_rows, pack, share_keys, unpack
+from lapis.data.keys import distinct_keys, fits, number_rows, pack, share_keys, unpack
 
 SIZES = st.lists(st.sampled_from([1, 2, 5, 2**20, 2**31]), max_size=4)
 
@@ -73,3 +73,8 @@ def test_rows_are_numbered_in_their_order(rows: list[tuple[int, int]]) -> None:
     first, number = number_rows(columns_of(rows, 2), len(rows))
     assert number.tolist() == ranks(rows)
     assert first.tolist() == [rows.index(row) for row in sorted(set(rows))]
+
+
+@given(st.lists(st.integers(0, 4000)), st.sampled_from([4001, 2**40]))
+def test_keys_that_occur_are_listed_in_order(keys: list[int], space: int) -> None:
+    assert distinct_keys(np.array(keys, np.int64), space).tolist() == sorted(set(keys))

@@ -56,6 +56,15 @@ def unpack(key: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     return rows
 
 
+def distinct_keys(keys: np.ndarray, space: int) -> np.ndarray:
+    """int64[...], the keys that occur, in increasing order; they lie in 0 … space − 1."""
+    if space > 4 * len(keys) + 1024:
+        return np.unique(keys)
+    present = np.zeros(space, bool)
+    present[keys] = True
+    return np.flatnonzero(present)
+
+
 class SharedKeys(NamedTuple):
     """Keys of several lists of rows, comparable among all of them."""
 

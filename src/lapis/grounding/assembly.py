@@ -46,12 +46,13 @@ def concatenate_rows(parts: Sequence[FlatRows]) -> FlatRows:
     )
 
 
-def weigh(rows: FlatRows, num_weights: int, chosen: np.ndarray) -> np.ndarray:
-    """float64[num_weights], the counts of the chosen rows added up by weight."""
-    chosen = chosen & (rows.weight_id >= 0)
-    return np.bincount(
-        rows.weight_id[chosen], weights=rows.multiplicity[chosen], minlength=num_weights
-    )
+def weigh(rows: FlatRows, num_weights: int, chosen: np.ndarray | None = None) -> np.ndarray:
+    """float64[num_weights], the counts of the chosen rows, or of all, added up by weight."""
+    weight_id, count = rows.weight_id, rows.multiplicity
+    if chosen is not None:
+        index = np.flatnonzero(chosen)
+        weight_id, count = weight_id[index], count[index]
+    return np.bincount(weight_id - HARD, weights=count, minlength=num_weights + 1)[1:]
 
 
 def total_counts(problem: Problem) -> np.ndarray:
@@ -71,7 +72,7 @@ def total_counts(problem: Problem) -> np.ndarray:
 def decided_counts(problem: Problem, rows: FlatRows) -> np.ndarray:
     """float64[num_weights], what evidence alone makes true: all but the rows that survive it."""
     total = total_counts(problem)
-    return total - weigh(rows, len(total), np.ones(len(rows.multiplicity), bool))
+    return total - weigh(rows, len(total))
 
 
 def signatures(problem: Problem) -> Mapping[str, Predicate]:

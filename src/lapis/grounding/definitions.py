@@ -20,13 +20,14 @@ everything else and become ordinary relations.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from lapis.data.keys import unpack
+from lapis.data.keys import distinct_keys, pack, unpack
 from lapis.grounding.atoms import PredicateAtoms
 from lapis.grounding.known_relations import GroundedWorld
 from lapis.grounding.rows import (
@@ -110,7 +111,7 @@ def evaluate_known(
                 guard(query, name)
                 rows = fetch_rows(query, world)
                 true.append(variable_codes(definition.variables, query, rows.answer, world))
-        tuples = unpack(np.unique(np.concatenate(true)), sizes)
+        tuples = unpack(distinct_keys(np.concatenate(true), math.prod(sizes)), sizes)
         world.atoms[name] = PredicateAtoms(
             name, tuple(sizes), True, tuples, tuples[:0], np.empty(0, np.int64), 0
         )
@@ -132,7 +133,8 @@ def resolve_definitions(
     for definition in reversed(definitions):
         name = definition.predicate.name
         codes = list(reference_codes(asking, name))
-        demanded[name] = np.unique(np.concatenate(codes)) if codes else np.empty(0, np.int64)
+        space = math.prod(len(world.domains[type_name]) for _, type_name in definition.variables)
+        demanded[name] = distinct_keys(_joined(codes, np.int64), space)
         cubes[name] = list(_ground_cubes(definition, demanded[name], world, limits, guard))
         asking += [block.rows for block in cubes[name]]
     resolved: dict[str, Instances] = {}
@@ -194,8 +196,9 @@ def _resolve(
     is_true = np.zeros(len(demanded), bool)
     is_true[owner[merged.merged == EMPTY]] = True
     keep = (merged.merged >= 0) & ~is_true[owner]
-    pairs = np.unique(np.stack((owner[keep], merged.merged[keep]), axis=1), axis=0)
-    owner, row = pairs[:, 0], pairs[:, 1]
+    sizes = len(demanded), max(len(merged.weight_id), 1)
+    keys = pack((owner[keep], merged.merged[keep]), sizes, int(keep.sum()))
+    owner, row = unpack(distinct_keys(keys, math.prod(sizes)), sizes).T
 
     length = np.diff(merged.start)
     used, row = np.unique(row, return_inverse=True)

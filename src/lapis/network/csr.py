@@ -18,10 +18,15 @@ def take_rows(
     start: np.ndarray, member: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Some rows, as one such array."""
+    new_start, place = row_places(start, rows)
+    return new_start, member[place]
+
+
+def row_places(start: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where some rows start if put side by side, and int64[...], the place of each entry before."""
     length = start[rows + 1] - start[rows]
     new_start = row_starts(length)
-    within = np.arange(int(new_start[-1])) - np.repeat(new_start[:-1], length)
-    return new_start, member[np.repeat(start[rows], length) + within]
+    return new_start, np.repeat(start[rows] - new_start[:-1], length) + np.arange(new_start[-1])
 
 
 def join_rows(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.compiled import entry, inner
+from lapis.network.csr import row_places
 
 TAUTOLOGY = -1
 EMPTY = -2
@@ -49,8 +50,10 @@ def merge_rows(
     )
     literal = _sort_long_rows(start, literal)
     capacity = 16
-    inside = weight_id[(weight_id >= 0) & (weight_id < len(known))]
-    looked_up = num_rows - int(known[inside].sum())
+    looked_up = num_rows
+    if known.any():
+        inside = weight_id[(weight_id >= 0) & (weight_id < len(known))]
+        looked_up -= int(known[inside].sum())
     while capacity < 2 * looked_up:
         capacity *= 2
     table = np.full(capacity, -1, np.int32)
@@ -67,15 +70,18 @@ def merge_rows(
 
 def _sort_long_rows(start: np.ndarray, literal: np.ndarray) -> np.ndarray:
     """Rows too long for sorting by insertion, sorted by atom."""
-    length = np.diff(start)
-    long = length > LONG_ROW
-    if not long.any():
+    long = np.flatnonzero(np.diff(start) > LONG_ROW)
+    if not len(long):
         return literal
-    inside = np.repeat(long, length)
-    row = np.repeat(np.arange(len(length)), length)[inside]
-    mine = literal[inside]
+    own_start, place = row_places(start, long)
+    mine = literal[place].astype(np.int64)
+    # One number of row, atom and sign, since sorting by one key is quick.
+    key = np.repeat(np.arange(len(long)), np.diff(own_start)) << 32
+    key += (np.abs(mine) << 1) + (mine < 0)
+    key.sort()
+    atom = (key & 0xFFFFFFFF) >> 1
     sorted_literal = literal.copy()
-    sorted_literal[inside] = mine[np.lexsort((mine < 0, np.abs(mine), row))]
+    sorted_literal[place] = np.where(key & 1, -atom, atom)
     return sorted_literal
 
 
