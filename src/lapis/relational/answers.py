@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.relational.exact_sums import largest_integer
 from lapis.relational.factor import Factor, add_rows, multiply, scalar, sort_rows
 from lapis.relational.plan import Plan
 
@@ -49,7 +50,10 @@ def tabulate(plan: Plan, answers: Sequence[Product]) -> np.ndarray:
     """int64 or object[plan.shape], Σ of the answers, the same along variables that one lacks."""
     parts = [(answer.scale, answer.factor) for answer in answers]
     # Every partial sum is at most Σ |scale|·max|factor|.
-    bound = sum(abs(scale) * (1 if factor is None else _largest(factor)) for scale, factor in parts)
+    bound = sum(
+        abs(scale) * (1 if factor is None else largest_integer(factor.value))
+        for scale, factor in parts
+    )
     table = np.zeros(plan.shape, np.int64 if bound < 2**63 else object)
     for scale, factor in parts:
         if factor is None:
@@ -80,7 +84,3 @@ def list_rows(plan: Plan, answers: Sequence[Product]) -> Factor:
     if len(found) == 1:
         return sort_rows(found[0].reorder(plan.keep))
     return add_rows(plan.keep, found)
-
-
-def _largest(factor: Factor) -> int:
-    return max((abs(number) for number in factor.value.tolist()), default=0)

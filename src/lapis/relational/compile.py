@@ -108,6 +108,8 @@ def by_what_is_listed(conjunction: Conjunction, world: Interpretation) -> Conjun
         return tuple(a for a in atoms if world.relations[a.relation].complemented != wanted)
 
     true, false = conjunction.true, conjunction.false
+    if not any(world.relations[atom.relation].complemented for atom in (*true, *false)):
+        return conjunction
     return conjunction._replace(
         true=listed(true, True) + listed(false, False),
         false=listed(false, True) + listed(true, False),

@@ -87,6 +87,7 @@ class _Needs:
                 self.uses[name] = self.uses.get(name, 0) + 1
         self.keep = frozenset(keep)
         self.pending = pending
+        self.wanted = self._without(None)
 
     def outside(self, *group: Contraction, used: Test | None = None) -> tuple[str, ...]:
         """The variables of the group that something outside it, or a filter, still needs."""
@@ -94,10 +95,15 @@ class _Needs:
         for part in group:
             for name in part.variables:
                 inside[name] = inside.get(name, 0) + 1
-        filtered = self.keep.union(*(found.variables for found in self.pending if found != used))
+        wanted = self.wanted if used is None else self._without(used)
+        uses = self.uses
         return tuple(
-            name for name, count in inside.items() if name in filtered or self.uses[name] > count
+            [name for name, count in inside.items() if name in wanted or uses[name] > count]
         )
+
+    def _without(self, used: Test | None) -> frozenset[str]:
+        """What is kept, and the variables of all filters but one."""
+        return self.keep.union(*[found.variables for found in self.pending if found != used])
 
     def link(self, names: frozenset[str]) -> Filter | None:
         """A filter that these variables decide."""
@@ -106,7 +112,10 @@ class _Needs:
 
 def _apply(part: Contraction, pending: list[Filter]) -> Contraction:
     """Apply and remove the filters that the part's variables decide."""
-    for condition in [found for found in pending if set(found.variables) <= set(part.variables)]:
+    if not pending:
+        return part
+    names = frozenset(part.variables)
+    for condition in [found for found in pending if names.issuperset(found.variables)]:
         pending.remove(condition)
         expression: Expression
         if isinstance(condition, Test):
@@ -131,6 +140,8 @@ def _project(part: Contraction, keep: tuple[str, ...]) -> Contraction:
 
 def _cheapest_step(parts: Sequence[Contraction], needs: _Needs) -> _Step:
     """The next join: connected if possible, absorbing first, then the least work."""
+    if len(parts) == 2:
+        return _join(parts, (0, 1), needs)
     names = [frozenset(part.variables) for part in parts]
     ranked = [
         (_rank(names[first], names[second], needs), (first, second))

@@ -78,15 +78,25 @@ def fits(runs: Runs, left: np.ndarray, right: np.ndarray) -> bool:
     """Whether every sum of products over matching pairs surely fits into 64 bits."""
     if left.dtype == object or right.dtype == object:
         return False
+    most = largest(right)
+    if largest(left) * most * runs.num_pairs < SAFE:  # as good as always, and quickly seen
+        return True
     pairs = np.abs(left.astype(np.float64)) * (runs.stop - runs.start)
-    return float(pairs.sum()) * largest(right) < SAFE
+    return float(pairs.sum()) * most < SAFE
 
 
 def largest(value: np.ndarray) -> float:
     """max |value| in floating point, infinite for Python integers."""
     if value.dtype == object:
         return math.inf
-    return float(np.abs(value.astype(np.float64)).max(initial=0.0))
+    return float(largest_integer(value))
+
+
+def largest_integer(value: np.ndarray) -> int:
+    """max |value|, 0 of nothing."""
+    if value.dtype == object:
+        return max(map(abs, value.tolist()), default=0)
+    return max(int(value.max(initial=0)), -int(value.min(initial=0)))
 
 
 def magnitude(value: np.ndarray) -> float:
@@ -128,13 +138,26 @@ def narrow(value: np.ndarray) -> np.ndarray:
     return value
 
 
+def is_dense(space: int, num_rows: int) -> bool:
+    """Whether a table of all keys is no larger than looking up those of the rows would be."""
+    return space <= min(_DENSE, 16 * num_rows + 4096)
+
+
+def sum_dense(key: np.ndarray, value: np.ndarray, space: int) -> tuple[np.ndarray, np.ndarray]:
+    """Keys in increasing order and Σ value for each, without zeros, where all sums fit."""
+    table = np.zeros(space, np.int64)
+    np.add.at(table, key, value)
+    found = np.flatnonzero(table)
+    return found, table[found]
+
+
 def _sum_small(
     runs: Runs, left: Side, right: Side, radix: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
     num_pairs = runs.num_pairs
     kernels = choose_kernels(num_pairs)
     space = math.prod(radix)
-    if space <= min(_DENSE, 16 * num_pairs + 4096):
+    if is_dense(space, num_pairs):
         table = np.zeros(space, np.int64)
         kernels.accumulate_dense(*runs, *left, *right, table)
         key = np.flatnonzero(table)

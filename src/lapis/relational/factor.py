@@ -12,6 +12,7 @@ are taken without listing the products, exactly at any size (`exact_sums`, `join
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,10 +26,12 @@ from lapis.relational.exact_sums import (
     Runs,
     Side,
     fits,
+    is_dense,
     magnitude,
     match_runs,
     multiply_exactly,
     narrow,
+    sum_dense,
     sum_exactly,
     sum_products,
 )
@@ -90,6 +93,9 @@ def scalar(value: int) -> Factor:
     return Factor((), np.empty((1, 0), np.int32), narrow(np.array([value], dtype=object)))
 
 
+ONE = scalar(1)
+
+
 def empty_factor(variables: tuple[str, ...]) -> Factor:
     """0 everywhere."""
     return Factor(variables, np.empty((0, len(variables)), np.int32), np.empty(0, np.int64))
@@ -105,7 +111,12 @@ def project(factor: Factor, keep: tuple[str, ...]) -> Factor:
     """Σ over the variables not in `keep`; the result's variables are `keep`, in that order."""
     if len(keep) == len(factor.variables):
         return factor.reorder(keep)
-    return join(factor, scalar(1), keep)
+    columns = [factor.column(name) for name in keep]
+    radix = [int(column.max(initial=0)) + 1 for column in columns]
+    if is_dense(math.prod(radix), len(factor)) and magnitude(factor.value) < SAFE:
+        key, value = sum_dense(pack(columns, radix, len(factor)), factor.value, math.prod(radix))
+        return Factor(keep, unpack(key, radix), value)
+    return join(factor, ONE, keep)
 
 
 def join(left: Factor, right: Factor, keep: tuple[str, ...]) -> Factor:

@@ -99,7 +99,8 @@ class Evaluation:
         self.known: dict[Expression, Factor] = {}
 
     def run(self, expression: Expression) -> Factor:
-        if expression not in self.shared:
+        # Most plans share nothing, and to look a deep expression up is to hash all of it.
+        if not self.shared or expression not in self.shared:
             return self._compute(expression)
         if expression not in self.known:
             self.known[expression] = self._compute(expression)
