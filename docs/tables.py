@@ -10,8 +10,10 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from lapis.methods import Task, methods_of
-from lapis.options import COMMANDS, NOUNS, Option
+from lapis.method import Task
+from lapis.methods import methods_of
+from lapis.option import NOUNS, Option
+from lapis.options import COMMANDS
 
 TABLE = re.compile(r"(<!-- (methods|options) ([\w ]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 

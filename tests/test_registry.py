@@ -17,17 +17,17 @@ from cli_run import Run
 from lapis.errors import LapisError
 from lapis.inference.marginals import Options as InferenceOptions
 from lapis.learning.options import Options as LearningOptions
-from lapis.methods import (
+from lapis.method import Method, Task
+from lapis.methods import (  # fmt: skip
     METHODS,
     OPTION_OF_TASK,
     TASKS_OF_COMMAND,
     UNDECIDED,
-    Method,
-    Task,
     check_options,
     methods_of,
-)  # fmt: skip
-from lapis.options import COMMANDS, LEARNING, Option
+)
+from lapis.option import Option
+from lapis.options import COMMANDS, LEARNING
 
 DOCS = Path(__file__).parents[1] / "docs"
 FUNCTIONS: dict[str, Callable[..., Any]] = {

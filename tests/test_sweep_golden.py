@@ -13,7 +13,8 @@ import pytest
 
 import lapis
 from golden_models import Expected, GoldenModel, golden_models
-from lapis.methods import Method, methods_of
+from lapis.method import Method
+from lapis.methods import methods_of
 
 GOLDEN = golden_models()
 ASKED = [golden for golden in GOLDEN if golden.query]

@@ -21,7 +21,8 @@ from lapis.cli.commands import BY_NAME
 from lapis.cli.options import parse_flag
 from lapis.compiled import STEPS_A_SECOND, allocating_entry, entry, inner
 from lapis.examples import example_path
-from lapis.options import COMMANDS, Option, arguments_of
+from lapis.option import Option
+from lapis.options import COMMANDS, arguments_of
 
 
 def loaded_after(*words: str) -> set[str]:

@@ -15,7 +15,8 @@ import typer
 
 from lapis.cli.commands import BY_NAME
 from lapis.methods import OPTION_OF_TASK, PARTS_OF_COMMAND, TASKS_OF_COMMAND, methods_of
-from lapis.options import COMMANDS, GROUPS, Argument, Kind, Option, arguments_of
+from lapis.option import Argument, Kind, Option
+from lapis.options import COMMANDS, GROUPS, arguments_of
 
 # What typer reads, and how the value is called in the help.
 TYPES: dict[Kind, tuple[Any, str | None]] = {

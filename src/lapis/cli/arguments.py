@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lapis.options import COMMANDS, GROUPS, Argument, Kind, Option, arguments_of
+from lapis.option import Argument, Kind, Option
+from lapis.options import COMMANDS, GROUPS, arguments_of
 
 SEVERAL: tuple[Kind, ...] = ("names", "texts", "beliefs", "settings")
 WHOLE = re.compile("[0-9]{1,18}")

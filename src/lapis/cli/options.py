@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from lapis.errors import LapisError
 from lapis.methods import check_options
-from lapis.options import COMMANDS, WORLDS, Option, arguments_of
+from lapis.option import Option
+from lapis.options import COMMANDS, WORLDS, arguments_of
 from lapis.progress import Progress
 
 if TYPE_CHECKING:
