@@ -25,11 +25,13 @@ from __future__ import annotations
 import numpy as np
 
 from lapis.compiled import allocating_entry, inner
+from lapis.inference.exact.dense_minors import distinct, join_members
 from lapis.inference.symmetry.terms import Terms
 from lapis.network.incidence import index_atoms
 
 MAX_FIRSTS = 8
 LONG = 32
+FEW_MEMBERS = 200_000  # of terms: more are described by the kernel at once
 ROUNDS = 3
 
 
@@ -39,6 +41,8 @@ def interchangeable_classes(terms: Terms) -> np.ndarray:
     size = max(terms.num_plain, num_members)
     at_start, at_term = index_atoms(terms.start, terms.member, size)
     first = np.arange(terms.num_plain, dtype=np.int32)
+    if len(terms.member) <= FEW_MEMBERS and not share_neighbourhoods(terms, size):
+        return first
     describe = _describe.for_work(10 * ROUNDS * len(terms.member))
     digests = describe(
         terms.start, terms.member, terms.strength, at_start, at_term, terms.num_plain, ROUNDS
@@ -56,6 +60,26 @@ def interchangeable_classes(terms: Terms) -> np.ndarray:
             group_start, alone[grouped].astype(np.int32), MAX_FIRSTS, first,
         )  # fmt: skip
     return first
+
+
+def share_neighbourhoods(terms: Terms, size: int) -> bool:
+    """Whether two plain variables have the same neighbours, with or without themselves.
+
+    Step 2 by arrays and without colours: where it finds nobody, no kernel is needed.
+    """
+    length = np.diff(terms.start)
+    term = np.repeat(np.arange(len(length), dtype=np.int32), length)
+    member = np.abs(terms.member).astype(np.int32) - np.int32(1)
+    is_short = (length <= LONG)[term]
+    one, other = distinct(*join_members(term[is_short], member[is_short]))
+    name = _mix.py_func(np.arange(1, size + 1, dtype=np.uint64))
+    around = np.zeros(size, np.uint64)
+    np.add.at(around, one, name[other])
+    np.add.at(around, other, name[one])
+    long_name = _mix.py_func(term[~is_short].astype(np.uint64) + (np.uint64(1) << np.uint64(40)))
+    np.add.at(around, member[~is_short], long_name)
+    around, name = around[: terms.num_plain], name[: terms.num_plain]
+    return any(len(np.unique(digest)) < terms.num_plain for digest in (around, around + name))
 
 
 def has_followers(first: np.ndarray) -> np.ndarray:
