@@ -21,13 +21,14 @@ import functools
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 STEPS_A_SECOND = 1_000_000  # interpreted; what is said of a kernel's work is a rough guess
 LITTLE = 0.05  # seconds of interpreting, for which neither numba nor anybody else is called
 LOCK = threading.RLock()
-always_compiled = False  # `lapis warm` compiles what its small jobs could interpret
+# Modules whose kernels are compiled even where small jobs could interpret them (`cli/warm.py`).
+always_compiled: Container[str] = ()
 
 # Told of entries: that were never compiled, when they are interpreted for some time; and of all
 # (True) just before numba looks for them on disk (`cli/warm.py`).
@@ -70,7 +71,8 @@ class Kernel:
         loaded, or compiled if it never was, which takes so many seconds."""
         expected = self.spent + steps / STEPS_A_SECOND
         is_loaded = "dispatcher" in self.__dict__ and bool(self.dispatcher.overloads)
-        if is_loaded or always_compiled or expected > seconds:
+        is_wanted = self.py_func.__module__ in always_compiled
+        if is_loaded or is_wanted or expected > seconds:
             return self
         if expected <= LITTLE and "lapis.compiler" not in sys.modules:
             return self.interpret

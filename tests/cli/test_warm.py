@@ -12,10 +12,12 @@ import pytest
 
 import lapis.compiler
 from cli_run import Run
+from lapis import compiled
 from lapis.cache_folder import private_folder
 from lapis.cli import warm
 from lapis.compiled import STEPS_A_SECOND, entry, watchers
 from lapis.compiler import find_place, is_kept
+from lapis.inference.reduction import tree_answers
 from lapis.inference.sampling.kernels.cluster import run_clusters
 from lapis.progress import Progress, compilations
 
@@ -28,6 +30,20 @@ def test_every_job_runs(job: str) -> None:
 def test_the_job_of_the_samplers_compiles_what_a_first_infer_waits_for() -> None:
     warm.JOBS["samplers"]()
     assert is_kept(run_clusters)
+
+
+def test_what_is_compiled_meanwhile_is_what_answers_eliminated_atoms() -> None:
+    called: list[str] = []
+    watchers.append(lambda kernel, is_called: called.append(kernel.py_func.__module__))
+    for kernel in (tree_answers._answer_trees, tree_answers._answer_clauses):
+        kernel.__dict__.pop("dispatcher", None)
+    try:
+        warm.compile_answers()
+    finally:
+        watchers.pop()
+    assert called.count(tree_answers.__name__) == 2
+    assert is_kept(tree_answers._answer_trees)
+    assert not compiled.always_compiled
 
 
 def test_compilations_are_told_by_name() -> None:
@@ -86,6 +102,8 @@ def test_kernels_of_samplers_are_waited_for_while_somebody_compiles_them(
             return None
 
     monkeypatch.setattr(lapis.compiler, "is_kept", lambda kernel: process.polls > 5)
+    meanwhile: list[bool] = []
+    monkeypatch.setattr(warm, "compile_answers", lambda: meanwhile.append(True))
     beside, process = warm.Beside(), Process()
     beside.running = [process]  # type: ignore[list-item]
     seen: list[Progress] = []
@@ -98,6 +116,7 @@ def test_kernels_of_samplers_are_waited_for_while_somebody_compiles_them(
     finally:
         compilations.remove(seen.append)
     assert 0 < num_seen == len(seen)
+    assert meanwhile == [True]
     assert str(seen[0]) == "compiling for the first use 0/1"
 
 

@@ -3,8 +3,9 @@
 Numba compiles a kernel when it is first called, which takes some twenty seconds for all that a
 first `lapis infer` calls, and keeps it for later runs. `lapis warm` runs small jobs that call
 them, as many at a time as there are cores. A first `infer` starts one of them itself: while its
-own process interprets what grounds and eliminates (`compiled.py`), it compiles what comes last and
-cannot be interpreted, the samplers that pilots choose from, which are one kernel.
+own process interprets what grounds and eliminates (`compiled.py`), it compiles what cannot be
+interpreted, the samplers that pilots choose from, which are one kernel. While they are waited
+for, the process that waits compiles what comes after them.
 
 A job is a process of its own: `python -m lapis.cli.warm JOB`.
 """
@@ -15,7 +16,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,24 @@ def compile_steps(method: str) -> None:
     sampler.step(
         plan, state, new_tallies(network.num_base_atoms, counts, np.empty(0, np.int64), 0), 1
     )
+
+
+def compile_answers() -> None:
+    """The kernels that answer eliminated atoms, and no others."""
+    import numpy as np
+
+    from lapis.inference.reduction import tree_answers as answers
+    from lapis.inference.reduction.eliminate import reduce
+    from lapis.inference.reduction.sample_bits import pack_samples
+
+    reduction = reduce(small_network())
+    pieces = pack_samples(np.zeros((1, reduction.core.num_atoms), bool))
+    desk = answers.new_desk(reduction, pieces)
+    with always_compiling([answers.__name__]):
+        for first, last in answers.tree_runs(reduction.tree):
+            answers.answer_trees(reduction, pieces, first, last, desk)
+        for clauses in answers.clause_runs(reduction.kept_clause):
+            answers.answer_clauses(reduction, pieces, clauses)
 
 
 def compile_inference() -> None:
@@ -146,6 +165,8 @@ class Beside:
             if (os.cpu_count() or 1) > 1:
                 self.running = [start(job) for job in others] or [start(LATER)]
         if is_called and kernel.py_func.__module__ in COMPILED_BESIDE:
+            if any(process.poll() is None for process in self.running):
+                compile_answers()
             while any(process.poll() is None for process in self.running) and not is_kept(kernel):
                 self.report(kernel)
                 time.sleep(POLL_SECONDS / 2)
@@ -161,6 +182,23 @@ class Beside:
         for process in self.running or ():
             process.kill()
             process.communicate()
+
+
+class AllModules:
+    """Holds every name."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+@contextmanager
+def always_compiling(modules: Container[str]) -> Iterator[None]:
+    """Compile the kernels of modules however little there is to do."""
+    before, compiled.always_compiled = compiled.always_compiled, modules
+    try:
+        yield
+    finally:
+        compiled.always_compiled = before
 
 
 @contextmanager
@@ -203,10 +241,10 @@ def compile_all(report: Report | None = None) -> None:
 
 def compile_job(job: str) -> None:
     """Compile the kernels of a job; what is interpreted in those that somebody waits for is not."""
-    compiled.always_compiled = job not in BESIDE
     if job == LATER and hasattr(os, "nice"):
         os.nice(10)
-    JOBS[job]()
+    with always_compiling(() if job in BESIDE else AllModules()):
+        JOBS[job]()
 
 
 if __name__ == "__main__":
