@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lapis.data.database import Database
+from lapis.errors import LapisError
 from lapis.grounding import bottom_up, ground
 from lapis.grounding.cache import ARRAYS, grounding_key, is_sound, load_network, save_network
 from lapis.language import parse_model
@@ -155,3 +156,10 @@ def test_numbers_that_lead_outside_are_refused_even_with_a_checksum(
     array[len(array) // 2] = value
     save_network(problem, replace(network, **{name: array}), tmp_path)
     assert load_network(problem, tmp_path) is None
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    problem = build_problem(parse_model("t = {A}\nP(t)\n1 P(x)"), query=["P"])
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(LapisError, match="groundings cannot be kept here"):
+        save_network(problem, ground(problem), tmp_path / "taken")

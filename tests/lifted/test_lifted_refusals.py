@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import lapis
@@ -91,3 +92,16 @@ def test_sums_over_too_many_numbers_are_refused_with_their_number() -> None:
     with pytest.raises(lapis.TooLarge, match="a sum over 1,000,000,001 combinations") as caught:
         lapis.lift(model, sizes={"t": 1_000_000_000})
     assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize("size", [3 * 10**6, 10**10, 10**20])
+@pytest.mark.parametrize("arity", [1, 2, 3])
+def test_groundings_beyond_64_bits_are_counted(size: int, arity: int) -> None:
+    """size^arity independent atoms, each of weight 1: where a product wraps, log Z is nonsense."""
+    types, terms = ", ".join("p" * arity), ", ".join("xyz"[:arity])
+    model = lapis.parse(f"T({types})\n1 T({terms})")
+    found = lapis.lift(model, sizes={"p": size})
+    number = float(size**arity)
+    assert found.log_partition == pytest.approx(number * np.log1p(np.e), rel=1e-12)
+    assert found.expected_counts == pytest.approx([number * np.e / (1 + np.e)], rel=1e-12)
+    assert [row.groundings for row in found.formulas] == [size**arity]

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from lapis.data.whole_path import whole_path
+from lapis.errors import LapisError
 from lapis.grounding.assembly import signatures
 from lapis.network.network import AtomTable, Network
 from lapis.problem.problem import Problem
@@ -54,7 +55,12 @@ def grounding_key(problem: Problem) -> str:
 
 
 def save_network(problem: Problem, network: Network, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LapisError(
+            f"{folder}: groundings cannot be kept here: {error.strerror}", code="unwritable"
+        ) from None
     arrays = {name: getattr(network, name) for name in ARRAYS}
     for number, tuples in enumerate(network.atoms.tuples):
         arrays[f"tuples_{number}"] = tuples

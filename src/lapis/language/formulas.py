@@ -209,7 +209,7 @@ class TreeBuilder:
         raise AssertionError(tree.data)
 
     def chain(self, tree: Node, kind: type[And | Or]) -> tuple[Formula, ...]:
-        """The operands of a connective that groups to the left, by a loop: there may be many."""
+        """The operands of a connective that groups to the left; there may be thousands."""
         connective, others = tree.data, []
         while tree.data == connective:
             others.append(self.formula(tree.children[2]))

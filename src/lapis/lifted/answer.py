@@ -232,7 +232,9 @@ def weight_rows(lifted: LiftedProblem, counts: np.ndarray) -> Iterator[LiftedFor
 
 def class_rows(lifted: LiftedProblem, counts: np.ndarray) -> Iterator[LiftedFormula]:
     """A row for each class of groundings that are certainly equally probable."""
-    sizes = {region: np.asarray(size) for region, size in lifted.encoding.kinds.sizes.items()}
+    sizes = {
+        region: np.asarray(size, object) for region, size in lifted.encoding.kinds.sizes.items()
+    }
     for column, count in zip(lifted.encoding.columns, counts.tolist(), strict=True):
         yield LiftedFormula(
             lifted.problem.model.rules[column.rule].text,

@@ -294,7 +294,7 @@ def facts_of_shapes(problem: Problem, kinds: Kinds) -> dict[Shape, bool | None]:
 
 def mixed_constants(problem: Problem, kinds: Kinds) -> dict[str, set[str]]:
     """Constants of regions on which a relation is neither known throughout nor nowhere."""
-    sizes = {region: np.asarray(size) for region, size in kinds.sizes.items()}
+    sizes = {region: np.asarray(size, object) for region, size in kinds.sizes.items()}
     for predicate, types, _, rows in stated_rows(problem):
         shapes, which = shapes_of_rows(predicate, types, rows, kinds)
         number = np.bincount(which, minlength=len(shapes))

@@ -38,13 +38,19 @@ class Size(NamedTuple):
         """The number; 0 where a region is too small for as many different elements."""
         value = np.asarray(self.coefficient)
         for region, offset in self.factors:
-            value = value * np.maximum(sizes[region] - offset, 0)
+            value = value * fewer(sizes[region], offset)
         # The division is exact, in floats as long as the product before it is.
         return value if self.divisor == 1 else value // self.divisor
 
     def rename(self, names: Mapping[Region, Region]) -> Size:
         factors = tuple(sorted((names.get(r, r), offset) for r, offset in self.factors))
         return self._replace(factors=factors)
+
+
+def fewer(size: np.ndarray, number: int) -> np.ndarray:
+    """max(size − number, 0); whole numbers of any length (objects) stay such."""
+    kind = np.asarray(size).dtype
+    return np.asarray(np.maximum(np.asarray(size - number), 0)).astype(kind)
 
 
 def num_choices(regions: Iterable[Region], taken: Mapping[Region, int] | None = None) -> Size:

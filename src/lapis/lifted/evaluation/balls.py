@@ -17,7 +17,7 @@ import numpy as np
 from flint import arb, fmpz
 
 from lapis.lifted.compilation.circuit import Count, Factor
-from lapis.lifted.compilation.regions import Sizes
+from lapis.lifted.compilation.regions import Sizes, fewer
 from lapis.lifted.evaluation.walk import Walk, Weights, reduce_to, split
 
 ZERO, ONE = arb(0), arb(1)
@@ -100,7 +100,7 @@ class Balls(Walk[Value]):
         result = Value(as_objects(power_of(part.ball, exponent)))
 
         def back() -> None:
-            less = power_of(part.ball, np.maximum(exponent - 1, 0))
+            less = power_of(part.ball, fewer(as_objects(exponent), 1))
             slope = as_objects(result.slope * less * as_objects(exponent))
             part.add_slope(np.broadcast_to(slope, result.ball.shape))
 

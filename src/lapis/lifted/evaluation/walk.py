@@ -30,7 +30,7 @@ from lapis.lifted.compilation.circuit import (
     Rest,
     Sum,
 )
-from lapis.lifted.compilation.regions import Region, Sizes
+from lapis.lifted.compilation.regions import Region, Sizes, fewer
 
 V = TypeVar("V")
 
@@ -89,7 +89,7 @@ class Walk(ABC, Generic[V]):
             case Grounding(part):
                 return self.value(part, sizes)
             case Rest(part, region, rest, taken):
-                return self.value(part, {**sizes, rest: np.maximum(sizes[region] - taken, 0)})
+                return self.value(part, {**sizes, rest: fewer(sizes[region], taken)})
             case Guard((region, least), met, unmet):
                 is_met = np.asarray(sizes[region] >= least, bool)
                 if is_met.all():
