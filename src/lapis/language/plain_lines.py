@@ -12,7 +12,6 @@ everything else, mistakes above all, is left to the parser.
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -39,7 +38,7 @@ from lapis.language.syntax import (
     subformulas,
     with_children,
 )
-from lapis.language.weights import FUNCTIONS
+from lapis.language.weights import FUNCTIONS, LARGEST
 
 WORDS = re.compile(f"({STRING}|{NUMBER}|{NAME})")
 # The next line belongs to this one if it starts with a connective, a comma or a comparison.
@@ -144,7 +143,7 @@ class PlainLines:
         if not form.hard:
             weight_text = form.sign + words[0]
             weight = float(weight_text)
-            if not math.isfinite(weight):
+            if not abs(weight) <= LARGEST:
                 return None
         known = self.atoms
         found = [known[tuple([words[i] for i in places])] for places in form.atoms]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from lapis.errors import LapisError, Source, Span
 from lapis.language.lexer import Token
 
+LARGEST = 1e15  # of weights: ten times more, and sums of scores lose what weights of 1 add
 FUNCTIONS: Mapping[str, Callable[[float], float]] = {
     "log": math.log,
     "ln": math.log,
@@ -129,4 +130,11 @@ def evaluate_weight(tokens: Sequence[Token], source: Source) -> float:
         raise fail("this weight has no finite value") from None
     if position != len(tokens) or not math.isfinite(value):
         raise fail("this weight has no finite value")
+    if abs(value) > LARGEST:
+        raise LapisError(
+            f"a weight beyond {LARGEST:g} in size leaves no digits for any other",
+            code="weight",
+            span=whole,
+            hint="what must hold in every world is a hard formula, with a period at its end",
+        )
     return value
