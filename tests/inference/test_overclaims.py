@@ -25,6 +25,7 @@ from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.mcsat import MCSAT
 from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tempering import Tempering
+from lapis.language.weights import LARGEST
 from lapis.network.network import Network
 
 SAMPLERS: list[Sampler[Any, Any]] = [Gibbs(), MCSAT(), Tempering(), Cluster(), TreeGibbs()]
@@ -190,3 +191,17 @@ def test_what_elimination_makes_exact_has_its_log_partition(method: str) -> None
     assert found.exact
     expected = lapis.infer(model, query=["P", "Q"], method="enumerate").log_partition
     assert found.log_partition == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("method", ["auto", "enumerate", "exact"])
+def test_the_largest_weights_that_cancel_leave_others_their_digits(method: str) -> None:
+    """Beyond, 1e15 against 1e15 left P(A) at 0.5, and called it exact."""
+    large = f"{LARGEST:.0f}"
+    model = lapis.parse(
+        f"t = {{A}}\nP(t)\nQ(t)\n{large} P(x)\n{large} !P(x)\n0.3 P(x)\n"
+        f"{large} P(x) ^ Q(x)\n{large} !(P(x) ^ Q(x))\n0.7 Q(x)"
+    )
+    found = lapis.infer(model, query=["P", "Q"], method=method)
+    assert found.exact
+    assert found["P(A)"] == pytest.approx(1 / (1 + np.exp(-0.3)), abs=1e-6)
+    assert found["Q(A)"] == pytest.approx(1 / (1 + np.exp(-0.7)), abs=1e-6)

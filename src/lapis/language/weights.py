@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from lapis.errors import LapisError, Source, Span
 from lapis.language.lexer import Token
 
-LARGEST = 1e15  # of weights: ten times more, and sums of scores lose what weights of 1 add
+LARGEST = 1e9  # of weights: where two of that size cancel, nine digits of a third are left
 FUNCTIONS: Mapping[str, Callable[[float], float]] = {
     "log": math.log,
     "ln": math.log,
@@ -132,7 +132,7 @@ def evaluate_weight(tokens: Sequence[Token], source: Source) -> float:
         raise fail("this weight has no finite value")
     if abs(value) > LARGEST:
         raise LapisError(
-            f"a weight beyond {LARGEST:g} in size leaves no digits for any other",
+            f"a weight beyond {LARGEST:g} in size leaves too few digits for others",
             code="weight",
             span=whole,
             hint="what must hold in every world is a hard formula, with a period at its end",
