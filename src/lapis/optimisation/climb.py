@@ -9,6 +9,7 @@ Ctrl-C ends a climb anywhere and keeps the best so far. `lapis.methods` lists th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -20,6 +21,7 @@ from lapis.optimisation.checkpoint import Checkpoint, fields_of, read_checkpoint
 from lapis.optimisation.logbook import STOPPED, Course, CurvePoint, Logbook, State, max_norm
 from lapis.optimisation.objective import Moving, Objective, Point
 from lapis.optimisation.orthant import Origins, Terrain
+from lapis.optimisation.tape import StrayedError, Taped, new_tape, old_tape
 from lapis.progress import Report
 
 __all__ = [
@@ -58,11 +60,14 @@ class Solver(Protocol):
 
 
 class SolverState(NamedTuple):
-    """All that is known of a solver from outside."""
+    """All that is known of a solver from outside: where it is, and what it was told."""
 
     weights: np.ndarray  # float64[num_parameters]
     point: Point
     iteration: int
+    tape_digest: np.ndarray = np.empty(0, np.uint64)  # the fields of its Tape
+    tape_value: np.ndarray = np.empty(0)
+    tape_gradient: np.ndarray = np.empty((0, 0))
 
     @property
     def answer(self) -> np.ndarray:
@@ -143,17 +148,24 @@ def run_steps(
 
 
 def run_solver(solver: Solver, terrain: Terrain, log: Logbook, saved: Checkpoint | None) -> None:
-    """A solver's run; one that is resumed starts afresh from the weights it had reached."""
+    """A solver's run; one that is resumed hears again what it was told before."""
+    tape, behind = new_tape(terrain.num_parameters), 0
     if saved is None:
         state = SolverState(log.start, terrain.evaluate(log.start), 0)
         log.note(state)
     else:
         state = rebuild_state(SolverState, terrain, saved)
         log.restore(saved, state)
+        if state.iteration:
+            tape = old_tape(*state[3:])
+            behind = state.iteration if tape.told else 0
 
     def record(point: Point) -> None:
-        nonlocal state
-        state = SolverState(point.weights, point, state.iteration + 1)
+        nonlocal state, behind
+        if behind:
+            behind -= 1
+            return
+        state = SolverState(point.weights, point, state.iteration + 1, *tape.kept())
         log.note(state)
         if log.verdict is not None:
             raise Enough
@@ -166,8 +178,17 @@ def run_solver(solver: Solver, terrain: Terrain, log: Logbook, saved: Checkpoint
             code="needs-exact-objective",
             hint="choose pscg or dn, or an exact objective",
         )
+    heard = terrain
+    if log.path is not None:
+        heard = replace(terrain, objective=Taped(terrain.objective, tape))
     try:
-        point = solver.solve(terrain, state.point, log.tolerance, record)
+        try:
+            start = terrain.evaluate(log.start) if behind else state.point
+            point = solver.solve(heard, start, log.tolerance, record)
+        except StrayedError:
+            behind = 0
+            tape.end()
+            point = solver.solve(terrain, state.point, log.tolerance, record)
         if not np.array_equal(point.weights, state.weights):
             record(point)
         log.verdict = log.judge_standstill(max_norm(point.gradient))
