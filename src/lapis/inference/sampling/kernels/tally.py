@@ -84,6 +84,12 @@ def new_tally(origin: np.ndarray, traced: np.ndarray) -> Tally:
 
 @entry
 def record(tally, values):  # type: ignore[no-untyped-def]
+    """Add one sample; for callers in Python."""
+    add_sample(tally, values)
+
+
+@inner
+def add_sample(tally, values):  # type: ignore[no-untyped-def]
     """Add one sample."""
     cursor = tally.cursor
     batch, batch_sum, square_sum, origin = (
@@ -108,8 +114,8 @@ def record(tally, values):  # type: ignore[no-untyped-def]
 @inner
 def record_sample(tallies, estimate, count, value):  # type: ignore[no-untyped-def]
     """Add one sample to all tallies."""
-    record(tallies.atoms, estimate)
-    record(tallies.counts, count)
+    add_sample(tallies.atoms, estimate)
+    add_sample(tallies.counts, count)
     bits, size = tallies.worlds.bits, tallies.worlds.size
     if len(bits) == 0:
         return
