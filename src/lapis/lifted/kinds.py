@@ -12,7 +12,7 @@ single constants cost next to nothing, and neither does a relation complete betw
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
 from typing import NamedTuple
@@ -115,6 +115,8 @@ def tell_apart(
         refuse_many(kinds)
         if max_elements is not None:
             refuse_elements(kinds, max_elements)
+        # Facts are looked at one by one only if they are of few kinds.
+        kinds = replace(kinds, facts=facts_of_shapes(problem, kinds))
         mixed = mixed_constants(problem, kinds)
         if not mixed:
             return kinds
@@ -169,6 +171,7 @@ def refuse_elements(kinds: Kinds, most: int) -> None:
 def group_constants(
     problem: Problem, named: Mapping[str, set[str]], extra: Mapping[str, int]
 ) -> Kinds:
+    """Elements and regions, without what is known of them."""
     colours = refine(problem, named)
     of_type: dict[str, Kind] = {}
     names: list[str] = []
@@ -184,13 +187,14 @@ def group_constants(
         if type_name in extra:  # its size may be asked for later, so there is a region for it
             groups[0] = groups.get(0, 0) + extra[type_name]
         first = len(names)
-        for place, colour in enumerate(sorted(groups)):
-            kind_of[others & (colours[type_name] == colour)] = first + place
+        ordered = sorted(groups)
+        place_of = np.searchsorted(np.array(ordered, np.uint64), colours[type_name][others])
+        kind_of[others] = first + place_of
+        for place, colour in enumerate(ordered):
             sizes[first + place] = groups[colour]
             names.append(type_name if len(groups) == 1 else f"{type_name}{place + 1}")
         of_type[type_name] = Kind(elements, tuple(range(first, len(names))), kind_of)
-    bare = Kinds(of_type, tuple(names), sizes, {})
-    return Kinds(of_type, tuple(names), sizes, facts_of_shapes(problem, bare))
+    return Kinds(of_type, tuple(names), sizes, {})
 
 
 def stated_rows(problem: Problem) -> Iterator[tuple[str, tuple[str, ...], bool | None, np.ndarray]]:
