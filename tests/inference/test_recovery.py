@@ -17,9 +17,16 @@ from lapis.inference.reduction.sample_bits import cut_samples
 from lapis.inference.reduction.tree_answers import tree_runs
 from lapis.inference.sampling import recovery
 from lapis.inference.sampling.chains import Derived
-from lapis.inference.sampling.diagnostics import WarmUp, doubt_islands, summarize
+from lapis.inference.sampling.diagnostics import WarmUp, count_ranges, doubt_islands, summarize
 from lapis.inference.sampling.kernels.tally import Worlds
-from lapis.inference.sampling.recovery import BATCHES, eliminated, piece_tally, recover
+from lapis.inference.sampling.recovery import (
+    BATCHES,
+    eliminated,
+    piece_tally,
+    recover,
+    sampled_components,
+)
+from lapis.network import csr
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -126,6 +133,35 @@ def test_trees_are_in_one_place(seed: int) -> None:
         patch.setattr(tree_answers, "RUN_CLIQUES", 1)
         runs = tree_runs(tree)
     assert [last for _, last in runs] == (tops + 1).tolist()
+
+
+@given(seeds)
+@settings(max_examples=30)
+def test_counts_of_clauses_are_taken_in_pieces(seed: int) -> None:
+    """However many clauses are looked at together: all of them, and none twice."""
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, num_base=9, num_clauses=12)
+    try:
+        reduction = reduce(network)
+    except LapisError:
+        assume(False)
+    sampled = sampled_components(reduction)
+    span, jump, most = np.zeros((3, len(network.weights)))
+    most += network.constant_count
+    for clause, (weight, size) in enumerate(
+        zip(network.weight_id.tolist(), network.coefficient.tolist(), strict=True)
+    ):
+        first_atom = abs(int(network.literal[network.clause_start[clause]])) - 1
+        if weight >= 0:
+            most[weight] += size
+        if weight >= 0 and sampled[network.component[first_atom]]:
+            span[weight] += abs(size)
+            jump[weight] = max(jump[weight], abs(size))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csr, "PIECE", 5)
+        found = count_ranges(network, sampled)
+        np.testing.assert_allclose(reduction.all_true, most, atol=1e-12)
+    np.testing.assert_allclose(found, (span, jump), atol=1e-12)
 
 
 OPEN = """\

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+
+PIECE = 1 << 18  # rows that are looked at together where there may be millions
 
 
 def row_starts(lengths: np.ndarray) -> np.ndarray:
@@ -12,6 +14,12 @@ def row_starts(lengths: np.ndarray) -> np.ndarray:
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
     return starts
+
+
+def row_pieces(num_rows: int) -> Iterator[slice]:
+    """All rows, so many at a time that what is computed of them takes little memory."""
+    for first in range(0, num_rows, PIECE):
+        yield slice(first, min(first + PIECE, num_rows))
 
 
 def take_rows(

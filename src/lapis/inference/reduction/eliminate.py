@@ -52,7 +52,7 @@ from lapis.inference.reduction.tree_answers import (
     new_desk,
     tree_runs,
 )
-from lapis.network.csr import row_starts
+from lapis.network.csr import row_pieces, row_starts
 from lapis.network.cubes import (
     Cubes,
     Variables,
@@ -171,9 +171,11 @@ class Reduction:
     @cached_property
     def all_true(self) -> np.ndarray:
         """float64[num_weights], the counts if every clause were true."""
-        network = self.network
-        clauses = np.arange(network.num_clauses)
-        return network.constant_count + sum_by_weight(network, clauses, np.ones(len(clauses)))
+        network, total = self.network, self.network.constant_count.astype(np.float64)
+        for rows in row_pieces(network.num_clauses):
+            clauses = np.arange(rows.start, rows.stop)
+            total += sum_by_weight(network, clauses, np.ones(len(clauses)))
+        return total
 
     def _core_states(self, core_world: np.ndarray) -> np.ndarray:
         """int32[num_variables], the states of core variables; 0 elsewhere."""

@@ -32,10 +32,10 @@ import numpy as np
 
 from lapis.inference.random_numbers import random_states
 from lapis.inference.reduction.eliminate import Reduction, reduce
-from lapis.inference.sampling.chains import count_ranges
+from lapis.inference.sampling.diagnostics import count_ranges
 from lapis.inference.sampling.gibbs import Gibbs, Plan
 from lapis.inference.sampling.kernels.annealing import run_annealing
-from lapis.inference.sampling.recovery import depends_on_core
+from lapis.inference.sampling.recovery import sampled_components
 from lapis.network.cubes import Variables, find_variables
 from lapis.network.network import Network
 from lapis.progress import Progress, Report, Wish
@@ -233,7 +233,7 @@ def describe(
     # What the last worlds agree on is not known better than their number says.
     likely = (marginal * ess + 1.0) / (ess + 2.0)
     marginal_error = np.maximum(marginal_error, np.sqrt(likely * (1.0 - likely) / (ess + 1.0)))
-    span, _ = count_ranges(network, depends_on_core(reduction))
+    span, _ = count_ranges(network, sampled_components(reduction))
     count_error = np.maximum(count_error, span / (ess + 1.0))
     return Annealed(
         constant + log_mean, error, marginal, marginal_error, count, count_error,

@@ -31,6 +31,7 @@ from lapis.inference.sampling.diagnostics import (
     Trace,
     WarmUp,
     collect_trace,
+    count_ranges,
     doubt_islands,
     num_tallied,
     summarize,
@@ -172,24 +173,6 @@ def run_chains(
 
 def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def count_ranges(
-    network: Network, chosen: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """float64[num_weights] each: how far counts can differ, and by how much with one clause.
-
-    `chosen`, bool[num_clauses], leaves out clauses that are known exactly. Without clauses the
-    counts come from elsewhere, and one grounding is the least that they change by.
-    """
-    if network.num_clauses == 0:
-        return np.ones(len(network.weights)), np.ones(len(network.weights))
-    soft = network.weight_id >= 0 if chosen is None else chosen & (network.weight_id >= 0)
-    weight_id, size = network.weight_id[soft], np.abs(network.coefficient[soft])
-    span = np.bincount(weight_id, weights=size, minlength=len(network.weights))
-    jump = np.zeros(len(span))
-    np.maximum.at(jump, weight_id, size)
-    return span, jump
 
 
 class Limits(NamedTuple):

@@ -43,6 +43,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.sampling.kernels.tally import Tally
+from lapis.network.csr import row_pieces
+from lapis.network.network import Network
 
 PIECE = 1 << 13  # values summarised together, which stay in the cache
 NOISE = 1e-12  # variances below this are rounding
@@ -219,6 +221,28 @@ def compare_chains(
     found.stderr[:] = np.where(
         found.still, np.maximum(span / samples, found.missed), np.hypot(error, event)
     )
+
+
+def count_ranges(
+    network: Network, sampled: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """float64[num_weights] each: how far counts can differ, and by how much with one clause.
+
+    `sampled`, bool[num_components], leaves out components that are known exactly. Without clauses
+    the counts come from elsewhere, and one grounding is the least that they change by.
+    """
+    if network.num_clauses == 0:
+        return np.ones(len(network.weights)), np.ones(len(network.weights))
+    span, jump = np.zeros((2, len(network.weights)))
+    for rows in row_pieces(network.num_clauses):
+        soft = network.weight_id[rows] >= 0
+        if sampled is not None:
+            first_atom = np.abs(network.literal[network.clause_start[:-1][rows]]) - 1
+            soft &= sampled[network.component[first_atom]]
+        weight_id, size = network.weight_id[rows][soft], np.abs(network.coefficient[rows][soft])
+        span += np.bincount(weight_id, weights=size, minlength=len(span))
+        np.maximum.at(jump, weight_id, size)
+    return span, jump
 
 
 def doubt_islands(

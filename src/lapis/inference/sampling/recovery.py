@@ -34,12 +34,12 @@ from lapis.inference.sampling.chains import (
     Derived,
     SampleResult,
     available_cores,
-    count_ranges,
     run_chains,
 )
 from lapis.inference.sampling.diagnostics import (
     Averages,
     WarmUp,
+    count_ranges,
     dead_components,
     island_error,
     summarize,
@@ -141,15 +141,16 @@ def recover(
         false[found.weights] += found.false
         stuck[found.stuck], moved[found.moved] = True, True
         rhat, missed = max(rhat, found.worst_rhat), max(missed, found.worst_missed)
-    gone = eliminated(reduction)
-    dead = dead_components(network.component[gone], moved, ergodic)
-    rhat = np.inf if dead.any() else rhat
-    gone = gone[(stuck | dead)[network.component[gone]]]
-    stderr[gone] = np.maximum(stderr[gone], island_error(mean[gone], cut.num_chains))
+    if ergodic is None or stuck.any():  # most of the time there is no island
+        gone = eliminated(reduction)
+        dead = dead_components(network.component[gone], moved, ergodic)
+        rhat = np.inf if dead.any() else rhat
+        gone = gone[(stuck | dead)[network.component[gone]]]
+        stderr[gone] = np.maximum(stderr[gone], island_error(mean[gone], cut.num_chains))
     count = reduction.all_true - false.T
     # Their variance within pieces does not matter: R-hat of counts decides nothing.
     square = count**2 * cut.pieces.size[:, None]
-    span, jump = count_ranges(network, depends_on_core(reduction))
+    span, jump = count_ranges(network, sampled_components(reduction))
     expected = summarize(
         cut.tallies(count, square), warm_up=cut.warm_up(count), span=span, jump=jump
     )
@@ -257,14 +258,12 @@ def judge_answers(
     )
 
 
-def depends_on_core(reduction: Reduction) -> np.ndarray:
-    """bool[num_clauses], the clauses of components that are not eliminated whole."""
-    network = reduction.network
-    sampled = np.zeros(int(network.component.max(initial=-1)) + 1, bool)
-    sampled[network.component[reduction.core_atom]] = True
-    first_atom = np.abs(network.literal[network.clause_start[:-1]]) - 1
-    found: np.ndarray = sampled[network.component[first_atom]]
-    return found
+def sampled_components(reduction: Reduction) -> np.ndarray:
+    """bool[num_components], those that are not eliminated whole."""
+    component = reduction.network.component
+    sampled = np.zeros(int(component.max(initial=-1)) + 1, bool)
+    sampled[component[reduction.core_atom]] = True
+    return sampled
 
 
 def piece_tally(total: np.ndarray, square: np.ndarray, length: int, samples: int) -> Tally:
