@@ -10,6 +10,7 @@ from exact_networks import make_network, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lapis
 from lapis.inference.map.icm import climb
 from lapis.inference.map.independent_set import find_conflicts, solve_independent_set
 from lapis.inference.map.maxwalksat import initial_world, prepare, pressure_step, redraw, search
@@ -176,3 +177,21 @@ def test_other_problems_are_not_taken_for_independent_sets(
     clauses: list[tuple[list[int], int, float]],
 ) -> None:
     assert find_conflicts(objective_of(make_network(3, clauses))) is None
+
+
+@pytest.mark.parametrize("method", ["auto", "flow", "ilp", "lazy", "maxwalksat", "icm"])
+def test_what_is_said_of_a_search_without_time_is_true(method: str) -> None:
+    people = range(20)
+    rules = "".join(f"{0.01 * i} S(P{i})\n" for i in people)
+    model = lapis.parse(
+        "F(p, p)\nS(p)\n0.4 F(x, y) ^ S(x) => S(y)\n-0.7 S(x) ^ F(x, y) ^ F(y, x) ^ S(y)\n" + rules
+    )
+    pairs = [(i, (7 * i + k) % len(people)) for i in people for k in range(1, 9)]
+    data = lapis.Database.parse(" ".join(f"F(P{i},P{j})" for i, j in pairs))
+    best = lapis.map(model, data, "S", method="exact")
+    found = lapis.map(model, data, "S", method=method, time_limit=1e-9)
+    bound, gap = found.diagnostics["bound"], found.diagnostics["gap"]
+    assert found.score <= best.score + 1e-6 <= bound + 2e-6
+    assert gap == pytest.approx(bound - found.score, abs=1e-6)
+    assert found.diagnostics["cost_bound"] <= best.diagnostics["cost"] + 1e-6
+    assert not found.optimal or found.score == pytest.approx(best.score)

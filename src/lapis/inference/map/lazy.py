@@ -70,11 +70,13 @@ def settle(network: Network, found: MapResult, complete: bool, rounds: int) -> M
     """The result with the world's true score: listed last, its violations are all in."""
     world = network.complete(found.world[: network.num_base_atoms])
     score = network.score(world)
+    bound = max(found.bound, score)
     return replace(
         found,
         world=world,
         score=score,
-        bound=max(found.bound, score),
+        bound=bound,
+        gap=found.gap if complete else bound - score,
         optimal=found.optimal and complete,
         method=f"cutting planes + {found.method}",
         diagnostics={**found.diagnostics, "rounds": rounds, "listed_clauses": network.num_clauses},
