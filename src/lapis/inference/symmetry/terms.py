@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.network.csr import row_starts, take_rows
+from lapis.network.csr import join_rows, row_starts, take_rows
 from lapis.network.cubes import Cubes
 from lapis.network.merge import merge_rows
 
@@ -87,25 +87,40 @@ Weighed = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # start, member
 def multiply_out(
     start: np.ndarray, member: np.ndarray, penalty: np.ndarray, rows: np.ndarray
 ) -> Weighed:
-    """Products of atoms and their sums, without those that cancel."""
-    sizes, members, values = [], [], []
+    """Products of atoms and their sums, without those that cancel.
+
+    Most are of one atom, and are added up at once; the others are listed and merged.
+    """
+    sizes, members, values = [(1, 0)], [np.empty(0, np.int32)], [np.empty(0)]
+    single, single_size = np.zeros((2, int(np.abs(member).max(initial=0)) + 1))
     length = start[rows + 1] - start[rows]
     for size in range(1, MAX_EXPANDED + 1):
         chosen = rows[length == size]
         given = member[start[chosen][:, None] + np.arange(size)]
-        negative = given < 0
-        for mask in range(1 << size):
+        for mask in range(1, 1 << size):
             inside = (mask >> np.arange(size) & 1).astype(bool)
-            applies = (inside | negative).all(axis=1)
-            product = np.where(inside, np.abs(given[applies]), 0)
-            sign = 1.0 - 2.0 * ((inside & negative[applies]).sum(axis=1) % 2)
-            sizes.append((size, len(product)))
-            members.append(product.ravel())
-            values.append(sign * penalty[chosen[applies]])
-    # Products are many more than clauses: what they are made of goes before they are merged.
+            applies = (given[:, ~inside] < 0).all(axis=1)
+            product = given[applies][:, inside]
+            sign = 1.0 - 2.0 * ((product < 0).sum(axis=1) % 2)
+            value = sign * penalty[chosen[applies]]
+            if product.shape[1] == 1:
+                atom = np.abs(product[:, 0])
+                single += np.bincount(atom, value, len(single))
+                single_size += np.bincount(atom, np.abs(value), len(single))
+                continue
+            sizes.append((product.shape[1], len(product)))
+            members.append(np.abs(product).ravel())
+            values.append(value)
+    # What products are made of goes before they are merged.
     all_members, all_values = np.concatenate(members), np.concatenate(values)
-    del given, negative, product, members, values
-    return add_up(row_starts(np.repeat(*np.transpose(sizes))), all_members, all_values)
+    del members, values
+    found = add_up(row_starts(np.repeat(*np.transpose(sizes))), all_members, all_values)
+    alive = np.flatnonzero(np.abs(single) > ROUNDING * single_size).astype(np.int32)
+    return (
+        *join_rows([(np.arange(len(alive) + 1), alive), found[:2]]),
+        np.concatenate((single[alive], found[2])),
+        np.concatenate((ROUNDING * single_size[alive], found[3])),
+    )
 
 
 def merge_kept(
