@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from exact_networks import possible_worlds, random_network
@@ -21,6 +23,7 @@ from lapis.inference.sampling.diagnostics import WarmUp, count_ranges, doubt_isl
 from lapis.inference.sampling.kernels.tally import Worlds
 from lapis.inference.sampling.recovery import (
     BATCHES,
+    cut_chains,
     eliminated,
     piece_tally,
     recover,
@@ -52,6 +55,16 @@ def test_samples_are_cut_anywhere(seed: int, size: int, begin: int, length: int)
     np.testing.assert_array_equal(bits[:, : end - begin].T, samples[begin:end])
     assert not bits[:, end - begin :].any()
     assert piece.size == end - begin
+
+
+def test_chains_are_cut_without_a_second_copy() -> None:
+    rng = np.random.default_rng(0)
+    chains = [Worlds(rng.integers(1 << 60, size=(7, 9000), dtype=np.uint64), np.array([400]))] * 4
+    tracemalloc.start()
+    cut = cut_chains(chains, [[chain] for chain in chains])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.5 * cut.pieces.bits.nbytes
 
 
 def piece_by_piece(

@@ -33,12 +33,28 @@ class Piece(NamedTuple):
     size: int
 
 
+class Span(NamedTuple):
+    """Samples `begin` to `end` of a chain; sample s is bit s mod 64 of row s div 64."""
+
+    bits: np.ndarray  # uint64[num_words, num_atoms]
+    begin: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.begin
+
+    @property
+    def num_words(self) -> int:
+        return -(-self.size // 64)
+
+
 def pack_samples(samples: np.ndarray) -> Pieces:
     """One piece of bool[num_samples, num_atoms]."""
     padded = np.zeros((samples.shape[1], -(-len(samples) // 64) * 64), bool)
     padded[:, : len(samples)] = samples.T
     packed = np.packbits(padded, axis=1, bitorder="little").view(np.dtype("<u8"))
-    return join_pieces([[Piece(packed.astype(np.uint64, copy=False).T, len(samples))]])
+    return join_spans([[Span(packed.astype(np.uint64, copy=False).T, 0, len(samples))]])
 
 
 def cut_samples(bits: np.ndarray, begin: int, end: int) -> Piece:
@@ -53,14 +69,20 @@ def cut_samples(bits: np.ndarray, begin: int, end: int) -> Piece:
     return Piece(words, end - begin)
 
 
-def join_pieces(pieces: Sequence[Sequence[Piece]]) -> Pieces:
-    """Pieces, each of one or more parts."""
-    parts = [part for piece in pieces for part in piece]
+def join_spans(pieces: Sequence[Sequence[Span]]) -> Pieces:
+    """Pieces, each of one or more spans, which are cut one by one: all of them take much memory."""
+    spans = [span for piece in pieces for span in piece]
+    start = row_starts(np.array([sum(span.num_words for span in piece) for piece in pieces]))
+    bits = np.empty((spans[0].bits.shape[1], int(start[-1])), np.uint64)
+    at = 0
+    for span in spans:
+        bits[:, at : at + span.num_words] = cut_samples(*span).bits.T
+        at += span.num_words
     return Pieces(
-        np.ascontiguousarray(np.concatenate([part.bits for part in parts]).T),
-        np.concatenate([used_bits(part.size) for part in parts]),
-        row_starts(np.array([sum(len(part.bits) for part in piece) for piece in pieces])),
-        np.array([sum(part.size for part in piece) for piece in pieces], np.int64),
+        bits,
+        np.concatenate([used_bits(span.size) for span in spans]),
+        start,
+        np.array([sum(span.size for span in piece) for piece in pieces], np.int64),
     )
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lapis.inference.reduction.eliminate import Reduction
-from lapis.inference.reduction.sample_bits import Pieces, cut_samples, join_pieces
+from lapis.inference.reduction.sample_bits import Pieces, Span, join_spans
 from lapis.inference.reduction.tree_answers import (
     Answers,
     answer_clauses,
@@ -191,11 +191,11 @@ def cut_chains(worlds: Sequence[Worlds], before: Sequence[Sequence[Worlds]]) -> 
     samples = int(worlds[0].size[0])
     length = max(1, samples // BATCHES)
     bounds = list(pairwise([*range(0, samples, length), samples]))
-    pieces = [[cut_samples(chain.bits, *bound)] for chain in worlds for bound in bounds]
+    pieces = [[Span(chain.bits, *bound)] for chain in worlds for bound in bounds]
     warmed = sum(int(part.size[0]) for part in before[0])
     if warmed:
-        pieces += [[cut_samples(p.bits, 0, int(p.size[0])) for p in parts] for parts in before]
-    return Cut(join_pieces(pieces), len(worlds), len(bounds), length, samples, warmed)
+        pieces += [[Span(part.bits, 0, int(part.size[0])) for part in parts] for parts in before]
+    return Cut(join_spans(pieces), len(worlds), len(bounds), length, samples, warmed)
 
 
 class RunJudged(NamedTuple):
