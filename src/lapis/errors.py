@@ -19,6 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+WIDEST = 400  # characters of a line that an error shows
+
 
 @dataclass(frozen=True)
 class Source:
@@ -62,9 +64,15 @@ class Span:
     def underlined(self) -> list[str]:
         """The source line and a row of carets below the span's part of it."""
         line, column = self.source.line_column(self.start)
-        text = self.source.line_text(line)
-        width = max(1, min(self.end - self.start, len(text) - column + 1))
-        lead = "".join("\t" if c == "\t" else " " for c in text[: column - 1])
+        text, before = self.source.line_text(line), column - 1
+        width = max(1, min(self.end - self.start, len(text) - before))
+        if len(text) > WIDEST:  # a line of a generated file may be as long as the file
+            begin = max(0, min(before - WIDEST // 4, len(text) - WIDEST))
+            end = begin + WIDEST
+            text = "…" * (begin > 0) + text[begin:end] + "…" * (end < len(text))
+            before += (begin > 0) - begin
+            width = max(1, min(width, len(text) - before))
+        lead = "".join("\t" if c == "\t" else " " for c in text[:before])
         return [text, lead + "^" * width]
 
 

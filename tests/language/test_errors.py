@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lapis.errors import LapisError
+from lapis.errors import LapisError, Source, Span
 from lapis.language import parse_model
 
 GOLDEN = Path(__file__).parent / "errors.txt"
@@ -38,3 +38,13 @@ def test_errors_have_a_code(name: str) -> None:
         parse_model(sections()[name][0], "m.mln")
     errors = getattr(caught.value, "errors", (caught.value,))
     assert all(error.code and error.exit_code == 1 for error in errors)
+
+
+@pytest.mark.parametrize("before", [0, 150, 5000])
+@pytest.mark.parametrize("after", [0, 5000])
+def test_of_a_long_line_the_surroundings_are_shown(before: int, after: int) -> None:
+    text = "first\n" + "a" * before + "WRONG" + "b" * after + "\nlast"
+    shown, carets = Span(Source("m.mln", text), 6 + before, 11 + before).underlined()
+    assert len(shown) <= 402
+    assert shown[carets.index("^") :][: carets.count("^")] == "WRONG"
+    assert before + after > 400 or shown == "a" * before + "WRONG" + "b" * after
