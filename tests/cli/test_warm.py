@@ -82,13 +82,38 @@ def test_processes_are_started_at_the_first_kernel_never_compiled_and_end_with_t
         return started[-1]
 
     monkeypatch.setattr(warm, "start", keep)
-    with warm.samplers_beside():
+    with warm.samplers_beside([]):
         for number in range(2):
             kernel = entry(lambda x, number=number: x + number)
             assert kernel.for_work(STEPS_A_SECOND // 2) == kernel.interpret
     assert len(started) == len(warm.BESIDE)
     assert all(process.poll() is not None for process in started)
     assert watchers == []
+
+
+@pytest.mark.parametrize(("people", "kept", "expected"), [(80, 0, 1), (80, 1, 0), (8, 0, 0)])
+def test_where_there_are_many_facts_samplers_are_compiled_from_the_beginning(
+    people: int, kept: int, expected: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "kernels_1").mkdir()
+    for number in range(kept):
+        (tmp_path / "kernels_1" / f"cluster.run_clusters-1.py311.{number}.nbc").write_bytes(b"")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    started: list[str] = []
+
+    class Process:
+        def kill(self) -> None:
+            started.append("ended")
+
+        communicate = staticmethod(lambda: None)
+
+    monkeypatch.setattr(warm, "start", lambda job: started.append(job) or Process())
+    pairs = [(one, other) for one in range(people) for other in range(people)]
+    data = lapis.Database.parse(" ".join(f"F(P{one},P{other})" for one, other in pairs))
+    with warm.samplers_beside([data]):
+        assert started == ["samplers"] * expected
+    assert started == ["samplers", "ended"] * expected
 
 
 def test_kernels_of_samplers_are_waited_for_while_somebody_compiles_them(

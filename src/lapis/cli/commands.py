@@ -81,12 +81,13 @@ def ground(model: Path, worlds: Worlds, **options: Any) -> None:
 @takes("infer")
 def infer(model: Path, worlds: Worlds, as_json: bool, **options: Any) -> None:
     """Marginal probabilities of the unknown query atoms."""
-    from lapis.api import infer as infer_marginals
     from lapis.cli.progress import progress_bar
     from lapis.cli.render import present
     from lapis.cli.warm import samplers_beside
 
-    with progress_bar("sampling") as progress, samplers_beside():
+    with progress_bar("sampling") as progress, samplers_beside(worlds):
+        from lapis.api import infer as infer_marginals
+
         answer = infer_marginals(model, worlds or None, progress=progress, **options)
     present(answer, as_json)
 

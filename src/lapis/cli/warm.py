@@ -4,8 +4,9 @@ Numba compiles a kernel when it is first called, which takes some twenty seconds
 first `lapis infer` calls, and keeps it for later runs. `lapis warm` runs small jobs that call
 them, as many at a time as there are cores. A first `infer` starts one of them itself: while its
 own process interprets what grounds and eliminates (`compiled.py`), it compiles what cannot be
-interpreted, the samplers that pilots choose from, which are one kernel. While they are waited
-for, the process that waits compiles what comes after them.
+interpreted, the samplers that pilots choose from, which are one kernel: at once where there are
+many facts, else at the first kernel that it would have to compile. While they are waited for, the
+process that waits compiles what comes after them.
 
 A job is a process of its own: `python -m lapis.cli.warm JOB`.
 """
@@ -16,8 +17,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lapis import compiled
@@ -145,12 +147,30 @@ LATER = "inference"  # what it interpreted is compiled beside the jobs after it,
 COMPILED_BESIDE = ("lapis.inference.sampling.kernels.cluster",)
 
 
+MANY_FACTS = 4_000  # beyond, a model is hardly answered without kernels
+KERNELS = Path(__file__).parents[1] / "inference" / "sampling" / "kernels"
+
+
+def seem_compiled() -> bool:
+    """Whether samplers were compiled before, by the names of files: numba is not loaded yet.
+
+    Where kernels are neither where the user says nor beside the source, nothing is seen of them.
+    """
+    named = os.environ.get("NUMBA_CACHE_DIR")
+    if named is None and not os.access(KERNELS, os.W_OK):
+        return True
+    folder = Path(named) if named else KERNELS / "__pycache__"
+    return any(folder.rglob("cluster.run_clusters-*.nbc"))
+
+
 class Beside:
     """Other processes that compile what this one will need, and its patience with them."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once: bool = False) -> None:
         self.running: list[subprocess.Popen[Any]] | None = None
         self.began = time.monotonic()
+        if at_once and (os.cpu_count() or 1) > 1:
+            self.running = [start(job) for job in BESIDE]
 
     def watch(self, kernel: Kernel, is_called: bool) -> None:
         """Start the others at the first kernel that was never compiled; wait for what they do."""
@@ -202,9 +222,10 @@ def always_compiling(modules: Container[str]) -> Iterator[None]:
 
 
 @contextmanager
-def samplers_beside() -> Iterator[None]:
-    """Compile samplers in other processes as soon as a kernel is met that was never compiled."""
-    beside = Beside()
+def samplers_beside(worlds: Iterable[Database]) -> Iterator[None]:
+    """Compile samplers in another process if they never were."""
+    many = sum(r.num_stated for world in worlds for r in world.relations.values()) >= MANY_FACTS
+    beside = Beside(at_once=many and not seem_compiled())
     watchers.append(beside.watch)
     try:
         yield
