@@ -74,7 +74,7 @@ class Phases:
 
     def __str__(self) -> str:
         total = sum(self.seconds.values())
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
         phases = "  ".join(f"{name} {value:6.2f}" for name, value in self.seconds.items())
         return f"{total:7.2f} s  {phases}  {memory:5.2f} GB"
 
