@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 from lapis.inference.sampling.diagnostics import summarize
 from lapis.inference.sampling.effective_size import (
+    NUM_SLOWEST,
     autocorrelated_size,
     effective_size,
     normal_scores,
@@ -92,6 +93,20 @@ def test_the_worst_of_many_figures_is_not_taken_for_slow() -> None:
     tallies = tallied(chains)
     assert slowest_size(tallies) > 0.7 * 4 * 512
     assert summarize(tallies).ess.min() < 0.6 * 4 * 512
+
+
+def test_chains_that_sit_apart_are_worth_no_more_than_their_halves() -> None:
+    """Batches of a chain that stays where it is agree with each other."""
+    rng = np.random.default_rng(2)
+    chains = rng.normal(size=(4, 256, 300))
+    chains[:, :, 7] += 5 * np.arange(4)[:, None]
+    assert slowest_size(tallied(chains)) < 8 * NUM_SLOWEST
+    assert slowest_size(tallied(chains[:, :, 7:8])) < 8
+    assert slowest_size(tallied(chains[:1])) > 0.5 * 256
+
+
+def test_too_few_samples_tell_nothing() -> None:
+    assert slowest_size(tallied(np.random.default_rng(3).normal(size=(4, 7, 5)))) == 0.0
 
 
 def test_few_effective_samples_of_any_atom_are_remarked() -> None:

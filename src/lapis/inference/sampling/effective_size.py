@@ -17,9 +17,10 @@ much likelier or unlikelier than usual. A trace that never changes counts as ful
 
 Only a few atoms can be traced, and those that were slow in warm-up need not be the slowest of a
 hundred thousand. Of all atoms there are the means of batches: with σ² the variance of a sample and
-s² that of the means of batches of length L, an atom forgets after τ = L s² / σ² samples. The
-largest of many noisy τ is mostly noise, so the atoms are picked by the batches of one half of the
-run and judged by those of the other, both ways round (`slowest_size`).
+s² that of the means of runs of length L, an atom forgets after τ = L s² / σ² samples. Runs are the
+batches within a chain, and half chains: batches of chains that sit apart agree with each other.
+The largest of many noisy τ is mostly noise, so the atoms are picked by one half of the run and
+judged by the other, both ways round (`slowest_size`).
 """
 
 from __future__ import annotations
@@ -95,13 +96,13 @@ def autocorrelated_size(chains: np.ndarray) -> float:
 
 
 def slowest_size(tallies: Sequence[Tally]) -> float:
-    """What all samples are worth for the slowest of all values, by means of batches."""
+    """What all samples are worth for the slowest of all values; 0 of too few to tell."""
     full, length, partial = tallies[0].cursor.tolist()
     samples = len(tallies) * (full * length + partial)
     half, num_values = full // 2, len(tallies[0].origin)
     if full < MIN_BATCHES:
-        return float(samples)
-    time = np.zeros((2, num_values))
+        return 0.0
+    time = np.zeros((2, 2, num_values))  # by half of the run; by batches and by chains
     for begin in range(0, num_values, PIECE):
         piece = slice(begin, begin + PIECE)
         total = np.array([tally.batch_sum[:, piece].sum(axis=0) for tally in tallies]).sum(axis=0)
@@ -109,11 +110,16 @@ def slowest_size(tallies: Sequence[Tally]) -> float:
         variance = square / samples - (total / samples) ** 2
         moves = variance > NOISE
         for side, batches in enumerate((slice(0, half), slice(full - half, full))):
-            spread = [(t.batch_sum[batches, piece] / length).var(axis=0, ddof=1) for t in tallies]
-            ratio = length * np.mean(spread, axis=0)
-            np.divide(ratio, variance, out=time[side, piece], where=moves)
-    judged = []
-    for one, other in (time, time[::-1]):
-        picked = np.argsort(-one, kind="stable")[:NUM_SLOWEST]
-        judged.append(float(other[picked].mean()) if num_values else 0.0)
-    return samples / max(1.0, float(np.mean(judged)))
+            means = [tally.batch_sum[batches, piece] / length for tally in tallies]
+            spread = length * np.mean([mean.var(axis=0, ddof=1) for mean in means], axis=0)
+            np.divide(spread, variance, out=time[side, 0, piece], where=moves)
+            if len(tallies) > 1:
+                chains = [mean.mean(axis=0) for mean in means]
+                spread = half * length * np.var(chains, axis=0, ddof=1)
+                np.divide(spread, variance, out=time[side, 1, piece], where=moves)
+    judged = np.zeros((2, 2))
+    for side, (one, other) in enumerate(((0, 1), (1, 0))):
+        picked = np.argsort(-time[one].max(axis=0), kind="stable")[:NUM_SLOWEST]
+        if num_values:
+            judged[side] = time[other][:, picked].mean(axis=1)
+    return samples / max(1.0, float(judged.mean(axis=0).max()))
