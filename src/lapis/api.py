@@ -178,37 +178,26 @@ def map(  # type: ignore[misc]  # the keywords are those below
         from lapis.relational.engines.tables import ask_in_place
 
         return ask_in_place(map, given)
+    from lapis.inference.marginals import Options
     from lapis.inference.worlds import map_task, refuse_without_engine
 
+    options = Options(
+        time_limit=time_limit,
+        seed=seed_of(random_state),
+        max_memory=max_memory,
+        progress=progress,
+        stop=Stop(stop),
+        relax=relax,
+    )
     task = build_task(model, data, query, opened=opened, soft_evidence=soft_evidence, strict=strict)
     if engine is not None or is_elsewhere(task):
         from lapis.inference.parcels.answers import map_on_engine
         from lapis.inference.parcels.stored import Limits
 
-        return map_on_engine(
-            task,
-            engine,
-            method,
-            time_limit,
-            seed_of(random_state),
-            max_memory=max_memory,
-            progress=progress,
-            stop=Stop(stop),
-            relaxing=relax,
-            output=output,
-            limits=Limits(jobs=jobs),
-        )
+        limits = Limits(jobs=jobs)
+        return map_on_engine(task, engine, method, options, output=output, limits=limits)
     refuse_without_engine(output=output, jobs=jobs)
-    return map_task(
-        task,
-        method,
-        time_limit,
-        seed_of(random_state),
-        max_memory=max_memory,
-        progress=progress,
-        stop=Stop(stop),
-        relaxing=relax,
-    )
+    return map_task(task, method, options)
 
 
 def lift(

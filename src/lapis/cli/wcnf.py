@@ -19,11 +19,11 @@ def is_wcnf(path: Path) -> bool:
 def map_wcnf(path: Path, method: str, time_limit: float, seed: int) -> MostLikelyWorld:
     """The assignment of least cost; `cost` is the weight of the soft clauses it breaks."""
     from lapis.inference.map.wcnf import solve_wcnf
+    from lapis.inference.marginals import Options
 
     with progress_bar("most likely world") as progress:
-        result = solve_wcnf(
-            path, method=method, time_limit=time_limit, seed=seed, progress=progress
-        )
+        options = Options(time_limit=time_limit, seed=seed, progress=progress)
+        result = solve_wcnf(path, method, options)
     found = result.found
     size = result.network.num_base_atoms
     numbers = Domain("variable", tuple(str(i + 1) for i in range(size)))
