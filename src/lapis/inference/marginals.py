@@ -373,15 +373,7 @@ def by_annealing(network: Network, options: Options) -> Marginals:
 def anneal_rest(network: Network, options: Options) -> Marginals:
     from lapis.inference.sampling.annealed import NUM_RUNS, anneal
 
-    found = anneal(
-        network,
-        precision=options.precision,
-        max_samples=options.max_samples,
-        time_limit=options.time_limit,
-        seed=options.seed,
-        progress=options.progress,
-        should_stop=options.stop,
-    )
+    found = anneal(network, options)
     if found.log_partition == -np.inf:
         raise LapisError(
             "no world that keeps the hard formulas was found by annealing",
