@@ -100,11 +100,12 @@ def run_map(data: Path, people: int, friends: int) -> None:
     """The most likely world, stage by stage."""
     from lapis.inference.map.problem import broken_weight
     from lapis.inference.map.solver import most_likely_world
+    from lapis.inference.marginals import Options
     from lapis.inference.worlds import world_found
     from lapis.results.json_text import json_pieces
 
     phases, world, network = prepare(data)
-    found = most_likely_world(network, time_limit=600.0)
+    found = most_likely_world(network, "auto", Options(time_limit=600.0))
     phases.mark("solving")
     found = replace(found, cost=broken_weight(world.problem, network.counts(found.world)))
     with data.with_suffix(".json").open("w") as file:

@@ -67,29 +67,10 @@ _HOMES = {
 }
 
 __all__ = [
-    "Answer",
-    "Database",
-    "Fit",
-    "LapisError",
-    "Lifted",
-    "Model",
-    "MostLikelyWorld",
-    "Prior",
-    "Problem",
-    "TooLarge",
-    "build_problem",
-    "count",
-    "cross_validate",
-    "ground",
-    "infer",
-    "learn",
-    "learn_structure",
-    "lift",
-    "map",
-    "parse",
-    "read",
-    "score",
-]
+    "Answer", "Database", "Fit", "LapisError", "Lifted", "Model", "MostLikelyWorld", "Prior",
+    "Problem", "TooLarge", "build_problem", "count", "cross_validate", "ground", "infer", "learn",
+    "learn_structure", "lift", "map", "parse", "read", "score",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

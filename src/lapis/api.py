@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from lapis.methods import check_options
+from lapis.option import options_of, seed_of
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, ModelLike, build_task, is_elsewhere, open_inputs
 from lapis.progress import Report, Stop, Wish
@@ -101,19 +102,7 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     from lapis.inference.marginals import Options
     from lapis.inference.worlds import infer_task, refuse_without_engine
 
-    options = Options(
-        precision,
-        max_samples,
-        num_chains,
-        time_limit,
-        seed_of(random_state),
-        max_memory,
-        ibound,
-        progress,
-        Stop(stop),
-        relax,
-        bounds,
-    )
+    options = options_of(Options, given, stop=Stop(stop))
     task = build_task(model, data, query, opened=opened, soft_evidence=soft_evidence, strict=strict)
     if engine is not None or is_elsewhere(task):
         from lapis.inference.parcels.answers import infer_on_engine
@@ -123,12 +112,6 @@ def infer(  # type: ignore[misc]  # the keywords are those below
         return infer_on_engine(task, engine, method, options, output=output, limits=limits)
     refuse_without_engine(output=output, jobs=jobs)
     return infer_task(task, method, options)
-
-
-def seed_of(random_state: int | np.random.Generator) -> int:
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(1 << 31))
-    return random_state
 
 
 @overload
@@ -178,37 +161,19 @@ def map(  # type: ignore[misc]  # the keywords are those below
         from lapis.relational.engines.tables import ask_in_place
 
         return ask_in_place(map, given)
+    from lapis.inference.marginals import Options
     from lapis.inference.worlds import map_task, refuse_without_engine
 
+    options = options_of(Options, given, stop=Stop(stop))
     task = build_task(model, data, query, opened=opened, soft_evidence=soft_evidence, strict=strict)
     if engine is not None or is_elsewhere(task):
         from lapis.inference.parcels.answers import map_on_engine
         from lapis.inference.parcels.stored import Limits
 
-        return map_on_engine(
-            task,
-            engine,
-            method,
-            time_limit,
-            seed_of(random_state),
-            max_memory=max_memory,
-            progress=progress,
-            stop=Stop(stop),
-            relaxing=relax,
-            output=output,
-            limits=Limits(jobs=jobs),
-        )
+        limits = Limits(jobs=jobs)
+        return map_on_engine(task, engine, method, options, output=output, limits=limits)
     refuse_without_engine(output=output, jobs=jobs)
-    return map_task(
-        task,
-        method,
-        time_limit,
-        seed_of(random_state),
-        max_memory=max_memory,
-        progress=progress,
-        stop=Stop(stop),
-        relaxing=relax,
-    )
+    return map_task(task, method, options)
 
 
 def lift(
@@ -317,7 +282,8 @@ def score(
     predicates the data does not show. `likelihood=False` leaves the log-likelihood out, which
     is exact or nothing and can take long.
     """
-    check_options("score", locals())
+    given = dict(locals())
+    check_options("score", given)
     from lapis.evaluation.score import score_worlds
     from lapis.inference.marginals import Options
 
@@ -327,14 +293,7 @@ def score(
         inputs.databases,
         query_predicates(query, inputs.model),
         method=method,
-        options=Options(
-            precision=precision,
-            time_limit=time_limit,
-            seed=seed_of(random_state),
-            max_memory=max_memory,
-            progress=progress,
-            stop=Stop(stop),
-        ),
+        options=options_of(Options, given, stop=Stop(stop)),
         hidden=hidden,
         listed=listed,
         likelihood=likelihood,
@@ -391,17 +350,15 @@ def learn(
     >>> round(fit["Smokes(x) => Cancer(x)"], 4)  # log 2: two of three smokers
     0.6931
     """
-    check_options("learn", locals())
+    given = dict(locals())
+    check_options("learn", given)
     from lapis.learning.learn import learn_weights
     from lapis.learning.options import Options
     from lapis.relational.engines.tables import open_on_engine
 
-    options = Options(
-        objective, optimizer, prior, prior_mean, expectation, counts, measure_error, ibound,
-        num_samples, rate, margin, max_iterations, tolerance, time_limit, max_memory,
-        seed_of(random_state), None if checkpoint is None else Path(checkpoint),
-        optimizer_options or {}, engine,
-    )  # fmt: skip
+    options = options_of(
+        Options, given, checkpoint=None if checkpoint is None else Path(checkpoint)
+    )
     with open_on_engine(model, data, engine, tables, strict=strict, max_memory=max_memory) as (
         inputs,
         store,

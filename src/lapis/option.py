@@ -5,11 +5,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from lapis.errors import LapisError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 Kind = Literal[
     "flag", "integer", "number", "numbers", "word", "names", "texts", "path", "size", "seed",
@@ -122,6 +128,18 @@ class Option:
         number = float(value)
         within = self.low <= number <= self.high  # False for NaN
         return within and not (self.above and number == self.low)
+
+
+def options_of(kind: type[T], given: Mapping[str, Any], **others: object) -> T:
+    """A dataclass of options, from the keywords of a function that people call and from others."""
+    own = {each.name: given[each.name] for each in fields(kind) if each.name in given}
+    return kind(**{**own, "seed": seed_of(given["random_state"]), **others})
+
+
+def seed_of(random_state: int | np.random.Generator) -> int:
+    """A whole number from what a seed may be."""
+    drawn = random_state.integers(1 << 31) if hasattr(random_state, "integers") else random_state
+    return int(drawn)
 
 
 def is_texts(value: object) -> bool:

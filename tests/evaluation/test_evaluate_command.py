@@ -10,7 +10,7 @@ import pytest
 
 import lapis
 from lapis.cli.evaluate import run_evaluate
-from lapis.cli.render import show
+from lapis.cli.render import present, show
 from lapis.data.database import Database
 from lapis.evaluation.cross_validation import CrossValidation
 from lapis.evaluation.fold_jobs import Fold
@@ -41,10 +41,11 @@ def test_learned_and_tested_for_real(
     """Without a prior, the weight of a unit formula is the log-odds in the training data."""
     model.write_text("Person(p)\nSmokes(p)\nCancer(p)\nSmokes(x)\n", encoding="utf-8")
     options = {"prior": "none"}
-    run_evaluate(
+    evaluated = run_evaluate(
         model, WORLDS, ["Smokes"], leave_one_out=True, learn_options=options,
-        generative=generative, jobs=1, as_json=True,
+        generative=generative, jobs=1,
     )  # fmt: skip
+    present(evaluated, as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert [fold["test"] for fold in found["folds"]] == [["town 0"], ["town 1"], ["town 2"]]
     assert {fold["learning"]["objective"] for fold in found["folds"]} == {objective}
@@ -60,7 +61,7 @@ def test_learned_and_tested_for_real(
 
 def test_the_table(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "curves.png"
-    run_evaluate(model, WORLDS, ["Smokes,Cancer"], folds=3, jobs=1, plot=picture)
+    show(run_evaluate(model, WORLDS, ["Smokes,Cancer"], folds=3, jobs=1, plot=picture))
     out = capsys.readouterr().out
     lines = [line.split() for line in out.splitlines() if line.strip()]
     assert lines[0] == [

@@ -36,7 +36,7 @@ def map_there(
     url: str, model: str, data: str, query: Sequence[str], limits: Limits = TINY
 ) -> MostLikelyWorld:
     task = build_task(lapis.parse(model), lapis.Database.parse(data), query)
-    world = map_on_engine(task, url, "auto", 60.0, 0, limits=limits)
+    world = map_on_engine(task, url, "auto", Options(), limits=limits)
     assert isinstance(world, MostLikelyWorld)
     return world
 

@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lapis.cli.circuit_compile import parse_state, sizes
 from lapis.cli.options import split, takes
 from lapis.errors import LapisError, check_word
-from lapis.progress import Stop
+from lapis.progress import Report, Stop
 
 if TYPE_CHECKING:
     import numpy as np
 
     from lapis.circuits.circuit import Circuit
+    from lapis.results.result import Result
 
 
-@takes("circuit learn")
+@takes("circuit learn", "learning")
 def learn(
     table: Path,
     valid: Path | None,
@@ -25,9 +27,9 @@ def learn(
     network: Path | None,
     header: Any,
     random_state: int,
-    as_json: bool,
+    progress: Report | None,
     **options: Any,
-) -> None:
+) -> Result:
     """Learn a circuit from rows of discrete values, paying for its edges."""
     import time
 
@@ -36,8 +38,6 @@ def learn(
     from lapis.circuits.learning.learner import learn_rows
     from lapis.circuits.results import LearnedFigures
     from lapis.circuits.table import read_table, rows_of, variables_of
-    from lapis.cli.progress import progress_bar
-    from lapis.cli.render import present
     from lapis.data.whole_path import whole_path
 
     check_output(output)
@@ -57,11 +57,9 @@ def learn(
         some = train[:8].clip(min=0)
         learn_circuit(some, names, states, edge_cost=0.0, method=options["method"])
     stop = Stop(deadline=time.monotonic() + time_limit) if time_limit else Stop()
-    with progress_bar("learning") as progress:
-        found = learn_rows(
-            train, held_out, names, states, seed=random_state, progress=progress, stop=stop,
-            **options,
-        )  # fmt: skip
+    found = learn_rows(
+        train, held_out, names, states, seed=random_state, progress=progress, stop=stop, **options
+    )
     fit = found.fit
     if network is not None and fit.network is not None:
         with whole_path(network) as temporary:
@@ -79,16 +77,15 @@ def learn(
         "edge_cost": found.edge_cost,
         "parameter_cost": found.parameter_cost,
     }
-    present(LearnedFigures(figures, found.trials), as_json)
+    return LearnedFigures(figures, found.trials)
 
 
 @takes("circuit score")
-def score(circuit: Path, table: Path, per_example: Path | None, header: Any, as_json: bool) -> None:
+def score(circuit: Path, table: Path, per_example: Path | None, header: Any) -> Result:
     """The mean log-likelihood of rows; variables that a row leaves out are summed out."""
     from lapis.circuits.files import load_circuit
     from lapis.circuits.queries import log_probabilities
     from lapis.circuits.table import read_table, rows_of
-    from lapis.cli.render import present
     from lapis.data.whole_path import whole_path
     from lapis.results.result import Figures
 
@@ -98,7 +95,7 @@ def score(circuit: Path, table: Path, per_example: Path | None, header: Any, as_
     if per_example is not None:
         with whole_path(per_example) as temporary:
             temporary.write_text("".join(f"{value!r}\n" for value in values.tolist()))
-    present(Figures({"log_likelihood": mean(values), "examples": len(values)}), as_json)
+    return Figures({"log_likelihood": mean(values), "examples": len(values)})
 
 
 @takes("circuit query")
@@ -110,13 +107,11 @@ def query(
     given: Path | None,
     most_likely: bool,
     header: Any,
-    as_json: bool,
-) -> None:
+) -> Result:
     """Conditional probabilities, exactly: one query, or a file of them."""
     from lapis.circuits.files import load_circuit
     from lapis.circuits.results import ask, ask_rows
     from lapis.circuits.table import read_table, rows_of
-    from lapis.cli.render import present
 
     found = load_circuit(circuit)
     if rows is None:
@@ -127,8 +122,7 @@ def query(
         for name in asked:
             check_word("variable", name, found.names, code="unknown-variable")
         event = row_of_states(found, [text for text in split(query) if "=" in text])
-        present(ask(found, event, row, asked, most_likely), as_json)
-        return
+        return ask(found, event, row, asked, most_likely)
     if query or evidence or most_likely:
         raise LapisError("a query stands in --query or in --rows, not in both", code="option-value")
     events = rows_of(read_table(rows, header), found.names, found.states)
@@ -139,7 +133,7 @@ def query(
             raise LapisError(
                 f"{rows} has {len(events)} rows, {given} has {len(known)}", code="data-table"
             )
-    present(ask_rows(found, events, known), as_json)
+    return ask_rows(found, events, known)
 
 
 @takes("circuit sample")
@@ -181,11 +175,10 @@ def sample(
 
 
 @takes("circuit info")
-def info(circuit: Path, output: Path | None, plot: Path | None, as_json: bool) -> None:
+def info(circuit: Path, output: Path | None, plot: Path | None) -> Result:
     """Size and guarantees of a circuit; other forms and a picture of it."""
     from lapis.circuits.files import load_circuit, save_circuit
     from lapis.circuits.queries import entropy, log_partition
-    from lapis.cli.render import present
     from lapis.results.result import Figures
 
     found = load_circuit(circuit)
@@ -196,15 +189,12 @@ def info(circuit: Path, output: Path | None, plot: Path | None, as_json: bool) -
 
         draw_circuit(found, plot)
     figures: dict[str, float | int | str | None] = {
-        "variables": found.num_variables,
-        "nodes": found.num_nodes,
-        "edges": found.num_edges,
-        "parameters": found.num_parameters,
+        **sizes(found),
         **found.properties._asdict(),
         "log_partition": log_partition(found),
         "entropy": entropy(found) if all(found.properties) else None,
     }
-    present(Figures(figures), as_json)
+    return Figures(figures)
 
 
 def mean(values: np.ndarray) -> float | None:
@@ -217,17 +207,14 @@ def row_of_states(circuit: Circuit, texts: Sequence[str]) -> np.ndarray:
 
     row = np.full(circuit.num_variables, -1, np.int32)
     for text in texts:
-        name, mark, state = (part.strip() for part in text.partition("="))
-        if not mark:
+        if "=" not in text:
             raise LapisError(
                 f"{text!r} is not a state of a variable",
                 code="option-value",
                 hint="as in smoke=yes",
             )
-        check_word("variable", name, circuit.names, code="unknown-variable")
-        variable = circuit.names.index(name)
-        check_word(f"state of {name}", state, circuit.states[variable], code="unknown-state")
-        row[variable] = circuit.states[variable].index(state)
+        variable, state = parse_state(text, circuit)
+        row[variable] = state
     return row
 
 

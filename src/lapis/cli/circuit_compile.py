@@ -7,40 +7,37 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from lapis.cli.options import read_worlds
-from lapis.cli.progress import progress_bar
-from lapis.cli.render import present
+from lapis.cli.options import read_worlds, takes
 from lapis.errors import LapisError, check_word
-from lapis.progress import Stop
-from lapis.results.result import Figures
+from lapis.progress import Report, Stop
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from lapis.circuits.circuit import Circuit
     from lapis.circuits.factors.factor_graph import FactorGraph
+    from lapis.circuits.results import CircuitAnswer
+    from lapis.results.result import Figures
 
 
-def run_compile(
-    model: Path,
-    data: Sequence[Path],
-    *,
+@takes("circuit compile", "compiling")
+def compile_(
     output: Path | None,
     max_edges: int,
     time_limit: float | None,
     random_state: int,
-    as_json: bool,
+    progress: Report | None,
     **opening: Any,
-) -> None:
+) -> Figures:
+    """A circuit that computes a model exactly: all its marginals in one sweep."""
     from lapis.circuits.compilation.compile import compile_factors
     from lapis.circuits.queries import log_partition
+    from lapis.results.result import Figures
 
-    graph, row = open_factors(model, data, **opening)
-    graph = conditioned(graph, row)
+    graph = conditioned(*open_factors(**opening))
     began = time.monotonic()
     stop = Stop(deadline=began + time_limit) if time_limit else None
-    with progress_bar("compiling") as progress:
-        found = compile_factors(graph, max_edges, random_state, stop, progress)
+    found = compile_factors(graph, max_edges, random_state, stop, progress)
     save(found.circuit, output)
     figures: dict[str, float | int | str | None] = {
         "method": found.method,
@@ -49,23 +46,17 @@ def run_compile(
         "log_partition": log_partition(found.circuit),
         "seconds": time.monotonic() - began,
     }
-    present(Figures(figures), as_json)
+    return Figures(figures)
 
 
-def run_marginals(
-    model: Path,
-    data: Sequence[Path],
-    *,
-    time_limit: float | None,
-    random_state: int,
-    as_json: bool,
-    **opening: Any,
-) -> None:
+@takes("circuit marginals")
+def marginals(time_limit: float | None, random_state: int, **opening: Any) -> CircuitAnswer:
+    """All marginals of a model exactly, in numbers: also where a circuit would be too large."""
     from lapis.circuits.compilation.marginals import find_marginals
     from lapis.circuits.results import CircuitAnswer
     from lapis.network.csr import row_starts
 
-    graph, row = open_factors(model, data, **opening)
+    graph, row = open_factors(**opening)
     stop = Stop(deadline=time.monotonic() + time_limit) if time_limit else None
     found = find_marginals(conditioned(graph, row), seed=random_state, stop=stop)
     first = row_starts(graph.size).tolist()
@@ -74,31 +65,30 @@ def run_marginals(
         for v, name in enumerate(graph.names)
         if row[v] < 0
     }
-    present(CircuitAnswer(found.log_partition, distribution), as_json)
+    return CircuitAnswer(found.log_partition, distribution)
 
 
-def run_approximate(
-    model: Path,
-    data: Sequence[Path],
-    *,
+@takes("circuit approximate", "approximating")
+def approximate(
     parameters: str,
     num_samples: int,
     max_edges: int,
     random_state: int,
     time_limit: float | None,
     output: Path | None,
-    as_json: bool,
+    progress: Report | None,
     **opening: Any,
-) -> None:
-    from lapis.circuits.approximation.approximate import approximate, find_structure
+) -> Figures:
+    """The circuit within a budget of edges that is closest to a model, given evidence."""
+    from lapis.circuits.approximation import approximate as by
     from lapis.circuits.compilation.partition import cheap_partition
+    from lapis.results.result import Figures
 
-    graph, row = open_factors(model, data, **opening)
+    graph, row = open_factors(**opening)
     began = time.monotonic()
     stop = Stop(deadline=began + time_limit) if time_limit else None
-    with progress_bar("approximating") as progress:
-        structure = find_structure(graph, row, max_edges, num_samples, random_state, stop, progress)
-        found = approximate(graph, structure, row, parameters, random_state, stop, progress)
+    structure = by.find_structure(graph, row, max_edges, num_samples, random_state, stop, progress)
+    found = by.approximate(graph, structure, row, parameters, random_state, stop, progress)
     save(found.circuit, output)
     figures: dict[str, float | int | str | None] = {
         "parameters_by": found.parameters,
@@ -111,13 +101,12 @@ def run_approximate(
         "effective": found.effective,
         "seconds": time.monotonic() - began,
     }
-    present(Figures(figures), as_json)
+    return Figures(figures)
 
 
 def open_factors(
     model: Path,
-    data: Sequence[Path],
-    *,
+    data: Sequence[Path] | None,
     query: Sequence[str],
     opened: Sequence[str],
     evidence: Sequence[str],
@@ -137,7 +126,7 @@ def open_factors(
             )
         graph = read_factors(model)
         observed: dict[int, int] = {}
-        for path in data:
+        for path in data or ():
             observed |= read_evidence(path, graph)
         observed |= dict(parse_state(text, graph) for text in evidence)
         row = nothing_known(graph)
@@ -162,15 +151,17 @@ def open_factors(
 
 def conditioned(graph: FactorGraph, row: np.ndarray) -> FactorGraph:
     """The model with what a row of states observes in its tables."""
-    seen = np.flatnonzero(row >= 0)
-    return graph.condition({int(v): int(row[v]) for v in seen}) if len(seen) else graph
+    seen = {v: state for v, state in enumerate(row.tolist()) if state >= 0}
+    return graph.condition(seen) if seen else graph
 
 
 def nothing_known(graph: FactorGraph) -> np.ndarray:
+    import numpy as np
+
     return np.full(graph.num_variables, -1, np.int32)
 
 
-def parse_state(text: str, graph: FactorGraph) -> tuple[int, int]:
+def parse_state(text: str, graph: FactorGraph | Circuit) -> tuple[int, int]:
     """A variable and a state from a text like smoke=yes."""
     name, _, state = (part.strip() for part in text.partition("="))
     check_word("variable", name, graph.names, code="unknown-variable")
@@ -193,3 +184,6 @@ def save(circuit: Circuit, output: Path | None) -> None:
 
     if output is not None:
         save_circuit(circuit, output)
+
+
+COMPILING = (compile_, marginals, approximate)

@@ -11,62 +11,48 @@ from lapis.errors import LapisError
 
 if TYPE_CHECKING:
     from lapis.data.database import Database
+    from lapis.results.result import Result
 
     Worlds = Sequence[Database]
 
 
-@takes("field infer")
-def infer(field: Path, worlds: Worlds, as_json: bool, **options: Any) -> None:
+@takes("field infer", "sampling")
+def infer(field: Path, worlds: Worlds, **options: Any) -> Result:
     """Marginal probabilities of the unknown query atoms of a field."""
     from lapis import fields
-    from lapis.cli.progress import progress_bar
-    from lapis.cli.render import present
 
-    with progress_bar("sampling") as progress:
-        answer = fields.infer(field, worlds or None, progress=progress, **options)
-    present(answer, as_json)
+    return fields.infer(field, worlds or None, **options)
 
 
-@takes("field map")
-def map_(field: Path, worlds: Worlds, as_json: bool, **options: Any) -> None:
+@takes("field map", "most likely world")
+def map_(field: Path, worlds: Worlds, **options: Any) -> Result:
     """The most likely world of a field: proven where few atoms are unknown."""
     from lapis import fields
-    from lapis.cli.progress import progress_bar
-    from lapis.cli.render import present
 
-    with progress_bar("most likely world") as progress:
-        world = fields.map(field, worlds or None, progress=progress, **options)
-    present(world, as_json)
+    return fields.map(field, worlds or None, **options)
 
 
-@takes("field learn")
-def learn(field: Path, worlds: Worlds, output: Path | None, as_json: bool, **options: Any) -> None:
+@takes("field learn", "learning")
+def learn(field: Path, worlds: Worlds, output: Path | None, **options: Any) -> Result:
     """Learn the weights of a field from data."""
     from lapis import fields
-    from lapis.cli.progress import progress_bar
-    from lapis.cli.render import present
     from lapis.data.whole_path import require_writable
 
     if not worlds:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
     require_writable(output)
-    with progress_bar("learning") as progress:
-        fit = fields.learn(field, worlds, progress=progress, **options)
+    fit = fields.learn(field, worlds, **options)
     if output is not None:
         fit.save(output)
-    present(fit, as_json)
+    return fit
 
 
-@takes("field score")
-def score(field: Path, worlds: Worlds, as_json: bool, **options: Any) -> None:
+@takes("field score", "predicting")
+def score(field: Path, worlds: Worlds, **options: Any) -> Result:
     """How well a field explains data: (pseudo-)log-likelihood, CLL, AUC-PR."""
     from lapis import fields
-    from lapis.cli.progress import progress_bar
-    from lapis.cli.render import present
 
-    with progress_bar("predicting") as progress:
-        found = fields.score(field, worlds or None, progress=progress, **options)
-    present(found, as_json)
+    return fields.score(field, worlds or None, **options)
 
 
 @takes("field from")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lapis.cli.progress import progress_bar
-from lapis.cli.render import present
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.network.network import Network
 from lapis.problem.task import build_task
+from lapis.progress import Report
 from lapis.results.result import Figures
 
 
@@ -24,8 +23,8 @@ def run_ground(
     cache: Path | None,
     max_memory: int | None,
     strict: bool,
-    as_json: bool,
-) -> None:
+    progress: Report | None,
+) -> Figures:
     from lapis.grounding import ground
     from lapis.network import write_network
 
@@ -34,14 +33,13 @@ def run_ground(
     # Weights stand in the file as they do in the model, so alike rules are not gathered.
     task = build_task(model, worlds or None, query, opened=opened, strict=strict, gather=False)
     problem = task.worlds[0].problem
-    with progress_bar("grounding") as progress:
-        # A network is a network, whether or not a world satisfies it.
-        network = ground(
-            problem, progress=progress, cache_dir=cache, max_memory=max_memory, check=False
-        )
+    # A network is a network, whether or not a world satisfies it.
+    network = ground(
+        problem, progress=progress, cache_dir=cache, max_memory=max_memory, check=False
+    )
     if output is not None:
         write_network(network, output)
-    present(summarise(network), as_json)
+    return summarise(network)
 
 
 def summarise(network: Network) -> Figures:

@@ -22,26 +22,44 @@ from lapis.progress import Progress
 
 if TYPE_CHECKING:
     from lapis.data.database import Database
+    from lapis.results.result import Result
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
-def takes(command: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes(
+    command: str, bar: str | None = None
+) -> Callable[[Callable[..., Result | None]], Callable[..., None]]:
     """The function as a command of that name, with a flag for each option in the table.
 
-    It is called with keywords: what stands by its place, `worlds` read, and every option. Ctrl-C
-    ends a command with a word and the shell's usual code.
+    It is called with keywords: what stands by its place, `worlds` read, every option, and with a
+    `bar` the `progress` that moves it; it prints nothing while there is a bar. What it returns is
+    shown, as JSON where that was asked. Ctrl-C ends a command with a word and the shell's usual
+    code.
     """
     options, arguments = COMMANDS[command], arguments_of(command)
 
-    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+    def decorate(function: Callable[..., Result | None]) -> Callable[..., None]:
         def run(**typed: Any) -> None:
             values = {option.name: parse_flag(option, typed[option.name]) for option in options}
             check_options(command, values, as_flags=True)
             given = {argument.name: typed[argument.name] for argument in arguments}
             if WORLDS in arguments:
                 given["worlds"] = read_worlds(given["worlds"], bool(values.pop("merge", False)))
-            function(**given, **values)
+            as_json = bool(values.get("as_json"))
+            if "as_json" not in function.__annotations__:
+                values.pop("as_json", None)
+            if bar is None:
+                result = function(**given, **values)
+            else:
+                from lapis.cli.progress import progress_bar
+
+                with progress_bar(bar) as progress:
+                    result = function(**given, **values, progress=progress)
+            if result is not None:
+                from lapis.cli.render import present
+
+                present(result, as_json)
 
         @wraps(function)
         def run_or_stop(**typed: Any) -> None:

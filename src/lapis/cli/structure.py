@@ -11,6 +11,7 @@ from lapis.errors import LapisError
 
 if TYPE_CHECKING:
     from lapis.data.database import Database
+    from lapis.results.result import Result
 
 
 @takes("structure")
@@ -22,11 +23,10 @@ def structure(
     draw: Path | None,
     as_json: bool,
     **options: Any,
-) -> None:
+) -> Result:
     """Learn rules from data; MODEL declares the predicates."""
     from lapis.api import learn_structure
     from lapis.cli.progress import progress_bar
-    from lapis.cli.render import present
     from lapis.data.whole_path import require_writable
 
     if not worlds and (options["tables"] is None or draw is not None):
@@ -41,7 +41,7 @@ def structure(
         found.save(output)
     if explain and not as_json:
         print(found.explain())
-    present(found, as_json)
+    return found
 
 
 def draw_lifted(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lapis.cli.progress import progress_bar
 from lapis.data.database import Domain
+from lapis.progress import Report
 from lapis.results.atoms import AtomGroup, Atoms
 from lapis.results.most_likely_world import MostLikelyWorld
 
@@ -16,14 +16,16 @@ def is_wcnf(path: Path) -> bool:
     return path.name.endswith((".wcnf", ".wcnf.gz"))
 
 
-def map_wcnf(path: Path, method: str, time_limit: float, seed: int) -> MostLikelyWorld:
+def map_wcnf(
+    path: Path, *, method: str, time_limit: float, random_state: int, progress: Report | None,
+    **others: object,
+) -> MostLikelyWorld:  # fmt: skip
     """The assignment of least cost; `cost` is the weight of the soft clauses it breaks."""
     from lapis.inference.map.wcnf import solve_wcnf
+    from lapis.inference.marginals import Options
 
-    with progress_bar("most likely world") as progress:
-        result = solve_wcnf(
-            path, method=method, time_limit=time_limit, seed=seed, progress=progress
-        )
+    options = Options(time_limit=time_limit, seed=random_state, progress=progress)
+    result = solve_wcnf(path, method, options)
     found = result.found
     size = result.network.num_base_atoms
     numbers = Domain("variable", tuple(str(i + 1) for i in range(size)))

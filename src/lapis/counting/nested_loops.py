@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from lapis.logic.clauses import SimpleTerm
 from lapis.relational.algebra import Test
 from lapis.relational.comparison import passes
 from lapis.relational.conjunction import Atom, Conjunction, Negative, Scope, expand
+from lapis.relational.elimination import connected
 from lapis.relational.factor import indicator
 
 Values = list[int]  # the constant of each variable, by slot
@@ -377,24 +379,12 @@ def _emit_count(count: Count) -> Run:
 
 def _independent(task: _Task, known: frozenset[str]) -> list[_Task]:
     """The parts of the task that share no unknown variable."""
-    parts: list[tuple[frozenset[str], _Task]] = []
     singles = [
         *(_Task((atom,), (), ()) for atom in task.true),
         *(_Task((), (atom,), ()) for atom in task.false),
         *(_Task((), (), (test,)) for test in task.tests),
     ]
-    for single in singles:
-        names = single.variables - known
-        apart = []
-        for other_names, other in parts:
-            if names & other_names:
-                names |= other_names
-                single = _Task(
-                    other.true + single.true,
-                    other.false + single.false,
-                    other.tests + single.tests,
-                )
-            else:
-                apart.append((other_names, other))
-        parts = [*apart, (names, single)]
-    return [part for _, part in parts]
+    return [
+        _Task(*(tuple(chain.from_iterable(each)) for each in zip(*part, strict=True)))
+        for part in connected(singles, lambda single: single.variables - known)
+    ]

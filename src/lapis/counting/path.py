@@ -19,7 +19,7 @@ from lapis.logic.clauses import Literal, TypedVariable
 from lapis.relational.algebra import Expression, Tuples
 from lapis.relational.compile import list_atom
 from lapis.relational.conjunction import Atom
-from lapis.relational.elimination import Contraction, contract
+from lapis.relational.elimination import Contraction, connected, contract
 from lapis.relational.engines.memory import Evaluation
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import shared_expressions
@@ -81,20 +81,11 @@ def _plan_component(component: int, atoms: Sequence[Tuples], world: Interpretati
 
 def _components(subset: int, atoms: Sequence[Tuples]) -> list[int]:
     """The subset as masks of atoms connected by shared variables."""
-    found: list[tuple[int, set[str]]] = []
-    for bit, atom in enumerate(atoms):
-        if not subset >> bit & 1:
-            continue
-        mask, names = 1 << bit, set(atom.variables)
-        apart = []
-        for other_mask, other_names in found:
-            if names & other_names:
-                mask |= other_mask
-                names |= other_names
-            else:
-                apart.append((other_mask, other_names))
-        found = [*apart, (mask, names)]
-    return [mask for mask, _ in found]
+    bits = [bit for bit in range(len(atoms)) if subset >> bit & 1]
+    return [
+        sum(1 << bit for bit in part)
+        for part in connected(bits, lambda bit: set(atoms[bit].variables))
+    ]
 
 
 def _mentioned(subset: int, atoms: Sequence[Tuples]) -> set[str]:

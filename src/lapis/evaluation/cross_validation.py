@@ -31,6 +31,7 @@ from lapis.evaluation.score import MEASURE_HEADINGS, Quality, measure
 from lapis.grounding.limits import num_cores
 from lapis.inference.marginals import Options as InferenceOptions
 from lapis.methods import check_options
+from lapis.option import seed_of
 from lapis.options import COMMANDS
 from lapis.problem.query import query_predicates
 from lapis.problem.task import ModelLike, WorldLike, open_inputs
@@ -283,7 +284,7 @@ def cross_validate(
     check_query(names)
     query_predicates(hidden, model)
     generative = generative or options.get("objective") == "likelihood"
-    seed = random_state if isinstance(random_state, int) else int(random_state.integers(1 << 31))
+    seed = seed_of(random_state)
     plan = make_folds(
         model, inputs.databases, names, folds=folds, leave_one_out=leave_one_out, random_state=seed
     )

@@ -126,13 +126,7 @@ def draw_precision_recall(
     axes.set(xlim=(0, 1.01), ylim=(0, 1.03), xlabel="recall", ylabel="precision")
     named = pooled is not None or any(series)
     if axes.get_legend_handles_labels()[1]:
-        axes.legend(
-            frameon=False,
-            fontsize="small",
-            title="average precision" if named else None,
-            title_fontsize="small",
-            loc="best",
-        )
+        add_legend(axes, "average precision" if named else None, "best")
     finish(axes)
 
 
@@ -183,15 +177,12 @@ def draw_calibration(series: Mapping[str, Predictions], axes: Axes, num_bins: in
         xlim=(-0.01, 1.01), ylim=(-0.02, 1.03), xlabel="predicted probability",
         ylabel="fraction true",
     )  # fmt: skip
-    named = any(series)
-    axes.legend(
-        frameon=False,
-        fontsize="small",
-        title="calibration error" if named else None,
-        title_fontsize="small",
-        loc="upper left",
-    )
+    add_legend(axes, "calibration error" if any(series) else None, "upper left")
     finish(axes)
+
+
+def add_legend(axes: Axes, title: str | None, place: str) -> None:
+    axes.legend(frameon=False, fontsize="small", title=title, title_fontsize="small", loc=place)
 
 
 def finish(axes: Axes) -> None:

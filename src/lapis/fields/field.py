@@ -88,6 +88,13 @@ class Field:
     def root(self) -> Parfeature:
         return self.by_name[ROOT]
 
+    def argument_types(self, target: str) -> tuple[str, ...]:
+        """Of a parfeature or a predicate."""
+        if target not in self.by_name:
+            return self.declarations.predicates[target].types
+        below = self.by_name[target]
+        return tuple(below.type_of[name] for name in below.parameters)
+
     @cached_property
     def order(self) -> tuple[str, ...]:
         """The parfeatures, each after those it refers to."""

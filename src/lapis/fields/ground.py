@@ -204,11 +204,7 @@ def make_edge(
     if child.target in COMPARISONS:
         places = tuple(-1 - names.index(name) for name in child.variables)
     else:
-        if child.target in field.by_name:
-            below = field.by_name[child.target]
-            types = tuple(below.type_of[name] for name in below.parameters)
-        else:
-            types = field.declarations.predicates[child.target].types
+        types = field.argument_types(child.target)
         places = tuple(
             -1 - names.index(term.name)
             if isinstance(term, Variable)

@@ -7,7 +7,6 @@ Gibbs chains and ICM are what there is.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from lapis.inference.asked import select_atoms
 from lapis.inference.marginals import Marginals, Options, describe_chains, sampled_marginals
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds
 from lapis.methods import check_options, find_method
+from lapis.option import options_of
 from lapis.problem.task import DataLike, Task, build_task
 from lapis.progress import Report, Stop, Wish
 from lapis.results.answer import Answer
@@ -66,11 +66,9 @@ def infer(
     >>> answer.exact, round(answer["P(A)"], 4)
     (True, 0.801)
     """
-    check_options("field infer", locals())
-    seed = seed_of(random_state)
-    options = Options(
-        precision, max_samples, num_chains, time_limit, seed, max_memory, None, progress, Stop(stop)
-    )
+    given = dict(locals())
+    check_options("field infer", given)
+    options = options_of(Options, given, stop=Stop(stop))
     resolved = open_field(field)
     task = field_task(resolved, data, query, opened, strict)
     chosen = find_method("field infer", method).load()
@@ -143,18 +141,18 @@ def map(
     >>> fields.map(field, query="P").true_atoms
     ['P(A)', 'P(B)']
     """
-    check_options("field map", locals())
-    wish, seed = Stop(stop), seed_of(random_state)
+    given = dict(locals())
+    check_options("field map", given)
+    options = options_of(Options, given, stop=Stop(stop))
     resolved = open_field(field)
     task = field_task(resolved, data, query, opened, strict)
     chosen = find_method("field map", method).load()
     parts = []
     for world in task.worlds:
         ground = ground_field(resolved, world.problem, max_memory)
-        limit = Stop(wish, time.monotonic() + time_limit)
-        found: Best = chosen(ground, resolved.weights, seed, limit, progress)
-        if found.diagnostics["interrupted"]:
-            wish.press()
+        found: Best = chosen(ground, resolved.weights, options)
+        if found.diagnostics["interrupted"] and options.stop is not None:
+            options.stop.press()
         asked = select_atoms(ground.network, world)
         value = asked.values(found.world.astype(float)) > 0
         parts.append(
@@ -176,25 +174,20 @@ class Best(NamedTuple):
     diagnostics: dict[str, Any]
 
 
-def map_best(
-    ground: GroundField, weights: np.ndarray, seed: int, stop: Stop, progress: Report | None
-) -> Best:
+def map_best(ground: GroundField, weights: np.ndarray, options: Options) -> Best:
     chosen = map_enumerated if is_quick(ground) else map_icm
-    return chosen(ground, weights, seed, stop, progress)
+    return chosen(ground, weights, options)
 
 
-def map_enumerated(
-    ground: GroundField, weights: np.ndarray, seed: int, stop: Stop, progress: Report | None
-) -> Best:
+def map_enumerated(ground: GroundField, weights: np.ndarray, options: Options) -> Best:
     found = enumerate_field(ground, weights)
     notes = {"bound": found.best_score, "gap": 0.0, "interrupted": False}
     return Best("enumerate", True, found.best_score, found.best, notes)
 
 
-def map_icm(
-    ground: GroundField, weights: np.ndarray, seed: int, stop: Stop, progress: Report | None
-) -> Best:
-    mode = find_mode(CachedField(ground), weights, seed=seed, stop=stop, progress=progress)
+def map_icm(ground: GroundField, weights: np.ndarray, options: Options) -> Best:
+    stop, progress = options.begin_map(), options.progress
+    mode = find_mode(CachedField(ground), weights, seed=options.seed, stop=stop, progress=progress)
     notes = {"starts": mode.starts, "interrupted": mode.interrupted}
     return Best("icm", False, mode.score, mode.world, notes)
 
@@ -237,9 +230,3 @@ def join_answers(task: Task, parts: Sequence[Answer]) -> Answer:
         for part in parts
     ]
     return replace(merge_answers(task, without), expected_counts=total)
-
-
-def seed_of(random_state: int | np.random.Generator) -> int:
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(1 << 31))
-    return random_state

@@ -21,7 +21,7 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.fields.field import Field
 from lapis.fields.field_text import call, print_field, print_target
-from lapis.fields.infer import FieldLike, open_field, seed_of
+from lapis.fields.infer import FieldLike, open_field
 from lapis.fields.lesson import Lesson, make_lesson
 from lapis.fields.objectives import PseudoLikelihood
 from lapis.learning.examples import build_examples
@@ -33,6 +33,7 @@ from lapis.learning.options import Options
 from lapis.learning.parameters import Parameters
 from lapis.methods import check_options, find_method
 from lapis.optimisation.climb import Course, climb, make_optimizer
+from lapis.option import seed_of
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
 from lapis.progress import Report, Stop, Wish

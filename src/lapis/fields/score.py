@@ -14,11 +14,12 @@ from lapis.evaluation.predictions import Predictions, join_predictions, predict_
 from lapis.evaluation.score import NOTHING, Score, measure, predicate_score
 from lapis.fields.census.pseudo import pseudo_log_likelihood
 from lapis.fields.enumeration import enumerate_field
-from lapis.fields.infer import FieldLike, open_field, seed_of
+from lapis.fields.infer import FieldLike, open_field
 from lapis.fields.lesson import Lesson, make_lesson
 from lapis.inference.marginals import Marginals, Options
 from lapis.learning.examples import build_examples
 from lapis.methods import check_options, find_method
+from lapis.option import options_of
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
 from lapis.progress import Report, Stop, Wish
@@ -65,8 +66,9 @@ def score(
     >>> round(found.pseudo_log_likelihood, 4), round(found.cll, 4), found.exact
     (-1.3863, -0.6931, True)
     """
-    check_options("field score", locals())
-    resolved, wish = open_field(field), Stop(stop)
+    given = dict(locals())
+    check_options("field score", given)
+    resolved = open_field(field)
     inputs = open_inputs(resolved.declarations, data, strict=strict)
     asked = query_predicates(query, inputs.model)
     examples = build_examples(inputs.model, inputs.databases, asked, hidden=hidden)
@@ -77,10 +79,7 @@ def score(
     plain = None if parts is None else sum(part.value for part in parts.values())
     variables = 0 if parts is None else sum(part.num_variables for part in parts.values())
     names = tuple(dict.fromkeys(asked)) or tuple(inputs.model.predicates)
-    options = Options(
-        precision, time_limit=time_limit, seed=seed_of(random_state), max_memory=max_memory,
-        progress=progress, stop=wish,
-    )  # fmt: skip
+    options = options_of(Options, given, stop=Stop(stop))
     found = predict(lessons, method, options, notes) if asked and predictions else []
     joint = join_predictions([each for each, _ in found], names) if found else None
     whole = NOTHING if joint is None else measure(joint)

@@ -105,7 +105,8 @@ def number_atoms(
     return numbered
 
 
-def _predicate_atoms(known: Evidence, domains: Mapping[str, Domain], first: int) -> PredicateAtoms:
+def argument_sizes(known: Evidence, domains: Mapping[str, Domain]) -> tuple[int, ...]:
+    """The sizes of the arguments' domains; refuses unknown atoms that cannot be numbered."""
     predicate = known.predicate
     sizes = tuple(len(domains[name]) for name in predicate.types)
     if (known.open or len(known.unknown)) and not fits(sizes):
@@ -115,6 +116,11 @@ def _predicate_atoms(known: Evidence, domains: Mapping[str, Domain], first: int)
             span=predicate.span,
             hint="split it into predicates of fewer arguments",
         )
+    return sizes
+
+
+def _predicate_atoms(known: Evidence, domains: Mapping[str, Domain], first: int) -> PredicateAtoms:
+    predicate, sizes = known.predicate, argument_sizes(known, domains)
 
     def codes(rows: np.ndarray) -> np.ndarray:
         return pack([rows[:, i] for i in range(rows.shape[1])], sizes, len(rows))

@@ -16,13 +16,7 @@ import numpy as np
 
 from lapis.inference.by_parts import NEARLY_HARD, sample_by_parts
 from lapis.inference.log_odds import sampled_log_odds
-from lapis.inference.marginals import (
-    AnsweredWhole,
-    ChainTrace,
-    Marginals,
-    Options,
-    describe_chains,
-)
+from lapis.inference.marginals import ChainTrace, Marginals, Options, describe_chains
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.methods import find_method
 from lapis.network.network import Network
@@ -33,9 +27,6 @@ MAX_RHAT = 1.05
 
 def by_best_sampler(reduction: Reduction, options: Options) -> Marginals:
     """Each large component by the sampler that its pilots choose."""
-    whole = None if options.instead is None else options.instead()
-    if whole is not None:
-        raise AnsweredWhole(whole)
     return sample_by_parts(reduction, options, by_pilots)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from lapis.inference.sampling.chains import SampleResult
 
 TINY_ATOMS, TINY_COMPONENT = 200, 12
-RELAX_SECONDS = 60.0
+MAP_SECONDS = 60.0  # for a most likely world, where nothing is said
 MANY_GROUNDINGS = 1_000_000  # of formulas: lifting is tried before these are made
 MAX_ELEMENTS = 6  # constants told apart, where nobody asked for lifting
 
@@ -72,6 +72,11 @@ class Options:
     def exact_stop(self) -> Stop:
         """What exact work asks whether to go on."""
         return Stop(self.stop, self.exact_until)
+
+    def begin_map(self) -> Stop:
+        """What the search for a most likely world asks, from now on."""
+        limit = MAP_SECONDS if self.time_limit is None else self.time_limit
+        return Stop(self.stop, time.monotonic() + limit)
 
     def begin_exact(self, share: float = 1.0) -> Options:
         """The same options, with so much of the time from now on for exact work."""
@@ -198,15 +203,9 @@ def infer_relaxed(problem: Problem, method: str, options: Options) -> tuple[Netw
     from lapis.inference.relaxation import relax
 
     half = None if options.time_limit is None else options.time_limit / 2
-    found = relax(
-        problem,
-        time_limit=half or RELAX_SECONDS,
-        seed=options.seed,
-        max_memory=options.max_memory,
-        progress=options.progress,
-        should_stop=options.stop,
-    )
-    answer = infer_network(found.network, method, replace(options, time_limit=half))
+    options = replace(options, time_limit=half)
+    found = relax(problem, "auto", options)
+    answer = infer_network(found.network, method, options)
     return found.network, replace(answer, diagnostics=answer.diagnostics | found.diagnostics)
 
 
@@ -374,15 +373,7 @@ def by_annealing(network: Network, options: Options) -> Marginals:
 def anneal_rest(network: Network, options: Options) -> Marginals:
     from lapis.inference.sampling.annealed import NUM_RUNS, anneal
 
-    found = anneal(
-        network,
-        precision=options.precision,
-        max_samples=options.max_samples,
-        time_limit=options.time_limit,
-        seed=options.seed,
-        progress=options.progress,
-        should_stop=options.stop,
-    )
+    found = anneal(network, options)
     if found.log_partition == -np.inf:
         raise LapisError(
             "no world that keeps the hard formulas was found by annealing",

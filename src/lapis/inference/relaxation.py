@@ -28,6 +28,7 @@ from lapis.grounding.assembly import HARD, decided_counts
 from lapis.grounding.bottom_up import GroundingSession, ground
 from lapis.grounding.hard_formulas import GroundFormula, describe_formula, describe_origin
 from lapis.inference.map.solver import MapResult, most_likely_world
+from lapis.inference.marginals import Options
 from lapis.language.model import Predicate, Rule
 from lapis.language.syntax import Atom, Implies, Variable
 from lapis.logic.normalize import normalize
@@ -35,7 +36,6 @@ from lapis.network.csr import take_rows
 from lapis.network.merge import EMPTY, TAUTOLOGY
 from lapis.network.network import Network
 from lapis.problem.problem import Evidence, Problem
-from lapis.progress import Report, Wish
 
 
 @dataclass(frozen=True)
@@ -57,33 +57,17 @@ class Relaxation:
         }
 
 
-def relax(
-    problem: Problem,
-    *,
-    method: str = "auto",
-    time_limit: float = 60.0,
-    seed: int = 0,
-    max_memory: int | None = None,
-    progress: Report | None = None,
-    should_stop: Wish | None = None,
-) -> Relaxation:
+def relax(problem: Problem, method: str, options: Options) -> Relaxation:
     """Break the fewest hard ground formulas, proven where `best.optimal` says so."""
     soft = soften(problem)
-    with GroundingSession(soft.problem, max_memory=max_memory) as session:
-        rows = session.ground_all(progress)
+    with GroundingSession(soft.problem, max_memory=options.max_memory) as session:
+        rows = session.ground_all(options.progress)
         network, clause_of_row = session.assemble(
             rows, decided_counts(soft.problem, rows), session.distinct
         )
         weight, gain = outweighing(network, soft.is_hard)
         network = network.with_weights(np.where(soft.is_hard, weight, network.weights))
-        found = most_likely_world(
-            network,
-            method=method,
-            time_limit=time_limit,
-            seed=seed,
-            progress=progress,
-            should_stop=should_stop,
-        )
+        found = most_likely_world(network, method, options)
         is_broken = of_weights(network.weight_id, soft.is_hard)
         is_broken &= ~network.is_satisfied(found.world)
         in_network = np.append(is_broken, False)[np.maximum(clause_of_row, TAUTOLOGY)]
@@ -94,7 +78,7 @@ def relax(
     world = found.world
     if soft.guards:
         soft = close_guards(soft, network, world)
-        network = ground(soft.problem, max_memory=max_memory)
+        network = ground(soft.problem, max_memory=options.max_memory)
         world = network.complete(world[: network.num_base_atoms])
         is_broken = of_weights(network.weight_id, soft.is_hard) & ~network.is_satisfied(world)
     network = harden(network, soft.is_hard, is_broken)

@@ -23,7 +23,7 @@ from lapis.inference.map.solver import MapResult
 from lapis.inference.marginals import Marginals, Options, infer_problem
 from lapis.network.network import Network
 from lapis.problem.task import Task, World
-from lapis.progress import Progress, Report, Stop
+from lapis.progress import Progress
 from lapis.results.answer import Answer
 from lapis.results.atoms import join_atoms
 from lapis.results.most_likely_world import MostLikelyWorld
@@ -100,26 +100,13 @@ def answer_world(world: World, network: Network, found: Marginals) -> Answer:
     )  # fmt: skip
 
 
-def map_task(
-    task: Task,
-    method: str,
-    time_limit: float,
-    seed: int,
-    *,
-    max_memory: int | None = None,
-    progress: Report | None = None,
-    stop: Stop | None = None,
-    relaxing: bool = False,
-) -> MostLikelyWorld:
+def map_task(task: Task, method: str, options: Options) -> MostLikelyWorld:
     """A most likely world of each world; the time limit is for each."""
     parts: list[MostLikelyWorld] = []
     for world in task.worlds:
-        network, found = map_problem(
-            world.problem, method, time_limit, seed, max_memory=max_memory, progress=progress,
-            should_stop=stop, relaxing=relaxing,
-        )  # fmt: skip
-        if found.interrupted and stop is not None:
-            stop.press()
+        network, found = map_problem(world.problem, method, options)
+        if found.interrupted and options.stop is not None:
+            options.stop.press()
         parts.append(world_found(world, network, found))
     return merge_worlds(task, parts)
 

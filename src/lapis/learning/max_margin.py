@@ -156,10 +156,11 @@ class Rival:
         excess, interrupted = 0.0, False
         if self.rest.network.num_atoms:
             from lapis.inference.map.solver import most_likely_world
+            from lapis.inference.marginals import Options
 
             limit = ORACLE_SECONDS if seconds is None else min(ORACLE_SECONDS, max(0.0, seconds))
             network = self.rest.network.with_weights(natural)
-            found = most_likely_world(network, time_limit=limit, seed=self.seed)
+            found = most_likely_world(network, "auto", Options(time_limit=limit, seed=self.seed))
             counted += network.counts(found.world)
             excess, interrupted = found.gap, found.interrupted
         counts = self.statistics.constant + self.statistics.to_parameters(counted)

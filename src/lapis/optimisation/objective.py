@@ -70,7 +70,7 @@ class Objective(Protocol):
 
 @dataclass(frozen=True)
 class Around:
-    """An objective that stands for another: called as that one, and as exact and as fixed."""
+    """An objective that stands for another: like that one but where it says otherwise."""
 
     objective: Objective
 
@@ -85,6 +85,14 @@ class Around:
     @property
     def is_fixed(self) -> bool:
         return self.objective.is_fixed
+
+    @property
+    def num_parameters(self) -> int:
+        return self.objective.num_parameters
+
+    @property
+    def true_counts(self) -> np.ndarray:
+        return self.objective.true_counts
 
 
 @runtime_checkable

@@ -89,14 +89,6 @@ class Terrain(Around):
     origins: Origins | None = None  # where chains stood, for checkpoints
 
     @property
-    def num_parameters(self) -> int:
-        return self.objective.num_parameters
-
-    @property
-    def true_counts(self) -> np.ndarray:
-        return self.objective.true_counts
-
-    @property
     def is_open(self) -> bool:
         """Whether there is neither penalty nor bound: a step goes where it is told."""
         return self.l1 is None and self.lower is None and self.upper is None

@@ -107,14 +107,6 @@ class Taped(Around):
 
     tape: Tape
 
-    @property
-    def num_parameters(self) -> int:
-        return self.objective.num_parameters
-
-    @property
-    def true_counts(self) -> np.ndarray:
-        return self.objective.true_counts
-
     def evaluate(self, weights: np.ndarray) -> Point:
         found = hashlib.blake2b(np.ascontiguousarray(weights).tobytes(), digest_size=8).digest()
         digest = np.frombuffer(found, np.uint64)[0]

@@ -14,10 +14,10 @@ anything is run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from lapis.relational.algebra import (
     Expression,
@@ -30,6 +30,27 @@ from lapis.relational.algebra import (
     Without,
 )
 from lapis.relational.cost import OVERHEAD, Shape, joined, summed
+
+T = TypeVar("T")
+Name = TypeVar("Name")
+
+
+def connected(items: Iterable[T], names: Callable[[T], Set[Name]]) -> list[list[T]]:
+    """The items in groups that share no name with each other.
+
+    >>> connected([(1, 2), (3,), (2, 4)], set)
+    [[(3,)], [(1, 2), (2, 4)]]
+    """
+    groups: list[tuple[Set[Name], list[T]]] = []
+    for item in items:
+        own, members, apart = names(item), [item], []
+        for group in groups:
+            if own & group[0]:
+                own, members = own | group[0], group[1] + members
+            else:
+                apart.append(group)
+        groups = [*apart, (own, members)]
+    return [members for _, members in groups]
 
 
 class Contraction(NamedTuple):

@@ -32,7 +32,6 @@ from lapis.circuits.compilation.conflicts_kernel import (
 )
 from lapis.circuits.compilation.counting_kernel import (
     CROWDED,
-    DEPTH,
     DONE,
     ENTRIES,
     NO_ROOM,
@@ -50,7 +49,6 @@ from lapis.circuits.factors.consistency import make_consistent
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.errors import TooLarge
 from lapis.network.csr import row_starts
-from lapis.progress import Progress, Report, Stop
 
 MAX_WORK = 40_000_000_000  # looks at literals
 SLICE = 20_000_000
@@ -65,13 +63,8 @@ class Counted(NamedTuple):
     work: int  # literals looked at
 
 
-def count_worlds(
-    graph: FactorGraph,
-    max_work: int = MAX_WORK,
-    stop: Stop | None = None,
-    progress: Report | None = None,
-) -> Counted:
-    """log Σ_x Π_f f(x); TooLarge if that takes more work or longer than it may."""
+def count_worlds(graph: FactorGraph, max_work: int = MAX_WORK) -> Counted:
+    """log Σ_x Π_f f(x); TooLarge if that takes more work than it may."""
     consistent = make_consistent(graph)
     if consistent is None:
         return Counted(-np.inf, 0, 0)
@@ -87,7 +80,7 @@ def count_worlds(
     status = RUNNING
     while status != DONE:
         status = run(model, formula, count, SLICE)
-        if status == TOO_DEEP or formula.counter[STEP] > max_work or (stop and stop.is_over()):
+        if status == TOO_DEEP or formula.counter[STEP] > max_work:
             raise TooLarge(
                 f"counting was given up after {int(formula.counter[STEP]):.1e} steps and "
                 f"{int(count.counter[ENTRIES]):,} components",
@@ -98,10 +91,6 @@ def count_worlds(
         if status == CROWDED:
             learned = formula.used[int(model.num_clauses[0]) : int(formula.counter[CLAUSES])]
             forget_clauses(formula, int(model.num_clauses[0]), float(np.median(learned)))
-        if progress is not None:
-            figures = {"depth": float(count.counter[DEPTH])}
-            known = int(count.counter[ENTRIES])
-            progress(Progress("counting", known, figures=figures, text="components"))
     value = float(count.number[0, 1])
     return Counted(
         value + found.log_constant, int(count.counter[ENTRIES]), int(formula.counter[STEP])

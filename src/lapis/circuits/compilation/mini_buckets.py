@@ -30,7 +30,6 @@ from lapis.circuits.compilation.orders import elimination_order
 from lapis.circuits.compilation.partition import Placed, group_tables, times_of
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.compiled import entry
-from lapis.progress import Stop
 
 MAX_ENTRIES = 3e7  # of all messages
 LARGEST = 1 << 21  # entries of one message, to begin with
@@ -63,7 +62,7 @@ class Particles(NamedTuple):
     log_mean: float  # an estimate of log Z; −inf if none survived
 
 
-def fill_buckets(graph: FactorGraph, seed: int = 0, stop: Stop | None = None) -> Buckets:
+def fill_buckets(graph: FactorGraph, seed: int = 0) -> Buckets:
     """Messages of a model without impossible states, none too large."""
     order = elimination_order(graph, np.inf, seed, 1).variable
     constant, _, tables = group_tables(graph, order)
@@ -76,7 +75,7 @@ def fill_buckets(graph: FactorGraph, seed: int = 0, stop: Stop | None = None) ->
         if entries <= MAX_ENTRIES or largest <= 2:
             break
         largest //= 2
-    return send(graph.size, order, tables, groups, constant, stop)
+    return send(graph.size, order, tables, groups, constant)
 
 
 Groups = list[list[tuple[list[int], np.ndarray]]]  # of each step: members, and the scope sent
@@ -121,12 +120,7 @@ def plan_groups(size: np.ndarray, order: np.ndarray, tables: list[Placed], large
 
 
 def send(
-    size: np.ndarray,
-    order: np.ndarray,
-    tables: list[Placed],
-    groups: Groups,
-    log_bound: float,
-    stop: Stop | None,
+    size: np.ndarray, order: np.ndarray, tables: list[Placed], groups: Groups, log_bound: float
 ) -> Buckets:
     """Compute the messages of a plan."""
     time = times_of(order)
@@ -135,8 +129,6 @@ def send(
         waiting[step].append(Message(scope.astype(np.int32), value, 0.0))
     buckets, num_splits = [], 0
     for step, v in enumerate(order.tolist()):
-        if stop is not None:
-            stop.check("elimination within memory")
         received, sent = waiting[step], []
         if not groups[step]:
             log_bound += math.log(size[v])
@@ -166,9 +158,7 @@ def send(
     return Buckets(buckets, log_bound, num_splits, size)
 
 
-def draw_particles(
-    buckets: Buckets, seed: int, num_particles: int = NUM_PARTICLES, stop: Stop | None = None
-) -> Particles:
+def draw_particles(buckets: Buckets, seed: int, num_particles: int) -> Particles:
     """Set the variables in the reverse order of elimination."""
     rng = np.random.default_rng(seed)
     size = buckets.size
@@ -178,8 +168,6 @@ def draw_particles(
         return Particles(rows, np.zeros(num_particles), -math.inf)
     log_mean = buckets.log_bound
     for bucket in reversed(buckets.bucket):
-        if stop is not None:
-            stop.check("drawing particles")
         v = bucket.variable
         likely = np.ones((num_particles, size[v]))
         for table in bucket.tables:
@@ -220,17 +208,12 @@ class Estimate(NamedTuple):
 
 
 def estimate_partition(
-    graph: FactorGraph,
-    seed: int = 0,
-    num_particles: int = NUM_PARTICLES,
-    num_runs: int = NUM_RUNS,
-    stop: Stop | None = None,
+    graph: FactorGraph, seed: int, num_particles: int = NUM_PARTICLES
 ) -> Estimate:
     """log Z from independent runs, and their worlds, for a model without impossible states."""
-    buckets = fill_buckets(graph, seed, stop)
-    if buckets.num_splits == 0:
-        num_runs = 1
-    runs = [draw_particles(buckets, seed + n, num_particles, stop) for n in range(num_runs)]
+    buckets = fill_buckets(graph, seed)
+    num_runs = NUM_RUNS if buckets.num_splits else 1
+    runs = [draw_particles(buckets, seed + n, num_particles) for n in range(num_runs)]
     log_mean = np.array([run.log_mean for run in runs])
     top = float(log_mean.max())
     if top == -math.inf:

@@ -30,7 +30,6 @@ from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
 from lapis.compiled import entry
 from lapis.errors import TooLarge
 from lapis.inference.exact.elimination_order import Order
-from lapis.progress import Stop
 
 MAX_ENTRIES, CHEAP_ENTRIES = 4e9, 2e7
 MAX_BYTES = 4_000_000_000
@@ -66,15 +65,13 @@ def find_partition(
     graph: FactorGraph,
     max_entries: float = MAX_ENTRIES,
     max_bytes: int = MAX_BYTES,
-    seed: int = 0,
-    stop: Stop | None = None,
 ) -> Partition:
-    """log Σ_x Π_f f(x); TooLarge if that takes more than the limits or longer than it may."""
+    """log Σ_x Π_f f(x); TooLarge if that takes more than the limits."""
     consistent = make_consistent(graph)
     if consistent is None:
         return Partition(-np.inf, True, 0.0, 0, 0)
     small = without_leaves(consistent.graph)
-    order = repeated_order(small, HOPELESS, seed)
+    order = repeated_order(small, HOPELESS, 0)
     if not order.is_complete or order.entries > max_entries:
         raise too_wide(order, 0.0)
     log_value, exact, tables = group_tables(small, order.variable)
@@ -87,8 +84,6 @@ def find_partition(
         memory[at : at + len(table)] = table
         at += len(table)
     for step in steps:
-        if stop is not None and stop.is_over():
-            raise too_wide(order, 8.0 * len(memory))
         shape = small.size[step.axes].astype(np.int64)
         strides = [strides_of(scope, step.axes, small.size) for scope in step.scopes]
         count = int(np.prod(shape[:-1]))

@@ -26,10 +26,6 @@ class TreeNetwork:
     first_parameter: np.ndarray  # int64[num_distributions], -1 unless it is a leaf
     log_parameter: np.ndarray  # float64[num_parameters]
 
-    @property
-    def num_leaves(self) -> int:
-        return int((self.split_on < 0).sum())
-
     def log_likelihoods(self, rows: np.ndarray) -> np.ndarray:
         """float64[num_rows], log P of complete rows, int[num_rows, num_variables]."""
         return _log_likelihoods(

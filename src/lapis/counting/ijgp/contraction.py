@@ -42,6 +42,7 @@ from lapis.counting.ijgp.table import (
     send_vector,
     sum_out,
 )
+from lapis.relational.elimination import connected
 
 Sizes = Sequence[int]  # domain size of each variable of the network
 
@@ -62,7 +63,7 @@ def contract(
     mentioned = {variable for table in rest for variable in table.scope}
     free = [each for each in variables if each not in kept and each not in mentioned]
     pieces.append(scalar(float(math.prod(sizes[each] for each in free))))
-    for component in _components(rest, kept):
+    for component in connected(rest, lambda table: set(table.scope) - kept):
         pieces.append(_sum_component(component, kept, sizes))
     return merge_scopes(pieces)
 
@@ -81,22 +82,6 @@ def dense(pieces: Iterable[Table], scope: Scope, sizes: Sizes) -> np.ndarray:
     for piece in pieces:
         array *= _broadcast(piece, scope)
     return array
-
-
-def _components(tables: list[Table], kept: frozenset[int]) -> list[list[Table]]:
-    """Groups of tables that share no variable outside `kept`."""
-    groups: list[tuple[set[int], list[Table]]] = []
-    for table in tables:
-        variables, members = set(table.scope) - kept, [table]
-        apart = []
-        for known in groups:
-            if known[0] & variables:
-                variables |= known[0]
-                members = known[1] + members
-            else:
-                apart.append(known)
-        groups = [*apart, (variables, members)]
-    return [members for _, members in groups]
 
 
 def _sum_component(tables: list[Table], kept: frozenset[int], sizes: Sizes) -> Table:

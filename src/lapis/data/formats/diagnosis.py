@@ -7,8 +7,8 @@ something is wrong, the sources are read again, slowly, and everything wrong is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from lapis.data.database import TRUTH_WORDS
 from lapis.data.formats.facts import (
@@ -201,27 +201,30 @@ def _at_line_end(text: str, position: int) -> bool:
     return position >= len(text) or text[position] == "\n" or text.startswith("//", position)
 
 
+T = TypeVar("T", bound=Hashable)
 Shape = tuple[str, bool, int]  # predicate, function, arity with a function's value
 
 
 def find_shapes(origins: Iterable[Origin], wanted: set[Shape]) -> dict[Shape, Span]:
     """The first fact of each wanted shape, in one pass over the sources."""
-    found: dict[Shape, Span] = {}
-    for source, fact in _facts(origins):
-        shape = (fact.predicate, fact.function, len(fact.constants))
-        if shape in wanted and shape not in found:
-            found[shape] = Span(source, fact.start, fact.end)
-            if len(found) == len(wanted):
-                break
-    return found
+    return _find_first(
+        origins, wanted, lambda fact: (fact.predicate, fact.function, len(fact.constants))
+    )
 
 
-def _facts(origins: Iterable[Origin]) -> Iterator[tuple[Source, Fact]]:
+def _find_first(
+    origins: Iterable[Origin], wanted: set[T], key: Callable[[Fact], T]
+) -> dict[T, Span]:
+    found: dict[T, Span] = {}
     for origin in origins:
-        if (source := source_text(origin)) is not None:
-            for item in scan_facts(source.text):
-                if isinstance(item, Fact):
-                    yield source, item
+        if (source := source_text(origin)) is None:
+            continue
+        for item in scan_facts(source.text):
+            if isinstance(item, Fact) and key(item) in wanted:
+                found.setdefault(key(item), Span(source, item.start, item.end))
+                if len(found) == len(wanted):
+                    return found
+    return found
 
 
 def find_declaration(origins: Iterable[Origin], type_name: str) -> Span | None:
@@ -240,14 +243,7 @@ Stated = tuple[str, tuple[str, ...], int]  # predicate, constants, truth
 
 def find_statements(origins: Iterable[Origin], wanted: set[Stated]) -> dict[Stated, Span]:
     """Where each of the wanted facts is first stated, in one pass over the sources."""
-    found: dict[Stated, Span] = {}
-    for source, fact in _facts(origins):
-        stated = (fact.predicate, fact.constants, fact.truth)
-        if stated in wanted and stated not in found:
-            found[stated] = Span(source, fact.start, fact.end)
-            if len(found) == len(wanted):
-                break
-    return found
+    return _find_first(origins, wanted, lambda fact: (fact.predicate, fact.constants, fact.truth))
 
 
 class Contradiction(NamedTuple):

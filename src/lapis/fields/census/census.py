@@ -143,11 +143,7 @@ def refer(
         member = members[f"{child.target} {number}"]
         return Reference(number, member, {name: name for name in child.variables}, summed)
     member = members[child.target]
-    if child.target in field.by_name:
-        below = field.by_name[child.target]
-        types = tuple(below.type_of[name] for name in below.parameters)
-    else:
-        types = field.declarations.predicates[child.target].types
+    types = field.argument_types(child.target)
     terms: dict[str, str | int] = {
         name: term.name if isinstance(term, Variable) else domains[type_name].index[term.name]
         for name, term, type_name in zip(member.parameters, child.terms, types, strict=True)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lapis.data.database import Domain
-from lapis.data.keys import fits
 from lapis.errors import TooLarge
+from lapis.grounding.atoms import argument_sizes
 from lapis.grounding.evidence import block_shape, refuse_block
 from lapis.language.model import Predicate
 from lapis.problem.problem import Evidence, Problem, StoredEvidence
@@ -99,15 +99,7 @@ def store_atoms(
     evidence: Evidence, domains: Mapping[str, Domain], store: Store, label: str, first: int
 ) -> StoredAtoms:
     """The atoms of a predicate, in tables whose names begin with the label."""
-    predicate = evidence.predicate
-    sizes = tuple(len(domains[name]) for name in predicate.types)
-    if (evidence.open or len(evidence.unknown)) and not fits(sizes):
-        raise TooLarge(
-            f"predicate '{predicate.name}' has more than 2^62 possible ground atoms",
-            code="too-large",
-            span=predicate.span,
-            hint="split it into predicates of fewer arguments",
-        )
+    predicate, sizes = evidence.predicate, argument_sizes(evidence, domains)
     true = true_table(store, f"{label} true", evidence)
     if predicate.block:
         true, unknown = close_blocks(evidence, true, domains, store, label)

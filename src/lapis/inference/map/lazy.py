@@ -10,41 +10,29 @@ likely world concerns only a small part.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from lapis.grounding.lazy import LazyGrounding
 from lapis.inference.map.solver import MapResult, most_likely_world
+from lapis.inference.marginals import Options
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
-from lapis.progress import Progress, Report
+from lapis.progress import Progress
 
 MAX_ROUNDS = 200
 
 
-def most_likely_world_lazily(
-    problem: Problem,
-    *,
-    time_limit: float = 60.0,
-    seed: int = 0,
-    max_memory: int | None = None,
-    progress: Report | None = None,
-    should_stop: Callable[[], bool] | None = None,
-) -> tuple[Network, MapResult]:
+def most_likely_world_lazily(problem: Problem, options: Options) -> tuple[Network, MapResult]:
     """The last network and the world; `optimal` only if nothing is left to be listed."""
-    began = time.monotonic()
-    deadline = began + time_limit
-    with LazyGrounding(problem, max_memory=max_memory) as lazy:
+    began, deadline, progress = time.monotonic(), options.begin_map().deadline, options.progress
+    with LazyGrounding(problem, max_memory=options.max_memory) as lazy:
         network = lazy.extend(starting_world(lazy, problem))
         for number in range(1, MAX_ROUNDS + 1):
-            found = most_likely_world(
-                network,
-                time_limit=max(0.1, deadline - time.monotonic()),
-                seed=seed,
-                should_stop=should_stop,
-            )
+            left = max(0.1, deadline - time.monotonic())
+            own = replace(options, time_limit=left, progress=None)
+            found = most_likely_world(network, "auto", own)
             if progress is not None:
                 figures = {"clauses": float(network.num_clauses), "gap": found.gap}
                 progress(Progress("listing", number, MAX_ROUNDS, time.monotonic() - began, figures))

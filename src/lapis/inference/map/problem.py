@@ -10,60 +10,38 @@ from lapis.errors import LapisError
 from lapis.grounding.assembly import total_counts
 from lapis.grounding.hard_formulas import CONTRADICTIONS, refuse_relaxing
 from lapis.inference.map.solver import MapResult, most_likely_world
+from lapis.inference.marginals import Options, is_tiny
 from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
-from lapis.progress import Report, Wish
 
 
-def map_problem(
-    problem: Problem,
-    method: str,
-    time_limit: float,
-    seed: int,
-    *,
-    max_memory: int | None = None,
-    progress: Report | None = None,
-    should_stop: Wish | None = None,
-    relaxing: bool = False,
-) -> tuple[Network, MapResult]:
+def map_problem(problem: Problem, method: str, options: Options) -> tuple[Network, MapResult]:
     """The network that was solved (for lazy: its listed part) and the world.
 
-    With `relaxing` hard formulas that contradict are broken, as few as possible (`relaxation`).
+    With `relax` hard formulas that contradict are broken, as few as possible (`relaxation`).
     """
     chosen = find_method("map", method)
     found: MapResult
     if chosen.takes == "problem":
-        refuse_relaxing(method, relaxing)
-        network, found = chosen.load()(
-            problem, time_limit=time_limit, seed=seed, max_memory=max_memory, progress=progress,
-            should_stop=should_stop,
-        )  # fmt: skip
+        refuse_relaxing(method, options.relax)
+        network, found = chosen.load()(problem, options)
     else:
         from lapis.grounding.bottom_up import ground
-        from lapis.inference.marginals import is_tiny
         from lapis.inference.relaxation import relax
 
         try:
-            network = ground(problem, max_memory=max_memory, progress=progress)
+            network = ground(problem, max_memory=options.max_memory, progress=options.progress)
         except LapisError as error:
-            if not relaxing or error.code not in CONTRADICTIONS:
+            if not options.relax or error.code not in CONTRADICTIONS:
                 raise
-            relaxed = relax(
-                problem, method=method, time_limit=time_limit, seed=seed, max_memory=max_memory,
-                progress=progress, should_stop=should_stop,
-            )  # fmt: skip
+            relaxed = relax(problem, method, options)
             network, found = relaxed.network, relaxed.best
             found = replace(found, diagnostics={**found.diagnostics, **relaxed.diagnostics})
         else:
-            found = most_likely_world(
-                network,
-                method="enumerate" if method == "auto" and is_tiny(network) else method,
-                time_limit=time_limit,
-                seed=seed,
-                progress=progress,
-                should_stop=should_stop,
-            )
+            if method == "auto" and is_tiny(network):
+                method = "enumerate"
+            found = most_likely_world(network, method, options)
     return network, replace(found, cost=broken_weight(problem, network.counts(found.world)))
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.map.component import Found, improve, prove
 from lapis.inference.map.objective import Objective, Part, objective_of, split_components
+from lapis.inference.marginals import Options
 from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.progress import Progress, Report, Stop
@@ -53,15 +54,9 @@ class MapResult:
 
 
 def most_likely_world(
-    network: Network,
-    *,
-    method: str = "auto",
-    time_limit: float = 60.0,
-    seed: int = 0,
-    progress: Report | None = None,
-    should_stop: Callable[[], bool] | None = None,
+    network: Network, method: str = "auto", options: Options | None = None
 ) -> MapResult:
-    """The best world found in `time_limit` seconds; Ctrl-C returns what there is so far.
+    """The best world found in the time given; Ctrl-C returns what there is so far.
 
     Raises LapisError "unsatisfiable" if no world satisfies the hard clauses, and TooLarge
     "no-feasible-world" if none was found and none was ruled out.
@@ -73,28 +68,13 @@ def most_likely_world(
             code="needs-model",
             hint="choose another method",
         )
-    found: MapResult = chosen.load()(
-        network,
-        method=method,
-        time_limit=time_limit,
-        seed=seed,
-        progress=progress,
-        should_stop=should_stop,
-    )
+    found: MapResult = chosen.load()(network, method, options or Options())
     return found
 
 
-def solve_by_components(
-    network: Network,
-    *,
-    method: str,
-    time_limit: float,
-    seed: int,
-    progress: Report | None,
-    should_stop: Callable[[], bool] | None,
-) -> MapResult:
+def solve_by_components(network: Network, method: str, options: Options) -> MapResult:
     """Cut; then, if that leaves atoms open, eliminate, cut again, split, search, prove."""
-    stop = Stop(should_stop, time.monotonic() + time_limit)
+    stop, seed, progress = options.begin_map(), options.seed, options.progress
     cuts = method in ("auto", "flow")
     objective = objective_of(network)
     settled = settle_by_cuts(network, objective, stop, progress) if cuts else leave_open(network)
@@ -222,16 +202,9 @@ def describe(
     )
 
 
-def solve_whole(
-    network: Network,
-    *,
-    method: str,
-    time_limit: float,
-    should_stop: Callable[[], bool] | None,
-    **others: object,
-) -> MapResult:
+def solve_whole(network: Network, method: str, options: Options) -> MapResult:
     """By elimination or enumeration, which have no world before they are done."""
-    stop = Stop(should_stop, time.monotonic() + time_limit)
+    stop = options.begin_map()
     if method == "exact":
         from lapis.inference.exact.by_components import exact_map
 

@@ -15,9 +15,9 @@ import numpy as np
 from lapis.data.formats.wcnf import WeightedClauses, read_wcnf
 from lapis.errors import LapisError
 from lapis.inference.map.solver import MapResult, most_likely_world
+from lapis.inference.marginals import Options
 from lapis.network.csr import take_rows
 from lapis.network.network import AtomTable, Network
-from lapis.progress import Report
 
 
 @dataclass(frozen=True)
@@ -31,19 +31,12 @@ class WcnfResult:
 
 
 def solve_wcnf(
-    path: str | Path,
-    *,
-    method: str = "auto",
-    time_limit: float = 60.0,
-    seed: int = 0,
-    progress: Report | None = None,
+    path: str | Path, method: str = "auto", options: Options | None = None
 ) -> WcnfResult:
     """The assignment of least cost of a .wcnf or .wcnf.gz file."""
     clauses = read_wcnf(path)
     network = network_of_clauses(clauses)
-    found = most_likely_world(
-        network, method=method, time_limit=time_limit, seed=seed, progress=progress
-    )
+    found = most_likely_world(network, method, options)
     total = float(clauses.weight[np.isfinite(clauses.weight)].sum())
     return WcnfResult(found, total - found.score, total - found.score - found.gap, network)
 

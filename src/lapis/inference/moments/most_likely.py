@@ -129,8 +129,9 @@ def first_world(network: Network, known: np.ndarray | None, seed: int) -> np.nda
     if known is not None:
         return known
     from lapis.inference.map.solver import most_likely_world
+    from lapis.inference.marginals import Options
 
-    return most_likely_world(network, seed=seed).world
+    return most_likely_world(network, options=Options(seed=seed)).world
 
 
 def weighed_objective(network: Network, weights: np.ndarray) -> Objective:

@@ -28,7 +28,6 @@ from lapis.inference.worlds import (
 )
 from lapis.problem.problem import StoredEvidence
 from lapis.problem.task import Task, World
-from lapis.progress import Report, Stop
 from lapis.relational.engines.opening import open_store
 from lapis.relational.engines.placing import TableRows
 from lapis.relational.engines.store import Store
@@ -49,16 +48,13 @@ def infer_on_engine(
     """Marginals, by the engine at a URL, or by the one that has the facts."""
     refuse_relaxing(options.relax)
     refuse_bounds(options.bounds)
-    asked = Question(
-        "infer", method, np.empty(0), options.seed, options.precision, options.max_samples,
-        options.num_chains, options.time_limit, options.max_memory,
-    )  # fmt: skip
+    asked = Question("infer", method, np.empty(0), options)
     if output is not None:
-        return leave_there(task, url, asked, output, limits, options.progress, options.stop)
+        return leave_there(task, url, asked, output, limits)
     parts: list[Answer] = []
     for world in task.worlds:
         with store_for(world, url, options.max_memory) as store:
-            found = ask(world, store, asked, limits, options.progress, options.stop)
+            found = ask(world, store, asked, limits)
             parts.append(answer_world(world, *fetch_marginals(found, predicates_of(world))))
     return merge_answers(task, parts)
 
@@ -67,37 +63,26 @@ def map_on_engine(
     task: Task,
     url: str | None,
     method: str,
-    time_limit: float,
-    seed: int,
+    options: Options,
     *,
-    max_memory: int | None = None,
-    progress: Report | None = None,
-    stop: Stop | None = None,
-    relaxing: bool = False,
     output: str | None = None,
     limits: Limits | None = None,
 ) -> MostLikelyWorld | StoredAnswer:
     """A most likely world, by the engine at a URL; the time limit is for each component."""
-    refuse_relaxing(relaxing)
-    asked = Question("map", method, np.empty(0), seed, time_limit=time_limit, max_memory=max_memory)
+    refuse_relaxing(options.relax)
+    asked = Question("map", method, np.empty(0), options)
     if output is not None:
-        return leave_there(task, url, asked, output, limits, progress, stop)
+        return leave_there(task, url, asked, output, limits)
     parts: list[MostLikelyWorld] = []
     for world in task.worlds:
-        with store_for(world, url, max_memory) as store:
-            found = ask(world, store, asked, limits, progress, stop)
+        with store_for(world, url, options.max_memory) as store:
+            found = ask(world, store, asked, limits)
             parts.append(world_found(world, *fetch_world(found, predicates_of(world))))
     return merge_worlds(task, parts)
 
 
 def leave_there(
-    task: Task,
-    url: str | None,
-    asked: Question,
-    output: str,
-    limits: Limits | None,
-    progress: Report | None,
-    stop: Stop | None,
+    task: Task, url: str | None, asked: Question, output: str, limits: Limits | None
 ) -> StoredAnswer:
     """Answers of all worlds at one target."""
     check_target(output)
@@ -105,7 +90,7 @@ def leave_there(
     (world,) = task.worlds
     with store_for(world, url, asked.max_memory) as store:
         check_place(store, output)
-        found = ask(world, store, asked, limits, progress, stop)
+        found = ask(world, store, asked, limits)
         rows = publish_answers(world, found, output)
     is_world = asked.command == "map"
     figures = dict(found.figures)
@@ -117,15 +102,13 @@ def leave_there(
     )
 
 
-def ask(
-    world: World,
-    store: Store,
-    asked: Question,
-    limits: Limits | None,
-    progress: Report | None,
-    stop: Stop | None,
-) -> Solved:
-    asked = replace(asked, weights=world.problem.weight_table.value)
+def ask(world: World, store: Store, asked: Question, limits: Limits | None) -> Solved:
+    progress, stop = asked.options.progress, asked.options.stop
+    asked = replace(
+        asked,
+        weights=world.problem.weight_table.value,
+        options=replace(asked.options, progress=None, stop=None),
+    )
     return solve_there(world.problem, store, asked, limits=limits, progress=progress, stop=stop)
 
 

@@ -23,8 +23,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -64,23 +64,11 @@ class Question:
     command: Literal["infer", "map"]
     method: str
     weights: np.ndarray  # float64[num_weights]
-    seed: int = 0
-    precision: float = 0.01
-    max_samples: int = 400_000
-    num_chains: int = 4
-    time_limit: float | None = None
-    max_memory: int | None = None
+    options: Options = field(default_factory=Options)  # `progress` and `stop` stay behind
 
     @property
-    def options(self) -> Options:
-        return Options(
-            precision=self.precision,
-            max_samples=self.max_samples,
-            num_chains=self.num_chains,
-            time_limit=self.time_limit,
-            seed=self.seed,
-            max_memory=self.max_memory,
-        )
+    def max_memory(self) -> int | None:
+        return self.options.max_memory
 
 
 def solve_parcel(rows: ParcelRows, question: Question) -> dict[str, np.ndarray]:
@@ -183,20 +171,17 @@ def infer_apart(network: Network, options: Options, *, atom: np.ndarray, method:
 
 def map_parcel(network: Network, atom: np.ndarray, question: Question) -> MapResult:
     """Small components by elimination, all at once; the others one by one."""
-    solve: Callable[..., MapResult] = partial(
-        most_likely_world,
-        method=question.method,
-        time_limit=60.0 if question.time_limit is None else question.time_limit,
-    )
-    if not takes_seed("map", question.method):
-        return solve(network, seed=question.seed)
+    method, options = question.method, question.options
+    if not takes_seed("map", method):
+        return most_likely_world(network, method, options)
     solved, world = np.zeros((2, network.num_atoms), bool)
-    if question.method == "auto":
+    if method == "auto":
         solved, world = solve_small(network)
     rest, place = keep_part(network, ~solved)
     gap, interrupted, methods, notes = 0.0, False, ["exact"] if solved.any() else [], []
     for part, own in each_component(rest):
-        found = solve(part, seed=content_seed(part, atom, question.seed))
+        seed = content_seed(part, atom, options.seed)
+        found = most_likely_world(part, method, replace(options, seed=seed))
         world[place[own]] = found.world
         gap += found.gap
         interrupted |= found.interrupted

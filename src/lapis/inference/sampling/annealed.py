@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.inference.marginals import Options
 from lapis.inference.random_numbers import random_states
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.inference.sampling.diagnostics import count_ranges
@@ -38,7 +39,7 @@ from lapis.inference.sampling.kernels.annealing import run_annealing
 from lapis.inference.sampling.recovery import sampled_components
 from lapis.network.cubes import Variables, find_variables
 from lapis.network.network import Network
-from lapis.progress import Progress, Report, Wish
+from lapis.progress import Progress
 
 NUM_RUNS = 64
 FIRST_SWEEPS = 50
@@ -72,17 +73,9 @@ class Round(NamedTuple):
     trail: np.ndarray  # float64[num_runs, num_sweeps], scores on the way
 
 
-def anneal(
-    network: Network,
-    *,
-    precision: float = 0.01,
-    max_samples: int = 400_000,
-    time_limit: float | None = None,
-    seed: int = 0,
-    progress: Report | None = None,
-    should_stop: Wish | None = None,
-) -> Annealed:
+def anneal(network: Network, options: Options) -> Annealed:
     """Estimate log Z; `max_samples` bounds the sweeps of all runs together."""
+    precision, max_samples, seed = options.precision, options.max_samples, options.seed
     reduction = reduce(network)
     core = reduction.core
     constant = float(core.weights @ core.constant_count)
@@ -106,10 +99,12 @@ def anneal(
         if best is None or spread(now.log_weight)[1] <= spread(best.log_weight)[1]:
             best = now
         _, error, _ = spread(best.log_weight)
-        if progress is not None:
-            progress(Progress("annealing", used, max_samples, text=f"log Z ± {error:.3g}"))
-        interrupted = should_stop is not None and should_stop()
-        late = time_limit is not None and 3 * (time.perf_counter() - began) > time_limit
+        if options.progress is not None:
+            event = Progress("annealing", used, max_samples, text=f"log Z ± {error:.3g}")
+            options.progress(event)
+        interrupted = options.stop is not None and options.stop()
+        spent = 3 * (time.perf_counter() - began)
+        late = options.time_limit is not None and spent > options.time_limit
         more = 2 * (len(beta) - 1)
         if error <= precision or interrupted or late or used + NUM_RUNS * more > max_samples:
             return describe(reduction, plan, best, constant, precision, interrupted)

@@ -33,7 +33,7 @@ import numpy as np
 from lapis.counting.differences.argument_classes import Function, count_signatures
 from lapis.data.keys import number_rows
 from lapis.relational.algebra import Expression, Tuples
-from lapis.relational.elimination import Contraction, contract
+from lapis.relational.elimination import Contraction, connected, contract
 from lapis.relational.engines.memory import Evaluation
 from lapis.relational.factor import Factor, indicator, sort_rows
 from lapis.relational.interpretation import Extension, Interpretation
@@ -332,7 +332,7 @@ def _multiply_parts(
     """N_U,S of the atoms in S: columns on the target's arguments, numbers for all else."""
     numbers = []
     scale = np.ones(joins.data.num_worlds)
-    for part in _parts(atoms, set(target)):
+    for part in connected(atoms, lambda atom: set(atom.variables).difference(target)):
         inside = dict.fromkeys(name for atom in part for name in atom.variables)
         kept = [name for name in dict.fromkeys(target) if name in inside]
         if kept:
@@ -346,22 +346,6 @@ def _multiply_parts(
         if name not in mentioned:
             scale *= np.diff(joins.data.offset[type_name])
     return Product(tuple(numbers), scale)
-
-
-def _parts(atoms: Sequence[PathAtom], target: set[int]) -> list[list[PathAtom]]:
-    """Atoms grouped by what connects them outside the target's variables."""
-    found: list[tuple[set[int], list[PathAtom]]] = []
-    for atom in atoms:
-        names, members = set(atom.variables) - target, [atom]
-        apart = []
-        for other_names, other_members in found:
-            if names & other_names:
-                names |= other_names
-                members = other_members + members
-            else:
-                apart.append((other_names, other_members))
-        found = [*apart, (names, members)]
-    return [members for _, members in found]
 
 
 def _unify(tuples: Sequence[tuple[int, ...]]) -> dict[int, int]:
