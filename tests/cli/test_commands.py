@@ -53,6 +53,31 @@ def test_soft_evidence_is_an_unsure_observation(run: Run) -> None:
     assert answer["atoms"][0]["probability"] == pytest.approx(odds / (1 + odds))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "flag", "name"),
+    [
+        (
+            ("infer", "-q", "Cancer", "--soft", "{}=0.3", "--soft", "{} = .4"),
+            "--soft",
+            "Cancer(Bob)",
+        ),
+        (
+            ("learn", "--optimizer", "dn", "--option", "{}=2", "--option", "{}=3"),
+            "--option",
+            "damping",
+        ),
+        (("lift", "--size", "{}=3", "--size", "{}=4"), "--size", "person"),
+    ],
+)
+def test_what_is_given_twice_is_refused(
+    run: Run, arguments: tuple[str, ...], flag: str, name: str
+) -> None:
+    command, *flags = (text.format(name) for text in arguments)
+    code, _, err = run(command, "m.mln", "d.db", *flags)
+    assert code == 1
+    assert f"{flag} is given twice for {name}" in err
+
+
 def test_map(run: Run) -> None:
     world = run.json("map", "m.mln", "d.db", "-q", "Smokes,Cancer")
     assert world["optimal"] is True

@@ -89,14 +89,12 @@ def parse_flag(option: Option, typed: Any) -> Any:
         case "size":
             return parse_size(typed)
         case "beliefs":
-            return dict(
-                parse_pair(text, 'soft evidence, as in "Smokes(Anna)=0.7"') for text in typed
-            )
+            return parse_pairs(option, typed, 'soft evidence, as in "Smokes(Anna)=0.7"')
         case "settings":
             what = "an option, as in damping=2"
             if option.name == "sizes":
                 what = "a type with its number of constants, as in person=30000"
-            return dict(parse_pair(text, what) for text in typed)
+            return parse_pairs(option, typed, what)
         case _:
             return typed
 
@@ -111,6 +109,17 @@ def parse_numbers(option: Option, text: str) -> tuple[float, ...]:
             code="option-value",
             hint="as in 1,0.5",
         ) from None
+
+
+def parse_pairs(option: Option, typed: Sequence[str], what: str) -> dict[str, float]:
+    """Numbers by name; a name that is given twice is refused, since one of them would be lost."""
+    found: dict[str, float] = {}
+    for text in typed:
+        name, number = parse_pair(text, what)
+        if name in found:
+            raise LapisError(f"{option.flags[-1]} is given twice for {name}", code="option-value")
+        found[name] = number
+    return found
 
 
 def parse_pair(text: str, what: str) -> tuple[str, float]:

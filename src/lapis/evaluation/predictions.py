@@ -8,6 +8,7 @@ Rankings need no logarithm and use the probabilities as they were found.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,7 +36,7 @@ class Predictions(AtomResult):
     probability: np.ndarray  # float64[num_atoms], as found
     log_odds: np.ndarray  # float64[num_atoms]
     truth: np.ndarray  # bool[num_atoms]
-    stderr: np.ndarray  # float64[num_atoms], 0 where exact
+    stderr: np.ndarray  # float64[num_atoms], 0 where exact, NaN where unknown
     asked: Atoms
 
     @property
@@ -59,6 +60,12 @@ class Predictions(AtomResult):
         """The atoms of one predicate."""
         wanted = self.predicates.index(predicate) if predicate in self.predicates else -1
         return self.take(self.predicate == wanted)
+
+    @property
+    def max_stderr(self) -> float | None:
+        """The largest standard error; None where one is unknown."""
+        largest = float(self.stderr.max(initial=0.0))
+        return None if math.isnan(largest) else largest
 
     def measured(self) -> dict[str, np.ndarray]:
         return {"probability": self.probability, "stderr": self.stderr, "truth": self.truth}
@@ -133,7 +140,7 @@ def predict_atoms(example: Example, network: Network, found: Marginals) -> Predi
         found.marginal[asked],
         found.log_odds[asked],
         answers[asked] == 1,
-        np.zeros(len(asked)) if found.stderr is None else found.stderr[asked],
+        found.errors[asked],
         name_atoms(network, asked, example.free.name),
     )
 

@@ -120,7 +120,7 @@ class Score(Result):
     num_true: int
     method: str | None  # of the predictions; None without a query
     exact: bool | None  # whether the predictions are
-    max_stderr: float | None  # of the predictions; None where they are exact
+    max_stderr: float | None  # of the predictions; None where they are exact, and by bp
     predicates: tuple[PredicateScore, ...]  # those of the query; all without a query
     notes: tuple[str, ...] = ()  # what could not be had, and why
     interrupted: bool = False  # sampling was stopped by the user
@@ -260,7 +260,7 @@ def score_worlds(
         quality.num_true,
         "+".join(dict.fromkeys(name for part in found for name in part.method.split("+"))),
         exact,
-        None if exact else float(predictions.stderr.max(initial=0.0)),
+        None if exact else predictions.max_stderr,
         tuple(predicate_score(name, measure(predictions.of(name)), parts) for name in names),
         tuple(notes),
         any(part.diagnostics.get("interrupted") for part in found),

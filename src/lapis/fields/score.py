@@ -98,7 +98,7 @@ def score(
         whole.num_true,
         "+".join(dict.fromkeys(each.method for _, each in found)) if found else None,
         exact if found else None,
-        None if exact or joint is None else float(joint.stderr.max(initial=0.0)),
+        None if exact or joint is None else joint.max_stderr,
         tuple(own),
         tuple(notes),
         any(each.diagnostics.get("interrupted") for _, each in found),

@@ -101,13 +101,20 @@ class Marginals:
     log_partition: float | None  # where exact; an estimate by ais
     marginal: np.ndarray  # float64[num_base_atoms]
     log_odds: np.ndarray  # float64[num_base_atoms]; of sampled atoms no more than samples can say
-    stderr: np.ndarray | None  # float64[num_base_atoms]; None where all is exact
+    stderr: np.ndarray | None  # float64[num_base_atoms]; None where all is exact, and by bp
     expected_count: np.ndarray  # float64[num_weights]
     sampled: np.ndarray | None = None  # bool[num_base_atoms], answered by sampling
     diagnostics: dict[str, Any] = field(default_factory=dict)
     trace: ChainTrace | None = None
     solved_log_partition: float | None = None  # of what is exact where the rest is sampled
     chosen: np.ndarray | None = None  # int8[num_base_atoms], which of several samplers answered
+
+    @property
+    def errors(self) -> np.ndarray:
+        """float64[num_base_atoms], standard errors: 0 where exact, NaN where nobody knows them."""
+        if self.stderr is not None:
+            return self.stderr
+        return np.full(len(self.marginal), 0.0 if self.exact else np.nan)
 
     @property
     def method_ids(self) -> np.ndarray | None:
@@ -420,8 +427,7 @@ def divide(network: Network, options: Options, sample: Solve) -> Marginals:
     marginal[planned], log_odds[planned] = solved.marginal, solved.log_odds
     own = rest_atom[: rest.num_base_atoms]
     marginal[own], log_odds[own] = part.marginal, part.log_odds
-    if part.stderr is not None:
-        stderr[own] = part.stderr
+    stderr[own] = part.errors
     sampled = np.zeros(network.num_base_atoms, bool)
     sampled[own] = not part.exact
     notes: dict[str, Any] = {"width": solved.width}

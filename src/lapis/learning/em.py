@@ -155,7 +155,7 @@ def fit_em(
 
 @dataclass
 class Run:
-    """One run of EM, over the weights that are free."""
+    """One run of EM, over the weights that are free, as a `Posterior` sees them."""
 
     completer: Completer
     parameters: Parameters
@@ -174,7 +174,8 @@ class Run:
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.best = self.start[~self.parameters.fixed]
+        self.origin = self.prior.origin(len(self.start))
+        self.best = (self.start - self.origin)[~self.parameters.fixed]
         self.weights = self.best
 
     def pack(self) -> dict[str, np.ndarray]:
@@ -262,8 +263,8 @@ class Run:
 
     def all_weights(self, free: np.ndarray) -> np.ndarray:
         """float64[num_parameters], the fixed weights included."""
-        everywhere = self.start.copy()
-        everywhere[~self.parameters.fixed] = free
+        everywhere, moves = self.start.copy(), ~self.parameters.fixed
+        everywhere[moves] = free + self.origin[moves]
         return everywhere
 
     def course(self) -> Course:

@@ -33,7 +33,7 @@ class Answer(AtomResult):
     log_partition: float | None
     asked: Atoms
     probability: np.ndarray  # float64[num_atoms]
-    stderr: np.ndarray | None  # float64[num_atoms]; None where exact
+    stderr: np.ndarray | None  # float64[num_atoms]; None where exact, and by bp
     expected_counts: np.ndarray  # float64[num_weights], E[n_w]
     method_ids: np.ndarray | None = None  # int8[num_atoms], of the names that + joins in `method`
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
@@ -54,8 +54,10 @@ class Answer(AtomResult):
 
     @property
     def errors(self) -> np.ndarray:
-        """float64[num_atoms], standard errors; 0 where exact."""
-        return np.zeros(len(self)) if self.stderr is None else self.stderr
+        """float64[num_atoms], standard errors: 0 where exact, NaN where nobody knows them."""
+        if self.stderr is not None:
+            return self.stderr
+        return np.full(len(self), 0.0 if self.exact else np.nan)
 
     def method_of(self, index: int) -> str:
         """The method that answered an atom."""
@@ -110,7 +112,10 @@ class Answer(AtomResult):
         cells = [f"{p:.4f}" for p in self.probability[order]]
         if self.stderr is not None and not self.exact:
             errors = self.stderr[order].tolist()
-            cells = [f"{cell} ± {error:.4f}" for cell, error in zip(cells, errors, strict=True)]
+            cells = [
+                cell if math.isnan(error) else f"{cell} ± {error:.4f}"
+                for cell, error in zip(cells, errors, strict=True)
+            ]
         columns = {"probability": cells}
         if self.lower is not None and self.upper is not None:
             ends = zip(self.lower[order].tolist(), self.upper[order].tolist(), strict=True)
@@ -125,7 +130,7 @@ class Answer(AtomResult):
             return f"{number}, exact (by {self.method}){total}"
         how = f"approximate (by {self.method})"
         if self.stderr is not None:
-            how += f", standard errors up to {float(self.stderr.max(initial=0.0)):.2g}"
+            how += f", standard errors up to {float(np.fmax.reduce(self.stderr, initial=0.0)):.2g}"
         return f"{number}, {how}{total}"
 
     def remarks(self) -> list[str]:

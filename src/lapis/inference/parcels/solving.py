@@ -92,13 +92,13 @@ def marginal_columns(parcel: ParcelNetwork, question: Question) -> dict[str, np.
     found = infer_parcel(network, atom, question)
     base = base_atoms(parcel)
     sampled = np.full(len(base), not found.exact) if found.sampled is None else found.sampled
-    stderr = np.zeros(len(base)) if found.stderr is None else found.stderr
     notes = dict(found.diagnostics)
-    count_error = np.zeros(len(weight))
-    count_error += notes.pop("expected_counts_stderr", 0.0)
+    count_error = np.full(len(weight), 0.0 if found.exact else np.nan)
+    if "expected_counts_stderr" in notes:
+        count_error[:] = notes.pop("expected_counts_stderr")
     parts = [
-        (ATOM, base[~sampled], found.marginal[~sampled], stderr[~sampled]),
-        (SAMPLED_ATOM, base[sampled], found.marginal[sampled], stderr[sampled]),
+        (ATOM, base[~sampled], found.marginal[~sampled], found.errors[~sampled]),
+        (SAMPLED_ATOM, base[sampled], found.marginal[sampled], found.errors[sampled]),
         (COUNT, weight, found.expected_count, count_error),
         figure_part(notes),
         method_part(found.method, found.exact),
@@ -150,11 +150,11 @@ def infer_apart(network: Network, options: Options, *, atom: np.ndarray, method:
         answer = infer_network(part, method, replace(options, seed=seed))
         own = place[: part.num_base_atoms]
         marginal[own], log_odds[own] = answer.marginal, answer.log_odds
-        if answer.stderr is not None:
-            stderr[own] = answer.stderr
+        stderr[own] = answer.errors
         sampled[own] = not answer.exact if answer.sampled is None else answer.sampled
         expected += answer.expected_count
-        variance += np.square(answer.diagnostics.get("expected_counts_stderr", 0.0))
+        nothing = 0.0 if answer.exact else np.nan
+        variance += np.square(answer.diagnostics.get("expected_counts_stderr", nothing))
         found.append(answer)
     partitions = [answer.log_partition for answer in found]
     known = [value for value in partitions if value is not None]

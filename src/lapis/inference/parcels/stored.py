@@ -241,7 +241,7 @@ def select_answers(solved: Solved, predicate: str) -> str:
     real = solved.store.dialect.real
     return (
         f"SELECT u.*, CAST(coalesce(a.value, {solved.default}) AS {real}) AS value, "
-        f"CAST(coalesce(a.error, 0) AS {real}) AS error, "
+        f"CAST(CASE WHEN a.kind IS NULL THEN 0 ELSE a.error END AS {real}) AS error, "
         f"CASE WHEN a.kind = {SAMPLED_ATOM} THEN 1 ELSE 0 END AS sampled "
         f"FROM ({listing.select}) u LEFT JOIN (SELECT * FROM {solved.answers} "
         f"WHERE kind IN ({ATOM}, {SAMPLED_ATOM})) a ON a.number = u.atom"
@@ -296,13 +296,14 @@ def fetch_marginals(solved: Solved, predicates: Sequence[str]) -> tuple[Network,
     with np.errstate(divide="ignore"):
         log_odds = np.log(found["value"]) - np.log1p(-found["value"])
     notes = dict(solved.figures)
-    if not solved.proven:
+    is_unknown = np.isnan(found["error"]).all()
+    if not solved.proven and not np.isnan(solved.counts_error).any():
         notes["expected_counts_stderr"] = solved.counts_error.tolist()
     if solved.total is not None and solved.error:
         notes["log_partition_stderr"] = solved.error
     return network, Marginals(
         solved.method, solved.proven, solved.total, found["value"], log_odds,
-        None if solved.proven else found["error"], solved.counts, sampled, notes,
+        None if solved.proven or is_unknown else found["error"], solved.counts, sampled, notes,
     )  # fmt: skip
 
 

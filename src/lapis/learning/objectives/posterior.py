@@ -117,13 +117,12 @@ def with_prior(
     size = len(base)
     free = np.flatnonzero(~fixed)
     slope = prior.slope(size)
-    means = prior.means(size)[free]
     return Posterior(
         objective,
         free,
         base.copy(),
         prior.precision(size)[free],
-        means,
+        prior.means(size)[free],
         None if slope is None else slope[free],
-        np.zeros(len(free)) if slope is None else means,
+        prior.origin(size)[free],
     )

@@ -54,6 +54,10 @@ class Prior:
         """float64[size]."""
         return self._each(self.mean, size)
 
+    def origin(self, size: int) -> np.ndarray:
+        """float64[size], the weights that optimisers see as 0: those at the corners of l1."""
+        return self.means(size) if self.kind == "l1" else np.zeros(size)
+
     def _each(self, number: Numbers, size: int) -> np.ndarray:
         values = np.asarray(number, np.float64)
         if values.ndim and values.shape != (size,):
