@@ -45,7 +45,8 @@ from lapis.network.network import Network
 from lapis.progress import Progress, Report, Wish
 
 WARM_RHAT = 1.2
-FIRST_CHECK = 64  # samples a chain
+FIRST_CHECK = 64  # samples a chain; with fewer, no precision is believed
+LEAST = 2  # samples a chain, so that there is an error to report
 CHECK_GROWTH, LEAST_GROWTH = 1.5, 1.15
 OVERSHOOT = 1.05  # of the samples expected to be enough
 ROUND_SECONDS = 0.2  # how long chains run between looks at the clock
@@ -83,7 +84,7 @@ class SampleResult:
     num_samples: int  # in all chains, after warm-up
     num_warmup: int
     seconds: float
-    converged: bool  # precision and R-hat reached, by what is derived too
+    converged: bool  # precision and R-hat reached on enough samples, by what is derived too
     interrupted: bool
     ergodic: bool | None  # None: not known
     events: Mapping[str, float]  # sums over the chains of what `step` reports
@@ -126,7 +127,8 @@ def run_chains(
     rivals: Sequence[Sampler[Any, Any]] = (),
     patience: int | None = None,
 ) -> SampleResult:
-    """Marginals and expected counts by sampling; `max_samples` is for all chains together.
+    """Marginals and expected counts by sampling; `max_samples` is for all chains together, of
+    which each takes `LEAST` at least.
 
     Pilots decide between the sampler and its `rivals`. After `patience` samples chains must agree,
     and what they left in warm-up must make no error beyond `REACH` times the precision; they give
@@ -135,7 +137,7 @@ def run_chains(
     """
     limits = Limits(
         precision,
-        max(1, -(-max_samples // num_chains)),
+        max(LEAST, -(-max_samples // num_chains)),
         None if patience is None else -(-patience // num_chains),
         None if time_limit is None else time.monotonic() + time_limit,
     )
@@ -313,8 +315,7 @@ class Run(Generic[PlanType, StateType]):
     def is_over(self) -> bool:
         if self.should_stop is not None and self.should_stop():
             self.interrupted = True
-        # At least two batches a chain, so that there is an error to report.
-        return (self.interrupted or self.is_late()) and self.num_samples >= 2
+        return (self.interrupted or self.is_late()) and self.num_samples >= LEAST
 
     def is_late(self) -> bool:
         deadline = self.limits.deadline
@@ -467,6 +468,7 @@ class Run(Generic[PlanType, StateType]):
             self.num_chains * self.warmed,
             time.monotonic() - self.began,
             all(s.is_precise(self.limits.precision, MAX_RHAT) for s in judged)
+            and self.num_samples >= FIRST_CHECK
             and not self.interrupted,
             self.interrupted,
             self.plan.ergodic,
