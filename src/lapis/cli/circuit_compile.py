@@ -13,7 +13,7 @@ from lapis.cli.options import read_worlds
 from lapis.cli.progress import progress_bar
 from lapis.cli.render import present
 from lapis.errors import LapisError, check_word
-from lapis.progress import Stop
+from lapis.progress import Stop, work_clock
 from lapis.results.result import Figures
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def run_compile(
     graph, row = open_factors(model, data, **opening)
     graph = conditioned(graph, row)
     began = time.monotonic()
-    stop = Stop(deadline=began + time_limit) if time_limit else None
+    stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
     with progress_bar("compiling") as progress:
         found = compile_factors(graph, max_edges, random_state, stop, progress)
     save(found.circuit, output)
@@ -66,7 +66,7 @@ def run_marginals(
     from lapis.network.csr import row_starts
 
     graph, row = open_factors(model, data, **opening)
-    stop = Stop(deadline=time.monotonic() + time_limit) if time_limit else None
+    stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
     found = find_marginals(conditioned(graph, row), seed=random_state, stop=stop)
     first = row_starts(graph.size).tolist()
     distribution = {
@@ -95,7 +95,7 @@ def run_approximate(
 
     graph, row = open_factors(model, data, **opening)
     began = time.monotonic()
-    stop = Stop(deadline=began + time_limit) if time_limit else None
+    stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
     with progress_bar("approximating") as progress:
         structure = find_structure(graph, row, max_edges, num_samples, random_state, stop, progress)
         found = approximate(graph, structure, row, parameters, random_state, stop, progress)

@@ -7,7 +7,6 @@ Gibbs chains and ICM are what there is.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +27,7 @@ from lapis.inference.marginals import Marginals, Options, describe_chains, sampl
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds
 from lapis.methods import check_options, find_method
 from lapis.problem.task import DataLike, Task, build_task
-from lapis.progress import Report, Stop, Wish
+from lapis.progress import Report, Stop, Wish, work_clock
 from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
 
@@ -151,7 +150,7 @@ def map(
     parts = []
     for world in task.worlds:
         ground = ground_field(resolved, world.problem, max_memory)
-        limit = Stop(wish, time.monotonic() + time_limit)
+        limit = Stop(wish, work_clock() + time_limit)
         found: Best = chosen(ground, resolved.weights, seed, limit, progress)
         if found.diagnostics["interrupted"]:
             wish.press()

@@ -9,7 +9,6 @@ likely world concerns only a small part.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ from lapis.grounding.lazy import LazyGrounding
 from lapis.inference.map.solver import MapResult, most_likely_world
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
-from lapis.progress import Progress, Report
+from lapis.progress import Progress, Report, work_clock
 
 MAX_ROUNDS = 200
 
@@ -34,22 +33,22 @@ def most_likely_world_lazily(
     should_stop: Callable[[], bool] | None = None,
 ) -> tuple[Network, MapResult]:
     """The last network and the world; `optimal` only if nothing is left to be listed."""
-    began = time.monotonic()
+    began = work_clock()
     deadline = began + time_limit
     with LazyGrounding(problem, max_memory=max_memory) as lazy:
         network = lazy.extend(starting_world(lazy, problem))
         for number in range(1, MAX_ROUNDS + 1):
             found = most_likely_world(
                 network,
-                time_limit=max(0.1, deadline - time.monotonic()),
+                time_limit=max(0.1, deadline - work_clock()),
                 seed=seed,
                 should_stop=should_stop,
             )
             if progress is not None:
                 figures = {"clauses": float(network.num_clauses), "gap": found.gap}
-                progress(Progress("listing", number, MAX_ROUNDS, time.monotonic() - began, figures))
+                progress(Progress("listing", number, MAX_ROUNDS, work_clock() - began, figures))
             network = lazy.extend(found.world[: network.num_base_atoms])
-            if lazy.num_added == 0 or found.interrupted or time.monotonic() > deadline:
+            if lazy.num_added == 0 or found.interrupted or work_clock() > deadline:
                 break
     return network, settle(network, found, lazy.num_added == 0, number)
 

@@ -18,7 +18,6 @@ tolerance would mean nothing.)
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,7 +29,7 @@ from lapis.inference.map.component import Found, improve, prove
 from lapis.inference.map.objective import Objective, Part, objective_of, split_components
 from lapis.methods import find_method
 from lapis.network.network import Network
-from lapis.progress import Progress, Report, Stop
+from lapis.progress import Progress, Report, Stop, work_clock
 
 ELIMINATED_SCOPE = 2  # neighbours of an atom that is maximised over in front
 SMALL_COMPONENT = 300  # atoms; beyond this no elimination order is looked for
@@ -94,7 +93,7 @@ def solve_by_components(
     should_stop: Callable[[], bool] | None,
 ) -> MapResult:
     """Cut; then, if that leaves atoms open, eliminate, cut again, split, search, prove."""
-    stop = Stop(should_stop, time.monotonic() + time_limit)
+    stop = Stop(should_stop, work_clock() + time_limit)
     cuts = method in ("auto", "flow")
     objective = objective_of(network)
     settled = settle_by_cuts(network, objective, stop, progress) if cuts else leave_open(network)
@@ -184,11 +183,11 @@ def settle_by_cuts(
 
     if network.num_atoms == 0 or stop.is_over():
         return leave_open(network)
-    began, rounds = time.monotonic(), itertools.count(1)
+    began, rounds = work_clock(), itertools.count(1)
 
     def is_over() -> bool:
         if progress is not None:
-            progress(Progress("cutting", next(rounds), seconds=time.monotonic() - began))
+            progress(Progress("cutting", next(rounds), seconds=work_clock() - began))
         return stop.is_over()
 
     try:
@@ -231,7 +230,7 @@ def solve_whole(
     **others: object,
 ) -> MapResult:
     """By elimination or enumeration, which have no world before they are done."""
-    stop = Stop(should_stop, time.monotonic() + time_limit)
+    stop = Stop(should_stop, work_clock() + time_limit)
     if method == "exact":
         from lapis.inference.exact.by_components import exact_map
 
@@ -277,11 +276,11 @@ def solve_parts(
 ) -> list[Found]:
     """A world for each component first, then proofs as long as there is time."""
     seeds = np.random.SeedSequence(seed).generate_state(len(parts))
-    began = time.monotonic()
+    began = work_clock()
     found: list[Found] = []
     for number, part in enumerate(parts):
         if progress is not None:
-            progress(Progress("searching", number, len(parts), time.monotonic() - began))
+            progress(Progress("searching", number, len(parts), work_clock() - began))
         share = share_of_time(stop, parts, number)
         start = define_auxiliaries(core, part)
         found.append(improve(part.objective, start, method, int(seeds[number]), share, stop))
@@ -291,7 +290,7 @@ def solve_parts(
                 gap = sum(
                     result.cost - result.bound for result in found if result.world is not None
                 )
-                seconds = time.monotonic() - began
+                seconds = work_clock() - began
                 progress(Progress("proving", number, len(parts), seconds, {"gap": gap}))
             if stop.is_over() or found[number].optimal:
                 continue
@@ -302,7 +301,7 @@ def solve_parts(
 
                 raise contradiction(core, int(core.component[part.atom[0]]))
     if progress is not None:
-        seconds = time.monotonic() - began
+        seconds = work_clock() - began
         gap = sum(result.cost - result.bound for result in found)
         progress(Progress("proving", len(parts), len(parts), seconds, {"gap": gap}))
     refuse_infeasible(parts, found, stop)
@@ -311,7 +310,7 @@ def solve_parts(
 
 def share_of_time(stop: Stop, parts: list[Part], number: int) -> float:
     """Seconds for a component: as its size is among those left, or one part of their number."""
-    left = max(0.0, stop.deadline - time.monotonic())
+    left = max(0.0, stop.deadline - work_clock())
     sizes = [part.objective.num_atoms for part in parts[number:]]
     return left * max(sizes[0] / sum(sizes), 1.0 / len(sizes))
 

@@ -23,7 +23,6 @@ at least that of log-normal weights, √((exp s² − 1)/runs).
 from __future__ import annotations
 
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
@@ -38,7 +37,7 @@ from lapis.inference.sampling.kernels.annealing import run_annealing
 from lapis.inference.sampling.recovery import sampled_components
 from lapis.network.cubes import Variables, find_variables
 from lapis.network.network import Network
-from lapis.progress import Progress, Report, Wish
+from lapis.progress import Progress, Report, Wish, work_clock
 
 NUM_RUNS = 64
 FIRST_SWEEPS = 50
@@ -94,7 +93,7 @@ def anneal(
             0, float(NUM_RUNS), True, False, 0,
         )  # fmt: skip
     plan = soften(Gibbs().prepare(core))
-    began = time.perf_counter()
+    began = work_clock()
     beta = np.linspace(0.0, 1.0, FIRST_SWEEPS + 1)
     streams = random_states(seed, NUM_RUNS)
     used, interrupted = 0, False
@@ -109,7 +108,7 @@ def anneal(
         if progress is not None:
             progress(Progress("annealing", used, max_samples, text=f"log Z ± {error:.3g}"))
         interrupted = should_stop is not None and should_stop()
-        late = time_limit is not None and 3 * (time.perf_counter() - began) > time_limit
+        late = time_limit is not None and 3 * (work_clock() - began) > time_limit
         more = 2 * (len(beta) - 1)
         if error <= precision or interrupted or late or used + NUM_RUNS * more > max_samples:
             return describe(reduction, plan, best, constant, precision, interrupted)
