@@ -8,7 +8,6 @@ predicates that the model does not declare are left out with a warning; `strict`
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -19,7 +18,7 @@ from lapis.methods import check_options
 from lapis.option import options_of, seed_of
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, ModelLike, build_task, is_elsewhere, open_inputs
-from lapis.progress import Report, Stop, Wish
+from lapis.progress import Report, Stop, Wish, work_clock
 from lapis.results.answer import Answer
 from lapis.results.counts import Counts
 from lapis.results.most_likely_world import MostLikelyWorld
@@ -441,7 +440,7 @@ def learn_structure(
     for name in (*inputs_of, "time_limit", "random_state", "stop", "jobs"):
         del options[name]
     texts = [together] if isinstance(together, str) else together or ()
-    deadline = math.inf if time_limit is None else time.monotonic() + time_limit
+    deadline = math.inf if time_limit is None else work_clock() + time_limit
     with open_on_engine(model, data, engine, tables, strict=strict) as (inputs, store):
         options["together"] = [query_predicates(text, inputs.model) for text in texts]
         return learn_rules(

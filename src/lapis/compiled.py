@@ -24,6 +24,8 @@ import time
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
+from lapis.progress import work_clock
+
 STEPS_A_SECOND = 1_000_000  # interpreted; what is said of a kernel's work is a rough guess
 LITTLE = 0.05  # seconds of interpreting, for which neither numba nor anybody else is called
 LOCK = threading.RLock()
@@ -53,12 +55,13 @@ class Kernel:
         """The dispatcher, on the first call; afterwards it is found without asking here."""
         if name != "dispatcher":
             raise AttributeError(name)
-        from lapis.compiler import make_dispatcher
+        with work_clock.paused():
+            from lapis.compiler import make_dispatcher
 
-        with LOCK:
-            if "dispatcher" not in self.__dict__:
-                self.tell(is_called=True)
-                self.dispatcher = make_dispatcher(self.py_func, self.options)
+            with LOCK:
+                if "dispatcher" not in self.__dict__:
+                    self.tell(is_called=True)  # some wait for what another process compiles
+                    self.dispatcher = make_dispatcher(self.py_func, self.options)
         return self.__dict__["dispatcher"]
 
     @property

@@ -28,7 +28,7 @@ from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.registry import cpu_target
 
 from lapis.cache_folder import private_folder
-from lapis.progress import Progress, compilations
+from lapis.progress import Progress, compilations, work_clock
 
 
 def make_dispatcher(function: Callable[..., Any], options: Mapping[str, Any]) -> Any:
@@ -116,7 +116,7 @@ def load_without_blas() -> None:
 
 
 class Compilations(event.Listener):  # type: ignore[misc]
-    """Passes on what numba says of kernels that are compiled, and keeps the collector away.
+    """Passes on what numba says of kernels that are compiled; holds the clock and the collector.
 
     A compiler's trees are full of cycles that live until it is done: to walk them again and again
     takes a ninth of its time.
@@ -127,6 +127,7 @@ class Compilations(event.Listener):  # type: ignore[misc]
         self.lock, self.running, self.collects = threading.Lock(), 0, False
 
     def on_start(self, event: event.Event) -> None:
+        work_clock.pause()
         with self.lock:
             if self.running == 0:
                 self.collects = gc.isenabled()
@@ -138,6 +139,7 @@ class Compilations(event.Listener):  # type: ignore[misc]
             report(news)
 
     def on_end(self, event: event.Event) -> None:
+        work_clock.resume()
         with self.lock:
             self.done += 1
             self.running -= 1

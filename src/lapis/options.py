@@ -56,7 +56,11 @@ LEFT_AT = Option(
 JOBS = Option("jobs", "integer", "Processes (default: one a core).", low=1)
 TIME_LIMIT = Option("time_limit", "number", "Seconds after which to stop.", low=0, above=True)
 CHECKPOINT = Option("checkpoint", "path", "Keep the state here, and go on from it if it exists.")
-MAX_SAMPLES = Option("max_samples", "integer", "Samples in all chains.", 400_000, low=1)
+MAX_SAMPLES = Option(
+    "max_samples", "integer",
+    "Samples in all chains after warm-up, at least two each (ais: sweeps, at least one round).",
+    400_000, low=1,
+)  # fmt: skip
 CHAINS = Option("num_chains", "integer", "Chains, run on all cores.", 4, "--chains", low=1)
 COUNT_BOUND = Option(
     "ibound", "integer", "count-gibbs: estimate counts by IJGP with this bound.", low=1

@@ -57,8 +57,52 @@ Wish = Callable[[], bool]
 compilations: list[Report] = []
 
 
+class WorkClock:
+    """Seconds as of time.monotonic, which stand still while kernels are compiled.
+
+    Every limit of time is read off it: what a first run compiles is work for later ones too, and
+    who asks for ten seconds of search is to get them.
+
+    >>> clock = WorkClock()
+    >>> with clock.paused():
+    ...     clock() == clock()
+    True
+    """
+
+    def __init__(self) -> None:
+        self.lock, self.pauses = threading.RLock(), 0  # under way, in any thread
+        self.paused_at, self.lost = 0.0, 0.0
+
+    def __call__(self) -> float:
+        with self.lock:
+            return (self.paused_at if self.pauses else time.monotonic()) - self.lost
+
+    def pause(self) -> None:
+        with self.lock:
+            if self.pauses == 0:
+                self.paused_at = time.monotonic()
+            self.pauses += 1
+
+    def resume(self) -> None:
+        with self.lock:
+            self.pauses -= 1
+            if self.pauses == 0:
+                self.lost += time.monotonic() - self.paused_at
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
+
+
+work_clock = WorkClock()
+
+
 class Stop:
-    """Whether to end: a wish from outside, Ctrl-C (`press`), or a deadline of time.monotonic."""
+    """Whether to end: a wish from outside, Ctrl-C (`press`), or a deadline of the work clock."""
 
     def __init__(
         self, wish: Wish | threading.Event | None = None, deadline: float = math.inf
@@ -78,7 +122,7 @@ class Stop:
 
     def is_over(self) -> bool:
         """Whether the user wants to stop or the time is up."""
-        return self() or time.monotonic() > self.deadline
+        return self() or work_clock() > self.deadline
 
     def check(self, work: str) -> None:
         """End work that has no result before it is done: TooLarge (`stopped`) if it is over."""

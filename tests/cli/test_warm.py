@@ -5,21 +5,28 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numba
 import pytest
 
 import lapis.compiler
 from cli_run import Run
-from lapis import compiled
+from lapis import compiled, progress
 from lapis.cache_folder import private_folder
 from lapis.cli import warm
-from lapis.compiled import STEPS_A_SECOND, entry, watchers
+from lapis.compiled import STEPS_A_SECOND, Kernel, entry, watchers
 from lapis.compiler import find_place, is_kept
+from lapis.inference.map import maxwalksat_kernel
+from lapis.inference.map.maxwalksat import search
+from lapis.inference.map.objective import objective_of
+from lapis.inference.marginals import Options, infer_network
 from lapis.inference.reduction import tree_answers
 from lapis.inference.sampling.kernels.cluster import run_clusters
-from lapis.progress import Progress, compilations
+from lapis.progress import Progress, Stop, compilations, work_clock
 
 
 @pytest.mark.parametrize("job", warm.JOBS)
@@ -44,6 +51,52 @@ def test_what_is_compiled_meanwhile_is_what_answers_eliminated_atoms() -> None:
     assert called.count(tree_answers.__name__) == 2
     assert is_kept(tree_answers._answer_trees)
     assert not compiled.always_compiled
+
+
+@pytest.fixture
+def slow_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Kernels that take an hour to be compiled, here or in another process; which ones did."""
+    waited: list[str] = []
+
+    def wait(kernel: Kernel, is_called: bool) -> None:
+        waited.append(kernel.py_func.__name__)
+
+    def compile_slowly(event: Progress) -> None:
+        waited.append(event.text)
+
+    late = SimpleNamespace(monotonic=lambda: time.monotonic() + 3600 * len(waited))
+    monkeypatch.setattr(progress, "time", late)
+    watchers.append(wait)
+    compilations.append(compile_slowly)
+    yield waited
+    watchers.remove(wait)
+    compilations.remove(compile_slowly)
+
+
+def test_a_kernel_that_is_compiled_spends_no_time_of_a_limit(slow_compiler: list[str]) -> None:
+    stop = Stop(deadline=work_clock() + 60)
+    assert numba.njit(lambda x: x + 1)(1) == 2
+    assert slow_compiler == ["<lambda>"]
+    assert not stop.is_over()
+    slow_compiler.append("an hour of work")
+    assert stop.is_over()
+
+
+@pytest.mark.parametrize("method", ["gibbs", "maxwalksat"])
+def test_limits_of_time_are_of_work(method: str, slow_compiler: list[str]) -> None:
+    """What waits for its kernels has all of its time when they are there."""
+    for kernel in (run_clusters, maxwalksat_kernel.begin, maxwalksat_kernel.advance):
+        kernel.__dict__.pop("dispatcher", None)
+    network = warm.small_network()
+    if method == "gibbs":
+        found = infer_network(network, method, Options(precision=0.05, time_limit=60.0))
+        assert found.diagnostics["converged"]
+        assert "run_clusters" in slow_compiler
+        assert found.diagnostics["seconds"] < 3600
+    else:
+        tried = search(objective_of(network), max_flips=200_000, restarts=2, time_limit=60.0)
+        assert tried.flips == 400_000
+        assert "advance" in slow_compiler
 
 
 def test_compilations_are_told_by_name() -> None:

@@ -17,7 +17,7 @@ from sampled_networks import agreement
 
 import lapis
 from lapis.inference.exact.enumerate import enumerate_worlds
-from lapis.inference.marginals import Options, divide, sample_alike
+from lapis.inference.marginals import Options, divide, infer_network, sample_alike
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.couplings.cluster import Cluster
 from lapis.inference.sampling.couplings.forest import TreeGibbs
@@ -205,3 +205,20 @@ def test_the_largest_weights_that_cancel_leave_others_their_digits(method: str) 
     assert found.exact
     assert found["P(A)"] == pytest.approx(1 / (1 + np.exp(-0.3)), abs=1e-6)
     assert found["Q(A)"] == pytest.approx(1 / (1 + np.exp(-0.7)), abs=1e-6)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
+@pytest.mark.parametrize("max_samples", [1, 10, 100])
+def test_no_more_samples_than_asked_and_no_claim_on_few(
+    sampler: Sampler[Any, Any], max_samples: int
+) -> None:
+    """Two a chain are the least with an error; on few, any precision is luck."""
+    network = coupled_pairs(9, 0.5, np.random.default_rng(0))
+    options = Options(precision=1.0, max_samples=max_samples, num_chains=3)
+    found = infer_network(network, sampler.name, options)
+    notes = found.diagnostics
+    assert notes["core_atoms"] > 0
+    assert notes["samples"] == 3 * max(2, -(-max_samples // 3))
+    assert not notes["converged"]
+    assert found.stderr is not None
+    assert np.isfinite(found.stderr).all()

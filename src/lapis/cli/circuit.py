@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lapis.cli.circuit_compile import parse_state, sizes
 from lapis.cli.options import split, takes
 from lapis.errors import LapisError, check_word
-from lapis.progress import Report, Stop
+from lapis.progress import Report, Stop, work_clock
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,10 +31,7 @@ def learn(
     **options: Any,
 ) -> Result:
     """Learn a circuit from rows of discrete values, paying for its edges."""
-    import time
-
     from lapis.circuits.files import check_output, save_circuit
-    from lapis.circuits.learning.learn import learn_circuit
     from lapis.circuits.learning.learner import learn_rows
     from lapis.circuits.results import LearnedFigures
     from lapis.circuits.table import read_table, rows_of, variables_of
@@ -52,11 +49,7 @@ def learn(
     names, states = variables_of(tables)
     train, *others = (rows_of(one, names, states) for one in tables)
     held_out = others[0] if others else None
-    if time_limit and options["method"] != "tree":
-        # Kernels are compiled before the clock starts.
-        some = train[:8].clip(min=0)
-        learn_circuit(some, names, states, edge_cost=0.0, method=options["method"])
-    stop = Stop(deadline=time.monotonic() + time_limit) if time_limit else Stop()
+    stop = Stop(deadline=work_clock() + time_limit) if time_limit else Stop()
     found = learn_rows(
         train, held_out, names, states, seed=random_state, progress=progress, stop=stop, **options
     )

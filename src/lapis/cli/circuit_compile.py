@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lapis.cli.options import read_worlds, takes
 from lapis.errors import LapisError, check_word
-from lapis.progress import Report, Stop
+from lapis.progress import Report, Stop, work_clock
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ def compile_(
 
     graph = conditioned(*open_factors(**opening))
     began = time.monotonic()
-    stop = Stop(deadline=began + time_limit) if time_limit else None
+    stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
     found = compile_factors(graph, max_edges, random_state, stop, progress)
     save(found.circuit, output)
     figures: dict[str, float | int | str | None] = {
@@ -57,7 +57,7 @@ def marginals(time_limit: float | None, random_state: int, **opening: Any) -> Ci
     from lapis.network.csr import row_starts
 
     graph, row = open_factors(**opening)
-    stop = Stop(deadline=time.monotonic() + time_limit) if time_limit else None
+    stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
     found = find_marginals(conditioned(graph, row), seed=random_state, stop=stop)
     first = row_starts(graph.size).tolist()
     distribution = {
@@ -86,7 +86,7 @@ def approximate(
 
     graph, row = open_factors(**opening)
     began = time.monotonic()
-    stop = Stop(deadline=began + time_limit) if time_limit else None
+    stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
     structure = by.find_structure(graph, row, max_edges, num_samples, random_state, stop, progress)
     found = by.approximate(graph, structure, row, parameters, random_state, stop, progress)
     save(found.circuit, output)

@@ -10,7 +10,6 @@ by the pseudo-likelihood where contrastive divergence has none.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,7 +35,7 @@ from lapis.optimisation.climb import Course, climb, make_optimizer
 from lapis.option import seed_of
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
-from lapis.progress import Report, Stop, Wish
+from lapis.progress import Report, Stop, Wish, work_clock
 
 if TYPE_CHECKING:
     import threading
@@ -118,7 +117,7 @@ def learn(
     inputs = open_inputs(resolved.declarations, data, strict=strict)
     asked = query_predicates(query, inputs.model)
     choose_objective(Options(objective=objective), asked)  # refuses what does not go together
-    began = time.monotonic()
+    began = work_clock()
     lessons = [
         make_lesson(resolved, example, max_memory, progress)
         for example in build_examples(inputs.model, inputs.databases, asked, hidden=hidden)
@@ -142,7 +141,7 @@ def learn(
     best: tuple[float, Course] | None = None
     starts: list[dict[str, object]] = []
     for number in range(restarts + 1):
-        left = None if time_limit is None else time_limit - (time.monotonic() - began)
+        left = None if time_limit is None else time_limit - (work_clock() - began)
         if best is not None and (wish() or (left is not None and left <= 0)):
             break
         start = resolved.weights if number == 0 else other_start(resolved, rng)
@@ -247,6 +246,6 @@ def account(
         weights,
         None,
         course.curve,
-        {"learning": time.monotonic() - began},
+        {"learning": work_clock() - began},
         details={"starts": starts, "atoms": atoms},
     )

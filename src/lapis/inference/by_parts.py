@@ -8,7 +8,6 @@ sampled by themselves, the others together with those that the same samplers may
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,7 @@ from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.inference.sampling.kernels.clause_graph import clause_weights
 from lapis.network.network import Network
 from lapis.network.parts import keep_part
+from lapis.progress import work_clock
 
 LARGE, SHARE = 100, 0.02  # atoms of a component by itself, and its share of all
 MAX_ALONE = 6
@@ -36,14 +36,14 @@ def sample_by_parts(
     parts = np.unique(part_of)
     if len(parts) < 2:
         return sample(reduction, options)
-    began, left = time.monotonic(), network.num_atoms
+    began, left = work_clock(), network.num_atoms
     found: list[tuple[np.ndarray, Marginals]] = []
     for number, part in enumerate(parts.tolist()):
         kept = part_of[network.component] == part
         own, atom = keep_part(network, kept)
         limit = None
         if options.time_limit is not None:
-            rest = max(0.0, options.time_limit - (time.monotonic() - began))
+            rest = max(0.0, options.time_limit - (work_clock() - began))
             limit = rest * own.num_atoms / left
         left -= own.num_atoms
         limited = replace(options, time_limit=limit, seed=options.seed + number)

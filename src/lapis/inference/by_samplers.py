@@ -7,7 +7,6 @@ the one chosen do not come to agree, tempering has its turn.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,6 +19,7 @@ from lapis.inference.marginals import ChainTrace, Marginals, Options, describe_c
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.methods import find_method
 from lapis.network.network import Network
+from lapis.progress import work_clock
 
 TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
 MAX_RHAT = 1.05
@@ -36,11 +36,11 @@ def by_pilots(reduction: Reduction, options: Options) -> Marginals:
     Chains that disagreed in warm-up and agree now may have lost a mode: they go on only if the
     samples asked for could show that it is small enough not to matter.
     """
-    began = time.monotonic()
+    began = work_clock()
     found = by_samplers(reduction, best_samplers, options, options.max_samples // TRIAL_SHARE)
     if is_settled(found) or chains_agree(found, options.precision):
         return found
-    left = options.time_limit and max(0.0, options.time_limit - (time.monotonic() - began))
+    left = options.time_limit and max(0.0, options.time_limit - (work_clock() - began))
     second = by_samplers(reduction, lambda core: ["tempering"], replace(options, time_limit=left))
     return min(found, second, key=worst_error)
 

@@ -10,7 +10,6 @@ atom says which method answered it.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,7 +23,7 @@ from lapis.inference.log_odds import sampled_log_odds
 from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
-from lapis.progress import STOPPED, Progress, Report, Stop
+from lapis.progress import STOPPED, Progress, Report, Stop, work_clock
 
 if TYPE_CHECKING:
     from lapis.inference.exact.by_components import ExactPlan
@@ -53,7 +52,7 @@ class Options:
     bounds: bool = False  # certified bounds of what is not exact
     max_elements: int | None = None  # lifted: constants that may be told apart
     instead: Callable[[], Answered | None] | None = None  # `auto` asks it before it samples
-    exact_until: float = math.inf  # a time.monotonic: exact work that is not done then gives up
+    exact_until: float = math.inf  # of the work clock: exact work that is not done then gives up
 
     @property
     def of_chains(self) -> dict[str, Any]:
@@ -76,13 +75,13 @@ class Options:
     def begin_map(self) -> Stop:
         """What the search for a most likely world asks, from now on."""
         limit = MAP_SECONDS if self.time_limit is None else self.time_limit
-        return Stop(self.stop, time.monotonic() + limit)
+        return Stop(self.stop, work_clock() + limit)
 
     def begin_exact(self, share: float = 1.0) -> Options:
         """The same options, with so much of the time from now on for exact work."""
         if self.time_limit is None:
             return self
-        return replace(self, exact_until=time.monotonic() + share * self.time_limit)
+        return replace(self, exact_until=work_clock() + share * self.time_limit)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ those weights off that saddle at random. Different seeds may end at different ma
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -48,7 +47,7 @@ from lapis.optimisation.logbook import (
     unpack_curve,
 )
 from lapis.optimisation.objective import Objective, Point
-from lapis.progress import Report
+from lapis.progress import Report, work_clock
 
 SPREAD = 0.1  # standard deviation of weights that start at random
 WIDE_SPREAD = 1.0  # where completions are drawn: small weights would drown in their noise
@@ -144,7 +143,7 @@ def fit_em(
         run.restore(saved)
     try:
         while run.verdict is None:
-            seconds, chains = time.monotonic() - run.began, completer.keep()
+            seconds, chains = work_clock() - run.began, completer.keep()
             keeper.note(seconds, run.pack(), pack_curve(run.curve), {}, chains)
             run.next_round()
     except KeyboardInterrupt:
@@ -171,7 +170,7 @@ class Run:
     curve: list[CurvePoint] = field(default_factory=list)
     path: list[np.ndarray] = field(default_factory=list)  # the last weights, since a leap
     retreat: np.ndarray | None = None  # where to go on from if the last leap fails
-    began: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=work_clock)
 
     def __post_init__(self) -> None:
         self.origin = self.prior.origin(len(self.start))
@@ -237,7 +236,7 @@ class Run:
 
     def note(self, posterior: Posterior, point: Point, value: float | None) -> None:
         """Take down where a round starts and decide whether there is to be one."""
-        number, seconds = len(self.curve), time.monotonic() - self.began
+        number, seconds = len(self.curve), work_clock() - self.began
         change = max_norm(self.weights - self.best)
         norm = max_norm(point.gradient)
         self.curve.append(CurvePoint(number, seconds, value, norm, change))
@@ -271,7 +270,7 @@ class Run:
         last = self.curve[-1] if self.curve else CurvePoint(0, 0.0, None, np.inf, 0.0)
         return Course(
             self.all_weights(self.best), last.value, last.gradient_norm, tuple(self.curve),
-            last.iteration, *(self.verdict or STOPPED), time.monotonic() - self.began,
+            last.iteration, *(self.verdict or STOPPED), work_clock() - self.began,
         )  # fmt: skip
 
 

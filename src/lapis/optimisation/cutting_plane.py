@@ -28,7 +28,6 @@ Gram matrix is singular to working precision.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -36,6 +35,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.optimisation.checkpoint import Keeper
+from lapis.progress import work_clock
 
 FLAT = 1e-13  # eigenvalues below this share of the largest entry count as zero
 STEEP = 1e-10  # pivots above this share of it are safe to divide by
@@ -178,7 +178,7 @@ def minimise_by_cuts(
     `oracle(w, seconds)` gives the cut that is largest at w, or what it finds in that time. A
     checkpoint that exists is continued.
     """
-    began = time.monotonic()
+    began = work_clock()
     rounds: list[Round] = []
     best, found, upper, lower = start, np.inf, np.inf, 0.0
     asked, expected, nearness, proven = start, -np.inf, 1.0, True
@@ -203,7 +203,7 @@ def minimise_by_cuts(
             if rounds:
                 asked = bundle.step(best, nearness)
                 expected = bundle.value(asked)
-            left = None if time_limit is None else time_limit - (time.monotonic() - began)
+            left = None if time_limit is None else time_limit - (work_clock() - began)
             cut = oracle(asked, left)
             proven &= cut.excess == 0.0
             bundle.add(cut)
@@ -216,7 +216,7 @@ def minimise_by_cuts(
                 best, found = asked, value
                 upper = value + bundle.slack_cost * cut.excess
             lower = max(lower, bundle.lower_bound())
-            seconds = time.monotonic() - began
+            seconds = work_clock() - began
             rounds.append(Round(iteration, seconds, best, upper, min(lower, upper)))
             keeper.note(
                 seconds,

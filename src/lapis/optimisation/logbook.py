@@ -39,7 +39,7 @@ from lapis.optimisation.checkpoint import (
 )
 from lapis.optimisation.objective import Point
 from lapis.optimisation.orthant import Terrain
-from lapis.progress import Progress, Report
+from lapis.progress import Progress, Report, work_clock
 
 ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of the largest count
 FIRST_WINDOW = 16
@@ -136,7 +136,7 @@ class Logbook:
     should_stop: Callable[[], bool] | None
     path: Path | None  # of the checkpoint
     fingerprint: str
-    began: float = field(default_factory=lambda: time.monotonic())
+    began: float = field(default_factory=work_clock)
     saved_at: float = field(default_factory=lambda: time.monotonic())
     curve: list[CurvePoint] = field(default_factory=list)
     state: State | None = None
@@ -145,7 +145,7 @@ class Logbook:
 
     @property
     def seconds(self) -> float:
-        return time.monotonic() - self.began
+        return work_clock() - self.began
 
     def restore(self, saved: Checkpoint, state: State) -> None:
         """Continue a climb that was stopped."""
@@ -176,9 +176,9 @@ class Logbook:
         self.curve.append(CurvePoint(state.iteration, seconds, value, norm, change))
         self.verdict = self.judge_convergence(state) or self.judge_limits(state)
         if self.progress is not None:
-            paused = time.monotonic()
+            paused = work_clock()
             self.progress(learning_event(self.curve[-1], self.max_iterations, state.answer))
-            self.began += time.monotonic() - paused
+            self.began += work_clock() - paused
         if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.save()
 

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lapis.inference.map.objective import Objective
-from lapis.progress import Stop
+from lapis.progress import Stop, work_clock
 
 SEARCH_SHARE = 0.3  # of a component's time for the search of an independent set
 LONG_TRIES = 10  # of MaxWalkSAT where nothing follows it
@@ -80,7 +79,7 @@ def prove(objective: Objective, found: Found, method: str, seconds: float, stop:
         solve_independent_set,
     )
 
-    begin = time.monotonic()
+    begin = work_clock()
     try:
         conflicts = find_conflicts(objective) if method == "auto" else None
         if conflicts is not None and len(conflicts.vertex) <= MAX_VERTICES:
@@ -99,7 +98,7 @@ def prove(objective: Objective, found: Found, method: str, seconds: float, stop:
         solution = ilp.solve(
             objective,
             start=found.world,
-            time_limit=seconds - (time.monotonic() - begin),
+            time_limit=seconds - (work_clock() - begin),
             should_stop=stop,
         )
     except KeyboardInterrupt:

@@ -16,7 +16,6 @@ tried in the reverse order in which their weight was used up, until current + bo
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,6 +24,7 @@ import numpy as np
 
 from lapis.compiled import allocating_entry, allocating_inner, inner
 from lapis.inference.map.objective import Objective
+from lapis.progress import work_clock
 
 MAX_VERTICES = 1500
 CHUNK = 20_000  # nodes between two looks at the clock
@@ -82,7 +82,7 @@ def solve_independent_set(
     should_stop: Callable[[], bool] | None = None,
 ) -> IndependentSet:
     """The best world; its cost is the bound if the search has come to an end."""
-    deadline = time.monotonic() + time_limit
+    deadline = work_clock() + time_limit
     order, compatible = compatible_bits(conflicts)
     weight = conflicts.weight[order]
     count = len(weight)
@@ -103,7 +103,7 @@ def solve_independent_set(
     )
     begin(compatible, weight, search)
     done = False
-    while not done and time.monotonic() < deadline:
+    while not done and work_clock() < deadline:
         done = advance(compatible, weight, search, CHUNK)
         if should_stop is not None and should_stop():
             break

@@ -15,7 +15,6 @@ after two rounds).
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ import numpy as np
 
 from lapis.inference.map.objective import Objective
 from lapis.inference.map.program import Program, analyse
+from lapis.progress import work_clock
 
 ALL_AT_ONCE = 200_000  # optional clauses; below this the whole program is solved at once
 TOLERANCE = 1e-6  # a relative gap below this is none
@@ -58,7 +58,7 @@ def solve(
     should_stop: Callable[[], bool] | None = None,
 ) -> IntegerSolution:
     """Minimise the cost; `start` is a world to begin with."""
-    deadline = time.monotonic() + time_limit
+    deadline = work_clock() + time_limit
     structure = analyse(objective)
     if not structure.found.possible:
         return IntegerSolution(None, math.inf, math.inf, False, False, 0)
@@ -68,7 +68,7 @@ def solve(
     bound, rounds = 0.0, 0
     while True:
         rounds += 1
-        seconds = deadline - time.monotonic()
+        seconds = deadline - work_clock()
         program = Program(structure, active)
         found = minimise(program, best if cost < math.inf else None, seconds, should_stop)
         if found.infeasible:
@@ -78,7 +78,7 @@ def solve(
             new_cost = objective.cost(found.world)
             if new_cost < cost:
                 best, cost = found.world, new_cost
-        stop = found.interrupted or time.monotonic() > deadline or is_tight(cost, bound)
+        stop = found.interrupted or work_clock() > deadline or is_tight(cost, bound)
         if found.world is None or stop or active.all():
             break
         violated = objective.is_satisfied(found.world) != (objective.weight > 0)

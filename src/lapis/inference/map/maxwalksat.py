@@ -23,13 +23,13 @@ for it all the same: a feasible world is found from few seeds only.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lapis.inference.map.objective import Objective
+from lapis.progress import work_clock
 
 if TYPE_CHECKING:
     from lapis.inference.map.maxwalksat_kernel import Clauses, Walk
@@ -66,10 +66,10 @@ def search(
     from lapis.inference.map.maxwalksat_kernel import advance, begin
     from lapis.inference.random_numbers import random_states
 
-    deadline = time.monotonic() + time_limit
+    deadline = work_clock() + time_limit
 
     def is_over() -> bool:
-        late = time.monotonic() > deadline
+        late = work_clock() > deadline
         return late or (should_stop is not None and should_stop())
 
     clauses, walk = prepare(objective, initial_world(objective) if start is None else start)

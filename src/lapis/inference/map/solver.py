@@ -18,7 +18,6 @@ tolerance would mean nothing.)
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +30,7 @@ from lapis.inference.map.objective import Objective, Part, objective_of, split_c
 from lapis.inference.marginals import Options
 from lapis.methods import find_method
 from lapis.network.network import Network
-from lapis.progress import Progress, Report, Stop
+from lapis.progress import Progress, Report, Stop, work_clock
 
 ELIMINATED_SCOPE = 2  # neighbours of an atom that is maximised over in front
 SMALL_COMPONENT = 300  # atoms; beyond this no elimination order is looked for
@@ -164,11 +163,11 @@ def settle_by_cuts(
 
     if network.num_atoms == 0 or stop.is_over():
         return leave_open(network)
-    began, rounds = time.monotonic(), itertools.count(1)
+    began, rounds = work_clock(), itertools.count(1)
 
     def is_over() -> bool:
         if progress is not None:
-            progress(Progress("cutting", next(rounds), seconds=time.monotonic() - began))
+            progress(Progress("cutting", next(rounds), seconds=work_clock() - began))
         return stop.is_over()
 
     try:
@@ -250,11 +249,11 @@ def solve_parts(
 ) -> list[Found]:
     """A world for each component first, then proofs as long as there is time."""
     seeds = np.random.SeedSequence(seed).generate_state(len(parts))
-    began = time.monotonic()
+    began = work_clock()
     found: list[Found] = []
     for number, part in enumerate(parts):
         if progress is not None:
-            progress(Progress("searching", number, len(parts), time.monotonic() - began))
+            progress(Progress("searching", number, len(parts), work_clock() - began))
         share = share_of_time(stop, parts, number)
         start = define_auxiliaries(core, part)
         found.append(improve(part.objective, start, method, int(seeds[number]), share, stop))
@@ -264,7 +263,7 @@ def solve_parts(
                 gap = sum(
                     result.cost - result.bound for result in found if result.world is not None
                 )
-                seconds = time.monotonic() - began
+                seconds = work_clock() - began
                 progress(Progress("proving", number, len(parts), seconds, {"gap": gap}))
             if stop.is_over() or found[number].optimal:
                 continue
@@ -275,7 +274,7 @@ def solve_parts(
 
                 raise contradiction(core, int(core.component[part.atom[0]]))
     if progress is not None:
-        seconds = time.monotonic() - began
+        seconds = work_clock() - began
         gap = sum(result.cost - result.bound for result in found)
         progress(Progress("proving", len(parts), len(parts), seconds, {"gap": gap}))
     refuse_infeasible(parts, found, stop)
@@ -284,7 +283,7 @@ def solve_parts(
 
 def share_of_time(stop: Stop, parts: list[Part], number: int) -> float:
     """Seconds for a component: as its size is among those left, or one part of their number."""
-    left = max(0.0, stop.deadline - time.monotonic())
+    left = max(0.0, stop.deadline - work_clock())
     sizes = [part.objective.num_atoms for part in parts[number:]]
     return left * max(sizes[0] / sum(sizes), 1.0 / len(sizes))
 

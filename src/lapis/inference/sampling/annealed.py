@@ -23,7 +23,6 @@ at least that of log-normal weights, √((exp s² − 1)/runs).
 from __future__ import annotations
 
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
@@ -39,7 +38,7 @@ from lapis.inference.sampling.kernels.annealing import run_annealing
 from lapis.inference.sampling.recovery import sampled_components
 from lapis.network.cubes import Variables, find_variables
 from lapis.network.network import Network
-from lapis.progress import Progress
+from lapis.progress import Progress, work_clock
 
 NUM_RUNS = 64
 FIRST_SWEEPS = 50
@@ -87,7 +86,7 @@ def anneal(network: Network, options: Options) -> Annealed:
             0, float(NUM_RUNS), True, False, 0,
         )  # fmt: skip
     plan = soften(Gibbs().prepare(core))
-    began = time.perf_counter()
+    began = work_clock()
     beta = np.linspace(0.0, 1.0, FIRST_SWEEPS + 1)
     streams = random_states(seed, NUM_RUNS)
     used, interrupted = 0, False
@@ -103,7 +102,7 @@ def anneal(network: Network, options: Options) -> Annealed:
             event = Progress("annealing", used, max_samples, text=f"log Z ± {error:.3g}")
             options.progress(event)
         interrupted = options.stop is not None and options.stop()
-        spent = 3 * (time.perf_counter() - began)
+        spent = 3 * (work_clock() - began)
         late = options.time_limit is not None and spent > options.time_limit
         more = 2 * (len(beta) - 1)
         if error <= precision or interrupted or late or used + NUM_RUNS * more > max_samples:

@@ -15,7 +15,6 @@ number of cores, unless the time limit or the user ends the run.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -42,10 +41,11 @@ from lapis.inference.sampling.modes import find_modes
 from lapis.inference.sampling.pilots import choose_by_pilots
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.network.network import Network
-from lapis.progress import Progress, Report, Wish
+from lapis.progress import Progress, Report, Wish, work_clock
 
 WARM_RHAT = 1.2
-FIRST_CHECK = 64  # samples a chain
+FIRST_CHECK = 64  # samples a chain; with fewer, no precision is believed
+LEAST = 2  # samples a chain, so that there is an error to report
 CHECK_GROWTH, LEAST_GROWTH = 1.5, 1.15
 OVERSHOOT = 1.05  # of the samples expected to be enough
 ROUND_SECONDS = 0.2  # how long chains run between looks at the clock
@@ -83,7 +83,7 @@ class SampleResult:
     num_samples: int  # in all chains, after warm-up
     num_warmup: int
     seconds: float
-    converged: bool  # precision and R-hat reached, by what is derived too
+    converged: bool  # precision and R-hat reached on enough samples, by what is derived too
     interrupted: bool
     ergodic: bool | None  # None: not known
     events: Mapping[str, float]  # sums over the chains of what `step` reports
@@ -126,7 +126,8 @@ def run_chains(
     rivals: Sequence[Sampler[Any, Any]] = (),
     patience: int | None = None,
 ) -> SampleResult:
-    """Marginals and expected counts by sampling; `max_samples` is for all chains together.
+    """Marginals and expected counts by sampling; `max_samples` is for all chains together, of
+    which each takes `LEAST` at least.
 
     Pilots decide between the sampler and its `rivals`. After `patience` samples chains must agree,
     and what they left in warm-up must make no error beyond `REACH` times the precision; they give
@@ -135,13 +136,13 @@ def run_chains(
     """
     limits = Limits(
         precision,
-        max(1, -(-max_samples // num_chains)),
+        max(LEAST, -(-max_samples // num_chains)),
         None if patience is None else -(-patience // num_chains),
-        None if time_limit is None else time.monotonic() + time_limit,
+        None if time_limit is None else work_clock() + time_limit,
     )
     if time_limit is not None and patience is not None:
         # Chains that do not agree after half of the time leave the rest to another sampler.
-        limits = limits._replace(deadline=time.monotonic() + time_limit / 2)
+        limits = limits._replace(deadline=work_clock() + time_limit / 2)
     with ThreadPoolExecutor(num_threads or available_cores()) as pool:
         modes: list[np.ndarray] | None = None
 
@@ -181,7 +182,7 @@ class Limits(NamedTuple):
     precision: float
     max_samples: int  # a chain
     patience: int | None  # samples a chain after which chains must agree
-    deadline: float | None  # of time.monotonic
+    deadline: float | None  # of the work clock
 
 
 class Run(Generic[PlanType, StateType]):
@@ -200,7 +201,7 @@ class Run(Generic[PlanType, StateType]):
         self.sampler, self.network, self.num_chains = sampler, network, num_chains
         self.limits = limits
         self.derive, self.progress, self.should_stop = derive, progress, should_stop
-        self.began = time.monotonic()
+        self.began = work_clock()
         self.interrupted = False
         self.warmed = 0
         self.window_seconds = 0.0  # since averages began
@@ -284,9 +285,9 @@ class Run(Generic[PlanType, StateType]):
             if self.is_over():
                 return False
             size = min(self.round_size, target - done)
-            before = time.monotonic()
+            before = work_clock()
             self.run_round(size)
-            elapsed = time.monotonic() - before
+            elapsed = work_clock() - before
             self.window_seconds += elapsed
             if elapsed < ROUND_SECONDS / 2:
                 self.round_size = 2 * max(self.round_size, size)
@@ -313,12 +314,11 @@ class Run(Generic[PlanType, StateType]):
     def is_over(self) -> bool:
         if self.should_stop is not None and self.should_stop():
             self.interrupted = True
-        # At least two batches a chain, so that there is an error to report.
-        return (self.interrupted or self.is_late()) and self.num_samples >= 2
+        return (self.interrupted or self.is_late()) and self.num_samples >= LEAST
 
     def is_late(self) -> bool:
         deadline = self.limits.deadline
-        return deadline is not None and time.monotonic() > deadline
+        return deadline is not None and work_clock() > deadline
 
     def check(self) -> Summary:
         self.summary = self.summarize_atoms()
@@ -356,7 +356,7 @@ class Run(Generic[PlanType, StateType]):
                 self.phase,
                 self.num_samples * self.num_chains,
                 self.limits.max_samples * self.num_chains,
-                time.monotonic() - self.began,
+                work_clock() - self.began,
                 figures,
             )
         )
@@ -465,8 +465,9 @@ class Run(Generic[PlanType, StateType]):
             self.num_chains,
             self.num_chains * self.num_samples,
             self.num_chains * self.warmed,
-            time.monotonic() - self.began,
+            work_clock() - self.began,
             all(s.is_precise(self.limits.precision, MAX_RHAT) for s in judged)
+            and self.num_samples >= FIRST_CHECK
             and not self.interrupted,
             self.interrupted,
             self.plan.ergodic,

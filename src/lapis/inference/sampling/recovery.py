@@ -51,6 +51,7 @@ from lapis.progress import Report, Wish
 
 BATCHES = 16  # pieces a chain
 MAX_KEPT_BYTES = 1 << 29  # of worlds kept as bits, in all chains
+LEAST_KEPT = 64  # worlds, however large they are
 
 
 class Sampled(NamedTuple):
@@ -89,7 +90,7 @@ def sample_reduced(
         return Sampled(
             marginal, certain, found.expected_count, sure, True, None, 0
         )  # fmt: skip
-    limit = max(64, min(max_samples, MAX_KEPT_BYTES * 8 // max(1, core.num_atoms)))
+    limit = min(max_samples, max(LEAST_KEPT, MAX_KEPT_BYTES * 8 // core.num_atoms))
     sampler, *rivals = candidates(core)
     result = run_chains(
         core,
