@@ -59,7 +59,8 @@ def slow_compiler(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     waited: list[str] = []
 
     def wait(kernel: Kernel, is_called: bool) -> None:
-        waited.append(kernel.py_func.__name__)
+        if is_called:
+            waited.append(kernel.py_func.__name__)
 
     def compile_slowly(event: Progress) -> None:
         waited.append(event.text)
