@@ -143,20 +143,6 @@ def open_row(people: int, method: str, samples: int) -> str:
     )
 
 
-def kernel_row(people: int) -> str:
-    """Atom updates a second of the Gibbs kernel on the whole open network, one core."""
-    from lapis.grounding.bottom_up import ground
-    from lapis.inference.sampling.chains import run_chains
-    from lapis.inference.sampling.gibbs import Gibbs
-
-    text = f"person = {{1,...,{people}}}\n{MODEL}"
-    network = ground(lapis.build_problem(lapis.parse(text), None, ["Friends", *QUERY]))
-    run_chains(network, Gibbs(), num_chains=1, max_samples=4, num_threads=1)
-    result = run_chains(network, Gibbs(), num_chains=1, max_samples=24, num_threads=1)
-    rate = result.events["updates"] / result.seconds / 1e6
-    return f"Gibbs kernel, {network.num_base_atoms:,} atoms, one core: {rate:.1f} million updates/s"
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="smaller sizes, one seed")
@@ -177,7 +163,6 @@ def main() -> None:
     ):
         open_row(people, method, samples)
         print(open_row(people, method, samples), flush=True)
-    print(kernel_row(200 if quick else 1000))
 
 
 if __name__ == "__main__":
