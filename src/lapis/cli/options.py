@@ -71,14 +71,12 @@ def parse_flag(option: Option, typed: Any) -> Any:
         case "size":
             return parse_size(typed)
         case "beliefs":
-            return dict(
-                parse_pair(text, 'soft evidence, as in "Smokes(Anna)=0.7"') for text in typed
-            )
+            return parse_pairs(typed, 'soft evidence, as in "Smokes(Anna)=0.7"')
         case "settings":
             what = "an option, as in damping=2"
             if option.name == "sizes":
                 what = "a type with its number of constants, as in person=30000"
-            return dict(parse_pair(text, what) for text in typed)
+            return parse_pairs(typed, what)
         case _:
             return typed
 
@@ -95,15 +93,22 @@ def parse_numbers(option: Option, text: str) -> tuple[float, ...]:
         ) from None
 
 
-def parse_pair(text: str, what: str) -> tuple[str, float]:
-    """A name and a number from a text like "damping=2"."""
-    name, _, value = text.rpartition("=")
-    try:
-        number = float(value)
-    except ValueError:
-        wanted, _, example = what.partition(", ")
-        raise LapisError(f"{text!r} is not {wanted}", code="option-value", hint=example) from None
-    return name.strip(), int(number) if number.is_integer() and "." not in value else number
+def parse_pairs(texts: Sequence[str], what: str) -> dict[str, float]:
+    """Names and numbers from texts like "damping=2"; whole numbers keep all their digits."""
+    found: dict[str, float] = {}
+    for text in texts:
+        name, _, value = (part.strip() for part in text.rpartition("="))
+        try:
+            number = int(value) if value.lstrip("+-").isdecimal() else float(value)
+        except ValueError:
+            wanted, _, example = what.partition(", ")
+            message = f"{text!r} is not {wanted}"
+            raise LapisError(message, code="option-value", hint=example) from None
+        if name in found:
+            raise LapisError(f"{name!r} is given twice", code="option-value")
+        whole = isinstance(number, float) and number.is_integer() and "." not in value
+        found[name] = int(number) if whole else number
+    return found
 
 
 def parse_size(text: str) -> int:
