@@ -72,3 +72,15 @@ def test_sizes_are_numbers(run: Run) -> None:
     assert err == (
         "error: 'person' is not a type with its number of constants\n    as in person=30000\n"
     )
+
+
+def test_sizes_keep_all_their_digits(run: Run) -> None:
+    run.write("one.mln", "S(person)\n1.5 S(x)\n")
+    size = 2**53 + 1
+    found = run.json("lift", "one.mln", "--size", f"person={size}")
+    assert found["formulas"][0]["groundings"] == size
+
+
+def test_a_size_is_given_once(run: Run) -> None:
+    code, _, err = run("lift", "m.mln", "--size", "person=3", "--size", "person=4")
+    assert (code, err) == (1, "error: 'person' is given twice\n")

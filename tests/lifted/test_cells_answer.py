@@ -60,6 +60,79 @@ def test_command(run: Run) -> None:
     assert document["log_partition"] == pytest.approx(math.log(70))
 
 
+BINARY = "S(t)\nF(t, t)\n"
+EVERYBODY_HAS_ONE = "F(t, t)\n(EXIST y F(x,y)).\n"  # (2ⁿ − 1)ⁿ worlds
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BINARY + "1 S(x) ^ F(x,y) => S(y)",  # compositions in balls
+        BINARY + "log(3) S(x) ^ F(x,y) => S(y)",  # and in rationals
+        EVERYBODY_HAS_ONE,
+        "S(t)\nEXIST x S(x).",
+        "F(t, t)\nEXIST{=1} y F(x,y).",  # elimination
+        "S(t)\n|S| = 2",
+        "p(X) & LEQ(X,Y) -> p(Y).\nt = 3\n",  # insertion
+        "0.7 p(X) & SUC(X,Y) & LEQ(X,Y) -> p(Y)\nt = 3\n",  # two orders
+    ],
+)
+@pytest.mark.parametrize("size", [3 * 10**9, 10**30])
+def test_domains_beyond_all_sums_are_refused_with_a_price(text: str, size: int) -> None:
+    with pytest.raises(TooLarge, match=r"[0-9],000,000.* and at most [0-9,]+ are") as caught:
+        lapis.lift(lapis.parse(text), method="cells", sizes={"t": size})
+    assert caught.value.exit_code == 3
+
+
+def test_work_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lapis.lifted.cells.meetings.MAX_STEPS", 1000)
+    for text in ("F(t, t)\nEXIST{=2} y F(x,y).", "p(X) & LEQ(X,Y) -> p(Y).\nt = 3\n"):
+        with pytest.raises(TooLarge, match="more than 1,000 steps are needed"):
+            lapis.lift(lapis.parse(text), method="cells", sizes={"t": 100})
+
+
+def test_elements_by_the_thousand_are_met_one_after_another() -> None:
+    """Two with S: Z = C(n, 2) (2e)^(2n) (1 + e)^(n (n − 2))."""
+    model = lapis.parse(BINARY + "1 F(x,y) => S(x)\n|S| = 2")
+    n = 1500
+    found = lapis.lift(model, method="cells", sizes={"t": n})
+    expected = math.log(n * (n - 1) / 2) + 2 * n * (1 + math.log(2))
+    expected += n * (n - 2) * math.log(1 + math.e)
+    assert found.log_partition == pytest.approx(expected, rel=1e-13)
+
+
+def test_bounds_beyond_what_there_is() -> None:
+    found = lapis.lift(lapis.parse("S(t)\n|S| <= 3000000000"), method="cells", sizes={"t": 5})
+    assert found.count == 32
+
+
+def test_all_digits_are_written(run: Run) -> None:
+    """Python refuses to write a whole number of more than 4,300 digits."""
+    run.write("g.mln", EVERYBODY_HAS_ONE)
+    n = 130
+    digits = run.json("lift", "g.mln", "--method", "cells", "--size", f"t={n}")["count"]
+    assert len(digits) > 4300
+    number = 0
+    for start in range(0, len(digits), 1000):
+        part = digits[start : start + 1000]
+        number = number * 10 ** len(part) + int(part)
+    assert number == (2**n - 1) ** n
+
+
+def test_more_digits_than_fit_are_left_to_balls() -> None:
+    n = 20_000
+    found = lapis.lift(lapis.parse(EVERYBODY_HAS_ONE), method="cells", sizes={"t": n})
+    assert found.count is None
+    assert abs(found.log_partition - n * n * math.log(2)) <= found.error_bound + 1e-7
+
+
+def test_no_world_expects_nothing(run: Run) -> None:
+    run.write("n.mln", "t = {A, B, C}\nF(t, t)\n!F(x,x).\nF(x,y) => F(y,x).\nEXIST{=1} y F(x,y).\n"
+              "0.7 F(x,y)\n")  # fmt: skip
+    found = run.json("lift", "n.mln", "--method", "cells")
+    assert (found["log_partition"], found["expected_counts"]) == (None, [None])
+
+
 def test_no_world() -> None:
     model = lapis.parse(
         "P(t)\nt = {A, B, C}\nF(t, t)\n!F(x,x).\nF(x,y) => F(y,x).\nEXIST{=1} y F(x,y)."

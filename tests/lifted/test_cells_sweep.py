@@ -75,6 +75,34 @@ def test_golden_models(golden: GoldenModel) -> None:
             assert expected.is_met_by(counts[soft[weight]])
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "(W ^ P(x)).",
+        "(!W ^ L(x, y)).",
+        "(P(x) ^ U(K)).",
+        "(FORALL x (W ^ P(x))).",
+        "!(EXIST x (W v !P(x))).",
+        "(FORALL x,y (W ^ U(K) ^ L(x, y))).",
+        "(W ^ (FORALL x P(x))).",
+        "(EXIST x (W ^ P(x))).",
+        "0.7 W ^ P(x)",
+        "0.7 FORALL x (W ^ P(x))",
+    ],
+)
+@pytest.mark.parametrize("constants", ["", "a = {A}\n"])
+def test_rules_without_groundings_say_nothing(rule: str, constants: str) -> None:
+    """`W ^ P(x)` holds where there is no x, whatever W is."""
+    model = lapis.parse(f"{constants}W\nP(a)\nU(b)\nL(a, b)\nb = {{K}}\n{rule}\n")
+    found = lapis.lift(model, method="cells")
+    try:
+        expected = oracle.infer(model, oracle.Facts(), model.predicates)
+    except oracle.NoWorld:
+        assert found.log_partition == -math.inf
+        return
+    assert found.log_partition == pytest.approx(expected.log_partition, abs=1e-12)
+
+
 ORDERED = {
     "predecessors": "~(p(X) & p(Y) & PRED(X,Y)).\n0.7 p(X)\nd = 3\n",
     "order and facts": "p(X) & LEQ(X,Y) -> p(Y).\n-1.3 q(X) & p(X)\nd = 3\nq(d1)\n",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -105,3 +107,71 @@ def test_groundings_beyond_64_bits_are_counted(size: int, arity: int) -> None:
     assert found.log_partition == pytest.approx(number * np.log1p(np.e), rel=1e-12)
     assert found.expected_counts == pytest.approx([number * np.e / (1 + np.e)], rel=1e-12)
     assert [row.groundings for row in found.formulas] == [size**arity]
+
+
+@pytest.mark.parametrize("rule", ["1 S(+x)", "1 S(x) ^ S(y) ^ x < y"])
+def test_types_all_of_whose_constants_differ_are_refused_before_they_are_named(rule: str) -> None:
+    with pytest.raises(lapis.TooLarge, match="tell 3,000,000,000 constants or groups"):
+        lapis.lift(lapis.parse(f"S(p)\n{rule}"), sizes={"p": 3 * 10**9})
+
+
+def test_log_z_beyond_floating_point_is_refused() -> None:
+    model = lapis.parse("T(p, p)\n1 T(x, y)")
+    assert np.isfinite(lapis.lift(model, sizes={"p": 10**150}).log_partition)
+    with pytest.raises(lapis.TooLarge, match="larger than any floating-point number"):
+        lapis.lift(model, sizes={"p": 10**200})
+
+
+@pytest.mark.parametrize("rule", ["", "1 T(x)", "1 S(x) <=> T(x)"])
+def test_weights_that_cancel_are_not_blamed_on_hard_formulas(rule: str) -> None:
+    with pytest.raises(lapis.LapisError, match="with these weights of predicates"):
+        lapis.lift(lapis.parse(f"S(p) -1 1\nT(p)\n{rule}"), sizes={"p": 3})
+
+
+ONTO = "F(p, q!)\n(EXIST x F(x, y)).\n0.5 F(x, y)"  # onto functions: signs alternate
+
+
+def test_circuits_without_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lapis.lifted.compilation.compile.MAX_THEORIES", 2)
+    with pytest.raises(lapis.TooLarge) as caught:
+        lapis.lift(lapis.parse(ONTO), sizes={"p": 5, "q": 5})
+    assert re.fullmatch(
+        "the circuit of this model grows too large: 3 sub-theories with [0-9]+ clauses, and no end",
+        caught.value.message,
+    )
+    assert caught.value.exit_code == 3
+
+
+def test_cancellation_beyond_floats_in_sums_too_long_for_balls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = {"p": 40, "q": 40}
+    assert lapis.lift(lapis.parse(ONTO), sizes=sizes).arithmetic.startswith("balls")
+    monkeypatch.setattr("lapis.lifted.evaluation.evaluate.MAX_BALLS", 10)
+    with pytest.raises(lapis.TooLarge) as caught:
+        lapis.lift(lapis.parse(ONTO), sizes=sizes)
+    assert re.fullmatch(
+        "positive and negative terms cancel beyond the digits of floating point, and sums over "
+        "[0-9,]+ combinations of numbers are too many for ball arithmetic",
+        caught.value.message,
+    )
+
+
+def test_cancellation_beyond_all_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lapis.lifted.evaluation.evaluate.LAST_BITS", 64)
+    with pytest.raises(lapis.TooLarge, match="terms cancel beyond 64 bits") as caught:
+        lapis.lift(lapis.parse(ONTO), sizes={"p": 40, "q": 40})
+    assert caught.value.exit_code == 3
+
+
+def test_equal_rules_stay_apart_in_several_worlds() -> None:
+    """Three people: the expected count of each of two rules S(x) is three times σ(1.2)."""
+    model = lapis.parse("S(p)\n0.5 S(x)\n0.7 S(x)")
+    worlds = [lapis.Database.parse(text) for text in ("?S(A)", "?S(B) ?S(C)")]
+    for method in ("circuit", "cells"):
+        found = lapis.lift(model, worlds, method=method)
+        each = 3 / (1 + np.exp(-1.2))
+        assert found.expected_counts.tolist() == pytest.approx([each, each], rel=1e-12)
+        assert [(row.weight, row.groundings) for row in found.formulas] == [(0.5, 3), (0.7, 3)]
+        truth = 3 * np.log1p(np.exp(1.2))
+        assert abs(found.log_partition - truth) <= found.error_bound + 1e-15

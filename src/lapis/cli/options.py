@@ -111,26 +111,22 @@ def parse_numbers(option: Option, text: str) -> tuple[float, ...]:
         ) from None
 
 
-def parse_pairs(option: Option, typed: Sequence[str], what: str) -> dict[str, float]:
-    """Numbers by name; a name that is given twice is refused, since one of them would be lost."""
+def parse_pairs(option: Option, texts: Sequence[str], what: str) -> dict[str, float]:
+    """Names and numbers from texts like "damping=2"; whole numbers keep all their digits."""
     found: dict[str, float] = {}
-    for text in typed:
-        name, number = parse_pair(text, what)
+    for text in texts:
+        name, _, value = (part.strip() for part in text.rpartition("="))
+        try:
+            number = int(value) if value.lstrip("+-").isdecimal() else float(value)
+        except ValueError:
+            wanted, _, example = what.partition(", ")
+            message = f"{text!r} is not {wanted}"
+            raise LapisError(message, code="option-value", hint=example) from None
         if name in found:
             raise LapisError(f"{option.flags[-1]} is given twice for {name}", code="option-value")
-        found[name] = number
+        whole = isinstance(number, float) and number.is_integer() and "." not in value
+        found[name] = int(number) if whole else number
     return found
-
-
-def parse_pair(text: str, what: str) -> tuple[str, float]:
-    """A name and a number from a text like "damping=2"."""
-    name, _, value = text.rpartition("=")
-    try:
-        number = float(value)
-    except ValueError:
-        wanted, _, example = what.partition(", ")
-        raise LapisError(f"{text!r} is not {wanted}", code="option-value", hint=example) from None
-    return name.strip(), int(number) if number.is_integer() and "." not in value else number
 
 
 def parse_size(text: str) -> int:

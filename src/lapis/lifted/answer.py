@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from lapis.problem.problem import Problem, problem_on
 from lapis.results.result import Columns, Result
 from lapis.results.view import View, new_view
 
+Name = TypeVar("Name", bound=Hashable)
 MAX_SHOWN = 10**40  # a larger number of worlds is shown by its logarithm only
 
 
@@ -110,7 +113,7 @@ class Lifted(Result):
             "arithmetic": self.arithmetic,
             "reasons": list(self.reasons),
             "formulas": rows,
-            **({} if self.count is None else {"count": str(self.count)}),
+            **({} if self.count is None else {"count": all_digits(self.count)}),
         }
 
     @property
@@ -130,6 +133,13 @@ class Lifted(Result):
             raise LapisError(f"{path}: circuits are drawn as .svg files", code="drawing-format")
         with whole_path(Path(path)) as place:
             place.write_text(self.circuit.svg(), encoding="utf-8")
+
+
+def all_digits(number: Fraction) -> str:
+    """A fraction as a text, also beyond the 4,300 digits at which Python stops."""
+    from flint import fmpq
+
+    return str(fmpq(number.numerator, number.denominator))
 
 
 def lift_worlds(
@@ -155,28 +165,46 @@ def lift_worlds(
 
 
 def add_worlds(parts: Sequence[Lifted]) -> Lifted:
-    rows: dict[tuple[str, str], LiftedFormula] = {}
-    counts: dict[str, float] = {}
+    rows: dict[tuple[tuple[str, str], int], LiftedFormula] = {}
+    counts: dict[tuple[str, int], float] = {}
     for part in parts:
-        for row in part.formulas:
-            old = rows.get((row.formula, row.group))
+        keys = numbered((row.formula, row.group) for row in part.formulas)
+        for key, row in zip(keys, part.formulas, strict=True):
+            old = rows.get(key)
             if old is not None:
                 expected, groundings = old.expected + row.expected, old.groundings + row.groundings
                 row = replace(row, expected=expected, groundings=groundings)
-            rows[row.formula, row.group] = row
-        for name, count in zip(part.weight_names, part.expected_counts.tolist(), strict=True):
+            rows[key] = row
+        names = numbered(part.weight_names)
+        for name, count in zip(names, part.expected_counts.tolist(), strict=True):
             counts[name] = counts.get(name, 0.0) + count
+    log_partition = math.fsum(part.log_partition for part in parts)
     return replace(
         parts[0],
         liftable=all(part.liftable for part in parts),
-        log_partition=sum(part.log_partition for part in parts),
-        error_bound=sum(part.error_bound for part in parts),
-        weight_names=tuple(counts),
+        log_partition=log_partition,
+        error_bound=sum(part.error_bound for part in parts) + rounding_of(log_partition),
+        weight_names=tuple(name for name, _ in counts),
         expected_counts=np.array(list(counts.values())),
         formulas=tuple(rows.values()),
         count=prod_counts([part.count for part in parts]),
+        arithmetic=", ".join(dict.fromkeys(part.arithmetic for part in parts)),
         reasons=tuple(dict.fromkeys(reason for part in parts for reason in part.reasons)),
     )
+
+
+def numbered(names: Iterable[Name]) -> list[tuple[Name, int]]:
+    """Each name with how often it came before: two rules may have the same text."""
+    seen: Counter[Name] = Counter()
+    found: list[tuple[Name, int]] = []
+    for name in names:
+        found.append((name, seen[name]))
+        seen[name] += 1
+    return found
+
+
+def rounding_of(number: float) -> float:
+    return math.ulp(number) if math.isfinite(number) else 0.0
 
 
 def prod_counts(counts: Sequence[Fraction | None]) -> Fraction | None:

@@ -147,12 +147,22 @@ def refuse_many(kinds: Kinds) -> None:
     number = {name: len(kind.elements) + len(kind.regions) for name, kind in kinds.of_type.items()}
     if sum(number.values()) > MAX_KINDS:
         worst = max(number, key=lambda name: number[name])
-        raise TooLarge(
-            f"this cannot be lifted: formulas and facts tell {number[worst]:,} constants or groups "
-            f"of constants of type {worst!r} apart, and lifting gains only where most are alike",
-            code="not-liftable",
-            hint=f"at most {MAX_KINDS} may differ in all; use another method",
-        )
+        raise too_many(worst, number[worst])
+
+
+def refuse_number(type_name: str, number: int) -> None:
+    """Refuse to tell so many constants of a type apart, before they have names."""
+    if isinstance(number, Integral) and number > MAX_KINDS:
+        raise too_many(type_name, int(number))
+
+
+def too_many(type_name: str, number: int) -> TooLarge:
+    return TooLarge(
+        f"this cannot be lifted: formulas and facts tell {number:,} constants or groups of "
+        f"constants of type {type_name!r} apart, and lifting gains only where most are alike",
+        code="not-liftable",
+        hint=f"at most {MAX_KINDS} may differ in all; use another method",
+    )
 
 
 def refuse_elements(kinds: Kinds, most: int) -> None:

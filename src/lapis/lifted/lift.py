@@ -28,7 +28,7 @@ from functools import cached_property
 import numpy as np
 
 from lapis.data.database import Domain
-from lapis.errors import TooLarge
+from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Rule
 from lapis.lifted.compilation.circuit import Factor, Grounding, Node, product
 from lapis.lifted.compilation.compile import MAX_CLAUSES, NotLiftable, TooManyTheories
@@ -39,7 +39,7 @@ from lapis.lifted.encode import Encoding, encode
 from lapis.lifted.evaluation.evaluate import Partition, evaluate, hessian_product
 from lapis.lifted.evaluation.floats import num_states
 from lapis.lifted.evaluation.walk import Weights
-from lapis.lifted.kinds import listed_types, tell_apart
+from lapis.lifted.kinds import listed_types, refuse_number, tell_apart
 from lapis.problem.problem import Problem
 from lapis.progress import Report, Stop
 
@@ -90,7 +90,14 @@ class LiftedProblem:
         self, weights: np.ndarray | None = None, sizes: Mapping[str, int] | None = None
     ) -> Partition:
         """log Z, and the expected count of each column of the encoding."""
-        return evaluate(self.root, self.weights_at(weights), self.sizes_at(sizes))
+        try:
+            return evaluate(self.root, self.weights_at(weights), self.sizes_at(sizes))
+        except LapisError as error:
+            factors = [p.factors for p in self.problem.model.predicates.values() if p.factors]
+            if error.code == "unsatisfiable" and any(min(pair) <= 0 for pair in factors):
+                message = "with these weights of predicates the worlds sum to 0"
+                raise LapisError(message, code="unsatisfiable") from None
+            raise
 
     def at(
         self, weights: np.ndarray | None = None, sizes: Mapping[str, int] | None = None
@@ -102,11 +109,9 @@ class LiftedProblem:
     def by_weight(self, of_column: np.ndarray) -> np.ndarray:
         """float64[num_weights], the columns of each weight added up."""
         counted = self.weight_of_column >= 0
-        return np.bincount(
-            self.weight_of_column[counted],
-            weights=of_column[counted],
-            minlength=len(self.problem.weight_table),
-        )
+        found = np.zeros(len(self.problem.weight_table))
+        np.add.at(found, self.weight_of_column[counted], of_column[counted])
+        return found
 
     def hessian_product(
         self,
@@ -151,6 +156,7 @@ def lift_problem(
     cache = {} if cache is None else cache
     sizes = sizes or {}
     for type_name in listed_types(problem) & set(sizes):
+        refuse_number(type_name, sizes[type_name])
         problem, sizes = name_constants(problem, type_name, sizes)
     classes = None if classes is None else tuple(classes)
     while True:

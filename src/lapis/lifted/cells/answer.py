@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from math import prod
 
@@ -20,9 +21,10 @@ def lift_by_cells(problem: Problem, sizes: Mapping[str, int], classes: bool) -> 
     found = cells.evaluate()
     if found.sign < 0:
         raise LapisError("with these weights the worlds sum to a negative number", code="negative")
-    expected = cells.expected_counts() if found.sign else {}
+    expected = cells.expected_counts() if found.sign else None
     rules = {i: rule for i, rule in enumerate(problem.model.rules) if not rule.hard}
-    counts = [expected.get(number, 0.0) for number in rules]
+    # Where there is no world nothing is expected.
+    counts = [math.nan if expected is None else expected.get(number, 0.0) for number in rules]
     rows = [
         LiftedFormula(
             rule.text,

@@ -29,10 +29,11 @@ from dataclasses import dataclass
 from math import comb
 
 from lapis.errors import TooLarge
-from lapis.lifted.cells.numbers import Number, Numbers
+from lapis.lifted.cells.numbers import Number, Numbers, TooManyDigits, num_bits
 from lapis.lifted.cells.tables import Tables
 
 MAX_TERMS = 3_000_000
+MAX_BITS = 1 << 35  # of all powers together, in exact numbers: a few GB
 
 
 def applies(tables: Tables) -> bool:
@@ -57,6 +58,7 @@ class CellGraph:
 
 def sum_compositions(tables: Tables, numbers: Numbers) -> Number:
     sizes = [group.size for group in tables.sentence.groups]
+    refuse_terms(len({cell.kind for cell in tables.cells}), max(sizes, default=0) + 1)
     graph, factor = build_graph(tables, numbers, sizes)
     if set(graph.group) != {g for g, size in enumerate(sizes) if size}:
         return 0 * numbers.one
@@ -89,6 +91,7 @@ def build_graph(tables: Tables, numbers: Numbers, sizes: Sequence[int]) -> tuple
     weights = [weight[kind] for kind in kinds]
     factor = numbers.one
     if numbers.exact:
+        refuse_digits(relation, weights, sum(sizes))
         relation, weights, factor = change_gauge(relation, weights, sum(sizes), numbers)
         label = [list(row) for row in relation]
     kept: list[int] = []
@@ -106,6 +109,24 @@ def build_graph(tables: Tables, numbers: Numbers, sizes: Sequence[int]) -> tuple
         [[label[i][j] for j in kept] for i in kept],
     )
     return graph, factor
+
+
+def refuse_terms(num_cells: int, terms: int) -> None:
+    if terms > MAX_TERMS:
+        raise TooLarge(
+            f"the sum over {num_cells} kinds of elements has {terms:,} terms, and at most "
+            f"{MAX_TERMS:,} are taken",
+            code="cells",
+            hint="take smaller domains, or the method 'circuit'",
+        )
+
+
+def refuse_digits(relation: list[list[Number]], weights: list[Number], size: int) -> None:
+    """Of w^m r^{m (m − 1) / 2} for all m, before any of them is worked out."""
+    of_pair = max((num_bits(r) for row in relation for r in row), default=0)
+    of_one = max(map(num_bits, weights), default=0)
+    if len(weights) * size**2 * (of_one + size * of_pair) > 2 * MAX_BITS:
+        raise TooManyDigits
 
 
 def twins(label: list[list[Hashable]], group: list[int], i: int, j: int) -> bool:
@@ -170,6 +191,7 @@ def closure(graph: CellGraph, i: int, j: int, limit: int) -> list[int] | None:
 def contract(graph: CellGraph, module: list[int], sizes: Sequence[int], numbers: Numbers) -> None:
     """Replace the cells of a module by one."""
     first, size = module[0], sizes[graph.group[module[0]]]
+    refuse_terms(len(module), size + 1 if numbers.exact else comb(size + 1, 2))
     if len(module) == 2:
         series = join(
             graph.series[first], graph.series[module[1]], graph.relation[first][module[1]], numbers
@@ -236,12 +258,7 @@ def sum_all(graph: CellGraph, sizes: Sequence[int], numbers: Numbers) -> Number:
     terms = 1
     for group, own in members.items():
         terms *= comb(sizes[group] + len(own) - 1, len(own) - 1)
-    if terms > MAX_TERMS:
-        raise TooLarge(
-            f"the sum over {len(graph.group)} cells has {terms:,} terms, and at most "
-            f"{MAX_TERMS:,} are taken",
-            code="cells",
-        )
+    refuse_terms(len(graph.group), terms)
     order = [i for own in members.values() for i in own]
 
     def extend(place: int, left: int, fields: list[Number]) -> Number:

@@ -28,7 +28,14 @@ from lapis.language.syntax import Atom, Formula, Iff, Not, Variable
 from lapis.lifted.cells.closed_form import applies, sum_compositions
 from lapis.lifted.cells.elimination import eliminate_elements
 from lapis.lifted.cells.insertion import insert_elements
-from lapis.lifted.cells.numbers import Number, Numbers, balls, exact_numbers, fraction
+from lapis.lifted.cells.numbers import (
+    Number,
+    Numbers,
+    TooManyDigits,
+    balls,
+    exact_numbers,
+    fraction,
+)
 from lapis.lifted.cells.scott import build_sentence
 from lapis.lifted.cells.sentence import HARD, Factor, Sentence, Total
 from lapis.lifted.cells.tables import Tables, split_requirement, truth
@@ -67,7 +74,7 @@ class Piece(NamedTuple):
 class CellCount:
     """Z and its logarithm. With negative weights Z may be negative: `sign` says it."""
 
-    count: Fraction | None  # Z, where all weights are rational
+    count: Fraction | None  # Z, where all weights are rational and it has not too many digits
     log_partition: float  # log |Z|
     sign: int
     error_bound: float  # of log_partition, certified
@@ -99,10 +106,8 @@ class CellSum:
 
     def evaluate(self) -> CellCount:
         """Z at the problem's weights."""
-        numbers = exact_numbers(self.sentence.parameters)
-        count: Fraction | None = None
-        if numbers is not None:
-            count = fraction(self.total(numbers))
+        count = self.exact_count()
+        if count is not None:
             sign = (count > 0) - (count < 0)
             log, error = log_fraction(abs(count)) if count else (-math.inf, 0.0)
         else:
@@ -111,6 +116,14 @@ class CellSum:
         method = next((name for name in METHODS if name in names), "compositions")
         num_cells = max((len(piece.tables.kinds) for piece in self.pieces), default=0)
         return CellCount(count, log, sign, error, num_cells, method)
+
+    def exact_count(self) -> Fraction | None:
+        """Z, where all weights are rational and its digits are not too many."""
+        numbers = exact_numbers(self.sentence.parameters)
+        try:
+            return None if numbers is None else fraction(self.total(numbers))
+        except TooManyDigits:
+            return None
 
     def total(self, numbers: Numbers) -> Number:
         """Z with the parameters' values given."""
@@ -141,7 +154,10 @@ class CellSum:
         parameters = [p._replace(value=p.value or Fraction(1)) for p in self.sentence.parameters]
         numbers = exact_numbers(parameters)
         assert numbers is not None
-        return all(value > 0 for value in numbers.values) and self.total(numbers) == 0
+        try:
+            return all(value > 0 for value in numbers.values) and self.total(numbers) == 0
+        except TooManyDigits:
+            return False
 
     def expected_counts(self) -> dict[int, float]:
         """∂log Z/∂w of each soft rule, by its number: how many groundings are true on average."""

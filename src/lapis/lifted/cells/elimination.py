@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from math import comb
 
-from lapis.errors import TooLarge
-from lapis.lifted.cells.meetings import MAX_STATES, NOWHERE, Counts, Meetings, add_counts
+from lapis.lifted.cells.meetings import NOWHERE, Counts, Meetings, add_counts, refuse_states
 from lapis.lifted.cells.numbers import Number, Numbers
 from lapis.lifted.cells.tables import Tables, Vector
 
@@ -34,11 +33,12 @@ def eliminate_elements(tables: Tables, numbers: Numbers) -> Number:
         push(meetings, layers, counts, totals, weight, inert)
     for left in range(size, 0, -1):
         meetings.forget_crowds()
-        if len(layers[left]) > MAX_STATES:
-            raise TooLarge(f"more than {MAX_STATES:,} different states are met", code="cells")
+        refuse_states(len(layers[left]))
         for (counts, totals), weight in layers[left].items():
             name, others = take_one(meetings, counts)
-            for way in meetings.crowd(meetings.classes[name][0], others, None):
+            ways = meetings.crowd(meetings.classes[name][0], others, None)
+            meetings.spend(len(ways))
+            for way in ways:
                 sums = meetings.add_totals(totals, way.totals)
                 rest = meetings.rest_of(name, way.new)
                 if sums is None or rest == NOWHERE or not meetings.is_finished(rest):
@@ -66,6 +66,7 @@ def distribute(meetings: Meetings) -> Layer:
             for (left, counts, totals), weight in partial.items():
                 sums: Vector | None = totals
                 power = weight
+                meetings.spend(left + 1)
                 for number in range(left + 1):
                     if sums is None:
                         break
@@ -77,8 +78,7 @@ def distribute(meetings: Meetings) -> Layer:
                     sums = meetings.add_totals(sums, opening)
                     power = meetings.multiply(power, start)
             partial = following
-            if len(partial) > MAX_STATES:
-                raise TooLarge(f"more than {MAX_STATES:,} different states are met", code="cells")
+            refuse_states(len(partial))
         found = {
             (counts, totals): weight
             for (left, counts, totals), weight in partial.items()

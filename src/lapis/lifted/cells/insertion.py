@@ -16,8 +16,14 @@ from dataclasses import dataclass
 from math import factorial, prod
 from typing import NamedTuple
 
-from lapis.errors import TooLarge
-from lapis.lifted.cells.meetings import MAX_STATES, NOWHERE, Counts, Meetings, Ways, add_counts
+from lapis.lifted.cells.meetings import (
+    NOWHERE,
+    Counts,
+    Meetings,
+    Ways,
+    add_counts,
+    refuse_states,
+)
 from lapis.lifted.cells.numbers import Number, Numbers
 from lapis.lifted.cells.orders import Order
 from lapis.lifted.cells.tables import Context, Tables, Vector
@@ -86,8 +92,7 @@ class Insertion:
                 for key, more in self.insert(state, group, in_order=in_order, last=last):
                     value = multiply(weight, more)
                     found[key] = found[key] + value if key in found else value
-        if len(found) > MAX_STATES:
-            raise TooLarge(f"more than {MAX_STATES:,} different states are met", code="cells")
+        refuse_states(len(found))
         return {s: v for s, v in found.items() if self.can_finish(s, left, ordered)}
 
     def can_finish(self, state: State, left: Sequence[int], ordered: Sequence[int]) -> bool:
@@ -112,7 +117,9 @@ class Insertion:
             partial: list[tuple[int, Vector, Vector, Number]] = [(start, sums, (), weight)]
             for name, context in specials:
                 partial = self.meet(partial, meetings.ways(kind, name, 1, context))
-            for way in meetings.crowd(kind, state.counts, far):
+            ways = meetings.crowd(kind, state.counts, far)
+            meetings.spend(len(ways) * len(partial))
+            for way in ways:
                 for name, totals, moved, value in partial:
                     new = meetings.rest_of(name, way.new)
                     all_totals = meetings.add_totals(totals, way.totals)

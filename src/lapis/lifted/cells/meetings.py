@@ -15,12 +15,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lapis.errors import TooLarge
 from lapis.lifted.cells.numbers import Number, Numbers
 from lapis.lifted.cells.sentence import Total, holds
 from lapis.lifted.cells.tables import Context, Monomials, Tables, Vector
 
 MIN_BOUND = 3  # of a total that is worth a polynomial
 MAX_STATES = 400_000
+MAX_STEPS = 100_000_000  # about a quarter of an hour
+SMALLER = "take smaller domains, or smaller numbers in counting quantifiers and constraints"
 
 Counts = tuple[tuple[int, int], ...]  # (class, how many), sorted
 NOWHERE = -1
@@ -63,6 +66,8 @@ class Meetings:
                 value = self.value(cell.weight, cell.totals)
                 group = tables.kinds[cell.kind].group
                 self.starts.setdefault(group, []).append((*start, value))
+        self.num_steps = 0
+        refuse_states(sum(group.size for group in sentence.groups))  # each is one at least
         self._rest: dict[tuple[int, Vector], int] = {}
         self._ways: dict[tuple[int, int, int, Context | None], list[Ways]] = {}
         self._crowds: dict[tuple[int, Counts, Context | None], list[Ways]] = {}
@@ -117,8 +122,9 @@ class Meetings:
         if self.exponent is None:
             return weight
         total = self.tables.sentence.totals[self.exponent]
+        longest = min(total.bound, weight.degree())
         return sum(
-            (weight[n] for n in range(total.bound + 1) if holds(total.operator, n, total.bound)),
+            (weight[n] for n in range(longest + 1) if holds(total.operator, n, total.bound)),
             start=0 * self.numbers.one,
         )
 
@@ -142,15 +148,29 @@ class Meetings:
         key = kind, name, number, context
         found = self._ways.get(key)
         if found is None:
-            if number == 1:
-                found = self.single(kind, name, context)
-            else:
-                before = self.ways(kind, name, number - 1, context)
-                found = self.product(kind, before, self.ways(kind, name, 1, context))
-            self._ways[key] = found
+            known = number
+            while known > 1 and (kind, name, known, context) not in self._ways:
+                known -= 1
+            if known == 1:
+                self._ways[kind, name, 1, context] = self.single(kind, name, context)
+            found = self._ways[kind, name, known, context]
+            for times in range(known + 1, number + 1):
+                found = self.product(kind, found, self._ways[kind, name, 1, context])
+                self._ways[kind, name, times, context] = found
         return found
 
+    def spend(self, steps: int) -> None:
+        self.num_steps += steps
+        if self.num_steps > MAX_STEPS:
+            raise TooLarge(
+                f"more than {MAX_STEPS:,} steps are needed, one for each way in which an element "
+                "meets others",
+                code="cells",
+                hint=SMALLER,
+            )
+
     def product(self, kind: int, first: list[Ways], second: list[Ways]) -> list[Ways]:
+        self.spend(len(first) * len(second))
         powers: dict[tuple[Vector, Counts, Vector], Number] = {}
         most = self.class_of(kind, self.most[kind])
         for one in first:
@@ -217,6 +237,15 @@ class Meetings:
 
     def forget_crowds(self) -> None:
         self._crowds.clear()
+
+
+def refuse_states(number: int) -> None:
+    if number > MAX_STATES:
+        raise TooLarge(
+            f"{number:,} different states are met, or more, and at most {MAX_STATES:,} are kept",
+            code="cells",
+            hint=SMALLER,
+        )
 
 
 def add_counts(first: Counts, second: Counts) -> Counts:

@@ -17,6 +17,10 @@ from lapis.lifted.cells.tables import Monomials
 Number = Any  # fmpq or arb; flint does not say which of them a sum or a product is
 
 
+class TooManyDigits(Exception):
+    """Exact numbers would fill the memory; balls do not."""
+
+
 @dataclass(frozen=True)
 class Numbers:
     """Values of the parameters, in one kind of number."""
@@ -65,6 +69,12 @@ def balls(parameters: Sequence[Parameter], moved: int = -1, by: Number = 0) -> N
             value = arb(p.weight).exp()
         values.append(value * by.exp() if by and p.rule == moved else value)
     return Numbers(tuple(values), exact=False)
+
+
+def num_bits(number: Number) -> int:
+    """By how many bits a rational's powers grow; 0 for 0, 1 and −1."""
+    largest = int(max(abs(number.p), number.q))
+    return largest.bit_length() if largest > 1 else 0
 
 
 def fraction(number: Number) -> Fraction:

@@ -160,10 +160,18 @@ class Builder:
         if not self.model.rules[part.number].hard or not isinstance(atom, Atom):
             return False
         names = [term.name for term in atom.terms if isinstance(term, Constant)]
-        if len(names) < len(atom.terms):
+        if len(names) < len(atom.terms) or not self.has_groundings(part):
             return False
         self.facts.know(atom.predicate, names, positive)
         return True
+
+    def has_groundings(self, part: Part) -> bool:
+        """Whether all variables have values: `A ^ P(x)` says nothing of A where there is no x."""
+        types = self.types(part)
+        return all(
+            self.sizes.get(types[name]) or len(self.problem.domains[types[name]])
+            for name in part.variables
+        )
 
     def num_elements(self, variable: str) -> int:
         return sum(self.groups.members[g].size for g in self.reach[variable])

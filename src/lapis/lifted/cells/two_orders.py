@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from math import factorial, prod
 from typing import NamedTuple
 
-from lapis.errors import LapisError, TooLarge
-from lapis.lifted.cells.meetings import MAX_STATES, Counts, Meetings, Ways, add_counts
+from lapis.errors import LapisError
+from lapis.lifted.cells.meetings import Counts, Meetings, Ways, add_counts, refuse_states
 from lapis.lifted.cells.numbers import Number, Numbers
 from lapis.lifted.cells.tables import Context, Tables, Vector
 
@@ -59,8 +59,7 @@ def insert_in_two_orders(tables: Tables, numbers: Numbers) -> Number:
                 if sum(number for _, number in key.fragments) <= left + 1:
                     value = meetings.multiply(weight, more)
                     found[key] = found[key] + value if key in found else value
-        if len(found) > MAX_STATES:
-            raise TooLarge(f"more than {MAX_STATES:,} different states are met", code="cells")
+        refuse_states(len(found))
         layer = found
     total = 0 * numbers.one
     for state, weight in layer.items():
@@ -102,6 +101,7 @@ def combine(
     if not ways:
         yield totals, weight
         return
+    meetings.spend(len(ways[0]))
     for way in ways[0]:
         sums = meetings.add_totals(totals, way.totals)
         yield from combine(meetings, ways[1:], sums, meetings.multiply(weight, way.weight))

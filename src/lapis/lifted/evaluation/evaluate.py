@@ -71,6 +71,7 @@ def evaluate(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Parti
         good_enough = ABSOLUTE if bits == DOUBLE_BITS else max(ABSOLUTE, RELATIVE * abs(log))
         if found.sign == 0 and found.error == 0.0:
             raise impossible()
+        refuse_infinite(log)
         if found.sign > 0 and bound <= good_enough:
             return Partition(log, bound, slopes.astype(float), bits)
     return run_balls(root, weights, sizes)
@@ -81,9 +82,10 @@ def run_floats(
 ) -> tuple[Value, np.ndarray]:
     """Z as a float, and dtype[num_weights], the derivatives of its logarithm."""
     walk = Floats(weights, dtype)
-    found = walk.value(root, {r: np.asarray(n, walk.real) for r, n in sizes.items()})
-    found.slope = np.ones(found.log.shape, dtype)
-    walk.sweep_back()
+    with np.errstate(over="ignore", invalid="ignore"):  # log Z is infinite then, and refused
+        found = walk.value(root, {r: np.asarray(n, walk.real) for r, n in sizes.items()})
+        found.slope = np.ones(found.log.shape, dtype)
+        walk.sweep_back()
     return found, walk.slopes
 
 
@@ -109,6 +111,7 @@ def run_balls(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Part
         if ball > 0 and all(map(is_sharp, slopes)):
             log = ball.log()
             middle = float(log.mid())
+            refuse_infinite(middle)
             bound = float(log.rad()) + math.ulp(middle)
             if bound <= max(ABSOLUTE, RELATIVE * abs(middle)):
                 counts = np.array([float(slope.mid()) for slope in slopes])
@@ -164,6 +167,14 @@ def log_counts(
             if slopes[number] > 0:
                 logs[number] = float(slopes[number].log().mid())
     return logs
+
+
+def refuse_infinite(log: float) -> None:
+    if not math.isfinite(log):
+        raise TooLarge(
+            "log Z is larger than any floating-point number", code="too-many-combinations",
+            hint="take smaller domains",
+        )  # fmt: skip
 
 
 def impossible() -> LapisError:
