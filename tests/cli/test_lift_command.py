@@ -83,4 +83,4 @@ def test_sizes_keep_all_their_digits(run: Run) -> None:
 
 def test_a_size_is_given_once(run: Run) -> None:
     code, _, err = run("lift", "m.mln", "--size", "person=3", "--size", "person=4")
-    assert (code, err) == (1, "error: 'person' is given twice\n")
+    assert (code, err) == (1, "error: --size is given twice for person\n")
