@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, has_dangling, sub_clauses
 from lapis.structure.coupled_groups import is_summable, refit_groups
-from lapis.structure.ensemble import Ensemble
+from lapis.structure.ensemble import SHRINKAGE, Ensemble
 from lapis.structure.scores import ClauseScore
 from lapis.structure.training_data import TrainingData
 
@@ -28,19 +29,17 @@ ZERO = 1e-8  # weights below are none
 L1 = 1e-3  # price of a weight where the final model is thinned by it
 
 
-class Criteria(Protocol):
-    """What a learner's options say about the final model."""
+@dataclass(frozen=True)
+class Criteria:
+    """What every learner's options say about clauses and the final model."""
 
-    @property
-    def penalty(self) -> float: ...  # for each literal
-    @property
-    def dangling(self) -> str: ...
-    @property
-    def final(self) -> str: ...
-    @property
-    def max_clauses(self) -> int | None: ...
-    @property
-    def shrinkage(self) -> float: ...
+    max_length: int = 4  # literals
+    max_variables: int = 4
+    penalty: float = 0.01  # for each literal
+    dangling: str = "keep"
+    final: str = "greedy"
+    max_clauses: int | None = None
+    shrinkage: float = SHRINKAGE
 
 
 class LearnedClause(NamedTuple):
@@ -91,7 +90,7 @@ def retain(scores: Iterable[ClauseScore], penalty: float) -> list[ClauseScore]:
 
 def select(search: Search, scores: Iterable[ClauseScore], criteria: Criteria) -> Selection:
     """The final model from the candidates that are retained."""
-    penalty, l2, max_clauses = criteria.penalty, criteria.shrinkage, criteria.max_clauses
+    penalty, l2 = criteria.penalty, criteria.shrinkage
     kept = retain(scores, penalty)
     ensemble = Ensemble(search.data, search.scorer.joins)
     unit_value = ensemble.value
@@ -100,11 +99,11 @@ def select(search: Search, scores: Iterable[ClauseScore], criteria: Criteria) ->
     usable.sort(key=lambda s: rank(s, penalty, search.data))
     match criteria.final:
         case "greedy":
-            add_in_order(search, ensemble, usable, penalty, l2, max_clauses)
+            add_in_order(search, ensemble, usable, criteria)
         case "lazy":
-            add_best(search, ensemble, usable, penalty, l2, max_clauses)
+            add_best(search, ensemble, usable, criteria)
         case _:
-            for score in usable[:max_clauses]:
+            for score in usable[: criteria.max_clauses]:
                 if is_summable(search, ensemble, score.candidate):
                     ensemble.add(score.candidate)
             search.refit(ensemble, l1=L1 if criteria.final == "l1" else 0.0, l2=l2)
@@ -128,18 +127,18 @@ def finish_selection(
 
 
 def add_in_order(
-    search: Search, ensemble: Ensemble, scores: Sequence[ClauseScore], penalty: float, l2: float,
-    max_clauses: int | None,
-) -> None:  # fmt: skip
+    search: Search, ensemble: Ensemble, scores: Sequence[ClauseScore], criteria: Criteria
+) -> None:
     for done, score in enumerate(scores):
-        if search.stop.is_over() or len(ensemble.clauses) == max_clauses:
+        if search.stop.is_over() or len(ensemble.clauses) == criteria.max_clauses:
             return
         before = ensemble.value
         adds = search.gain_of(ensemble, score.candidate) > 0
         if adds and is_summable(search, ensemble, score.candidate):
             weights, units = ensemble.weights.copy(), ensemble.units.copy()
             ensemble.add(score.candidate)
-            if search.refit(ensemble, l2=l2) - before <= penalty * len(score.candidate):
+            gain = search.refit(ensemble, l2=criteria.shrinkage) - before
+            if gain <= criteria.penalty * len(score.candidate):
                 ensemble.remove_last()
                 ensemble.weights, ensemble.units, ensemble.value = weights, units, before
         search.tell(
@@ -148,9 +147,9 @@ def add_in_order(
 
 
 def add_best(
-    search: Search, ensemble: Ensemble, scores: Sequence[ClauseScore], penalty: float, l2: float,
-    max_clauses: int | None,
-) -> None:  # fmt: skip
+    search: Search, ensemble: Ensemble, scores: Sequence[ClauseScore], criteria: Criteria
+) -> None:
+    penalty, max_clauses = criteria.penalty, criteria.max_clauses
     heap = [
         (round(penalty * len(s.candidate) - s.gain, 9), number, -1)
         for number, s in enumerate(scores)
@@ -165,7 +164,7 @@ def add_best(
             if not is_summable(search, ensemble, candidate):
                 continue
             ensemble.add(candidate)
-            search.refit(ensemble, l2=l2)
+            search.refit(ensemble, l2=criteria.shrinkage)
             search.tell("selecting", len(ensemble.clauses), None, wpll=ensemble.value)
             continue
         net = round(search.gain_of(ensemble, candidate) - penalty * len(candidate), 9)

@@ -22,25 +22,17 @@ from lapis.counting.differences.argument_classes import Function, count_signatur
 from lapis.data.tuples import contains
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, PathAtom, canonical, has_dangling, is_connected
-from lapis.structure.ensemble import SHRINKAGE
 from lapis.structure.scores import ClauseScore
-from lapis.structure.select import Selection, select
+from lapis.structure.select import Criteria, Selection, select
 
 Node = tuple[PathAtom, ...]
 MAX_BLANKET = 6  # beyond, strata are too thin for χ²
 
 
 @dataclass(frozen=True)
-class BuslOptions:
-    max_length: int = 4
-    max_variables: int = 4
+class BuslOptions(Criteria):
     significance: float = 0.001
     max_nodes: int = 30  # template nodes of a predicate, the most dependent ones
-    penalty: float = 0.01
-    dangling: str = "keep"
-    final: str = "greedy"
-    max_clauses: int | None = None
-    shrinkage: float = SHRINKAGE
 
 
 def learn_busl(search: Search, **own: Any) -> Selection:

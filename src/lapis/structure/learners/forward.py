@@ -16,24 +16,18 @@ from typing import Any
 
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, has_dangling, is_condensed
-from lapis.structure.ensemble import SHRINKAGE
 from lapis.structure.learners.msl import connected_paths
 from lapis.structure.lift_graph import ground_graph
 from lapis.structure.paths.find_paths import find_paths
 from lapis.structure.scores import ClauseScore
-from lapis.structure.select import Selection, select
+from lapis.structure.select import Criteria, Selection, select
 
 
 @dataclass(frozen=True)
-class ForwardOptions:
-    max_length: int = 4
-    max_variables: int = 4
+class ForwardOptions(Criteria):
     penalty: float = 0.002
-    dangling: str = "keep"
-    redundant: str = "drop"
-    max_clauses: int | None = None
-    shrinkage: float = SHRINKAGE
     final: str = "lazy"
+    redundant: str = "drop"
 
 
 def learn_forward(search: Search, **own: Any) -> Selection:

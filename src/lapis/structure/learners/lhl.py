@@ -19,30 +19,25 @@ from lapis.data.tuples import contains
 from lapis.errors import Warning, announce
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, has_dangling, sign_patterns
-from lapis.structure.ensemble import SHRINKAGE
 from lapis.structure.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
 from lapis.structure.paths.find_paths import FoundPath, find_paths
 from lapis.structure.scores import AtomSample, ClauseScore
-from lapis.structure.select import Selection, select
+from lapis.structure.select import Criteria, Selection, select
 
 
 @dataclass(frozen=True)
-class LhlOptions:
-    """The paper's parameters."""
+class LhlOptions(Criteria):
+    """The paper's parameters; the penalty is π."""
 
-    cluster_prior: float = PRIOR  # λ, the price of a cluster combination
     max_length: int = 5  # ω, literals
+    max_variables: int = 6
+    dangling: str = "drop"
+    cluster_prior: float = PRIOR  # λ, the price of a cluster combination
     min_support: int = 50  # μ, true atoms per literal of a path; 0: no such pruning
     max_atoms: int = 500  # ν, atoms of a path on which its clauses are tried first; 0: none
-    penalty: float = 0.01  # π, for each literal
     first_penalty: float = 0.001  # π′, in the first trial
     flips: int | None = None  # positive literals at most; None: all sign patterns
-    final: str = "greedy"
-    dangling: str = "drop"
     lifting: str = "lifted"  # "ground": FindPaths alone
-    max_variables: int = 6
-    max_clauses: int | None = None
-    shrinkage: float = SHRINKAGE
     seed: int = 0
 
 

@@ -28,20 +28,14 @@ from lapis.structure.clauses import (
     is_connected,
     variable_types,
 )
-from lapis.structure.ensemble import SHRINKAGE, Ensemble
+from lapis.structure.ensemble import Ensemble
 from lapis.structure.scores import ClauseScore
-from lapis.structure.select import Selection, finish_selection
+from lapis.structure.select import Criteria, Selection, finish_selection
 
 
 @dataclass(frozen=True)
-class MslOptions:
-    max_length: int = 4
-    max_variables: int = 4
+class MslOptions(Criteria):
     beam: int = 5
-    penalty: float = 0.01
-    dangling: str = "keep"
-    max_clauses: int | None = None
-    shrinkage: float = SHRINKAGE
 
 
 class Bounds:
