@@ -275,6 +275,20 @@ def test_l1_prior_gives_zeros() -> None:
     assert strong.weights.tolist() == [0.0, 0.0, 0.0, 0.3]
 
 
+@pytest.mark.parametrize(("strength", "share"), [(0.5, 0.5), (1.0, 2 / 3), (100.0, None)])
+def test_l1_prior_pulls_to_its_means(strength: float, share: float | None) -> None:
+    """Below the mean k − n σ(w) + λ = 0; what is unknown says nothing of a unit formula."""
+    model = lapis.parse("P(t)\n2 P(x)")
+    data = lapis.Database.parse("P(A) !P(B) !P(C) ?P(D)")
+    fit = lapis.learn(
+        model, data, objective="likelihood", prior=f"l1:{strength}", prior_mean="initial"
+    )
+    expected = 2.0 if share is None else np.log(share / (1 - share))
+    assert fit.optimizer.startswith("em+")
+    assert fit.weights == pytest.approx([expected], abs=1e-4)
+    assert fit.value == pytest.approx(expected - 3 * np.log1p(np.exp(expected)), abs=1e-4)
+
+
 def test_limits_and_interruptions() -> None:
     examples, parameters = one_world()
     completer = expected_counts(examples, parameters)

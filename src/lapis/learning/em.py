@@ -174,7 +174,10 @@ class Run:
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.best = self.start[~self.parameters.fixed]
+        free, size = ~self.parameters.fixed, len(self.start)
+        has_corner = self.prior.slope(size) is not None  # optimisers see weights less its means
+        self.origin = self.prior.means(size)[free] if has_corner else np.zeros(int(free.sum()))
+        self.best = self.start[free] - self.origin
         self.weights = self.best
 
     def pack(self) -> dict[str, np.ndarray]:
@@ -263,7 +266,7 @@ class Run:
     def all_weights(self, free: np.ndarray) -> np.ndarray:
         """float64[num_parameters], the fixed weights included."""
         everywhere = self.start.copy()
-        everywhere[~self.parameters.fixed] = free
+        everywhere[~self.parameters.fixed] = free + self.origin
         return everywhere
 
     def course(self) -> Course:
