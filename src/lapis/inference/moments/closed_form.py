@@ -16,6 +16,8 @@ import numpy as np
 
 from lapis.inference.moments.statistics import Statistics
 
+ROUNDING = 1e-12  # of the largest field: weights that cancel leave as much
+
 
 class Moments(Protocol):
     """What is known of a part of a network at some natural parameters θ."""
@@ -67,7 +69,8 @@ class Walking(Protocol):
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """The lone atoms. `most_likely`: their best values instead of their expected ones."""
+    """The lone atoms. `most_likely`: their best values instead of their expected ones, 1/2 where
+    both are."""
 
     statistics: Statistics
     most_likely: bool = False
@@ -80,7 +83,8 @@ class ClosedForm:
 
     def moments(self, natural: np.ndarray) -> LoneMoments:
         if self.most_likely:
-            return LoneMoments(self.statistics, natural, (natural > 0).astype(float))
+            tie = np.abs(natural) <= ROUNDING * np.abs(natural).max(initial=0.0)
+            return LoneMoments(self.statistics, natural, np.where(tie, 0.5, natural > 0))
         return LoneMoments(self.statistics, natural, np.exp(-np.logaddexp(0.0, -natural)))
 
 
