@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -92,3 +95,27 @@ def test_alike_lines_are_read_by_one_form() -> None:
     forms = [s.line.form for s in found if isinstance(s, WeightedFormula) and s.line]
     assert len(forms) == 3
     assert forms[0].text_parts == forms[1].text_parts == ("", " ^ !", "")
+
+
+@pytest.mark.parametrize("number", [10, 300])
+def test_a_long_line_is_cut_into_words_a_few_times(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many atoms it has: once for each made a line of a thousand take seconds."""
+    from lapis.language import plain_lines
+
+    words = plain_lines.WORDS
+
+    class Counted:
+        num_splits = 0
+        fullmatch = words.fullmatch
+
+        def split(self, text: str) -> list[str | None]:
+            Counted.num_splits += 1
+            return re.split(words, text)
+
+    monkeypatch.setattr(plain_lines, "WORDS", Counted())
+    rule = " v ".join(f"Q(x{i}, x{i + 1})" for i in range(number))
+    [parsed] = parse_model(f"Q(t, t)\n1 {rule}").rules
+    assert len(parsed.variables) == number + 1
+    assert Counted.num_splits <= 4

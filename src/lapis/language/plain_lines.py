@@ -64,6 +64,20 @@ class LineForm(NamedTuple):
     sign: str  # of the weight: "" or "-"
 
 
+class WordPlaces(NamedTuple):
+    """A line cut into words and what is between them: once for all of its atoms."""
+
+    source: Source
+    pieces: list[str]
+    ends: list[int]  # of each piece, in the source
+
+
+def find_words(line: Span) -> WordPlaces:
+    pieces = WORDS.split(line.source.text[line.start : line.end])
+    ends = [line.start + end for end in itertools.accumulate(map(len, pieces))]
+    return WordPlaces(line.source, pieces, ends)
+
+
 class PlainLine(NamedTuple):
     """The atoms of a line and its form: its names, without a walk over the tree."""
 
@@ -78,14 +92,13 @@ class PlainLine(NamedTuple):
             [atom.text + part for atom, part in zip(self.atoms, others, strict=True)]
         )
 
-    def atom_spans(self, line: Span, atom: int) -> list[Span]:
-        """Where an atom and its terms stand, given where the line does."""
-        pieces = WORDS.split(line.source.text[line.start : line.end])
-        ends = [line.start + end for end in itertools.accumulate(map(len, pieces))]
+    def atom_spans(self, words: WordPlaces, atom: int) -> list[Span]:
+        """Where an atom and its terms stand."""
+        source, pieces, ends = words
         name, *terms = (2 * word + 1 for word in self.form.atoms[atom])
         end = ends[terms[-1]] + pieces[terms[-1] + 1].index(")") + 1 if terms else ends[name]
-        whole = Span(line.source, ends[name - 1], end)
-        return [whole, *(Span(line.source, ends[word - 1], ends[word]) for word in terms)]
+        whole = Span(source, ends[name - 1], end)
+        return [whole, *(Span(source, ends[word - 1], ends[word]) for word in terms)]
 
 
 class Kinds(dict[str, str]):

@@ -10,7 +10,7 @@ from lapis.errors import did_you_mean
 from lapis.language.lexer import tokenize
 from lapis.language.model import Rule
 from lapis.language.parser import parse_weighted, readable
-from lapis.language.plain_lines import PlainLine
+from lapis.language.plain_lines import PlainLine, WordPlaces, find_words
 from lapis.language.resolution.type_inference import TypeInference, argument
 from lapis.language.resolution.type_slots import Slot
 from lapis.language.syntax import Constant, Variable, WeightedFormula
@@ -27,10 +27,14 @@ class PlainRules:
     def rule(self, statement: WeightedFormula, line: PlainLine) -> Callable[[], Rule] | None:
         """The rule of a plain line, once all types are known; None if something is wrong."""
         slots: dict[str, Slot] = {}
+        words: WordPlaces | None = None
         for number, written in enumerate(line.atoms):
             known = self.written.get(id(written))
             if known is None:
-                known = self.check_written(statement, line, number)
+                if words is None:
+                    assert statement.span is not None
+                    words = find_words(statement.span)
+                known = self.check_written(words, line, number)
                 if known is None:
                     return None
             for name, slot in known:
@@ -50,14 +54,13 @@ class PlainRules:
         )  # fmt: skip
 
     def check_written(
-        self, statement: WeightedFormula, line: PlainLine, number: int
+        self, words: WordPlaces, line: PlainLine, number: int
     ) -> tuple[tuple[str, Slot], ...] | None:
         """The variables of an atom met for the first time, with what tells their types."""
         inference, written = self.inference, line.atoms[number]
         name, terms = written.atom.predicate, written.atom.terms
         declared = inference.declared.predicates.get(name)
-        assert statement.span is not None
-        whole, *places = line.atom_spans(statement.span, number)
+        whole, *places = line.atom_spans(words, number)
         if declared is None and name not in inference.undeclared:
             if did_you_mean(name, inference.declared.predicates):
                 return None
