@@ -1,8 +1,9 @@
 """Samples of the core as bits, cut into pieces.
 
 An atom's truth in all samples is a row of bits, so a joint state of a few atoms, or a false clause,
-is counted 64 samples at a time: the `and` of a few rows and a popcount. Every piece begins with a
-word of its own, so that one walk over the words counts in all pieces.
+is counted 64 samples at a time: the `and` of a few rows and a popcount. A piece is some bits of
+some words, so that one row counts in all pieces. Pieces that began with a word of their own took
+six times the memory: a million atoms need few samples, and a piece of a chain may be seven of them.
 """
 
 from __future__ import annotations
@@ -18,19 +19,11 @@ from lapis.network.csr import row_starts
 
 
 class Pieces(NamedTuple):
-    """Pieces, and in a piece each of its parts, begin with a word of their own."""
-
-    bits: np.ndarray  # uint64[core.num_atoms, num_words], 0 at bits that are no samples
-    used: np.ndarray  # uint64[num_words], ones at the bits that are samples
-    start: np.ndarray  # int64[num_pieces + 1], the first word of each piece
+    bits: np.ndarray  # uint64[core.num_atoms, num_words], those of all chains
+    word: np.ndarray  # int64[num_parts], the words that a piece has bits of, piece after piece
+    mask: np.ndarray  # uint64[num_parts], ones at these bits
+    start: np.ndarray  # int64[num_pieces + 1], the first of each piece's parts
     size: np.ndarray  # int64[num_pieces], its samples
-
-
-class Piece(NamedTuple):
-    """Samples one after another; sample s is bit s mod 64 of row s div 64."""
-
-    bits: np.ndarray  # uint64[num_words, num_atoms], 0 at bits that are no samples
-    size: int
 
 
 class Span(NamedTuple):
@@ -39,14 +32,6 @@ class Span(NamedTuple):
     bits: np.ndarray  # uint64[num_words, num_atoms]
     begin: int
     end: int
-
-    @property
-    def size(self) -> int:
-        return self.end - self.begin
-
-    @property
-    def num_words(self) -> int:
-        return -(-self.size // 64)
 
 
 def pack_samples(samples: np.ndarray) -> Pieces:
@@ -57,41 +42,36 @@ def pack_samples(samples: np.ndarray) -> Pieces:
     return join_spans([[Span(packed.astype(np.uint64, copy=False).T, 0, len(samples))]])
 
 
-def cut_samples(bits: np.ndarray, begin: int, end: int) -> Piece:
-    """Samples `begin` to `end` of uint64[num_words, num_atoms]."""
-    first, shift = divmod(begin, 64)
-    num_words = -(-(end - begin) // 64)
-    words = bits[first : first + num_words] >> np.uint64(shift)
-    if shift:
-        later = bits[first + 1 : first + 1 + num_words]
-        words[: len(later)] |= later << np.uint64(64 - shift)
-    words &= used_bits(end - begin)[:, None]
-    return Piece(words, end - begin)
-
-
 def join_spans(pieces: Sequence[Sequence[Span]]) -> Pieces:
-    """Pieces, each of one or more spans, which are cut one by one: all of them take much memory."""
-    spans = [span for piece in pieces for span in piece]
-    start = row_starts(np.array([sum(span.num_words for span in piece) for piece in pieces]))
-    bits = np.empty((spans[0].bits.shape[1], int(start[-1])), np.uint64)
-    at = 0
-    for span in spans:
-        bits[:, at : at + span.num_words] = cut_samples(*span).bits.T
-        at += span.num_words
+    """Pieces, each of one or more spans."""
+    chains = {id(span.bits): span.bits for piece in pieces for span in piece}
+    first = row_starts(np.array([*map(len, chains.values())]))
+    bits = np.empty((len(next(iter(chains.values())).T), int(first[-1])), np.uint64)
+    np.concatenate([chain.T for chain in chains.values()], axis=1, out=bits)
+    first_of = dict(zip(chains, first.tolist(), strict=False))
+    parts = [
+        [
+            (first_of[id(span.bits)] + row, span.begin - 64 * row, span.end - 64 * row)
+            for span in piece
+            for row in range(span.begin // 64, -(-span.end // 64))
+        ]
+        for piece in pieces
+    ]
+    word, begin, end = np.array([part for piece in parts for part in piece], np.int64).T
     return Pieces(
         bits,
-        np.concatenate([used_bits(span.size) for span in spans]),
-        start,
-        np.array([sum(span.size for span in piece) for piece in pieces], np.int64),
+        word.copy(),
+        lowest_bits(np.minimum(end, 64)) & ~lowest_bits(np.maximum(begin, 0)),
+        row_starts(np.array([*map(len, parts)])),
+        np.array([sum(span.end - span.begin for span in piece) for piece in pieces], np.int64),
     )
 
 
-def used_bits(num_samples: int) -> np.ndarray:
-    """uint64[num_words], ones at the first bits."""
-    used = np.full(-(-num_samples // 64), np.iinfo(np.uint64).max, np.uint64)
-    if num_samples % 64:
-        used[-1] >>= np.uint64(64 - num_samples % 64)
-    return used
+def lowest_bits(number: np.ndarray) -> np.ndarray:
+    """uint64[...], ones at so many bits, 0 to 64."""
+    some = ~np.uint64(0) >> ((64 - number) % 64).astype(np.uint64)
+    some[number == 0] = 0
+    return some
 
 
 def share_true(pieces: Pieces) -> np.ndarray:
@@ -106,5 +86,6 @@ def share_true(pieces: Pieces) -> np.ndarray:
 def _count_true(pieces, counts):  # type: ignore[no-untyped-def]
     for atom in range(len(pieces.bits)):
         for piece in range(len(pieces.size)):
-            for word in range(pieces.start[piece], pieces.start[piece + 1]):
-                counts[piece, atom] += popcount(pieces.bits[atom, word])
+            for part in range(pieces.start[piece], pieces.start[piece + 1]):
+                held = pieces.bits[atom, pieces.word[part]] & pieces.mask[part]
+                counts[piece, atom] += popcount(held)

@@ -67,7 +67,7 @@ def new_desk(reduction: Reduction, pieces: Pieces) -> Desk:
     return Desk(
         *work_space(tree, size),
         np.empty(longest_row(tree.message_start)),
-        np.empty_like(pieces.used),
+        np.empty(pieces.bits.shape[1], np.uint64),
         np.empty(len(pieces.size)),
         pieces.size.astype(np.float64),
         np.empty_like(pieces.size),
@@ -116,7 +116,7 @@ def answer_steps(tree: Tree, pieces: Pieces) -> int:
     """What the trees take, interpreted: each state of a top counts samples and visits the tree."""
     top = np.flatnonzero(tree.parent < 0)
     states, cliques = np.diff(tree.message_start)[top], np.diff(top, prepend=-1)
-    count = 6 * len(pieces.size) + 2 * len(pieces.used)
+    count = 6 * len(pieces.word) + 2 * pieces.bits.shape[1]
     return int((states * (count + cliques * (3 * len(pieces.size) + 30))).sum())
 
 
@@ -221,7 +221,7 @@ def _count_state(pieces, length, desk):  # type: ignore[no-untyped-def]
     """
     agree, share, left = desk.agree, desk.share, desk.left
     for word in range(len(agree)):
-        agree[word] = pieces.used[word]
+        agree[word] = ~np.uint64(0)
     for at in range(length):
         row, flip = pieces.bits[desk.row[at]], desk.flip[at]
         for word in range(len(agree)):
@@ -229,8 +229,8 @@ def _count_state(pieces, length, desk):  # type: ignore[no-untyped-def]
     num_seen, num_left = 0, 0
     for piece in range(len(share)):
         count = 0
-        for word in range(pieces.start[piece], pieces.start[piece + 1]):
-            count += popcount(agree[word])
+        for part in range(pieces.start[piece], pieces.start[piece + 1]):
+            count += popcount(agree[pieces.word[part]] & pieces.mask[part])
         share[piece] = count
         left[piece] -= count
         num_seen += count
@@ -278,10 +278,10 @@ def _answer_clauses(  # type: ignore[no-untyped-def]
         begin, end = clause_start[clauses[index]], clause_start[clauses[index] + 1]
         for piece in range(len(pieces.size)):
             count = 0
-            for word in range(pieces.start[piece], pieces.start[piece + 1]):
-                agree = pieces.used[word]
+            for part in range(pieces.start[piece], pieces.start[piece + 1]):
+                agree = pieces.mask[part]
                 for at in range(begin, end):
-                    held = pieces.bits[core_row[abs(literal[at]) - 1], word]
+                    held = pieces.bits[core_row[abs(literal[at]) - 1], pieces.word[part]]
                     agree &= ~held if literal[at] > 0 else held
                 count += popcount(agree)
             false[own[index], piece] += coefficient[index] * count / pieces.size[piece]
