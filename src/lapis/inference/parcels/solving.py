@@ -9,14 +9,16 @@ run a second time, and whatever else was packed beside it.
 An answer is columns again, one row for each thing that was found:
 
     kind                number            value                           error
-    ATOM, SAMPLED_ATOM  atom              probability, or 0 and 1         standard error
-    COUNT               weight            (expected) true groundings      its standard error
+    ATOM, SAMPLED_ATOM  atom              probability, or 0 and 1         standard error, or NaN
+    COUNT               weight            (expected) true groundings      its standard error, or NaN
     TOTAL               components        log partition, or score         its error, or the gap
     NO_TOTAL            components        samples do not tell it
     FIGURE              of FIGURES        how far samples can be trusted
     METHOD              of METHOD_NAMES                                   1 if not proven
     CONTRADICTED        an atom of hard formulas that no world satisfies
     REFUSED             atoms             width of a component that the method cannot do
+
+An error of zero is a claim; where a method knows none, it is NaN.
 """
 
 from __future__ import annotations
@@ -104,10 +106,10 @@ def marginal_columns(parcel: ParcelNetwork, question: Question) -> dict[str, np.
     found = infer_parcel(network, atom, question)
     base = base_atoms(parcel)
     sampled = np.full(len(base), not found.exact) if found.sampled is None else found.sampled
-    stderr = np.zeros(len(base)) if found.stderr is None else found.stderr
+    stderr = np.full(len(base), untold(found)) if found.stderr is None else found.stderr
     notes = dict(found.diagnostics)
     count_error = np.zeros(len(weight))
-    count_error += notes.pop("expected_counts_stderr", 0.0)
+    count_error += notes.pop("expected_counts_stderr", untold(found))
     parts = [
         (ATOM, base[~sampled], found.marginal[~sampled], stderr[~sampled]),
         (SAMPLED_ATOM, base[sampled], found.marginal[sampled], stderr[sampled]),
@@ -162,11 +164,10 @@ def infer_apart(network: Network, options: Options, *, atom: np.ndarray, method:
         answer = infer_network(part, method, replace(options, seed=seed))
         own = place[: part.num_base_atoms]
         marginal[own], log_odds[own] = answer.marginal, answer.log_odds
-        if answer.stderr is not None:
-            stderr[own] = answer.stderr
+        stderr[own] = untold(answer) if answer.stderr is None else answer.stderr
         sampled[own] = not answer.exact if answer.sampled is None else answer.sampled
         expected += answer.expected_count
-        variance += np.square(answer.diagnostics.get("expected_counts_stderr", 0.0))
+        variance += np.square(answer.diagnostics.get("expected_counts_stderr", untold(answer)))
         found.append(answer)
     partitions = [answer.log_partition for answer in found]
     known = [value for value in partitions if value is not None]
@@ -179,6 +180,11 @@ def infer_apart(network: Network, options: Options, *, atom: np.ndarray, method:
         constant + math.fsum(known) if len(known) == len(partitions) else None,
         marginal, log_odds, stderr, expected, sampled, notes,
     )  # fmt: skip
+
+
+def untold(found: Marginals) -> float:
+    """The errors of an answer that tells none."""
+    return 0.0 if found.exact else math.nan
 
 
 def map_parcel(network: Network, atom: np.ndarray, question: Question) -> MapResult:

@@ -49,7 +49,7 @@ from lapis.network.csr import row_starts
 from lapis.network.network import AtomTable, Network
 from lapis.problem.problem import Problem
 from lapis.progress import Report, Stop
-from lapis.relational.engines.store import Store, Table, fetch_all
+from lapis.relational.engines.store import Store, Table, TaskStore, fetch_all
 
 MOST_NAMED = 5  # atoms of a contradiction
 BYTES_AN_ATOM = 64  # of an answer that is fetched
@@ -99,6 +99,7 @@ def solve_there(
     """All stages. Raises what `infer_network` and `most_likely_world` would."""
     limits = limits or Limits()
     refuse_methods(question)
+    refuse_jobs(store, limits.jobs)
     ground = ground_there(problem, store, progress=progress)
     packed = pack(
         store,
@@ -122,6 +123,15 @@ def refuse_methods(question: Question) -> None:
             f"method {question.method!r} works on a whole model, not on components of its network",
             code="engine-method",
             hint="leave out --engine, or choose another method",
+        )
+
+
+def refuse_jobs(store: Store, jobs: int | None) -> None:
+    if jobs is not None and isinstance(store, TaskStore):
+        raise LapisError(
+            f"components are solved in tasks of {store.dialect.name}, not in processes here",
+            code="engine-jobs",
+            hint="leave out --jobs: how many tasks run at a time is the cluster's to say",
         )
 
 
@@ -241,7 +251,7 @@ def select_answers(solved: Solved, predicate: str) -> str:
     real = solved.store.dialect.real
     return (
         f"SELECT u.*, CAST(coalesce(a.value, {solved.default}) AS {real}) AS value, "
-        f"CAST(coalesce(a.error, 0) AS {real}) AS error, "
+        f"CAST(CASE WHEN a.kind IS NULL THEN 0 ELSE a.error END AS {real}) AS error, "
         f"CASE WHEN a.kind = {SAMPLED_ATOM} THEN 1 ELSE 0 END AS sampled "
         f"FROM ({listing.select}) u LEFT JOIN (SELECT * FROM {solved.answers} "
         f"WHERE kind IN ({ATOM}, {SAMPLED_ATOM})) a ON a.number = u.atom"
@@ -296,13 +306,14 @@ def fetch_marginals(solved: Solved, predicates: Sequence[str]) -> tuple[Network,
     with np.errstate(divide="ignore"):
         log_odds = np.log(found["value"]) - np.log1p(-found["value"])
     notes = dict(solved.figures)
-    if not solved.proven:
+    if not solved.proven and not np.isnan(solved.counts_error).any():
         notes["expected_counts_stderr"] = solved.counts_error.tolist()
     if solved.total is not None and solved.error:
         notes["log_partition_stderr"] = solved.error
     return network, Marginals(
         solved.method, solved.proven, solved.total, found["value"], log_odds,
-        None if solved.proven else found["error"], solved.counts, sampled, notes,
+        None if solved.proven or np.isnan(found["error"]).any() else found["error"],
+        solved.counts, sampled, notes,
     )  # fmt: skip
 
 
