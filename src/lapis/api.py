@@ -447,7 +447,7 @@ def learn_structure(
             inputs.model,
             inputs.databases,
             query_predicates(query, inputs.model),
-            jobs=jobs or num_cores(),
+            jobs=jobs or (num_cores() if store is None else 1),
             seed=seed_of(random_state),
             store=store,
             stop=Stop(stop, deadline),

@@ -120,6 +120,41 @@ def test_what_only_engines_read_is_refused_without_one() -> None:
         lapis.infer(model, query="P", engine="duckdb", output="answers.csv")
 
 
+def test_an_error_that_a_method_does_not_know_is_not_zero(url: str, tmp_path: Path) -> None:
+    """Belief propagation is wrong by nobody knows how much; an atom alone is exact."""
+    import pyarrow.parquet
+
+    model = lapis.parse(CIRCLES + "Tall(person)\n")
+    data = lapis.Database.parse(circles([5]))
+    here = lapis.infer(model, data, ["Smokes", "Tall"], method="bp")
+    there = lapis.infer(model, data, ["Smokes", "Tall"], method="bp", engine=url)
+    assert (there.exact, there.stderr) == (here.exact, here.stderr) == (False, None)
+    assert "expected_counts_stderr" not in there.diagnostics
+    place = tmp_path / "answers.parquet"
+    lapis.infer(model, data, ["Smokes", "Tall"], method="bp", engine=url, output=str(place))
+    rows = pyarrow.parquet.read_table(place).to_pylist()
+    assert {(row["predicate"], row["stderr"]) for row in rows} == {("Smokes", None), ("Tall", 0.0)}
+
+
+def test_options_that_an_engine_does_not_read_are_refused(tmp_path: Path) -> None:
+    model = lapis.parse("P(t)\nQ(t)\n1 P(x) => Q(x)\nt = {A, B}")
+    with pytest.raises(LapisError, match="ibound belongs to 'count-gibbs'"):
+        lapis.infer(model, query="P", engine="duckdb", ibound=2)
+    data = lapis.Database.parse("P(A) Q(B)")
+    with pytest.raises(LapisError, match="which one process asks"):
+        lapis.learn_structure(model, data, engine="duckdb", jobs=2)
+    nowhere = f"duckdb:{tmp_path / 'no' / 'kept.duckdb'}"
+    with pytest.raises(LapisError, match="cannot be written: no folder"):
+        lapis.infer(model, query="P", engine=nowhere, output="table:kept")
+
+
+@pytest.mark.spark
+def test_tasks_of_spark_are_not_processes_here() -> None:
+    model = lapis.parse("P(t)\n1 P(x)\nt = {A, B}")
+    with pytest.raises(LapisError, match="in tasks of spark, not in processes here"):
+        lapis.infer(model, query="P", engine="local[2]", jobs=2)
+
+
 SAMPLED = Limits(parcel_literals=150, jobs=1)
 
 

@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import lapis
+from lapis.data.database import Domain
 from lapis.errors import LapisError
 from lapis.problem.problem import build_problem
-from lapis.relational.engines import Store, Table, open_store
+from lapis.relational.engines import Store, Table, fetch_all, fetch_number, open_store
 from lapis.relational.engines.interning import open_tables
 from lapis.relational.engines.placing import Scratch
 
@@ -130,6 +131,59 @@ def test_what_is_wrong_is_said(store: Store, columns: dict[str, np.ndarray], mes
     assert caught.value.message == message
 
 
+# Words that Python, or an engine, takes for numbers; and numbers that no double holds.
+PLAIN = """5 -7 +5 .5 5. 00012 1e5 1E-5 1e100 1.5e300 -2.5e-310 4.9e-324 2e-324 1e400 -1e400 1e-400
+12e4567 -12e45678901 0e99999 3e-99999 1e0000000005 1.7976931348623159e308 9007199254740993 inf -Inf
++Infinity nan NaN -nan 1_000 1e1_0 1__0 ٣ ３ ½ ² 0x10 0b1 1d 1f 1.5D e5 . - + -- +-5 --5 1e 1e+ true
+1,5 Ann"""
+WORDS = [
+    *PLAIN.split(),
+    "",
+    " ",
+    " 5 ",
+    "\t5\n",
+    "5\u00a0",
+    "\u20035",
+    "1 2",
+    "5\x1f",
+    "9" * 310,
+    "0." + "0" * 330,
+]
+
+
+def test_a_name_is_the_number_that_it_is_in_memory(store: Store) -> None:
+    here = Domain("t", tuple(WORDS)).numeric
+    with Scratch(store) as scratch:
+        names = scratch.load({"i": np.arange(len(WORDS)), "v": np.array(WORDS, object)})
+        value = store.dialect.as_number("v")
+        found = fetch_all(store, f"SELECT i, {value} AS n FROM {names} ORDER BY i")
+        known = fetch_number(store, f"SELECT count({value}) AS n FROM {names}")
+    np.testing.assert_array_equal(found["n"].astype(np.float64), here)
+    assert known == np.isfinite(here).sum() + np.isinf(here).sum()  # NaN would be the largest
+
+
+@pytest.mark.parametrize("width", [np.int8, np.int16, np.int32])
+def test_integers_may_fill_their_columns(store: Store, width: type[np.signedinteger]) -> None:
+    low, high = np.iinfo(width).min, min(np.iinfo(width).max, np.iinfo(width).min + 300)
+    values = np.arange(low, high + 1).astype(width)
+    model = lapis.parse("Smokes(person)\n1 Smokes(x)")
+    with Scratch(store) as scratch:
+        rows = scratch.load({"p": values})
+        problem = build_problem(model, open_tables(store, {"Smokes": str(rows)}))
+        assert problem.domains["person"].constants == tuple(map(str, range(low, high + 1)))
+        assert len(problem.evidence["Smokes"].true) == len(values)
+
+
+def test_integers_may_be_wider_than_64_bits() -> None:
+    """In a column, or as a constant of the model beside a column that is not so wide."""
+    model = lapis.parse(f"Smokes(person)\n1 Smokes(x)\n1 Smokes({2**70})")
+    with open_store("duckdb") as store:
+        for kind, top in (("UBIGINT", 2**64 - 1), ("HUGEINT", 2**100), ("BIGINT", 2**63 - 1)):
+            query = f"SELECT CAST({top} AS {kind}) AS p UNION ALL SELECT 5"
+            problem = build_problem(model, open_tables(store, {"Smokes": query}))
+            assert set(problem.domains["person"].constants) == {str(2**70), str(top), "5"}
+
+
 def test_hidden_and_listed_facts_are_refused(store: Store) -> None:
     model = lapis.parse("Smokes(person)\nCancer(person)\n1 Smokes(x) => Cancer(x)")
     with Scratch(store) as scratch:
@@ -168,6 +222,18 @@ def test_a_query_may_end_in_a_semicolon(store: Store) -> None:
             lapis.parse(MODEL), open_tables(store, {"Friends": f" SELECT a, b FROM {pairs};\n"})
         )
         assert problem.evidence["Friends"].true.tolist() == [[0, 1], [1, 0]]
+
+
+def test_what_begins_like_a_query_may_be_a_table_and_a_query_may_end_in_a_comment() -> None:
+    with open_store("duckdb") as store:
+        for name in ("selected", "with_others", "from_here", "values"):
+            store.execute(f'CREATE TABLE "{name}" (a INTEGER, b INTEGER)')
+        queries = ("SELECT 1 AS a, 2 AS b -- one", "(SELECT 1 AS a, 2 AS b)", "VALUES (1, 2)")
+        tables = ("selected", "with_others", "from_here", '"values"', "FROM selected")
+        for rows, texts in enumerate((tables, queries)):
+            for text in texts:
+                problem = build_problem(lapis.parse(MODEL), open_tables(store, {"Friends": text}))
+                assert len(problem.evidence["Friends"].true) == rows
 
 
 @pytest.mark.parametrize("text", ["no_such_table", "SELECT a, FROM nowhere"])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import signal
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 
 import numpy as np
 import pytest
@@ -22,6 +25,7 @@ from lapis.relational.conjunction import cube_holds
 from lapis.relational.engines import Store, StoreEngine, fetch_all, fetch_number, open_store
 from lapis.relational.engines.spark import SparkStore, leases
 from lapis.relational.interpretation import interpret
+from stores import store_url
 
 NASTY = "\"; DROP TABLE `x`; --\\'"
 
@@ -106,6 +110,103 @@ def test_a_failed_statement_says_why_and_leaves_no_table(store: Store) -> None:
     assert caught.value.code == "engine-failed"
     assert store.create("half", "SELECT 1 AS a").rows == 1
     store.drop("half")
+
+
+def test_an_error_among_later_batches_is_said(store: Store) -> None:
+    """What comes in batches may fail in the middle, when a first part has been read."""
+    size = 1_100_000
+    numbers = store.dialect.numbers.format(size=size)
+    wrong = f"CASE WHEN i < {size - 5} THEN '1' ELSE 'x' END"
+    with pytest.raises(LapisError) as caught:
+        for _ in store.fetch(f"SELECT CAST({wrong} AS INTEGER) AS a FROM {numbers}"):
+            pass
+    assert caught.value.code == "engine-failed"
+
+
+@pytest.mark.parametrize(
+    ("name", "endless"),
+    [
+        ("duckdb", "SELECT sum(range % 7) AS n FROM range(1000000000000)"),
+        ("postgresql", "SELECT pg_sleep(600)::TEXT AS n"),
+    ],
+)
+def test_ctrl_c_ends_a_statement_as_it_ends_anything(
+    name: str, endless: str, request: pytest.FixtureRequest
+) -> None:
+    """Drivers cancel the statement and tell that in words of their own."""
+    with open_store(store_url(name, request)) as store:
+        for ask in (partial(store.create, "sum", endless), partial(fetch_all, store, endless)):
+            press = Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+            press.start()
+            with pytest.raises(KeyboardInterrupt):
+                ask()
+            press.join()
+            assert fetch_number(store, "SELECT 1 AS n") == 1
+
+
+def test_a_table_may_be_published_under_the_name_of_another_of_ours(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    for url in (postgres_url, f"duckdb:{tmp_path / 'kept.duckdb'}"):
+        with open_store(url) as store:
+            store.load("rows 0", {"a": np.arange(3, dtype=np.int64)})
+            store.load("answer", {"a": np.arange(5, dtype=np.int64)})
+            store.publish("answer", "rows 0")
+            place = next(iter(store.find_tables("public" if "postgres" in url else "main").items()))
+            assert place[0] == "rows 0"
+            assert fetch_number(store, f"SELECT count(*) AS n FROM {place[1]}") == 5
+            if "postgres" in url:
+                store.execute(f"DROP TABLE {place[1]}")
+
+
+def test_what_cannot_be_published_is_refused_beforehand(postgres_url: str) -> None:
+    cases = [
+        ("SEQUENCE taken", "taken", '"taken" is not a table'),
+        ("TYPE taken AS (a INTEGER)", "taken", '"taken" is not a table'),
+        ("VIEW uses AS SELECT * FROM base", "base", "other objects depend on it"),
+        ("SCHEMA other", f"other.{'n' * 64}", "names have at most 63 bytes"),
+        ("SCHEMA other", "pg_toast.kept", "permission denied"),
+    ]
+    with open_store(postgres_url) as store:
+        store.execute("CREATE TABLE base (a INTEGER)")
+        for made, target, message in cases:
+            store.execute(f"CREATE {made}")
+            with pytest.raises(LapisError, match=message) as caught:
+                store.check_target(target)
+            assert caught.value.code == "engine-target"
+            store.execute(f"DROP {' '.join(made.split()[:2])}")
+        assert fetch_number(store, "SELECT count(*) AS n FROM base") == 0
+        store.check_target("base")  # may be replaced
+        store.execute("DROP TABLE base")
+
+
+def test_a_schema_of_the_users_that_is_called_like_ours_stays(postgres_url: str) -> None:
+    names = ["lapis_2024", "lapis_99999999999999999999"]  # the second is no number of a lock
+    with open_store(postgres_url) as store:
+        for name in names:
+            store.execute(f"CREATE SCHEMA {name}")
+        try:
+            open_store(postgres_url).close()
+            assert set(names) <= set(schemas(store))
+        finally:
+            for name in names:
+                store.execute(f"DROP SCHEMA {name}")
+
+
+def test_who_may_not_create_a_schema_is_told_why_one_is_needed(postgres_url: str) -> None:
+    with open_store(postgres_url) as store:
+        store.execute("CREATE ROLE reader LOGIN")
+        try:
+            with pytest.raises(LapisError, match=r"permission denied(.|\n)*a schema of its own"):
+                open_store(postgres_url.replace("postgres:@", "reader:@"))
+        finally:
+            store.execute("DROP ROLE reader")
+
+
+@pytest.mark.parametrize("url", ["postgresql://host:port/db", "postgresql://[::1/db"])
+def test_what_is_no_url_is_said(url: str) -> None:
+    with pytest.raises(LapisError, match=r"^no connection to PostgreSQL: "):
+        open_store(url)
 
 
 def test_a_published_table_outlives_the_store(postgres_url: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from lapis.errors import Source
+from lapis.language.names import read_number
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,14 +45,7 @@ class Domain:
     @cached_property
     def numeric(self) -> np.ndarray:
         """float64[size], the value of constants that are numbers, NaN for the others."""
-
-        def value(constant: str) -> float:
-            try:
-                return float(constant)
-            except ValueError:
-                return float("nan")
-
-        return np.fromiter(map(value, self.constants), np.float64, len(self.constants))
+        return np.fromiter(map(read_number, self.constants), np.float64, len(self.constants))
 
 
 TRUE, FALSE, UNKNOWN = range(3)

@@ -25,6 +25,20 @@ def format_constant(name: str) -> str:
     return name if BARE_CONSTANT.fullmatch(name) else quote(name)
 
 
+def read_number(name: str) -> float:
+    """The number that a constant's name is, NaN where it is none, as every engine has it.
+
+    Python alone takes 1_000 and digits of other scripts for numbers.
+
+    >>> read_number("-1.5e3"), read_number("1_000"), read_number("Ann")
+    (-1500.0, nan, nan)
+    """
+    try:
+        return float(name) if name.isascii() and "_" not in name else float("nan")
+    except ValueError:
+        return float("nan")
+
+
 def quote(text: str) -> str:
     """A text as a string literal."""
     return '"' + _NEEDS_ESCAPE.sub(lambda found: ESCAPES[found.group()], text) + '"'

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
+from math import isnan
 
 from lapis.errors import LapisError
 from lapis.language.formulas import rename_variable
+from lapis.language.names import read_number
 from lapis.language.syntax import (
     And,
     Atom,
@@ -110,10 +112,8 @@ def without_offset(term: Term) -> tuple[Term, int]:
 
 
 def numeric(constant: Constant) -> float | None:
-    try:
-        return float(constant.name)
-    except ValueError:
-        return None
+    value = read_number(constant.name)
+    return None if isnan(value) else value
 
 
 def simplify(formula: Formula) -> Formula:

@@ -59,6 +59,12 @@ def learn_rules(
     that exists is continued. On a store, if there is one, clauses are scored there.
     """
     started = time.monotonic()
+    if store is not None and jobs > 1:
+        raise LapisError(
+            "clauses are scored on the engine, which one process asks",
+            code="engine-jobs",
+            hint="leave out --engine, or --jobs",
+        )
     refuse_blocks(model)
     model = leave_rules_out(model)
     names = tuple(targets) or tuple(n for n, p in model.predicates.items() if p.arity)

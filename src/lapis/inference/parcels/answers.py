@@ -48,6 +48,7 @@ def infer_on_engine(
     """Marginals, by the engine at a URL, or by the one that has the facts."""
     refuse_relaxing(options.relax)
     refuse_bounds(options.bounds)
+    refuse_count_bound(options.ibound)
     asked = Question("infer", method, np.empty(0), options)
     if output is not None:
         return leave_there(task, url, asked, output, limits)
@@ -148,6 +149,15 @@ def refuse_bounds(bounds: bool) -> None:
             "bounds are not computed on an engine",
             code="bounds",
             hint="leave out --engine, or --bounds",
+        )
+
+
+def refuse_count_bound(ibound: int | None) -> None:
+    if ibound is not None:
+        raise LapisError(
+            "ibound belongs to 'count-gibbs', which works on a whole model, not on an engine",
+            code="engine-method",
+            hint="leave out --engine, or --ibound",
         )
 
 

@@ -4,7 +4,8 @@
     predicate, arg1, arg2, …, value                    of a most likely world, 0 or 1
 
 Arguments are constants as the data writes them; a predicate of fewer arguments has NULL in the
-others. The table is built in the store's own corner and handed over in one step at the end.
+others, and so has an error that the method does not know. The table is built in the store's own
+corner and handed over in one step at the end.
 """
 
 from __future__ import annotations
@@ -162,7 +163,9 @@ def write_parquet(store: Store, table: Table, path: Path) -> None:
         writer = None
         for batch in store.fetch(f"SELECT * FROM {table}"):
             columns = {
-                name: arrow.array(column, arrow.string() if column.dtype == object else None)
+                name: arrow.array(
+                    column, arrow.string() if column.dtype == object else None, from_pandas=True
+                )
                 for name, column in batch.items()
             }
             rows = arrow.table(columns)

@@ -9,14 +9,16 @@ run a second time, and whatever else was packed beside it.
 An answer is columns again, one row for each thing that was found:
 
     kind                number            value                           error
-    ATOM, SAMPLED_ATOM  atom              probability, or 0 and 1         standard error
-    COUNT               weight            (expected) true groundings      its standard error
+    ATOM, SAMPLED_ATOM  atom              probability, or 0 and 1         standard error, or NaN
+    COUNT               weight            (expected) true groundings      its standard error, or NaN
     TOTAL               components        log partition, or score         its error, or the gap
     NO_TOTAL            components        samples do not tell it
     FIGURE              of FIGURES        how far samples can be trusted
     METHOD              of METHOD_NAMES                                   1 if not proven
     CONTRADICTED        an atom of hard formulas that no world satisfies
     REFUSED             atoms             width of a component that the method cannot do
+
+An error of zero is a claim; where a method knows none, it is NaN.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ from lapis.network.csr import row_starts
 from lapis.network.network import AtomTable, Network
 from lapis.problem.problem import Problem
 from lapis.progress import Report, Stop
-from lapis.relational.engines.store import Store, Table, fetch_all
+from lapis.relational.engines.store import Store, Table, TaskStore, fetch_all
 
 MOST_NAMED = 5  # atoms of a contradiction
 BYTES_AN_ATOM = 64  # of an answer that is fetched
@@ -99,6 +99,7 @@ def solve_there(
     """All stages. Raises what `infer_network` and `most_likely_world` would."""
     limits = limits or Limits()
     refuse_methods(question)
+    refuse_jobs(store, limits.jobs)
     ground = ground_there(problem, store, progress=progress)
     packed = pack(
         store,
@@ -122,6 +123,15 @@ def refuse_methods(question: Question) -> None:
             f"method {question.method!r} works on a whole model, not on components of its network",
             code="engine-method",
             hint="leave out --engine, or choose another method",
+        )
+
+
+def refuse_jobs(store: Store, jobs: int | None) -> None:
+    if jobs is not None and isinstance(store, TaskStore):
+        raise LapisError(
+            f"components are solved in tasks of {store.dialect.name}, not in processes here",
+            code="engine-jobs",
+            hint="leave out --jobs: how many tasks run at a time is the cluster's to say",
         )
 
 

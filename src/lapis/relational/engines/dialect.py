@@ -11,6 +11,12 @@ from dataclasses import dataclass
 
 NARROW = 2**62  # sums below this are taken in 64 bits
 
+# Names that are numbers (`read_number`): what engines would cast beside these differs, and NaN is
+# the largest number of some. No backslashes, which some take for escapes.
+_SPACE = "[ \t\n\r\f\v]*"
+_DIGITS = "([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?"
+NUMBER = f"^{_SPACE}[-+]?({_DIGITS}|[iI][nN][fF]([iI][nN][iI][tT][yY])?){_SPACE}$"
+
 
 @dataclass(frozen=True)
 class Dialect:
@@ -20,10 +26,10 @@ class Dialect:
     text: str  # the type of names
     real: str  # the type of floating-point numbers
     numbers: str  # a source of 0 … {size} − 1, in a column i
+    number: str  # the number that a text is, or NULL
     materialized: str = ""  # written before an expression that is used more than once
     quote: str = '"'
     distinct: str = "count(DISTINCT {column})"  # about how many values a column has
-    number: str = "TRY_CAST({text} AS DOUBLE)"  # the number that a text is, or NULL
     ordered: str = "{text}"  # texts by their code points
     joined: str = "string_agg({text}, ',' ORDER BY {text})"  # texts in order, commas between
 
@@ -62,6 +68,7 @@ DUCKDB = Dialect(
     text="VARCHAR",
     real="DOUBLE",
     numbers="(SELECT range AS i FROM range({size})) AS numbers",
+    number=f"CASE WHEN regexp_matches({{text}}, '{NUMBER}') THEN TRY_CAST({{text}} AS DOUBLE) END",
     materialized="MATERIALIZED ",
     distinct="approx_count_distinct({column})",
 )
@@ -75,8 +82,15 @@ POSTGRESQL = Dialect(
     numbers="generate_series(0, {size} - 1) AS numbers(i)",
     materialized="MATERIALIZED ",
     ordered='{text} COLLATE "C"',
-    number=r"CASE WHEN {text} ~ '^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$' "
-    "THEN CAST({text} AS DOUBLE PRECISION) END",
+    # A cast of what a double cannot hold fails, so that such numbers are told apart before: an
+    # exponent below 100 is no danger, one of five digits and more is as good as 9999.
+    number=f"CASE WHEN {{text}} !~ '{NUMBER}' OR length({{text}}) > 5000 THEN NULL "
+    f"WHEN length({{text}}) < 200 AND {{text}} !~ '[eE][-+]?0*[1-9][0-9][0-9]' "
+    f"THEN CAST({{text}} AS DOUBLE PRECISION) "
+    f"ELSE (SELECT sign(d) * CASE WHEN abs(d) >= 1.797693134862315807e308 THEN 'Infinity' "
+    f"WHEN abs(d) < 2.47032822920623272e-324 THEN 0 ELSE CAST(abs(d) AS DOUBLE PRECISION) END "
+    f"FROM (SELECT CAST(regexp_replace({{text}}, '([eE][-+]?)0*[1-9][0-9]{{{{4}}}}[0-9]*', "
+    f"'\\19999') AS NUMERIC) AS d) n) END",
 )
 
 SPARK = Dialect(
@@ -86,6 +100,7 @@ SPARK = Dialect(
     text="STRING",
     real="DOUBLE",
     numbers="(SELECT id AS i FROM range({size})) AS numbers",
+    number=f"CASE WHEN {{text}} RLIKE '{NUMBER}' THEN TRY_CAST({{text}} AS DOUBLE) END",
     quote="`",
     distinct="approx_count_distinct({column})",
     joined="array_join(array_sort(collect_list({text})), ',')",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lapis.data.whole_path import require_writable
 from lapis.errors import LapisError, TooLarge
 from lapis.relational.engines.arrow import read_batches
 from lapis.relational.engines.dialect import DUCKDB, Dialect
@@ -112,6 +113,7 @@ class DuckDBStore(Store):
             )
         schema, table = split_target(target)
         if not Path(self.file).exists():
+            require_writable(Path(self.file))
             refuse_target(target, schema if schema != "main" else None, False)
             return
         listed = fetch_all(
@@ -204,11 +206,15 @@ def _complaints() -> Iterator[None]:
 
     try:
         yield
-    except duckdb.OutOfMemoryException as error:
-        raise TooLarge(
-            "a join does not fit in the memory given",
-            code="too-large",
-            hint="raise the memory limit, or give more evidence",
-        ) from error
-    except duckdb.Error as error:
+    except (duckdb.Error, OSError) as error:  # what comes in batches fails as a file would
+        if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in str(error):
+            raise TooLarge(
+                "a join does not fit in the memory given",
+                code="too-large",
+                hint="raise the memory limit, or give more evidence",
+            ) from error
         raise LapisError(f"DuckDB: {error}", code="engine-failed") from error
+    except RuntimeError as error:
+        if str(error) == "Query interrupted":  # as it has Ctrl-C
+            raise KeyboardInterrupt from error
+        raise

@@ -16,6 +16,7 @@ relation is a scan instead of a join for each column.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -36,6 +37,9 @@ from lapis.relational.engines.placing import (
     fresh_name,
 )
 from lapis.relational.engines.store import Store, fetch_all, fetch_number
+
+# What is a query and no table, whose name may begin like one.
+QUERY = re.compile(r"(SELECT|WITH|FROM|TABLE)\b|VALUES\s*\(|\(", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -114,8 +118,8 @@ def open_tables(store: Store, tables: Mapping[str, str], name: str = "<store>") 
 
 def _open_source(store: Store, table: str, text: str) -> Source:
     text = text.strip().rstrip(";")
-    is_query = text.upper().startswith(("SELECT", "WITH", "FROM"))
-    place = f"({text})" if is_query else text
+    # The parenthesis is on a line of its own: a query may end in a comment.
+    place = f"({text}\n)" if QUERY.match(text) else text
     try:
         columns = fetch_all(store, f"SELECT * FROM {place} t LIMIT 0")
     except LapisError as error:
@@ -126,7 +130,9 @@ def _open_source(store: Store, table: str, text: str) -> Source:
             code="data-table",
             hint="is the table, or the query, written as the engine would have it?",
         ) from error
-    integers = tuple(each.dtype.kind in "iu" for each in columns.values())
+    integers = tuple(
+        each.dtype.kind in "iu" and np.can_cast(each.dtype, np.int64) for each in columns.values()
+    )
     return Source(place, tuple(columns), integers)
 
 
@@ -184,8 +190,7 @@ class _Binding:
         if not places:
             domain = Domain(type_name, tuple(dict.fromkeys(named)))
             return _Numbered(StoredDomain(type_name, LoadedNames(self.store, domain)), None, False)
-        if any(not _is_integer(constant) for constant in named):
-            integers = False
+        integers = integers and all(map(_is_integer, named))
         kind = "BIGINT" if integers else dialect.text
         selects = [
             f"SELECT CAST({dialect.identifier(source.columns[position])} AS {kind}) AS v "
@@ -282,7 +287,8 @@ class _Binding:
             own = numbered[type_name]
             column = f"t.{dialect.identifier(source.columns[position])}"
             if own.smallest is not None:
-                columns.append(f"CAST({column} - ({own.smallest}) AS INTEGER) AS c{position}")
+                value = f"CAST({column} AS BIGINT)"  # differences may be wider than a column
+                columns.append(f"CAST({value} - ({own.smallest}) AS INTEGER) AS c{position}")
                 continue
             key = f"d{position}.{'number' if own.integers else 'name'}"
             same = column if own.integers else dialect.as_text(column)
@@ -312,10 +318,10 @@ class _Numbered:
 
 
 def _is_integer(constant: str) -> bool:
-    """Whether an integer is written so."""
+    """Whether an integer of 64 bits is written so."""
     try:
-        return str(int(constant)) == constant
-    except ValueError:
+        return str(np.int64(constant)) == constant
+    except (ValueError, OverflowError):
         return False
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from lapis.errors import LapisError
 from lapis.relational.engines.duckdb import DuckDBStore
 from lapis.relational.engines.store import Store
+
+LOCAL = re.compile(r"local(-cluster)?(\[[^\]]*\])?")  # masters on this machine
 
 
 def open_store(url: str, max_memory: int | None = None) -> Store:
@@ -21,7 +25,7 @@ def open_store(url: str, max_memory: int | None = None) -> Store:
         from lapis.relational.engines.postgres import PostgresStore
 
         return PostgresStore(url)
-    if scheme in ("spark", "sc") or url.startswith("local"):
+    if scheme in ("spark", "sc") or LOCAL.fullmatch(url):
         from lapis.relational.engines.spark import SparkStore
 
         return SparkStore(None if url == "spark" else url)

@@ -3,7 +3,8 @@
 Columns go in by COPY and come back as Arrow batches, both through ADBC. Our tables are unlogged, in
 a schema of our own that we hold an advisory lock for. The lock ends with the connection, however
 that ends, so whoever comes next finds schemas that nobody holds and drops them: even a process
-that was killed leaves nothing for long.
+that was killed leaves nothing for long. A comment tells ours from those of others that have a name
+like ours.
 
 A connection that reads a result is busy until the end of it, so every fetch under way has one of
 its own. Tables get their statistics as soon as they are filled; without them joins are planned
@@ -13,7 +14,7 @@ for a handful of rows.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,10 +37,15 @@ if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
 
 PREFIX = "lapis_"  # of our schemas; the number of the lock follows
+OURS = "tables of a Lapis session, dropped when it ends"  # the comment on our schemas
+LONGEST_NAME = 63  # bytes; longer ones are cut off
 FEW = 1000  # rows below which any plan will do
 TYPES = {"int8": "SMALLINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT",
          "float": "REAL", "double": "DOUBLE PRECISION", "string": "TEXT",
          "large_string": "TEXT", "bool": "BOOLEAN"}  # fmt: skip
+
+# How the driver tells that the server is not there any more, where it tells no state.
+LOST = ("server closed the connection", "no connection to the server", "terminating connection")
 
 # For a sort or hash table of our session. With the usual 4 MB the distinct ones of three million
 # rows were hashed again and again in pieces: minutes, where this takes seconds.
@@ -53,11 +59,15 @@ class PostgresStore(Store):
         self._connection = self._connect()
         self._lock = secrets.randbits(62)
         self._schema = f"{PREFIX}{self._lock}"
-        with self._complaints():
-            self._drop_forgotten()
-            self._run(f"SELECT pg_advisory_lock({self._lock})")
-            self._run(f"SET work_mem = '{WORK_MEMORY}'")
-            self._run(f"CREATE SCHEMA {self._schema}")
+        try:
+            with self._complaints():
+                self._drop_forgotten()
+                self._run(f"SELECT pg_advisory_lock({self._lock})")
+                self._run(f"SET work_mem = '{WORK_MEMORY}'")
+            self._create_schema()
+        except BaseException:
+            self._connection.close()
+            raise
 
     @property
     def dialect(self) -> Dialect:
@@ -120,26 +130,22 @@ class PostgresStore(Store):
             for name, view, own in found
         )
         refuse_target(target, None if known else schema or "public", is_view)
+        self._rehearse(target)
 
     def publish(self, name: str, target: str) -> None:
-        schema, table = split_target(target)
-        if schema is None:
-            schema = str(fetch_all(self, "SELECT current_schema()::TEXT AS s")["s"][0])
-        place, quoted = POSTGRESQL.identifier(schema), POSTGRESQL.identifier(table)
-        steps = [f"DROP TABLE IF EXISTS {place}.{quoted}"]
-        if name != table:
-            steps.append(f"ALTER TABLE {self._reference(name)} RENAME TO {quoted}")
-        steps.append(f"ALTER TABLE {self._reference(table)} SET SCHEMA {place}")
+        place, quoted = self._place_of(target)
+        ours = f"published {secrets.token_hex(8)}"  # a name that is free here and there
+        passing = POSTGRESQL.identifier(ours)
         self.execute(f"ALTER TABLE {self._reference(name)} SET LOGGED")
-        with self._complaints():
-            self._run("BEGIN")
-            try:
-                for step in steps:
-                    self._run(step)
-                self._run("COMMIT")
-            except BaseException:
-                self._run("ROLLBACK")
-                raise
+        self._transact(
+            [
+                f"ALTER TABLE {self._reference(name)} RENAME TO {passing}",
+                f"ALTER TABLE {self._reference(ours)} SET SCHEMA {place}",
+                f"DROP TABLE IF EXISTS {place}.{quoted}",
+                f"ALTER TABLE {place}.{passing} RENAME TO {quoted}",
+            ],
+            "COMMIT",
+        )
 
     def find_tables(self, schema: str) -> Mapping[str, str]:
         listed = fetch_all(
@@ -169,6 +175,65 @@ class PostgresStore(Store):
             with suppress(Exception):
                 connection.close()
         self._idle.clear()
+
+    def _rehearse(self, target: str) -> None:
+        """Refuse what rights, dependents or other things of that name would not let us publish."""
+        place, quoted = self._place_of(target)
+        steps = [f"DROP TABLE IF EXISTS {place}.{quoted}", f"CREATE TABLE {place}.{quoted} ()"]
+        try:
+            self._transact(["SET LOCAL lock_timeout = '2s'", *steps], "ROLLBACK")
+        except LapisError as error:
+            if error.code != "engine-failed":
+                raise
+            if "lock timeout" in error.message:  # in use now, perhaps not later
+                return
+            raise LapisError(
+                f"the table {target} cannot be written: {error.message}",
+                code="engine-target",
+                hint="name another table, or one in a schema where you may create tables",
+            ) from error
+
+    def _place_of(self, target: str) -> tuple[str, str]:
+        """The schema and the table that a target names, quoted."""
+        schema, table = split_target(target)
+        if len(table.encode()) > LONGEST_NAME:
+            raise LapisError(
+                f"the table {target} cannot be written: names have at most {LONGEST_NAME} bytes",
+                code="engine-target",
+            )
+        if schema is None:
+            schema = str(fetch_all(self, "SELECT current_schema()::TEXT AS s")["s"][0])
+        return POSTGRESQL.identifier(schema), POSTGRESQL.identifier(table)
+
+    def _transact(self, steps: Sequence[str], end: str) -> None:
+        """All steps and then the end, or none of them."""
+        with self._complaints():
+            self._run("BEGIN")
+            try:
+                for step in steps:
+                    self._run(step)
+                self._run(end)
+            except BaseException:
+                self._run("ROLLBACK")
+                raise
+
+    def _create_schema(self) -> None:
+        """Our schema, with the comment that says so."""
+        steps = [
+            f"CREATE SCHEMA {self._schema}",
+            f"COMMENT ON SCHEMA {self._schema} IS '{OURS}'",
+        ]
+        try:
+            self._transact(steps, "COMMIT")
+        except LapisError as error:
+            if error.code != "engine-failed":
+                raise
+            raise LapisError(
+                error.message,
+                code="engine-failed",
+                hint="Lapis works in a schema of its own that goes at the end: it needs the right "
+                "to create one in this database, and transactions that may write",
+            ) from error
 
     def _reference(self, name: str) -> str:
         return f"{self._schema}.{POSTGRESQL.identifier(name)}"
@@ -207,8 +272,9 @@ class PostgresStore(Store):
         """Drop schemas of ours whose lock nobody holds."""
         with self._connection.cursor() as cursor:
             cursor.execute(
-                "SELECT nspname::TEXT FROM pg_namespace WHERE nspname ~ "
-                f"'^{PREFIX}[0-9]+$' AND pg_has_role(nspowner, 'MEMBER')"
+                f"SELECT nspname::TEXT FROM pg_namespace WHERE nspname ~ '^{PREFIX}[0-9]+$' "
+                f"AND obj_description(oid, 'pg_namespace') = '{OURS}' "
+                "AND pg_has_role(nspowner, 'MEMBER')"
             )
             found = [row[0] for row in cursor.fetchall()]
         for schema in found:
@@ -222,10 +288,11 @@ class PostgresStore(Store):
 
     def _place(self) -> str:
         """Where the server is, without the password."""
-        parts = urlsplit(self.url)
-        return f"PostgreSQL at {parts.hostname or 'this machine'}" + (
-            f":{parts.port}" if parts.port else ""
-        )
+        with suppress(ValueError):  # of what is no URL
+            parts = urlsplit(self.url)
+            port = f":{parts.port}" if parts.port else ""
+            return f"PostgreSQL at {parts.hostname or 'this machine'}{port}"
+        return "PostgreSQL"
 
     @contextmanager
     def _complaints(self) -> Iterator[None]:
@@ -234,7 +301,9 @@ class PostgresStore(Store):
 
         try:
             yield
-        except Error as error:
+        except (Error, OSError) as error:  # what comes in batches fails as a file would
+            if "canceling statement due to user request" in str(error):  # as the driver has Ctrl-C
+                raise KeyboardInterrupt from error
             if _lost(error):
                 raise LapisError(
                     f"the connection to {self._place()} was lost",
@@ -251,7 +320,7 @@ def _sql_type(kind: pyarrow.DataType) -> str:
 def _lost(error: Exception) -> bool:
     state = str(getattr(error, "sqlstate", None) or "")
     # Classes 08 and 57P: connection exceptions, and a server that goes down.
-    return state.startswith(("08", "57P")) or "server closed the connection" in str(error)
+    return state.startswith(("08", "57P")) or any(told in str(error) for told in LOST)
 
 
 def _first_line(error: Exception) -> str:

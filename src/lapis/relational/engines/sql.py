@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from lapis.language.names import read_number
 from lapis.language.syntax import Constant
 from lapis.logic.clauses import SimpleTerm
 from lapis.relational.algebra import (
@@ -262,10 +263,7 @@ class Writer:
         if not isinstance(term, Constant):
             return f"{alias}.value"
         real = self.dialect.real
-        try:
-            number = float(term.name)
-        except ValueError:
-            return f"CAST(NULL AS {real})"
+        number = read_number(term.name)
         if math.isnan(number):
             return f"CAST(NULL AS {real})"
         spelled = repr(number).replace("inf", "Infinity")

@@ -113,6 +113,8 @@ def _read_mapping(store: Store, path: Path) -> dict[str, str]:
         raise LapisError(f"{path}: {error.strerror}", code="tables-file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise LapisError(f"{path}: {error}", code="tables-file") from None
+    if not entries:
+        raise LapisError(f"{path}: it names no tables", code="tables-none")
     return {name: _entry(store, path, name, entry) for name, entry in entries.items()}
 
 

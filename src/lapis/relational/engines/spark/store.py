@@ -255,6 +255,7 @@ class SparkStore(TaskStore):
         return session
 
     def _open_classic(self) -> SparkSession:
+        from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
@@ -272,11 +273,12 @@ class SparkStore(TaskStore):
                     builder = builder.config(key, value)
             try:
                 self._owned = active = builder.getOrCreate()
-            except PySparkException as error:
+            except (PySparkException, Py4JError) as error:
                 raise LapisError(
                     f"{self._place} did not start: {_first_line(error)}",
                     code="engine-unreachable",
-                    hint="it needs Java 17 or later, on the path or in JAVA_HOME",
+                    hint="it needs a master that it knows, and Java 17 or later, on the path or in "
+                    "JAVA_HOME",
                 ) from error
             active.sparkContext.setLogLevel("ERROR")
         elif self.master is not None and active.sparkContext.master != self.master:
@@ -373,4 +375,7 @@ def _answers(master: str | None) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+    """What Spark said, without what the bridge to it says before."""
+    lines = str(error).strip().splitlines() or [""]
+    called = lines[0].startswith("An error occurred while calling") and len(lines) > 1
+    return lines[1].removeprefix(": ") if called else lines[0]
