@@ -305,36 +305,6 @@ class TestMostLikelyWorld:
         objective = conditional_objective(examples, parameters, expectation="map")
         assert np.abs(objective.evaluate(np.zeros(len(parameters))).gradient).max() >= 1.0
 
-    @pytest.mark.parametrize("facts", ["Smokes(A) Cancer(A)", "!Smokes(A) !Cancer(A)"])
-    @pytest.mark.parametrize("searched", [False, True], ids=["exact", "searched"])
-    def test_ties_teach_that_all_or_none_is_true(
-        self, facts: str, searched: bool, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Whichever way a solver breaks ties, one of these data would be its first world."""
-        if searched:
-            monkeypatch.setattr(expectation_planning, "has_dense_core", give_up)
-        text = "Smokes(person)\nCancer(person)\n(Smokes(x))\n(Cancer(x))\n(Smokes(x) ^ Cancer(x))"
-        examples, parameters = set_up(text, [facts], ("Smokes", "Cancer"))
-        objective = conditional_objective(examples, parameters, expectation="map")
-        first = objective.evaluate(np.zeros(3)).gradient
-        assert (first * (1 if facts.startswith("S") else -1) > 0).all()
-
-    @pytest.mark.parametrize("name", ["smokers given friends", "pages", "hard rules, all asked"])
-    def test_the_mean_of_worlds_that_tie(self, name: str) -> None:
-        text, data, asked, _ = WORLDS[name]
-        examples, parameters = set_up(text, data, asked)
-        objective = conditional_objective(examples, parameters, expectation="map")
-        expected = expected_of(text, data, asked)
-        in_data = sum(known.counts[0] for known in expected.clamped)
-        for seed in range(4):
-            weights = np.random.default_rng(seed).integers(-1, 2, len(parameters)).astype(float)
-            best = np.zeros(len(parameters))
-            for free in expected.free:
-                scores = free.counts @ weights
-                best += free.counts[scores >= scores.max() - 1e-9].mean(axis=0)
-            found = in_data - objective.evaluate(weights).gradient
-            assert found == pytest.approx(best, abs=1e-6)
-
     def test_a_start_that_only_the_data_know(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
             expectation_map, "search", lambda *_, **options: SearchResult(None, np.inf, 0)

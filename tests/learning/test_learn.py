@@ -183,24 +183,6 @@ def test_a_perceptrons_weights_have_the_length_of_greatest_likelihood(
     assert value(1.0) >= max(value(0.98), value(1.02), value(0.0))
 
 
-@pytest.mark.parametrize("optimizer", ["vp", "vp-pw"])
-def test_a_perceptron_learns_that_nothing_is_true_and_that_nothing_bounds_it(
-    optimizer: str,
-) -> None:
-    """As the likelihood says: ties between worlds at weights 0 are no sign that all is learned."""
-    model = lapis.parse("Smokes(person)\nCancer(person)\n0 Smokes(x)\n0 Cancer(x)")
-    data = lapis.Database.parse("Smokes(A) Smokes(B) !Cancer(C) !Cancer(D) !Cancer(E)")
-    asked = ["Smokes", "Cancer"]
-    fits = [
-        lapis.learn(model, data, asked, optimizer=name, prior="none") for name in (optimizer, None)
-    ]
-    assert [[weight.formula for weight in fit.unbounded] for fit in fits] == [["Cancer(x)"]] * 2
-    assert all(fit.weights[1] < fit.weights[0] < 0 for fit in fits)
-    prior = lapis.learn(model, data, asked, optimizer=optimizer)
-    assert prior.weights[1] < prior.weights[0] < 0
-    assert not prior.unbounded
-
-
 def test_most_likely_worlds_are_learned_from_by_a_perceptron_with_a_length() -> None:
     """Steps of a size of their own, as Adam's, leave weights that are as long as the run was."""
     model = lapis.parse(SMOKERS.replace("0.3 !", "!"))

@@ -27,16 +27,12 @@ def account_climb(
     optimizer: str,
     prior: Prior,
     unbounded: Sequence[Unbounded],
-    judge: Posterior | None = None,
 ) -> Fit:
-    """The course's weights are the free ones, as the optimiser sees them.
-
-    `judge` has values where what was climbed has none, to tell which weights have no bound.
-    """
+    """The course's weights are the free ones, as the optimiser sees them."""
     objective, options, notes = posterior.objective, lesson.options, lesson.notes
     weights = posterior.all_weights(course.weights)
     if not isinstance(objective, PseudoObjective):  # where it was known before
-        unbounded = still_growing(judge or posterior, lesson.parameters, course, prior)
+        unbounded = still_growing(posterior, lesson.parameters, course, prior)
     errors = None
     # Standard errors are told by the curvature of a likelihood.
     if lesson.objective != "weighted-pseudo" and lesson.expectation not in BY_WORLD:

@@ -130,8 +130,8 @@ def learn_by_climbing(lesson: Lesson, objective: Objective) -> Fit:
             far = far[posterior.free]
         start = posterior.free_weights(start_of(lesson))
         course = climb_posterior(lesson, posterior, optimizer, start, far=far)
-        course, judge = give_length(lesson, course, posterior, optimizer, prior)
-    return account_climb(lesson, course, posterior, optimizer, prior, found, judge)
+        course = give_length(lesson, course, optimizer, prior)
+    return account_climb(lesson, course, posterior, optimizer, prior, found)
 
 
 def learn_by_rounds(lesson: Lesson, completer: Completer) -> Fit:
@@ -227,11 +227,8 @@ def climb_posterior(
     )
 
 
-def give_length(
-    lesson: Lesson, course: Course, posterior: Posterior, optimizer: str, prior: Prior
-) -> tuple[Course, Posterior]:
-    """A perceptron's weights at the length of greatest likelihood, unless a rate was given; and
-    the likelihood that tells which of them grow without bound.
+def give_length(lesson: Lesson, course: Course, optimizer: str, prior: Prior) -> Course:
+    """A perceptron's weights at the length of greatest likelihood, unless a rate was given.
 
     Where fixed weights, or a prior around other weights, tell long ones from short ones they stay,
     and where counts alone are had: their noise gives weights a scale.
@@ -240,20 +237,20 @@ def give_length(
     has_length = parameters.initial[parameters.fixed].any() or np.any(prior.mean)
     by_world = optimizer in ("vp", "vp-pw") and lesson.expectation == "map"
     if not by_world or has_length or "rate" in lesson.options.of_optimizer or largest == 0.0:
-        return course, posterior
+        return course
     if course.interrupted:
         lesson.notes.warnings.append(
             "the weights are as long as the rate made them: learning was stopped before their "
             "length was found"
         )
-        return course, posterior
+        return course
     from lapis.optimisation.ray import find_length
 
     posterior = posterior_of(lesson, build_conditional(lesson, "auto"), prior)
     direction = course.weights / largest
     length = find_length(posterior, direction, l1=posterior.l1, should_stop=lesson.stop)
     lesson.notes.details["length"] = length
-    return course._replace(weights=length * direction), posterior
+    return course._replace(weights=length * direction)
 
 
 def posterior_of(lesson: Lesson, objective: Objective, prior: Prior) -> Posterior:

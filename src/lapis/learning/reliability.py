@@ -63,10 +63,7 @@ def still_growing(
     if prior.kind != "none":
         return []
     weights = course.weights
-    # The length of a perceptron's weights is one for all of them, and says nothing of each.
-    has_one_length = course.value is None and posterior.is_fixed
-    suspect = weights != 0 if has_one_length else np.abs(weights) >= SUSPECT
-    suspects = np.flatnonzero(suspect)[:MAX_SUSPECTS].tolist()
+    suspects = np.flatnonzero(np.abs(weights) >= SUSPECT)[:MAX_SUSPECTS].tolist()
     grown = [
         i for i in suspects if abs(weights[i]) >= FARTHEST or never_falls(posterior, course, i)
     ]
@@ -80,18 +77,12 @@ def still_growing(
 
 def never_falls(posterior: Posterior, course: Course, place: int) -> bool:
     """Whether the objective, if it has values, is no smaller with one weight far away."""
-    here = course.value if course.value is not None else value_at(posterior, course.weights)
-    if here is None:
+    if course.value is None:
         return False
     away = course.weights.copy()
     away[place] = np.copysign(FARTHEST, away[place])
     there = posterior.evaluate(away).value
-    return there is not None and there >= here - LEVEL * abs(here)
-
-
-def value_at(posterior: Posterior, weights: np.ndarray) -> float | None:
-    """The value where it is exact; a sampled objective is not asked."""
-    return posterior.evaluate(weights).value if posterior.is_fixed else None
+    return there is not None and there >= course.value - LEVEL * abs(course.value)
 
 
 def find_errors(

@@ -16,8 +16,6 @@ import numpy as np
 
 from lapis.inference.moments.statistics import Statistics
 
-ROUNDING = 1e-12  # of the largest field: weights that cancel leave as much
-
 
 class Moments(Protocol):
     """What is known of a part of a network at some natural parameters θ."""
@@ -69,8 +67,7 @@ class Walking(Protocol):
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """The lone atoms. `most_likely`: their best values instead of their expected ones, 1/2 where
-    both are."""
+    """The lone atoms. `most_likely`: their best values instead of their expected ones."""
 
     statistics: Statistics
     most_likely: bool = False
@@ -83,8 +80,7 @@ class ClosedForm:
 
     def moments(self, natural: np.ndarray) -> LoneMoments:
         if self.most_likely:
-            tie = np.abs(natural) <= ROUNDING * np.abs(natural).max(initial=0.0)
-            return LoneMoments(self.statistics, natural, np.where(tie, 0.5, natural > 0))
+            return LoneMoments(self.statistics, natural, (natural > 0).astype(float))
         return LoneMoments(self.statistics, natural, np.exp(-np.logaddexp(0.0, -natural)))
 
 

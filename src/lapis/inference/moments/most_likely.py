@@ -5,11 +5,6 @@ most likely world. Components whose tables fit are maximised exactly. The others
 MaxWalkSAT, on and on from the best world of the last evaluation: the weights have changed little,
 and so has the world, so a short search does. What it finds is never worse than what it starts from.
 
-Where worlds tie, as all do at weights 0, a world that happens to be that of the data teaches
-nothing: predicates that are never true in the data kept weights of 0, because ties went to worlds
-with few atoms true. So of components that are solved the mean of all most likely worlds is taken,
-the limit of E[n] for ever longer weights, and searches begin at the opposite of the data.
-
 A world has no covariance. Perceptrons need none, and the objective gives optimisers that ask the
 number of true groundings instead, the scale by which thesis section 4.2.3 divides learning rates.
 """
@@ -31,9 +26,6 @@ from lapis.network.network import Network
 
 MIN_FLIPS = 2_000
 FLIPS_AN_ATOM = 5
-COLD = 1e7  # the largest weight at which expected worlds are most likely ones
-DIGITS = 6  # after the point, of counts at such weights
-ALONE = 1e-3  # how near the mean of worlds is to one that does not tie
 
 
 @dataclass(frozen=True)
@@ -54,19 +46,6 @@ class MostLikelyExact:
         world = self.plan.maximise(natural)
         counted = counts_of_part(self.plan.network, affordable, world)
         return WorldMoments(self.statistics, counted)
-
-
-class MostLikelyMean(MostLikelyExact):
-    """The same components, and the mean of their most likely worlds where there are several."""
-
-    def moments(self, natural: np.ndarray) -> WorldMoments:
-        one = super().moments(natural)
-        largest = float(np.abs(natural).max(initial=0.0))
-        cold = natural * (COLD / largest) if largest else natural
-        # Rounded, since a perceptron would take the last digits of one tie for the end of the next.
-        mean = np.round(self.plan.solve(cold).expected_count, DIGITS)
-        is_alone = np.abs(mean - one.mean).max(initial=0.0) < ALONE
-        return one if is_alone else WorldMoments(self.statistics, mean)
 
 
 @dataclass
@@ -138,17 +117,13 @@ def counts_of_part(network: Network, part: np.ndarray, world: np.ndarray) -> np.
 
 
 def first_world(network: Network, known: np.ndarray | None, seed: int) -> np.ndarray:
-    """bool[num_atoms], a world that satisfies the hard clauses, far from the one that is `known`.
+    """bool[num_atoms], a world that satisfies the hard clauses, with few atoms true.
 
-    That is the world of the training data, and taken only where no other is found.
+    `known` is such a world, taken only where no other is found: it is that of the training data,
+    and where worlds tie, as all do at weights 0, a perceptron that starts there never leaves.
     """
     objective = weighed_objective(network, np.zeros(len(network.weights)))
-    start = initial_world(objective)
-    if known is not None:
-        single = np.ones(len(start), bool)
-        single[network.block_atom] = False
-        start[single] = ~known[single]
-    found = search(objective, seed=seed, first_feasible=True, start=start)
+    found = search(objective, seed=seed, first_feasible=True, start=initial_world(objective))
     if found.world is not None:
         return found.world
     if known is not None:

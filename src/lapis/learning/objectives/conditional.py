@@ -9,7 +9,7 @@ through few statistics (`statistics`), whose moments come from the parts of its 
     closed form   atoms that stand alone: logistic functions
     exact         components whose tables fit: values, gradients and curvatures are exact
     mcsat, gibbs  a few samples an evaluation of chains that are never restarted
-    map           n at the most likely worlds instead of E[n]: the voted perceptron
+    map           n at the most likely world instead of E[n]: the voted perceptron
 
 `auto` is exact where tables of `AUTO_MEMORY` bytes do. Where they do not and a part is sampled
 anyway, the tables of the others have to be worth it: their entries must not be many more than the
@@ -244,9 +244,9 @@ def find_sources(
         division = divide(network, limits)
         if division.plan.affordable.any():
             if kind == "map":
-                from lapis.inference.moments.most_likely import MostLikelyMean
+                from lapis.inference.moments.most_likely import MostLikelyExact
 
-                sources.append(MostLikelyMean(statistics, division.plan))
+                sources.append(MostLikelyExact(statistics, division.plan))
             else:
                 from lapis.inference.moments.exact import Exact
 
