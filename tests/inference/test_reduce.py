@@ -15,6 +15,8 @@ from lapis.inference.exact.by_components import exact, exact_map
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.reduction import eliminate
 from lapis.inference.reduction.eliminate import Reduction, reduce
+from lapis.network.csr import narrow
+from lapis.network.cubes import falsifying_cubes, find_variables, is_plain, plain_cubes
 from lapis.network.network import Network
 from lapis.problem.problem import build_problem
 from strategies import Case, cases
@@ -250,3 +252,56 @@ def test_semirings_are_not_confused() -> None:
         reduce(network, semiring="max").recover(np.empty((1, 0), bool))
     with pytest.raises(ValueError, match="by maximum"):
         reduce(network).complete_map(np.empty(0, bool))
+
+
+def plain_network(rng: np.random.Generator) -> Network:
+    """Clauses whose atoms ascend, without blocks."""
+    clauses = []
+    for _ in range(12):
+        atoms = np.sort(rng.choice(8, int(rng.integers(1, 4)), replace=False)) + 1
+        literals = atoms * rng.choice([-1, 1], len(atoms))
+        clauses.append((literals.tolist(), int(rng.integers(-1, 3)), 1.0))
+    return make_network(8, clauses)
+
+
+@given(seeds)
+@settings(max_examples=60)
+def test_plain_networks_are_answered_from_their_clauses(seed: int) -> None:
+    """The cubes of some clauses, and what is recovered by them, to the last bit."""
+    rng = np.random.default_rng(seed)
+    network = plain_network(rng)
+    assert is_plain(network)
+    variables = find_variables(network, np.ones(network.num_atoms, bool))
+    some = rng.permutation(network.num_clauses)[: int(rng.integers(1, 12))].astype(np.int32)
+    for one, other in zip(
+        plain_cubes(network, variables, some),
+        falsifying_cubes(network, variables, some),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            found = reduce(network, 2)
+            patch.setattr(eliminate, "is_plain", lambda network: False)
+            listed = reduce(network, 2)
+        except LapisError:
+            assume(False)
+    samples = rng.random((9, found.core.num_atoms)) < 0.5
+    pairs = zip(found.recover(samples), listed.recover(samples), strict=True)
+    for one, other in [*pairs, *zip(found.potentials, listed.potentials, strict=True)]:
+        np.testing.assert_array_equal(one, other)
+
+
+def test_networks_that_are_not_plain() -> None:
+    assert not is_plain(make_network(3, [([1, -1], 0, 1.0)]))
+    assert not is_plain(make_network(3, [([1], 0, 1.0), ([2, 3, 2], 0, 1.0)]))
+    assert not is_plain(make_network(3, [([1, 2], 0, 1.0)], blocks=[([0, 1], True)]))
+    assert is_plain(make_network(3, [([], -1, 1.0), ([2, 3], 0, 1.0), ([1], 0, 1.0)]))
+
+
+def test_starts_are_as_wide_as_they_must_be() -> None:
+    least, most = np.array([0, 2**31 - 1]), np.array([0, 2**31])
+    assert narrow(least).dtype == np.int32
+    np.testing.assert_array_equal(narrow(least), least)
+    assert narrow(most) is most

@@ -416,13 +416,14 @@ def divide(network: Network, options: Options, sample: Solve) -> Marginals:
         return solve_all(plan, stop)
     solved = plan.solve(log_odds=True, stop=stop)
     assert solved.log_odds is not None
+    is_part, planned = plan.network is not network, division.planned_atom[: len(solved.marginal)]
+    del division, plan
     # What evidence decides is counted once.
     part = sample(replace(rest, constant_count=np.zeros(len(rest.weights))), options)
     expected = solved.expected_count + part.expected_count
-    if plan.network is not network:
+    if is_part:
         expected = expected + network.constant_count
     marginal, log_odds, stderr = np.zeros((3, network.num_base_atoms))
-    planned = division.planned_atom[: plan.network.num_base_atoms]
     marginal[planned], log_odds[planned] = solved.marginal, solved.log_odds
     own = rest_atom[: rest.num_base_atoms]
     marginal[own], log_odds[own] = part.marginal, part.log_odds
@@ -438,7 +439,7 @@ def divide(network: Network, options: Options, sample: Solve) -> Marginals:
         chosen = np.zeros(network.num_base_atoms, np.int8)
         chosen[own] = part.chosen
     known = solved.log_partition
-    if plan.network is not network:
+    if is_part:
         known += network.constant_score
     log_partition = None if part.log_partition is None else known + part.log_partition
     return Marginals(

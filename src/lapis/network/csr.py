@@ -16,6 +16,11 @@ def row_starts(lengths: np.ndarray) -> np.ndarray:
     return starts
 
 
+def narrow(starts: np.ndarray) -> np.ndarray:
+    """Where rows start, as int32 if that is wide enough: there may be as many rows as atoms."""
+    return starts.astype(np.int32) if starts[-1] <= np.iinfo(np.int32).max else starts
+
+
 def row_pieces(num_rows: int) -> Iterator[slice]:
     """All rows, so many at a time that what is computed of them takes little memory."""
     for first in range(0, num_rows, PIECE):

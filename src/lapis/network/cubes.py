@@ -19,13 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.compiled import allocating_entry
-from lapis.network.csr import row_starts
+from lapis.network.csr import narrow, row_starts, take_rows
 from lapis.network.network import Network
 
 
 class Variables(NamedTuple):
     size: np.ndarray  # int32[num_variables], number of states
-    state_start: np.ndarray  # int64[num_variables + 1]
+    state_start: np.ndarray  # int32 or int64[num_variables + 1]
     state_atom: np.ndarray  # int32[...], the atom true in a state, −1 for false and for none
     atom_variable: np.ndarray  # int32[num_atoms], −1 for atoms left out
     atom_state: np.ndarray  # int32[num_atoms], the state in which the atom is true
@@ -68,7 +68,7 @@ def find_variables(network: Network, wanted: np.ndarray) -> Variables:
     atom_state[candidate] = position[asked]
     block_size = length[blocks] + ~network.block_exact[blocks]
     size = np.concatenate((np.full(len(plain), 2), block_size)).astype(np.int32)
-    state_start = row_starts(size)
+    state_start = narrow(row_starts(size))
     atoms = np.concatenate((plain, candidate)).astype(np.int32)
     state_atom = np.full(state_start[-1], -1, np.int32)
     state_atom[state_start[atom_variable[atoms]] + atom_state[atoms]] = atoms
@@ -97,6 +97,30 @@ def falsifying_cubes(network: Network, variables: Variables, clauses: np.ndarray
             len(literal),
             int(np.where(literal > 0, states, 1).sum()),
         ),
+    )
+
+
+def is_plain(network: Network) -> bool:
+    """Whether every literal is a member with one state: no blocks, and no clause has an atom twice.
+
+    That is seen where the atoms of each clause ascend, as grounding leaves them.
+    """
+    first = np.zeros(len(network.literal) + 1, bool)
+    first[network.clause_start] = True
+    ascends = np.diff(np.abs(network.literal)) > 0
+    return network.num_blocks == 0 and bool((ascends | first[1:-1]).all())
+
+
+def plain_cubes(network: Network, variables: Variables, clauses: np.ndarray) -> Cubes:
+    """The cubes of some clauses, int32[...], of a plain network."""
+    start, literal = take_rows(network.clause_start, network.literal, clauses)
+    return Cubes(
+        variables.size,
+        start,
+        variables.atom_variable[np.abs(literal) - 1],
+        np.arange(len(literal) + 1, dtype=np.int64),
+        (literal < 0).astype(np.int32),
+        clauses,
     )
 
 

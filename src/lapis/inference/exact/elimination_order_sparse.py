@@ -21,24 +21,28 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.compiled import entry, inner
+from lapis.network.csr import narrow, row_starts
 from lapis.network.cubes import Cubes
 
 NONE = -1
 
 
 class Work(NamedTuple):
-    """What is known of cubes and messages. A list of messages links entries (message, next)."""
+    """What is known of cubes and messages. A list of messages links entries (message, next).
 
-    begin: np.ndarray  # int64[num_variables + 1], into `listed`
-    end: np.ndarray  # int64[num_variables]
+    Places are int32 where these are wide enough, else int64.
+    """
+
+    begin: np.ndarray  # int[num_variables + 1], into `listed`
+    end: np.ndarray  # int[num_variables]
     listed: np.ndarray  # int32[...], the cubes of two variables or more that a variable is in
     dead_cube: np.ndarray  # bool[num_cubes]
     dead_message: np.ndarray  # bool[num_variables]
-    scope_start: np.ndarray  # int64[num_variables + 1], of messages
+    scope_start: np.ndarray  # int[num_variables + 1], of messages
     scope_variable: np.ndarray  # int32[...]
-    head: np.ndarray  # int64[num_variables], the first entry of a variable's messages
+    head: np.ndarray  # int[num_variables], the first entry of a variable's messages
     entry_message: np.ndarray  # int32[...]
-    entry_next: np.ndarray  # int64[...]
+    entry_next: np.ndarray  # int[...]
     seen: np.ndarray  # int64[num_variables], the last look that met a variable
     scope: np.ndarray  # int32[max_scope + 1], the neighbours found
 
@@ -59,20 +63,20 @@ def low_degree_order(
     num_variables = len(cubes.size)
     room = num_variables * max_scope + 1  # pages that nobody writes to cost nothing
     long = np.diff(cubes.start) > 1
-    begin = np.zeros(num_variables + 1, np.int64)
-    listed = np.repeat(long, np.diff(cubes.start))
-    np.cumsum(np.bincount(cubes.variable[listed], minlength=num_variables), out=begin[1:])
+    listed = cubes.variable[np.repeat(long, np.diff(cubes.start))]
+    begin = narrow(row_starts(np.bincount(listed, minlength=num_variables)))
+    place = narrow(np.array([room])).dtype
     work = Work(
         begin,
         begin[:-1].copy(),
         np.empty(begin[-1], np.int32),
         np.zeros(len(long), bool),
         np.zeros(num_variables, bool),
-        np.zeros(num_variables + 1, np.int64),
+        np.zeros(num_variables + 1, place),
         np.empty(room, np.int32),
-        np.full(num_variables, NONE, np.int64),
+        np.full(num_variables, NONE, place),
         np.empty(room, np.int32),
-        np.empty(room, np.int64),
+        np.empty(room, place),
         np.full(num_variables, NONE, np.int64),
         np.empty(max_scope + 1, np.int32),
     )

@@ -33,7 +33,7 @@ from lapis.inference.exact.junction_tree_kernels import (
     form_tree,
     pick_states,
 )
-from lapis.network.csr import row_starts
+from lapis.network.csr import narrow, row_starts
 from lapis.network.cubes import Cubes
 from lapis.progress import Stop
 
@@ -46,21 +46,21 @@ UNDERFLOW = 1e-290  # beliefs below this have lost digits
 
 
 class Tree(NamedTuple):
-    """Cliques in order of elimination."""
+    """Cliques in order of elimination. Starts are int32 where these are wide enough, else int64."""
 
     order: np.ndarray  # int32[num_cliques], the variable eliminated
-    scope_start: np.ndarray  # int64[num_cliques + 1]
+    scope_start: np.ndarray  # int[num_cliques + 1]
     scope_variable: np.ndarray  # int32[...], S of each clique, latest eliminated first
     parent: np.ndarray  # int32[num_cliques], the clique that takes the message, ROOT or CORE
-    cube_start: np.ndarray  # int64[num_cliques + 1]
+    cube_start: np.ndarray  # int[num_cliques + 1]
     cube: np.ndarray  # int32[...], the cubes that enter each clique
-    table_start: np.ndarray  # int64[num_cliques + 1]
-    message_start: np.ndarray  # int64[num_cliques + 1]
+    table_start: np.ndarray  # int[num_cliques + 1]
+    message_start: np.ndarray  # int[num_cliques + 1]
 
     @property
     def num_bytes(self) -> int:
         """Memory of tables and messages."""
-        return int(8 * (self.table_start[-1] + self.message_start[-1]))
+        return 8 * (int(self.table_start[-1]) + int(self.message_start[-1]))
 
     def scope(self, clique: int) -> np.ndarray:
         return self.scope_variable[self.scope_start[clique] : self.scope_start[clique + 1]]
@@ -93,13 +93,13 @@ def build_tree(cubes: Cubes, order: np.ndarray) -> Tree:
     )(cubes.size, cubes.start, cubes.variable, order)
     return Tree(
         order,
-        scope_start,
+        narrow(scope_start),
         scope_variable,
         parent,
-        cube_start,
+        narrow(cube_start),
         cube,
-        row_starts(messages * cubes.size[order]),
-        row_starts(messages),
+        narrow(row_starts(messages * cubes.size[order])),
+        narrow(row_starts(messages)),
     )
 
 
@@ -195,7 +195,7 @@ def work_space(tree: Tree, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _pass_steps(tree: Tree) -> int:
     """What a pass over all tables takes: their entries, for each cube that enters one too."""
-    entries = np.diff(tree.table_start) * (4 + np.diff(tree.cube_start))
+    entries = np.diff(tree.table_start) * (4.0 + np.diff(tree.cube_start))
     return int(entries.sum()) + 10 * len(tree.order)
 
 

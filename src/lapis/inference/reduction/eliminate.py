@@ -45,6 +45,7 @@ from lapis.inference.exact.junction_tree import (
 from lapis.inference.reduction.message_clauses import expand_messages, product_clauses
 from lapis.inference.reduction.sample_bits import pack_samples, share_true
 from lapis.inference.reduction.tree_answers import (
+    Factors,
     answer_clauses,
     answer_trees,
     clause_runs,
@@ -58,6 +59,7 @@ from lapis.network.cubes import (
     Variables,
     falsifying_cubes,
     find_variables,
+    is_plain,
     penalties,
     sum_by_weight,
 )
@@ -86,16 +88,27 @@ class Reduction:
     core: Network
     core_atom: np.ndarray  # int64[core.num_atoms], the network's atom of each atom of the core
     semiring: Semiring
-    kept_clause: np.ndarray  # int64[...], the clauses that are clauses of the core too
-    variables: Variables
-    cubes: Cubes
+    kept_clause: np.ndarray  # int32[...], the clauses that are clauses of the core too
+    factors: Factors
     tree: Tree
-    penalty: np.ndarray  # float64[num_cubes], what each cube adds to the score
+
+    @property
+    def variables(self) -> Variables:
+        return self.factors.variables
+
+    @property
+    def cubes(self) -> Cubes:
+        return self.all_factors[0]
+
+    @cached_property
+    def all_factors(self) -> tuple[Cubes, np.ndarray]:
+        """All cubes and what each adds to the score."""
+        return self.factors.of_all()
 
     @cached_property
     def potentials(self) -> Potentials:
         """The tables of all that was eliminated: most of a reduction's memory, so made if asked."""
-        return collect(self.tree, self.cubes, self.penalty, maximise=self.semiring == "max")
+        return collect(self.tree, *self.all_factors, maximise=self.semiring == "max")
 
     @property
     def is_eliminated(self) -> np.ndarray:
@@ -161,7 +174,7 @@ class Reduction:
         if self.semiring != "max":
             raise ValueError("the best completion needs a reduction by maximum")
         state = self._core_states(core_world)
-        maximise_states(self.tree, self.cubes.size, self.potentials, state)
+        maximise_states(self.tree, self.variables.size, self.potentials, state)
         return self._world(state)
 
     def _expected_count(self, clause: np.ndarray, false: np.ndarray) -> np.ndarray:
@@ -212,22 +225,22 @@ def reduce(
     """
     give_back(network.literal.nbytes)
     variables = find_variables(network, np.ones(network.num_atoms, bool))
-    cubes = falsifying_cubes(network, variables, np.arange(network.num_clauses))
+    factors, cubes = list_factors(network, variables)
     eligible = np.ones(len(cubes.size), bool)
     if keep is not None:
         eligible[variables.atom_variable[keep]] = False
     tree = gather_trees(
         cubes, build_tree(cubes, low_degree_order(cubes, eligible, max_scope, max_table))
     )
-    penalty = penalties(network, cubes, network.weights)
-    fresh, constant = leaving_clauses(network, variables, cubes, tree, penalty, semiring)
     entered = np.zeros(len(cubes.clause), bool)
     entered[tree.cube] = True
-    kept_clause = cubes.clause[~entered].astype(np.int64)
+    kept_clause = cubes.clause[~entered]
+    del cubes
+    fresh, constant = leaving_clauses(factors, tree, semiring)
     counted = network.weight_id >= 0
     counted[kept_clause] = False
     constant += float(network.weights[network.weight_id[counted]] @ network.coefficient[counted])
-    in_core = np.ones(len(cubes.size), bool)
+    in_core = np.ones(len(variables.size), bool)
     in_core[tree.order] = False
     rows = join_rows(clause_rows(network, kept_clause), fresh)
     core, core_atom = build_part(network, in_core[variables.atom_variable], rows)
@@ -237,27 +250,32 @@ def reduce(
         constant_count=np.append(network.constant_count, constant),
     )
     give_back(network.literal.nbytes)
-    return Reduction(
-        network, core, core_atom, semiring, kept_clause, variables, cubes, tree, penalty
-    )
+    return Reduction(network, core, core_atom, semiring, kept_clause, factors, tree)
 
 
-def leaving_clauses(
-    network: Network,
-    variables: Variables,
-    cubes: Cubes,
-    tree: Tree,
-    penalty: np.ndarray,
-    semiring: Semiring,
-) -> tuple[Rows, float]:
+def list_factors(network: Network, variables: Variables) -> tuple[Factors, Cubes]:
+    """The factors of a network, and their cubes, without states if these can be made for a run."""
+    clause = np.arange(network.num_clauses, dtype=np.int32)
+    if is_plain(network):
+        member = variables.atom_variable[np.abs(network.literal) - 1]
+        nothing = np.empty(0, np.int64), np.empty(0, np.int32)
+        cubes = Cubes(variables.size, network.clause_start, member, *nothing, clause)
+        return Factors(network, variables, None), cubes
+    cubes = falsifying_cubes(network, variables, clause)
+    whole = cubes, penalties(network, cubes, network.weights)
+    return Factors(network, variables, whole), cubes
+
+
+def leaving_clauses(factors: Factors, tree: Tree, semiring: Semiring) -> tuple[Rows, float]:
     """Clauses and a constant that say the same as all messages into the core.
 
     Tables are made for a run of trees at a time: together they would take more than all else.
     """
-    unit, work = np.zeros(network.num_atoms), work_space(tree, cubes.size)
+    network, variables = factors.network, factors.variables
+    unit, work = np.zeros(network.num_atoms), work_space(tree, variables.size)
     parts = []
     for first, last in tree_runs(tree, RUN_CLIQUES):
-        run = cut_tree(tree, first, last)
+        run, cubes, penalty = factors.of_run(cut_tree(tree, first, last))
         message = collect(run, cubes, penalty, semiring == "max", work=work).message
         refuse_impossible(network, variables, run, message)
         parts.append(expand_messages(run, message, variables, unit))

@@ -69,7 +69,7 @@ def join_spans(pieces: Sequence[Sequence[Span]]) -> Pieces:
 
 def lowest_bits(number: np.ndarray) -> np.ndarray:
     """uint64[...], ones at so many bits, 0 to 64."""
-    some = ~np.uint64(0) >> ((64 - number) % 64).astype(np.uint64)
+    some: np.ndarray = np.right_shift(~np.uint64(0), ((64 - number) % 64).astype(np.uint64))
     some[number == 0] = 0
     return some
 

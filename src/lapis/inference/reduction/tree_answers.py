@@ -29,6 +29,7 @@ from lapis.inference.exact.junction_tree import Tree, collect, longest_row, work
 from lapis.inference.exact.junction_tree_kernels import believe, lay_out, visit_cube
 from lapis.inference.reduction.sample_bits import Pieces
 from lapis.network.csr import row_starts, take_rows
+from lapis.network.cubes import Cubes, Variables, falsifying_cubes, penalties, plain_cubes
 from lapis.network.network import Network
 
 if TYPE_CHECKING:
@@ -36,6 +37,33 @@ if TYPE_CHECKING:
 
 RUN_CLIQUES = 3000  # of a run, if its last tree is not longer
 RUN_CLAUSES = 30_000
+
+
+class Factors(NamedTuple):
+    """What enters the cliques: cubes, and what each adds to the score, float64[num_cubes].
+
+    Those of a plain network are made for some cliques at a time: its clauses are as many, and say
+    the same in a quarter of the memory.
+    """
+
+    network: Network
+    variables: Variables
+    whole: tuple[Cubes, np.ndarray] | None  # None: a plain network
+
+    def of_all(self) -> tuple[Cubes, np.ndarray]:
+        if self.whole is not None:
+            return self.whole
+        clauses = np.arange(self.network.num_clauses)
+        cubes = falsifying_cubes(self.network, self.variables, clauses)
+        return cubes, penalties(self.network, cubes, self.network.weights)
+
+    def of_run(self, run: Tree) -> tuple[Tree, Cubes, np.ndarray]:
+        """Those of some cliques, which number them anew where there are no others."""
+        if self.whole is not None:
+            return run, *self.whole
+        cubes = plain_cubes(self.network, self.variables, run.cube)
+        penalty = penalties(self.network, cubes, self.network.weights)
+        return run._replace(cube=np.arange(len(penalty), dtype=np.int32)), cubes, penalty
 
 
 class Answers(NamedTuple):
@@ -94,9 +122,9 @@ def answer_trees(
     reduction: Reduction, pieces: Pieces, first: int, last: int, desk: Desk
 ) -> Answers:
     """The atoms of cliques `first` to `last`, and the clauses that entered these."""
-    tree, variables, cubes = reduction.tree, reduction.variables, reduction.cubes
-    part = cut_tree(tree, first, last)
-    potentials = collect(part, cubes, reduction.penalty, work=(desk.axis, desk.work))
+    variables = reduction.variables
+    part, cubes, penalty = reduction.factors.of_run(cut_tree(reduction.tree, first, last))
+    potentials = collect(part, cubes, penalty, work=(desk.axis, desk.work))
     start, atoms = take_rows(variables.state_start, variables.state_atom, part.order)
     clause = cubes.clause[part.cube]
     weights, own, coefficient = local_weights(reduction.network, clause)

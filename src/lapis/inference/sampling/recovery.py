@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lapis.freed_memory import give_back
 from lapis.inference.reduction.eliminate import Reduction
 from lapis.inference.reduction.sample_bits import Pieces, Span, join_spans
 from lapis.inference.reduction.tree_answers import (
@@ -133,6 +134,7 @@ def recover(
 ) -> Derived:
     """The eliminated atoms and all counts from the worlds of each chain, and of its warm-up."""
     network = reduction.network
+    give_back(network.literal.nbytes)  # what pilots and chains left behind
     cut = cut_chains(worlds, before)
     mean, stderr = np.zeros((2, network.num_base_atoms))
     false = np.zeros((len(network.weights), len(cut.pieces.size)))

@@ -77,16 +77,9 @@ def find_pairs(network: Network, graph: ClauseGraph) -> Pairs:
     ends = graph.literal[graph.clause_start[two][:, None] + np.arange(2)]
     inside = (np.abs(ends) <= base).all(axis=1)
     two, ends = two[inside], ends[inside]
-    atoms, sign, weight = np.abs(ends) - 1, np.sign(ends), graph.weight[two]
-
-    alone = np.abs(first[unit]) - 1
-    pull = graph.weight[unit] * np.sign(first[unit]) / 2, (weight[:, None] * sign / 4).ravel()
-    field = total(np.concatenate((alone, atoms.ravel())), np.concatenate(pull), base)
-    low, high = atoms.min(axis=1, initial=base), atoms.max(axis=1, initial=0)
-    key, place = np.unique(low.astype(np.int64) * base + high, return_inverse=True)
-    coupling = total(place, -weight * sign[:, 0] * sign[:, 1] / 4, len(key))
-    real = coupling != 0
-    key = key[real]
+    field = find_fields(first[unit], graph.weight[unit], ends, graph.weight[two], base)
+    key, coupling = find_couplings(ends, graph.weight[two], base)
+    del first, soft, ends, inside
 
     rest = graph.weight.copy()
     rest[unit] = 0.0
@@ -102,8 +95,30 @@ def find_pairs(network: Network, graph: ClauseGraph) -> Pairs:
     slack[np.diff(graph.use_start)[:base] > 0] = np.inf
     return Pairs(
         (key // max(base, 1)).astype(np.int32), (key % max(base, 1)).astype(np.int32),
-        coupling[real], field, rest, plain, slack, in_block,
+        coupling, field, rest, plain, slack, in_block,
     )  # fmt: skip
+
+
+def find_fields(
+    alone: np.ndarray, weight: np.ndarray, ends: np.ndarray, weight_of_two: np.ndarray, base: int
+) -> np.ndarray:
+    """float64[base], of clauses of one literal and of two, int32[num_clauses, 2]."""
+    place = np.concatenate((np.abs(alone) - 1, np.abs(ends).ravel() - 1))
+    pull = weight * np.sign(alone) / 2, (weight_of_two[:, None] * np.sign(ends) / 4).ravel()
+    return total(place, np.concatenate(pull), base)
+
+
+def find_couplings(
+    ends: np.ndarray, weight: np.ndarray, base: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs of clauses of two literals, int64[num_pairs] of low·base + high, and J."""
+    atoms = np.abs(ends) - 1
+    low, high = atoms.min(axis=1, initial=base), atoms.max(axis=1, initial=0)
+    key, place = np.unique(low.astype(np.int64) * base + high, return_inverse=True)
+    sign = np.sign(ends)
+    coupling = total(place, -weight * sign[:, 0] * sign[:, 1] / 4, len(key))
+    real = coupling != 0
+    return key[real], coupling[real]
 
 
 def total(place: np.ndarray, amount: np.ndarray, size: int) -> np.ndarray:
