@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +12,6 @@ from lapis.progress import Stop
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from lapis.circuits.circuit import Circuit
 
 
 @takes("circuit learn")
@@ -122,11 +120,12 @@ def query(
     if rows is None:
         if given is not None:
             raise LapisError("--given is the evidence for --rows", code="option-value")
-        row = row_of_states(found, evidence)
+        row = row_of_states(found.names, found.states, evidence)
         asked = [text for text in split(query) if "=" not in text]
         for name in asked:
             check_word("variable", name, found.names, code="unknown-variable")
-        event = row_of_states(found, [text for text in split(query) if "=" in text])
+        states = [text for text in split(query) if "=" in text]
+        event = row_of_states(found.names, found.states, states)
         present(ask(found, event, row, asked, most_likely), as_json)
         return
     if query or evidence or most_likely:
@@ -161,7 +160,8 @@ def sample(
     from lapis.data.whole_path import whole_path
 
     found = load_circuit(circuit)
-    worlds = draw_samples(found, num_samples, random_state, row_of_states(found, evidence))
+    row = row_of_states(found.names, found.states, evidence)
+    worlds = draw_samples(found, num_samples, random_state, row)
     columns = [
         [states[code] for code in worlds[:, v].tolist()] for v, states in enumerate(found.states)
     ]
@@ -211,11 +211,18 @@ def mean(values: np.ndarray) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def row_of_states(circuit: Circuit, texts: Sequence[str]) -> np.ndarray:
-    """int32[num_variables], what texts like smoke=yes say, -1 for the rest."""
+def row_of_states(
+    names: Sequence[str],
+    states: Sequence[Sequence[str]],
+    texts: Sequence[str],
+    known: Mapping[int, int] | None = None,
+) -> np.ndarray:
+    """int32[num_variables], what texts like smoke=yes say and what is known, -1 for the rest."""
     import numpy as np
 
-    row = np.full(circuit.num_variables, -1, np.int32)
+    row = np.full(len(names), -1, np.int32)
+    for variable, code in (known or {}).items():
+        row[variable] = code
     for text in texts:
         name, mark, state = (part.strip() for part in text.partition("="))
         if not mark:
@@ -224,10 +231,16 @@ def row_of_states(circuit: Circuit, texts: Sequence[str]) -> np.ndarray:
                 code="option-value",
                 hint="as in smoke=yes",
             )
-        check_word("variable", name, circuit.names, code="unknown-variable")
-        variable = circuit.names.index(name)
-        check_word(f"state of {name}", state, circuit.states[variable], code="unknown-state")
-        row[variable] = circuit.states[variable].index(state)
+        check_word("variable", name, names, code="unknown-variable")
+        variable = names.index(name)
+        check_word(f"state of {name}", state, states[variable], code="unknown-state")
+        code = states[variable].index(state)
+        if row[variable] not in (-1, code):
+            raise LapisError(
+                f"{name} is given two states, {states[variable][row[variable]]} and {state}",
+                code="option-value",
+            )
+        row[variable] = code
     return row
 
 

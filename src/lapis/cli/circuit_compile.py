@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lapis.cli.circuit import row_of_states
 from lapis.cli.options import read_worlds
 from lapis.cli.progress import progress_bar
 from lapis.cli.render import present
-from lapis.errors import LapisError, check_word
+from lapis.errors import LapisError
 from lapis.progress import Stop
 from lapis.results.result import Figures
 
@@ -62,7 +63,7 @@ def run_marginals(
     **opening: Any,
 ) -> None:
     from lapis.circuits.compilation.marginals import find_marginals
-    from lapis.circuits.results import CircuitAnswer
+    from lapis.circuits.results import ModelMarginals
     from lapis.network.csr import row_starts
 
     graph, row = open_factors(model, data, **opening)
@@ -74,7 +75,7 @@ def run_marginals(
         for v, name in enumerate(graph.names)
         if row[v] < 0
     }
-    present(CircuitAnswer(found.log_partition, distribution), as_json)
+    present(ModelMarginals(found.log_partition, distribution), as_json)
 
 
 def run_approximate(
@@ -138,11 +139,11 @@ def open_factors(
         graph = read_factors(model)
         observed: dict[int, int] = {}
         for path in data:
-            observed |= read_evidence(path, graph)
-        observed |= dict(parse_state(text, graph) for text in evidence)
-        row = nothing_known(graph)
-        row[list(observed)] = list(observed.values())
-        return graph, row
+            for variable, state in read_evidence(path, graph).items():
+                if observed.setdefault(variable, state) != state:
+                    name = graph.names[variable]
+                    raise LapisError(f"{path}: {name} has another state before", code="data-table")
+        return graph, row_of_states(graph.names, graph.states, evidence, observed)
     if evidence:
         raise LapisError(
             f"{model}: --evidence is for .bif and .uai files", code="option-value",
@@ -168,15 +169,6 @@ def conditioned(graph: FactorGraph, row: np.ndarray) -> FactorGraph:
 
 def nothing_known(graph: FactorGraph) -> np.ndarray:
     return np.full(graph.num_variables, -1, np.int32)
-
-
-def parse_state(text: str, graph: FactorGraph) -> tuple[int, int]:
-    """A variable and a state from a text like smoke=yes."""
-    name, _, state = (part.strip() for part in text.partition("="))
-    check_word("variable", name, graph.names, code="unknown-variable")
-    variable = graph.names.index(name)
-    check_word(f"state of {name}", state, graph.states[variable], code="unknown-state")
-    return variable, graph.states[variable].index(state)
 
 
 def sizes(circuit: Circuit) -> dict[str, int]:
