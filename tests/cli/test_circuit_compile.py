@@ -82,3 +82,51 @@ def test_what_is_refused(run: Run) -> None:
     code, _, err = run("circuit", "compile", "coins.bif", "--edges-max", "5")
     assert code == 3
     assert err.startswith("error: no circuit of at most 5 edges was found")
+
+
+def test_marginals_of_rules_are_no_probability_of_anything(run: Run) -> None:
+    code, out, _ = run("circuit", "marginals", "m.mln", "d.db", "-q", "Smokes,Cancer")
+    exact = run.json("infer", "m.mln", "d.db", "-q", "Smokes,Cancer")
+    assert code == 0
+    assert f"log Z = {exact['log_partition']:.6g}, exact" in out
+    found = run.json("circuit", "marginals", "m.mln", "d.db", "-q", "Smokes,Cancer")
+    assert found["log_partition"] == pytest.approx(exact["log_partition"])
+
+
+@pytest.mark.parametrize("command", ["compile", "marginals", "approximate"])
+def test_a_variable_has_one_state(run: Run, command: str) -> None:
+    run.write("coins.bif", COINS)
+    code, _, err = run("circuit", command, "coins.bif", "--evidence", "a=h,a=t")
+    assert (code, err) == (1, "error: a is given two states, h and t\n")
+
+
+def test_evidence_files_and_options_agree(run: Run) -> None:
+    run.write("coins.bif", COINS)
+    run.write("one.evid", "1 0 0\n")
+    run.write("two.evid", "1 0 1\n")
+    found = run.json("circuit", "marginals", "coins.bif", "one.evid", "--evidence", "a=h")
+    assert found["log_probability"] == pytest.approx(math.log(0.25))
+    code, _, err = run("circuit", "marginals", "coins.bif", "one.evid", "--evidence", "a=t")
+    assert (code, err) == (1, "error: a is given two states, h and t\n")
+    code, _, err = run("circuit", "marginals", "coins.bif", "one.evid", "two.evid")
+    assert (code, err) == (1, "error: two.evid: a has another state before\n")
+
+
+def test_impossible_events_and_impossible_evidence_are_told_apart(run: Run) -> None:
+    run.write("sure.bif", COINS.replace("(h) 0.5, 0.5", "(h) 1.0, 0.0"))
+    run.json("circuit", "compile", "sure.bif", "-o", "sure.npz")
+    impossible = run.json("circuit", "query", "sure.npz", "-q", "b=t", "--evidence", "a=h")
+    assert (impossible["log_probability"], impossible["probability"]) == (None, 0.0)
+    code, _, err = run("circuit", "query", "sure.npz", "-q", "b=t,b=h")
+    assert (code, err) == (1, "error: b is given two states, t and h\n")
+    run.write("q.csv", "a,b\n?,t\n?,h\nh,?\n")
+    run.write("e.csv", "a,b\nh,?\nh,t\n?,?\n")
+    asked = ("circuit", "query", "sure.npz", "--rows", "q.csv", "--given", "e.csv")
+    rows = run.json(*asked)["queries"]
+    assert rows[:2] == [
+        {"log_probability": None, "probability": 0.0},
+        {"log_probability": None, "probability": None},
+    ]
+    assert rows[2]["probability"] == pytest.approx(0.25)
+    _, out, _ = run(*asked)
+    assert "mean log probability -inf, exact; 1 given impossible evidence" in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,17 +68,35 @@ class CircuitAnswer(Result):
     def summary(self) -> str:
         return (
             f"log probability {format_number(self.log_probability)} "
-            f"(probability {np.exp(self.log_probability):.6g}), exact"
+            f"(probability {self.probability:.6g}), exact"
         )
+
+    @property
+    def probability(self) -> float:
+        return float(np.exp(self.log_probability))
 
     def document(self) -> dict[str, Any]:
         found: dict[str, Any] = {
             "log_probability": self.log_probability,
+            "probability": self.probability,
             "distribution": {name: dict(states) for name, states in self.distribution.items()},
         }
         if self.most_likely is not None:
             found["most_likely"] = dict(self.most_likely)
         return found
+
+
+@dataclass(frozen=True, repr=False)
+class ModelMarginals(CircuitAnswer):
+    """All marginals of a model; its log partition function stands in `log_probability`."""
+
+    def summary(self) -> str:
+        return f"log Z = {format_number(self.log_probability)}, exact"
+
+    def document(self) -> dict[str, Any]:
+        found = super().document()
+        del found["probability"]
+        return {**found, "log_partition": self.log_probability}
 
 
 def as_chance(probability: float) -> str:
@@ -125,15 +144,21 @@ class RowAnswers(Table):
 
     def summary(self) -> str:
         values = np.asarray(self.values["log_probability"])
-        mean = values.mean() if len(values) else np.nan
-        return f"{len(values):,} queries, mean log probability {format_number(float(mean))}, exact"
+        answered = values[~np.isnan(values)]
+        mean = format_number(float(answered.mean()) if len(answered) else None)
+        found = f"{len(values):,} queries, mean log probability {mean}, exact"
+        unanswered = len(values) - len(answered)
+        return f"{found}; {unanswered:,} given impossible evidence" if unanswered else found
 
     def document(self) -> dict[str, Any]:
         values = np.asarray(self.values["log_probability"])
         return {
             "log_probability": float(values.mean()) if len(values) else None,
             "distribution": None,
-            "queries": ({"log_probability": value} for value in values.tolist()),
+            "queries": (
+                {"log_probability": value, "probability": math.exp(value)}
+                for value in values.tolist()
+            ),
         }
 
 

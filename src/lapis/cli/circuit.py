@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lapis.cli.circuit_compile import parse_state, sizes
+from lapis.cli.circuit_compile import row_of_states, sizes
 from lapis.cli.options import split, takes
 from lapis.errors import LapisError, check_word
 from lapis.progress import Report, Stop, work_clock
@@ -14,7 +14,6 @@ from lapis.progress import Report, Stop, work_clock
 if TYPE_CHECKING:
     import numpy as np
 
-    from lapis.circuits.circuit import Circuit
     from lapis.results.result import Result
 
 
@@ -110,11 +109,12 @@ def query(
     if rows is None:
         if given is not None:
             raise LapisError("--given is the evidence for --rows", code="option-value")
-        row = row_of_states(found, evidence)
+        row = row_of_states(found.names, found.states, evidence)
         asked = [text for text in split(query) if "=" not in text]
         for name in asked:
             check_word("variable", name, found.names, code="unknown-variable")
-        event = row_of_states(found, [text for text in split(query) if "=" in text])
+        states = [text for text in split(query) if "=" in text]
+        event = row_of_states(found.names, found.states, states)
         return ask(found, event, row, asked, most_likely)
     if query or evidence or most_likely:
         raise LapisError("a query stands in --query or in --rows, not in both", code="option-value")
@@ -148,7 +148,8 @@ def sample(
     from lapis.data.whole_path import whole_path
 
     found = load_circuit(circuit)
-    worlds = draw_samples(found, num_samples, random_state, row_of_states(found, evidence))
+    row = row_of_states(found.names, found.states, evidence)
+    worlds = draw_samples(found, num_samples, random_state, row)
     columns = [
         [states[code] for code in worlds[:, v].tolist()] for v, states in enumerate(found.states)
     ]
@@ -192,23 +193,6 @@ def info(circuit: Path, output: Path | None, plot: Path | None) -> Result:
 
 def mean(values: np.ndarray) -> float | None:
     return float(values.mean()) if len(values) else None
-
-
-def row_of_states(circuit: Circuit, texts: Sequence[str]) -> np.ndarray:
-    """int32[num_variables], what texts like smoke=yes say, -1 for the rest."""
-    import numpy as np
-
-    row = np.full(circuit.num_variables, -1, np.int32)
-    for text in texts:
-        if "=" not in text:
-            raise LapisError(
-                f"{text!r} is not a state of a variable",
-                code="option-value",
-                hint="as in smoke=yes",
-            )
-        variable, state = parse_state(text, circuit)
-        row[variable] = state
-    return row
 
 
 CIRCUIT = (learn, score, query, sample, info)

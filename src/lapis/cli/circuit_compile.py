@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lapis.circuits.circuit import Circuit
     from lapis.circuits.factors.factor_graph import FactorGraph
-    from lapis.circuits.results import CircuitAnswer
+    from lapis.circuits.results import ModelMarginals
     from lapis.results.result import Figures
 
 
@@ -50,10 +50,10 @@ def compile_(
 
 
 @takes("circuit marginals")
-def marginals(time_limit: float | None, random_state: int, **opening: Any) -> CircuitAnswer:
+def marginals(time_limit: float | None, random_state: int, **opening: Any) -> ModelMarginals:
     """All marginals of a model exactly, in numbers: also where a circuit would be too large."""
     from lapis.circuits.compilation.marginals import find_marginals
-    from lapis.circuits.results import CircuitAnswer
+    from lapis.circuits.results import ModelMarginals
     from lapis.network.csr import row_starts
 
     graph, row = open_factors(**opening)
@@ -65,7 +65,7 @@ def marginals(time_limit: float | None, random_state: int, **opening: Any) -> Ci
         for v, name in enumerate(graph.names)
         if row[v] < 0
     }
-    return CircuitAnswer(found.log_partition, distribution)
+    return ModelMarginals(found.log_partition, distribution)
 
 
 @takes("circuit approximate", "approximating")
@@ -127,11 +127,11 @@ def open_factors(
         graph = read_factors(model)
         observed: dict[int, int] = {}
         for path in data or ():
-            observed |= read_evidence(path, graph)
-        observed |= dict(parse_state(text, graph) for text in evidence)
-        row = nothing_known(graph)
-        row[list(observed)] = list(observed.values())
-        return graph, row
+            for variable, state in read_evidence(path, graph).items():
+                if observed.setdefault(variable, state) != state:
+                    name = graph.names[variable]
+                    raise LapisError(f"{path}: {name} has another state before", code="data-table")
+        return graph, row_of_states(graph.names, graph.states, evidence, observed)
     if evidence:
         raise LapisError(
             f"{model}: --evidence is for .bif and .uai files", code="option-value",
@@ -161,13 +161,37 @@ def nothing_known(graph: FactorGraph) -> np.ndarray:
     return np.full(graph.num_variables, -1, np.int32)
 
 
-def parse_state(text: str, graph: FactorGraph | Circuit) -> tuple[int, int]:
-    """A variable and a state from a text like smoke=yes."""
-    name, _, state = (part.strip() for part in text.partition("="))
-    check_word("variable", name, graph.names, code="unknown-variable")
-    variable = graph.names.index(name)
-    check_word(f"state of {name}", state, graph.states[variable], code="unknown-state")
-    return variable, graph.states[variable].index(state)
+def row_of_states(
+    names: Sequence[str],
+    states: Sequence[Sequence[str]],
+    texts: Sequence[str],
+    known: Mapping[int, int] | None = None,
+) -> np.ndarray:
+    """int32[num_variables], what texts like smoke=yes say and what is known, -1 for the rest."""
+    import numpy as np
+
+    row = np.full(len(names), -1, np.int32)
+    for variable, code in (known or {}).items():
+        row[variable] = code
+    for text in texts:
+        name, mark, state = (part.strip() for part in text.partition("="))
+        if not mark:
+            raise LapisError(
+                f"{text!r} is not a state of a variable",
+                code="option-value",
+                hint="as in smoke=yes",
+            )
+        check_word("variable", name, names, code="unknown-variable")
+        variable = names.index(name)
+        check_word(f"state of {name}", state, states[variable], code="unknown-state")
+        code = states[variable].index(state)
+        if row[variable] not in (-1, code):
+            raise LapisError(
+                f"{name} is given two states, {states[variable][row[variable]]} and {state}",
+                code="option-value",
+            )
+        row[variable] = code
+    return row
 
 
 def sizes(circuit: Circuit) -> dict[str, int]:
