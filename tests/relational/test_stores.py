@@ -419,6 +419,18 @@ def test_an_engine_that_is_not_there_is_said(url: str, message: str) -> None:
     assert str(caught.value) == message
 
 
+@pytest.mark.parametrize("url", ["localhost", "local[", "sparkle", "duckdbx"])
+def test_what_begins_like_an_engine_is_none(url: str) -> None:
+    with pytest.raises(LapisError, match=r"^no engine is called"):
+        open_store(url)
+
+
+@pytest.mark.spark
+def test_a_master_that_spark_does_not_know_is_said_in_its_words() -> None:
+    with pytest.raises(LapisError, match=r"did not start: .*Could not parse Master URL"):
+        open_store("local[two]")
+
+
 @pytest.mark.parametrize(
     ("url", "library", "message"),
     [
