@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lapis.errors import Warning
 from lapis.results.escaping import escape
 from lapis.results.json_text import json_pieces
 from lapis.results.result import Result
@@ -61,10 +60,6 @@ def show_notes(notes: Sequence[str]) -> None:
         print(escape(note, "terminal"), file=sys.stderr)
 
 
-def show_warnings(warnings: Sequence[Warning]) -> None:
-    show_notes([str(warning) for warning in warnings])
-
-
 def plain(text: str, style: str = "") -> Text:
     """A text as it is, in a style."""
     from rich.text import Text
@@ -107,7 +102,7 @@ def show_report(report: Report) -> None:
             out.print(indented(line), soft_wrap=False)
     sizes = ", ".join(f"{name} {size:,}" for name, size in report.constants.items())
     out.print(plain(f"constants: {sizes or 'none'}", "dim"))
-    show_warnings(report.warnings)
+    show_notes([str(warning) for warning in report.warnings])
     out.print(plain(report.summary()))
 
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge, check_word
+from lapis.inference.exact.duplicates import mix
 from lapis.language.syntax import Constant, Variable
 from lapis.lifted.compilation.regions import Region, Size, num_choices
 from lapis.lifted.compilation.theory import Atom, Shape, Slot, Term, shape_of
@@ -249,13 +250,6 @@ def refine(problem: Problem, named: Mapping[str, set[str]]) -> dict[str, np.ndar
         if num_colours == before:
             break
     return colours
-
-
-def mix(values: np.ndarray) -> np.ndarray:
-    """uint64[...], a hash; 0 stays 0. Colours that collide are found out by `mixed_constants`."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(values ^ (values >> np.uint64(31)))
 
 
 def equality_pattern(types: Sequence[str], rows: np.ndarray) -> np.ndarray:

@@ -129,7 +129,7 @@ def first_equal(start: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 def mix(word: np.ndarray) -> np.ndarray:
-    """A bijection of uint64 that spreads every bit (the finaliser of splitmix64)."""
+    """A bijection of uint64 that spreads every bit (the finaliser of splitmix64); 0 stays 0."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: np.ndarray = word ^ (word >> np.uint64(31))

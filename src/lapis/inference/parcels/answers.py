@@ -46,9 +46,7 @@ def infer_on_engine(
     limits: Limits | None = None,
 ) -> Answer | StoredAnswer:
     """Marginals, by the engine at a URL, or by the one that has the facts."""
-    refuse_relaxing(options.relax)
-    refuse_bounds(options.bounds)
-    refuse_count_bound(options.ibound)
+    refuse_options(options)
     asked = Question("infer", method, np.empty(0), options)
     if output is not None:
         return leave_there(task, url, asked, output, limits)
@@ -70,7 +68,7 @@ def map_on_engine(
     limits: Limits | None = None,
 ) -> MostLikelyWorld | StoredAnswer:
     """A most likely world, by the engine at a URL; the time limit is for each component."""
-    refuse_relaxing(options.relax)
+    refuse_options(options)
     asked = Question("map", method, np.empty(0), options)
     if output is not None:
         return leave_there(task, url, asked, output, limits)
@@ -143,28 +141,22 @@ def refuse_worlds(task: Task) -> None:
         raise LapisError("one table holds one world", code="several-worlds", hint="use --merge")
 
 
-def refuse_bounds(bounds: bool) -> None:
-    if bounds:
+def refuse_options(options: Options) -> None:
+    if options.relax:
+        raise LapisError(
+            "hard formulas cannot be relaxed on an engine",
+            code="relax",
+            hint="leave out --engine, or give a rule a weight instead of its final period",
+        )
+    if options.bounds:
         raise LapisError(
             "bounds are not computed on an engine",
             code="bounds",
             hint="leave out --engine, or --bounds",
         )
-
-
-def refuse_count_bound(ibound: int | None) -> None:
-    if ibound is not None:
+    if options.ibound is not None:
         raise LapisError(
             "ibound belongs to 'count-gibbs', which works on a whole model, not on an engine",
             code="engine-method",
             hint="leave out --engine, or --ibound",
-        )
-
-
-def refuse_relaxing(relaxing: bool) -> None:
-    if relaxing:
-        raise LapisError(
-            "hard formulas cannot be relaxed on an engine",
-            code="relax",
-            hint="leave out --engine, or give a rule a weight instead of its final period",
         )
