@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import lapis
-from lapis.cli.progress import describe
-from lapis.progress import Progress, Stop
+from lapis.cli.progress import BAR_WIDTH, CLOCK_WIDTH, describe, shorten
+from lapis.progress import SECONDS_LEFT, Progress, Stop
 
 MODEL = lapis.parse("""
 Friends(person, person)
@@ -161,3 +161,17 @@ def test_a_line_of_progress_fits_a_terminal_and_is_no_markup() -> None:
     assert line.startswith("grounding 3/12, gap 0.25: [/b] c1cc[nH]c1 xxx")
     assert line.endswith("…")
     assert len(line) < 60
+
+
+def test_a_line_of_progress_says_first_how_long_it_takes() -> None:
+    """On eighty columns the bar and the clock are seen whole, and the text is cut at its end."""
+    figures = {SECONDS_LEFT: 12345.6, "rhat": 1.0123456, "stderr": 0.012345}
+    room = 80 - BAR_WIDTH - CLOCK_WIDTH
+    line = shorten(describe(Progress("sampling", 4096, 400_000, 3.0, figures)), room)
+    assert line.startswith("sampling 4,096/400,000, about 12,346 s left")
+    assert (len(line), line[-1]) == (room, "…")
+
+
+def test_no_time_is_told_that_is_over_or_not_known() -> None:
+    for left in (0.0, float("inf")):
+        assert str(Progress("sampling", 1, None, 0.0, {SECONDS_LEFT: left})) == "sampling 1"

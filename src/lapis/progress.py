@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+SECONDS_LEFT = "seconds left"  # a figure: expected until the precision asked is reached
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """One look at work under way.
 
-    >>> print(Progress("sampling", 200, 1000, 0.5, {"rhat": 1.02, "stderr": 0.01}))
-    sampling 200/1,000, rhat 1.02, stderr 0.01
+    >>> print(Progress("sampling", 200, 1000, 0.5, {"seconds left": 12345.6, "rhat": 1.02}))
+    sampling 200/1,000, about 12,346 s left, rhat 1.02
     """
 
     phase: str  # reading, grounding, counting, warm-up, sampling, searching, proving, learning, …
@@ -45,8 +48,15 @@ class Progress:
 
     def __str__(self) -> str:
         total = "" if self.total is None else f"/{self.total:,}"
-        figures = (f"{name} {value:.4g}" for name, value in self.figures.items())
-        return ", ".join([f"{self.phase} {self.done:,}{total}", *figures])
+        figures = [describe_figure(name, value) for name, value in self.figures.items()]
+        return ", ".join(filter(None, [f"{self.phase} {self.done:,}{total}", *figures]))
+
+
+def describe_figure(name: str, value: float) -> str:
+    """In a line of progress; nothing of a time that is over or not known."""
+    if name != SECONDS_LEFT:
+        return f"{name} {value:.4g}"
+    return f"about {max(value, 1):,.0f} s left" if 0 < value < math.inf else ""
 
 
 STOPPED = "stopped"  # the code of the error that `Stop.check` raises

@@ -8,7 +8,7 @@ from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.couplings.cluster import Cluster
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.mcsat import MCSAT
-from lapis.progress import Progress
+from lapis.progress import SECONDS_LEFT, Progress
 from lapis.results.answer import quality_remarks
 
 
@@ -44,6 +44,7 @@ def test_the_time_left_is_told() -> None:
     found = run_chains(network, Gibbs(), precision=1e-4, max_samples=4_000, progress=seen.append)
     left = [progress.figures.get("seconds left", 0.0) for progress in seen]
     assert max(left) > 0
+    assert all(next(iter(event.figures)) == SECONDS_LEFT for event in seen if event.figures)
     assert 0 < found.seconds_left < float("inf")
     assert run_chains(network, Gibbs(), precision=0.02).seconds_left == 0.0
 

@@ -10,6 +10,7 @@ from lapis.progress import Progress, Report, compilations
 from lapis.results.escaping import escape
 
 TEXT_WIDTH = 32  # of what the user wrote: a formula, a file
+BAR_WIDTH, CLOCK_WIDTH = 20, 9  # of a line, with the spaces between
 
 
 @contextmanager
@@ -24,14 +25,16 @@ def progress_bar(title: str) -> Iterator[Report | None]:
 
     columns = (
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
+        BarColumn(bar_width=BAR_WIDTH),
         TimeElapsedColumn(),
     )
-    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+    console = Console(stderr=True)
+    with Bars(*columns, console=console, transient=True) as bars:
         task = bars.add_task(title, total=None)
 
         def move(event: Progress) -> None:
-            bars.update(task, completed=event.done, total=event.total, description=describe(event))
+            text = shorten(describe(event), console.width - BAR_WIDTH - CLOCK_WIDTH)
+            bars.update(task, completed=event.done, total=event.total, description=text)
 
         compilations.append(move)
         try:
@@ -43,5 +46,9 @@ def progress_bar(title: str) -> Iterator[Report | None]:
 def describe(event: Progress) -> str:
     """The event in a line: phase, how far, figures, and what is being done."""
     text = escape(" ".join(event.text.split()), "terminal")
-    shown = text if len(text) <= TEXT_WIDTH else f"{text[: TEXT_WIDTH - 1]}…"
+    shown = shorten(text, TEXT_WIDTH)
     return f"{event}: {shown}" if shown else str(event)
+
+
+def shorten(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: max(1, width) - 1]}…"

@@ -41,7 +41,7 @@ from lapis.inference.sampling.modes import find_modes
 from lapis.inference.sampling.pilots import choose_by_pilots
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.network.network import Network
-from lapis.progress import Progress, Report, Wish, work_clock
+from lapis.progress import SECONDS_LEFT, Progress, Report, Wish, work_clock
 
 WARM_RHAT = 1.2
 FIRST_CHECK = 64  # samples a chain; with fewer, no precision is believed
@@ -348,9 +348,13 @@ class Run(Generic[PlanType, StateType]):
         if self.progress is None:
             return
         found = self.summary
-        figures = {} if found is None else {"rhat": found.worst_rhat, "stderr": found.worst_stderr}
-        if found is not None:
-            figures["seconds left"] = self.seconds_left([found])
+        figures = {}
+        if found is not None:  # what matters most is first: a terminal may be narrow
+            figures = {
+                SECONDS_LEFT: self.seconds_left([found]),
+                "rhat": found.worst_rhat,
+                "stderr": found.worst_stderr,
+            }
         self.progress(
             Progress(
                 self.phase,
