@@ -105,3 +105,17 @@ def test_arrays_that_are_refused(tmp_path: Path) -> None:
         read_table(tmp_path / "t.npy")
     with pytest.raises(LapisError, match="there is no such file"):
         read_table(tmp_path / "none.csv")
+
+
+def test_states_are_those_of_columns_of_one_name_in_whatever_order(tmp_path: Path) -> None:
+    train, valid = tmp_path / "train.csv", tmp_path / "valid.csv"
+    train.write_text("coin,size\nheads,small\ntails,large\n")
+    valid.write_text("size,coin\nmedium,tails\n")
+    tables = [read_table(train), read_table(valid)]
+    names, states = variables_of(tables)
+    assert dict(zip(names, map(set, states), strict=True)) == {
+        "coin": {"heads", "tails"},
+        "size": {"small", "medium", "large"},
+    }
+    (row,) = rows_of(tables[1], names, states)
+    assert [own[code] for own, code in zip(states, row, strict=True)] == ["tails", "medium"]

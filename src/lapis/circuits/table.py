@@ -182,10 +182,15 @@ def variables_of(tables: Sequence[Table]) -> tuple[tuple[str, ...], tuple[tuple[
             )
     names = first.names or tuple(f"x{column}" for column in range(num_columns))
     states = []
-    for column in range(num_columns):
-        seen = {value for table in tables for value in table.values[column]}
+    for column, name in enumerate(names):
+        seen = {value for table in tables for value in table.values[place(table, name, column)]}
         states.append(BOOLEAN if seen <= set(BOOLEAN) else tuple(sorted_values(seen)))
     return names, tuple(states)
+
+
+def place(table: Table, name: str, column: int) -> int:
+    """The column of that name; of a table that has none, the one at the same place."""
+    return table.names.index(name) if table.names and name in table.names else column
 
 
 def rows_of(table: Table, names: Sequence[str], states: Sequence[Sequence[str]]) -> np.ndarray:
