@@ -43,23 +43,30 @@ class Weighed(NamedTuple):
     state_stderr: np.ndarray  # float64[num_states], of the probabilities after correction
 
 
-def weigh(sharp: Family, broad: Family, graph: FactorGraph, row: np.ndarray, seed: int) -> Weighed:
+def weigh(
+    sharp: Family,
+    broad: Family,
+    graph: FactorGraph,
+    row: np.ndarray,
+    seed: int,
+    num_worlds: int = NUM_WORLDS,
+) -> Weighed:
     """Compare V and F with the model given a row of states, and correct V."""
     num_nodes, num_edges = len(sharp.kind), len(sharp.child)
     log_share = np.stack((sharp.log_share, broad.log_share))
     share = np.exp(log_share)
-    num_broad = round(BROAD * NUM_WORLDS)
-    rows = np.tile(np.asarray(row, np.int32), (NUM_WORLDS, 1))
+    num_broad = round(BROAD * num_worlds)
+    rows = np.tile(np.asarray(row, np.int32), (num_worlds, 1))
     memory = (
         np.empty(num_nodes, np.bool_),
         np.empty(num_nodes + 1, np.int32),
         np.empty(num_nodes, np.int32),
     )
     for part, generator, rows_of in zip(
-        share, random_states(seed, 2), np.split(rows, [NUM_WORLDS - num_broad]), strict=True
+        share, random_states(seed, 2), np.split(rows, [num_worlds - num_broad]), strict=True
     ):
         _draw(sharp, part, generator, rows_of, memory[1])
-    log_q = np.zeros((2, NUM_WORLDS))
+    log_q = np.zeros((2, num_worlds))
     _probability(sharp, log_share, rows, *memory, log_q)
     mixed = np.logaddexp(log_q[0] + math.log(1 - BROAD), log_q[1] + math.log(BROAD))
     log_weight = graph.log_score(rows) - mixed
@@ -69,8 +76,8 @@ def weigh(sharp: Family, broad: Family, graph: FactorGraph, row: np.ndarray, see
     weight = np.exp(log_weight - top)
     mean = float(weight.mean())
     effective = mean**2 / float(np.square(weight).mean())
-    stderr = math.sqrt(max(0.0, 1.0 / effective - 1.0) / NUM_WORLDS)
-    tilt = weight / weight.sum() - 1.0 / NUM_WORLDS
+    stderr = math.sqrt(max(0.0, 1.0 / effective - 1.0) / num_worlds)
+    tilt = weight / weight.sum() - 1.0 / num_worlds
     change, noise = np.zeros(num_edges), np.zeros(num_edges)
     _count(sharp, rows, tilt, *memory, change, noise)
     taken = np.zeros((2, num_edges))
