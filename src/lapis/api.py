@@ -432,7 +432,7 @@ def learn_structure(
     """
     options = dict(locals())
     check_options("structure", options)
-    from lapis.grounding.limits import num_cores
+    from lapis.cores import num_cores
     from lapis.relational.engines.tables import open_on_engine
     from lapis.structure.learn_rules import learn_rules
 

@@ -107,7 +107,7 @@ def test_all_pieces_at_once_are_each_by_itself(seed: int, samples: int) -> None:
 
     def recovered(cores: int) -> Derived:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(recovery, "available_cores", lambda: cores)
+            patch.setattr(recovery, "num_cores", lambda: cores)
             patch.setattr(tree_answers, "RUN_CLIQUES", 2)
             patch.setattr(tree_answers, "RUN_CLAUSES", 3)
             return recover(

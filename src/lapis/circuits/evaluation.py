@@ -15,7 +15,6 @@ possible.) Rows are dealt to the cores in shares; kernels hold no lock.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
@@ -25,6 +24,7 @@ import numpy as np
 from lapis.circuits.blocks import LANES, TINY, as_averages, evaluate_blocks
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, Circuit
 from lapis.compiled import entry, inner
+from lapis.cores import num_cores
 
 Found = TypeVar("Found")
 MISSING = -1  # the state of a variable that evidence does not mention
@@ -147,7 +147,7 @@ def run_in_shares(work: Callable[[slice], Found], num_rows: int, cost: int) -> l
         return [work(slice(0, num_rows))]
     size = -(-num_rows // SHARES)
     parts = [slice(first, min(first + size, num_rows)) for first in range(0, num_rows, size)]
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(num_cores()) as pool:
         return list(pool.map(work, parts))
 
 

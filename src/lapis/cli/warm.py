@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from lapis import compiled
 from lapis.compiled import Kernel, watchers
+from lapis.cores import num_cores
 from lapis.progress import Progress, Report, compilations
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ class Beside:
     def __init__(self, at_once: bool = False) -> None:
         self.running: list[subprocess.Popen[Any]] | None = None
         self.began = time.monotonic()
-        if at_once and (os.cpu_count() or 1) > 1:
+        if at_once and num_cores() > 1:
             self.running = [start(job) for job in BESIDE]
 
     def watch(self, kernel: Kernel, is_called: bool) -> None:
@@ -183,7 +184,7 @@ class Beside:
             from lapis.inference.sampling.kernels.cluster import run_clusters
 
             self.running, others = [], () if is_kept(run_clusters) else BESIDE
-            if (os.cpu_count() or 1) > 1:
+            if num_cores() > 1:
                 self.running = [start(job) for job in others] or [start(LATER)]
         if is_called and kernel.py_func.__module__ in COMPILED_BESIDE:
             if any(process.poll() is None for process in self.running):
@@ -241,7 +242,7 @@ def compile_all(report: Report | None = None) -> None:
     waiting, running, done = list(JOBS), dict[str, subprocess.Popen[Any]](), 0
     try:
         while waiting or running:
-            while waiting and len(running) < (os.cpu_count() or 1):
+            while waiting and len(running) < num_cores():
                 job = waiting.pop(0)
                 running[job] = start(job)
             ended = [job for job, process in running.items() if process.poll() is not None]

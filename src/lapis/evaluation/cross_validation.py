@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from lapis.cores import num_cores
 from lapis.errors import LapisError, check_word
 from lapis.evaluation.fold_jobs import (
     Fold,
@@ -28,7 +29,6 @@ from lapis.evaluation.fold_jobs import (
 from lapis.evaluation.folds import make_folds
 from lapis.evaluation.predictions import Predictions, join_predictions
 from lapis.evaluation.score import MEASURE_HEADINGS, Quality, measure
-from lapis.grounding.limits import num_cores
 from lapis.inference.marginals import Options as InferenceOptions
 from lapis.methods import check_options
 from lapis.option import seed_of

@@ -22,11 +22,6 @@ def machine_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def num_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def memory_limit(max_memory: int | None) -> int:
     return int(SHARE_OF_MACHINE * machine_memory()) if max_memory is None else max_memory
 

@@ -39,6 +39,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.cores import num_cores
 from lapis.inference.bounds.self_avoiding_kernel import (
     Graph,
     Walk,
@@ -48,7 +49,6 @@ from lapis.inference.bounds.self_avoiding_kernel import (
     score_world,
 )
 from lapis.inference.bounds.terms import EPSILON, Terms
-from lapis.inference.sampling.chains import available_cores
 from lapis.network.incidence import index_atoms
 from lapis.progress import Stop
 
@@ -88,7 +88,7 @@ def new_walk(graph: Graph) -> Walk:
 def bound_log_odds(graph: Graph, boxes: Boxes, wanted: np.ndarray, stop: Stop | None) -> None:
     """Tighten the boxes of some atoms, int64[...], in place, on all cores."""
     budget = min(MOST_STEPS, max(1, STEPS // max(1, len(wanted))))
-    cores = available_cores()
+    cores = num_cores()
 
     def run(first: int) -> None:
         walk = new_walk(graph)

@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from lapis.inference.sampling.chains import available_cores
+from lapis.cores import num_cores
 from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.inference.sampling.sampler import PlanType, Sampler, StateType
 from lapis.network.network import Network
@@ -100,5 +100,5 @@ def on_all_cores(work: Callable[[Item], Result], items: Sequence[Item]) -> list[
     """The work on each item, in threads: kernels let each other run. On Ctrl-C all is finished."""
     if len(items) < 2:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(min(available_cores(), len(items))) as pool:
+    with ThreadPoolExecutor(min(num_cores(), len(items))) as pool:
         return list(pool.map(work, items))

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.cores import num_cores
 from lapis.errors import LapisError
-from lapis.grounding.limits import num_cores
 from lapis.inference.parcels.packing import Packed
 from lapis.inference.parcels.rows import Columns, ParcelRows, read_columns
 from lapis.inference.parcels.solving import ANSWER_COLUMNS, Question, solve_parcel

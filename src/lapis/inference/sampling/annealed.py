@@ -22,13 +22,13 @@ at least that of log-normal weights, √((exp s² − 1)/runs).
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from lapis.cores import num_cores
 from lapis.inference.marginals import Options
 from lapis.inference.random_numbers import random_states
 from lapis.inference.reduction.eliminate import Reduction, reduce
@@ -154,7 +154,7 @@ def run_round(
         else:
             log_weight[number] -= HARD_WEIGHT * num_hard
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(num_cores()) as pool:
         list(pool.map(run, range(len(streams))))
     return Round(beta, log_weight, worlds, trail)
 

@@ -14,7 +14,6 @@ number of cores, unless the time limit or the user ends the run.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
+from lapis.cores import num_cores
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.diagnostics import (
     MAX_RHAT,
@@ -143,7 +143,7 @@ def run_chains(
     if time_limit is not None and patience is not None:
         # Chains that do not agree after half of the time leave the rest to another sampler.
         limits = limits._replace(deadline=work_clock() + time_limit / 2)
-    with ThreadPoolExecutor(num_threads or available_cores()) as pool:
+    with ThreadPoolExecutor(num_threads or num_cores()) as pool:
         modes: list[np.ndarray] | None = None
 
         def start(candidate: Sampler[Any, Any]) -> Run[Any, Any]:
@@ -170,10 +170,6 @@ def run_chains(
             if run.num_samples == 0:
                 raise
     return run.result()
-
-
-def available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Limits(NamedTuple):

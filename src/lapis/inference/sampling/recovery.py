@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lapis.cores import num_cores
 from lapis.freed_memory import give_back
 from lapis.inference.reduction.eliminate import Reduction
 from lapis.inference.reduction.sample_bits import Pieces, Span, join_spans
@@ -34,7 +35,6 @@ from lapis.inference.reduction.tree_answers import (
 from lapis.inference.sampling.chains import (
     Derived,
     SampleResult,
-    available_cores,
     run_chains,
 )
 from lapis.inference.sampling.diagnostics import (
@@ -217,7 +217,7 @@ def judge_runs(
 ) -> Iterator[RunJudged]:
     """All trees and kept clauses, on all cores; means and errors of base atoms are filled in."""
     runs = tree_runs(reduction.tree)
-    cores = min(available_cores(), max(1, len(runs)))
+    cores = min(num_cores(), max(1, len(runs)))
 
     def judge_share(core: int) -> list[RunJudged]:
         desk = new_desk(reduction, cut.pieces)
