@@ -128,7 +128,11 @@ def test_an_error_that_a_method_does_not_know_is_not_zero(url: str, tmp_path: Pa
     data = lapis.Database.parse(circles([5]))
     here = lapis.infer(model, data, ["Smokes", "Tall"], method="bp")
     there = lapis.infer(model, data, ["Smokes", "Tall"], method="bp", engine=url)
-    assert (there.exact, there.stderr) == (here.exact, here.stderr) == (False, None)
+    assert (there.exact, here.exact, here.stderr) == (False, False, None)
+    shown = {
+        (entry["atom"].partition("(")[0], entry["stderr"]) for entry in there.to_json()["atoms"]
+    }
+    assert shown == {("Smokes", None), ("Tall", 0.0)}
     assert "expected_counts_stderr" not in there.diagnostics
     place = tmp_path / "answers.parquet"
     lapis.infer(model, data, ["Smokes", "Tall"], method="bp", engine=url, output=str(place))
