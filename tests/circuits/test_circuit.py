@@ -121,7 +121,7 @@ def test_shares_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.repeat(partial_rows(table.shape), 7, axis=0)
     one = log_values(circuit, rows), *posteriors(circuit, rows), *expected_parameters(circuit, rows)
     monkeypatch.setattr(evaluation, "SMALL", 0)
-    monkeypatch.setattr(evaluation.os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(evaluation, "num_cores", lambda: 3)
     many = (
         log_values(circuit, rows),
         *posteriors(circuit, rows),

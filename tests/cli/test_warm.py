@@ -127,7 +127,7 @@ def test_processes_are_started_at_the_first_kernel_never_compiled_and_end_with_t
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lapis.compiler, "is_kept", lambda kernel: False)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(warm, "num_cores", lambda: 2)
     started = []
     start = warm.start
 
@@ -153,7 +153,7 @@ def test_where_there_are_many_facts_samplers_are_compiled_from_the_beginning(
     for number in range(kept):
         (tmp_path / "kernels_1" / f"cluster.run_clusters-1.py311.{number}.nbc").write_bytes(b"")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(warm, "num_cores", lambda: 2)
     started: list[str] = []
 
     class Process:

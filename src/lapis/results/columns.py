@@ -83,6 +83,11 @@ def as_list(values: Column) -> list[Any]:
     return values.tolist() if isinstance(values, np.ndarray) else list(values)
 
 
+def with_nulls(values: Column) -> list[Any]:
+    """The values as JSON has them: what is no number is null."""
+    return [None if value != value else value for value in as_list(values)]
+
+
 def as_array(values: Column) -> Sequence[Any] | np.ndarray:
     """What pandas makes a column of."""
     return values.values() if isinstance(values, Coded | Spelled) else values
@@ -139,7 +144,7 @@ class Entries(Iterator[dict[str, Any]]):
         for rows in row_blocks(len(self.atoms)):
             size = rows.stop - rows.start
             columns = [
-                [None] * size if column is None else as_list(column[rows])
+                [None] * size if column is None else with_nulls(column[rows])
                 for column in self.fields.values()
             ]
             for values in zip(self.atoms.names(rows), *columns, strict=True):
