@@ -219,7 +219,7 @@ def by_counts(problem: Problem, options: Options) -> tuple[Network, Marginals]:
     from lapis.inference.sampling.chains import run_chains
     from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
 
-    atoms = unknown_atoms(problem)
+    atoms = unknown_atoms(problem, options.max_memory)
     found = run_chains(
         atoms,
         CountGibbs(problem, options.ibound),

@@ -24,7 +24,7 @@ from lapis.problem.problem import Problem, refuse_unsupported
 def by_lifting(problem: Problem, options: Options) -> tuple[Network, Marginals]:
     """The method `lifted` of `lapis infer`. Raises TooLarge where the model cannot be lifted."""
     refuse_unsupported(problem.model)
-    atoms = unknown_atoms(problem)
+    atoms = unknown_atoms(problem, options.max_memory)
     lifted = lift_problem(
         problem,
         classes=atoms.atoms.predicates,

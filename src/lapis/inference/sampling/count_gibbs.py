@@ -24,6 +24,7 @@ import numpy as np
 from lapis.grounding.atoms import atom_table, number_atoms
 from lapis.grounding.blocks import network_blocks
 from lapis.grounding.evidence import close_blocks
+from lapis.grounding.limits import check_atoms, memory_limit
 from lapis.inference.sampling.counted_world import (
     CountedWorld,
     count_world,
@@ -163,8 +164,12 @@ def resample_block(site: Site, exact: bool, state: State, weights: list[float]) 
     return int(taken not in choice.before)
 
 
-def unknown_atoms(problem: Problem) -> Network:
-    """The unknown atoms and blocks of a problem as a network without clauses."""
+def unknown_atoms(problem: Problem, max_memory: int | None = None) -> Network:
+    """The unknown atoms and blocks of a problem as a network without clauses.
+
+    Raises TooLarge, with an estimate, where they alone do not fit.
+    """
+    check_atoms(problem, memory_limit(max_memory))
     numbered = number_atoms(close_blocks(problem), problem.domains)
     blocks = network_blocks(problem.model.predicates, numbered, problem.domains)
     table = atom_table(numbered)
