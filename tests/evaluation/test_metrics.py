@@ -119,3 +119,11 @@ def test_perfect_and_worthless_rankings() -> None:
     truth = np.array([True, True, False, False])
     assert average_precision(np.array([0.9, 0.8, 0.2, 0.1]), truth) == 1.0
     assert average_precision(np.full(4, 0.3), truth) == 0.5  # one point: the base rate
+
+
+def test_a_perfect_ranking_has_an_area_of_one_to_the_last_digit() -> None:
+    for num_true in range(1, 200):
+        probability = np.linspace(0.9, 0.1, num_true + 5)
+        truth = np.arange(num_true + 5) < num_true
+        assert average_precision(probability, truth) == 1.0
+        assert trapezoid_auc(probability, truth) == 1.0

@@ -8,14 +8,15 @@
 over the distinct predicted probabilities in descending order, so that ties are one point. The
 trapezoid is what most papers on Markov logic report; it is too kind where points lie far apart,
 since precision is not linear in recall between them (Davis & Goadrich 2006). Average precision
-has no such fault and is called `auc_pr`.
+has no such fault and is called `auc_pr`. Recall is divided by last: the steps are whole numbers
+before, and a perfect ranking has an area of exactly 1.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from lapis.evaluation.curves import precision_recall
+from lapis.evaluation.curves import rank
 
 
 def conditional_log_likelihood(log_odds: np.ndarray, truth: np.ndarray) -> float:
@@ -46,8 +47,8 @@ def average_precision(probability: np.ndarray, truth: np.ndarray) -> float | Non
     """
     if not truth.any():
         return None
-    curve = precision_recall(probability, truth)
-    return float(np.sum(np.diff(curve.recall, prepend=0.0) * curve.precision))
+    _, hits, called = rank(probability, truth)
+    return float(np.diff(hits, prepend=0) @ (hits / called)) / int(hits[-1])
 
 
 def trapezoid_auc(probability: np.ndarray, truth: np.ndarray) -> float | None:
@@ -58,11 +59,10 @@ def trapezoid_auc(probability: np.ndarray, truth: np.ndarray) -> float | None:
     """
     if not truth.any():
         return None
-    curve = precision_recall(probability, truth)
-    return trapezoid(
-        np.concatenate([[0.0], curve.recall]),
-        np.concatenate([curve.precision[:1], curve.precision]),
-    )
+    _, hits, called = rank(probability, truth)
+    precision = hits / called
+    area = trapezoid(np.append(0, hits), np.append(precision[0], precision))
+    return area / int(hits[-1])
 
 
 def trapezoid(x: np.ndarray, y: np.ndarray) -> float:
