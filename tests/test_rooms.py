@@ -23,8 +23,8 @@ MAX_LINES = 500
 
 # Each may import those before it.
 LEAVES = (
-    "errors", "collector", "cores", "freed_memory", "progress", "cache_folder", "compiler",
-    "compiled", "option", "options", "method", "methods",
+    "errors", "collector", "cores", "processes", "freed_memory", "progress", "cache_folder",
+    "compiler", "compiled", "option", "options", "method", "methods",
 )  # fmt: skip
 ROOMS = (
     *LEAVES, "language", "logic", "data", "results", "problem", "relational", "counting", "network",

@@ -8,7 +8,6 @@ processes a learner that was stopped says so itself, and its half-learned fold i
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 import time
 import traceback
@@ -23,6 +22,7 @@ from lapis.errors import LapisError, Note
 from lapis.evaluation.score import Score, score_worlds
 from lapis.inference.marginals import Options as InferenceOptions
 from lapis.language.model import Model
+from lapis.processes import WORKERS
 from lapis.progress import Stop
 
 STOP_SECONDS = 0.2  # between looks at whether to stop, while processes are at work
@@ -197,9 +197,8 @@ class Worker(NamedTuple):
 
 
 def start_worker(learn: Learner) -> Worker:
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=work, args=(there, learn), daemon=True)
+    here, there = WORKERS.Pipe()
+    process = WORKERS.Process(target=work, args=(there, learn), daemon=True)
     process.start()
     there.close()
     return Worker(process, here)
@@ -249,7 +248,7 @@ def process_ended() -> LapisError:
     return LapisError(
         "a process ended before its fold was done",
         code="process-ended",
-        hint="out of memory? use one job; in a script, call from under if __name__ == '__main__':",
+        hint="out of memory? use one job, or data in fewer folds",
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 import time
 from collections.abc import Iterator, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 
 from lapis.data.database import Database
 from lapis.language.model import Model
+from lapis.processes import WORKERS
 from lapis.progress import Progress, Report, Stop
 from lapis.structure.clauses import Candidate, Path, sign_patterns
 from lapis.structure.ensemble import Ensemble
@@ -96,10 +96,9 @@ class Search(NamedTuple):
             for path in paths:
                 yield score_path(self.scorer, path, flips)
             return
-        context = multiprocessing.get_context("spawn")  # compiled code's threads survive no fork
         given = (self.data, self.scorer.sample)
         with ProcessPoolExecutor(
-            self.jobs, mp_context=context, initializer=start_process, initargs=given
+            self.jobs, mp_context=WORKERS, initializer=start_process, initargs=given
         ) as pool:
             chunks = [list(paths[at : at + CHUNK]) for at in range(0, len(paths), CHUNK)]
             results = [pool.submit(score_chunk, chunk, flips) for chunk in chunks]

@@ -8,7 +8,6 @@ on where it is solved. One that dies every time is refused.
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
 import time
 from collections.abc import Iterable, Iterator
@@ -24,6 +23,7 @@ from lapis.errors import LapisError
 from lapis.inference.parcels.packing import Packed
 from lapis.inference.parcels.rows import Columns, ParcelRows, read_columns
 from lapis.inference.parcels.solving import ANSWER_COLUMNS, Question, solve_parcel
+from lapis.processes import WORKERS
 from lapis.progress import Progress, Report, Stop
 from lapis.relational.engines.store import Store, Table, TaskStore
 
@@ -117,10 +117,9 @@ def map_processes(
     parcels: Iterator[ParcelRows], question: Question, jobs: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """Answers in the order of the parcels."""
-    context = multiprocessing.get_context("spawn")  # compiled code's threads survive no fork
     again: list[Sent] = []
     while True:
-        pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=start_process)
+        pool = ProcessPoolExecutor(jobs, mp_context=WORKERS, initializer=start_process)
         sent: list[Sent] = []
         try:
             while True:
