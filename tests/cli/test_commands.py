@@ -8,6 +8,7 @@ import math
 import pytest
 
 from cli_run import MODEL, Run
+from lapis.options import COMMANDS, WORLDS, arguments_of
 
 
 def test_infer(run: Run) -> None:
@@ -76,6 +77,26 @@ def test_what_is_given_twice_is_refused(
     code, _, err = run(command, "m.mln", "d.db", *flags)
     assert code == 1
     assert f"{flag} is given twice for {name}" in err
+
+
+MISPLACED = "    the model (.mln) comes first, then the data (.db, or tables)\n"
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if WORLDS in arguments_of(c)])
+def test_a_model_in_the_place_of_data_is_told_as_that(run: Run, command: str) -> None:
+    """A model of declarations could be read as facts."""
+    for model in ("m.mln", run.write("declared.mln", "Smokes(person)\nCancer(person)\n")):
+        code, out, err = run(*command.split(), "d.db", model)
+        assert (code, out) == (1, "")
+        assert err == f"error: {model}: this is a model, not data\n{MISPLACED}"
+
+
+@pytest.mark.parametrize("command", ["check", "count", "ground", "infer", "map", "score", "lift"])
+def test_data_in_the_place_of_a_model_is_told_as_that(run: Run, command: str) -> None:
+    """Facts without signs could be read as declarations."""
+    code, out, err = run(command, "d.db")
+    assert (code, out) == (1, "")
+    assert err == f"error: d.db: this is data, not a model\n{MISPLACED}"
 
 
 def test_map(run: Run) -> None:
