@@ -198,6 +198,15 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
+def misplaced(path: object, found: str, wanted: str) -> LapisError:
+    """A file that its name tells to be something else; read as what it is not, it might pass."""
+    return LapisError(
+        f"{path}: this is {found}, not {wanted}",
+        code="misplaced",
+        hint="the model (.mln) comes first, then the data (.db, or tables)",
+    )
+
+
 def check_word(what: str, word: str, known: Iterable[str], code: str) -> None:
     """Refuse a word that is not among those known.
 

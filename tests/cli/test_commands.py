@@ -8,6 +8,7 @@ import math
 import pytest
 
 from cli_run import MODEL, Run
+from lapis.options import COMMANDS, WORLDS, arguments_of
 
 
 def test_infer(run: Run) -> None:
@@ -78,6 +79,60 @@ def test_what_is_given_twice_is_refused(
     assert f"{flag} is given twice for {name}" in err
 
 
+MISPLACED = "    the model (.mln) comes first, then the data (.db, or tables)\n"
+
+
+@pytest.mark.parametrize("command", [c for c in COMMANDS if WORLDS in arguments_of(c)])
+def test_a_model_in_the_place_of_data_is_told_as_that(run: Run, command: str) -> None:
+    """A model of declarations could be read as facts."""
+    for model in ("m.mln", run.write("declared.mln", "Smokes(person)\nCancer(person)\n")):
+        code, out, err = run(*command.split(), "d.db", model)
+        assert (code, out) == (1, "")
+        assert err == f"error: {model}: this is a model, not data\n{MISPLACED}"
+
+
+@pytest.mark.parametrize("command", ["check", "count", "ground", "infer", "map", "score", "lift"])
+def test_data_in_the_place_of_a_model_is_told_as_that(run: Run, command: str) -> None:
+    """Facts without signs could be read as declarations."""
+    code, out, err = run(command, "d.db")
+    assert (code, out) == (1, "")
+    assert err == f"error: d.db: this is data, not a model\n{MISPLACED}"
+
+
+def test_unknown_predicates_are_told_where_they_were_typed(run: Run) -> None:
+    code, _, err = run("infer", "m.mln", "d.db", "-q", "Smokes", "--open", "Cancr")
+    assert code == 1
+    assert err == "error: unknown predicate 'Cancr' in --open\n    did you mean 'Cancer'?\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("n.txt", "n.txt: do not know how to write this\n    write to a .wcnf, .uai or .json file"),
+        ("nowhere/n.json", "nowhere/n.json: cannot be written: no folder nowhere"),
+        ("taken.json", "taken.json: cannot be written: it is a folder"),
+    ],
+)
+def test_where_a_network_cannot_go_is_told_before_it_is_ground(
+    run: Run, place: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run.folder / "taken.json").mkdir()
+    monkeypatch.setattr("lapis.cli.ground.build_task", None)  # not reached
+    code, out, err = run("ground", "m.mln", "d.db", "-q", "Smokes", "-o", place)
+    assert (code, out, err) == (1, "", f"error: {message}\n")
+
+
+def test_a_block_without_a_value_is_told_to_be_closed(run: Run) -> None:
+    model = run.write("b.mln", "Topic(page, topic!)\nLong(page)\n1 Long(x) => Topic(x, A)\n")
+    code, _, err = run("infer", model, run.write("b.db", "Long(P)\n"), "-q", "Long")
+    assert code == 1
+    assert err.splitlines()[-1] == (
+        "    Topic is false where the data is silent: state a value, mark some as unknown (?fact), "
+        "or open the predicate (-q or --open Topic)"
+    )
+    assert run("infer", model, "b.db", "-q", "Long", "--open", "Topic")[0] == 0
+
+
 def test_map(run: Run) -> None:
     world = run.json("map", "m.mln", "d.db", "-q", "Smokes,Cancer")
     assert world["optimal"] is True
@@ -110,6 +165,16 @@ def test_count_by_ijgp_says_how_far_it_is_off(run: Run) -> None:
     )
     first = rows["formulas"][0]
     assert (first["true"], first["exact"], first["relative_error"]) == (1, True, 0.0)
+
+
+@pytest.mark.parametrize("flags", ["--json", "--counts ijgp"])
+def test_what_an_explanation_would_ignore_is_refused(run: Run, flags: str) -> None:
+    code, out, err = run("count", "m.mln", "d.db", "--explain", *flags.split())
+    assert (code, out) == (1, "")
+    assert err == (
+        "error: --explain prints the plans of exact counts, as text\n"
+        f"    leave out {flags.split()[0]}, or --explain\n"
+    )
 
 
 def test_count_explains_its_plans(run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import duckdb
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import lapis
 from data.facts_strategies import Stated, databases, functions, stated, writings
 from lapis.data import Database
 from lapis.errors import LapisError
@@ -50,7 +52,7 @@ def test_folder_of_csv(tmp_path: Path):
 def test_one_table_file(tmp_path: Path):
     pl.DataFrame({"x": [1, 2], "y": [1.5, 2.0]}).write_parquet(tmp_path / "P.parquet")
     data = Database.read(tmp_path / "P.parquet")
-    assert stated(data) == {Stated("P", ("1", "1.5"), True), Stated("P", ("2", "2.0"), True)}
+    assert stated(data) == {Stated("P", ("1", "1.5"), True), Stated("P", ("2", "2"), True)}
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow"])
@@ -60,7 +62,7 @@ def test_frames_of_any_kind(kind: str):
     data = Database.from_frames({"P": make(columns), "Q.unknown": make({"n": [1]})})
     assert stated(data) == {
         Stated("P", ("Ann", "3", "0.5", "true"), True),
-        Stated("P", ("Bob", "-1", "2.0", "false"), True),
+        Stated("P", ("Bob", "-1", "2", "false"), True),
         Stated("Q", ("1",), None),
     }
 
@@ -115,17 +117,59 @@ def test_empty_frames():
     assert data.domains["P.0"].constants == ()
 
 
+MAKERS = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.table}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@given(values=st.lists(st.integers(-(2**52), 2**52), min_size=1, max_size=5), half=st.booleans())
+@settings(max_examples=10)
+def test_a_whole_number_is_one_constant_whatever_the_columns_type(
+    kind: str, values: list[int], half: bool
+) -> None:
+    """Real numbers beside them, as 0.5 is, change nothing: a column's type is no part of a name."""
+    reals = [*map(float, values), *([0.5] if half else [])]
+    data = Database.from_frames({"P": MAKERS[kind]({"x": reals}), "Q": MAKERS[kind]({"x": values})})
+    names = {str(value) for value in values}
+    assert {s.constants for s in stated(data) if s.predicate == "Q"} == {(n,) for n in names}
+    wanted = names | ({"0.5"} if half else set())
+    assert {s.constants for s in stated(data) if s.predicate == "P"} == {(n,) for n in wanted}
+
+
+def test_whole_numbers_of_every_sql_type() -> None:
+    kinds = ["DOUBLE", "FLOAT", "HUGEINT", "UTINYINT", "VARCHAR"]
+    query = ", ".join(f"CAST(7 AS {kind})" for kind in kinds)
+    other = "SELECT 2.50, 1e20, -0e0, 1e0 / 0"  # decimals keep their digits, as texts do
+    data = Database.from_sql({"P": f"SELECT {query}", "Q": other})
+    assert stated(data) == {
+        Stated("P", ("7",) * len(kinds), True),
+        Stated("Q", ("2.50", "1e+20", "0", "inf"), True),  # beyond 2^53 a double is no count
+    }
+
+
+def test_integers_of_the_model_are_those_of_a_column_of_real_numbers() -> None:
+    """Pandas makes 1.0 of 1 where another value was missing: Q(1.0) stood beside Q(1)."""
+    model = lapis.parse("n = {1, 2}\nP(n)\nQ(n)\n1 P(x) => Q(x)")
+    data = Database.from_frames({"P": pd.DataFrame({"x": [1, 2, None]}).dropna()})
+    assert list(lapis.infer(model, data, "Q").marginals) == ["Q(1)", "Q(2)"]
+
+
+@pytest.mark.parametrize("kind", MAKERS)
 @pytest.mark.parametrize("column", [["Ann", None], [1.0, float("nan")]], ids=["string", "number"])
-def test_missing_values_are_refused(column: list[object]):
-    with pytest.raises(LapisError, match="column 2 has 1 missing values, the first in row 2"):
-        Database.from_frames({"P": pd.DataFrame({"a": ["x", "y"], "b": column})})
+@pytest.mark.parametrize("table", ["P", "P.unknown"])
+def test_missing_values_are_refused(kind: str, column: list[object], table: str):
+    """With the row of its own table: those of the other truths are before it."""
+    others = {"P.false": MAKERS[kind]({"a": ["u", "v", "w"], "b": column[:1] * 3})}
+    message = f"^{table}: column 2 has 1 missing value, the first in row 2$"
+    with pytest.raises(LapisError) as caught:
+        Database.from_frames({**others, table: MAKERS[kind]({"a": ["x", "y"], "b": column})})
+    assert re.match(message, caught.value.message)
 
 
 def test_missing_and_empty_cells_of_csv(tmp_path: Path):
     (tmp_path / "P.csv").write_text('a,b\nx,""\n')
     assert stated(Database.read(tmp_path)) == {Stated("P", ("x", ""), True)}
     (tmp_path / "P.csv").write_text("a,b\nx,\n")
-    with pytest.raises(LapisError, match="missing values"):
+    with pytest.raises(LapisError, match="1 missing value, "):
         Database.read(tmp_path)
 
 
@@ -194,6 +238,23 @@ def test_frames_round_trip(data: st.DataObject):
         again = Database.from_frames(database.to_frames(kind))  # type: ignore[arg-type]
         assert stated(again) == set(facts)
         assert functions(again) == functions(database)
+
+
+@pytest.mark.parametrize(
+    ("name", "frame", "message"),
+    [
+        ("P", None, "P: a NoneType is no frame"),
+        ("P", [1, 2], "P: a list is no frame"),
+        ("P", {"a": [1]}, "P: a dict is no frame"),
+        ("P", pd.DataFrame(), "P: Invalid Input Error: Need a DataFrame with at least one column"),
+        (3, pd.DataFrame({"a": [1]}), "3 does not name a table of facts"),
+        ("", pd.DataFrame({"a": [1]}), "'' does not name a table of facts"),
+    ],
+)
+def test_what_is_no_frame_is_told(name: str, frame: pd.DataFrame, message: str):
+    with pytest.raises(LapisError) as caught:
+        Database.from_frames({name: frame})
+    assert (caught.value.code, caught.value.message) == ("data-table", message)
 
 
 def test_unknown_kind_of_frames():

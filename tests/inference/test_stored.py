@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -241,6 +242,49 @@ def test_answers_as_a_parquet_file(tmp_path: Path, url: str) -> None:
     assert told.total == pytest.approx(world.score)
     assert {row["arg2"] for row in rows if row["predicate"] == "Smokes"} == {None}
     assert [row["arg2"] for row in rows if row["predicate"] == "Likes"] == ["P0_0"]
+
+
+@pytest.mark.parametrize("question", [lapis.infer, lapis.map], ids=["infer", "map"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "Smokes",
+        ["Smokes(Ann)", "Smokes(Bob)", "Smokes(Eve)"],  # true, false and unknown
+        ["Smokes", "Smokes(Ann)", "Smokes(Eve)"],
+        ["Topic(Ann, A)", "Topic(Ann, B)", "Topic(Bob, A)"],  # decided by a block too
+        ["Smokes(Bob)", "Topic(Ann, A)", "Rain"],
+        ["Smokes(x) v Topic(x, A)", "Smokes(Ann)"],
+        ["Smokes(Ann)", "Smokes(Ann)"],
+        "Smokes(Ann)",
+    ],
+)
+def test_what_is_left_there_is_what_an_answer_holds(
+    tmp_path: Path, url: str, asked: str | list[str], question: Callable[..., Any]
+) -> None:
+    import pyarrow.parquet
+
+    model = lapis.parse(
+        "Smokes(person)\nTopic(person, topic!)\nRain\n"
+        "0.7 Smokes(x) => Topic(x, A)\n0.5 Rain v Smokes(x)\n0.3 Smokes(x)\n-0.2 Topic(x, A)"
+    )
+    data = lapis.Database.parse("Smokes(Ann) !Smokes(Bob) ?Smokes(Eve) Topic(Ann,A) Topic(Bob,B)")
+    opened = ["Topic", "Rain"]
+    here = question(model, data, asked, opened=opened)
+    path = tmp_path / "left.parquet"
+    told = question(model, data, asked, opened=opened, engine=url, output=str(path))
+    rows = pyarrow.parquet.read_table(path).to_pylist()
+    assert told.num_atoms == len(rows) == len(here)
+    table = here.to_pandas()
+    values = [name for name in table if name in ("probability", "stderr", "value")]
+    keys = ["predicate", *(name for name in table if name.startswith("arg"))]
+    found = {tuple(row[key] for key in keys): [row[name] for name in values] for row in rows}
+    expected = {
+        tuple(None if key != key else key for key in row[: len(keys)]): row[len(keys) :]
+        for row in table[keys + values].to_numpy().tolist()
+    }
+    assert found.keys() == expected.keys()
+    for key, wanted in expected.items():
+        assert found[key] == pytest.approx(list(map(float, wanted))), key
 
 
 def test_answers_as_a_folder_of_parquet_files(tmp_path: Path, url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 import lapis
 import oracle
 from lapis.language.resolution.gather import MIN_GATHERED
+from lapis.results.answer import Answer
+from lapis.results.most_likely_world import MostLikelyWorld
 from oracle import Facts, NoWorld
 from strategies import Case, cases
 
@@ -128,3 +131,39 @@ def test_expected_counts_follow_the_rules_as_written(num_rules: int) -> None:
         slope = (values[0] - values[1]) / (2 * step)
         own = answer.expected_counts[start[number] : start[number + 1]].sum()
         assert own == pytest.approx(slope, abs=1e-5)
+
+
+@pytest.mark.parametrize("question", [lapis.infer, lapis.map], ids=["infer", "map"])
+@pytest.mark.parametrize(
+    ("query", "asked_of"),
+    [
+        ("Sm(A)", ["one"]),
+        ("Sm(C)", ["two"]),
+        ("Sm(A) v Sm(A)", ["one"]),
+        ("Fr(C,D)", ["two"]),
+        (["Sm(A)", "Sm(C)"], ["one", "two"]),
+        ("Sm(B)", ["one", "two"]),
+        ("Sm", ["one", "one", "two", "two", "two"]),
+    ],
+)
+def test_rows_say_their_world_whichever_worlds_have_rows(
+    question: Callable[..., Answer | MostLikelyWorld], query: str | list[str], asked_of: list[str]
+) -> None:
+    """Two worlds are two worlds, also where only one has what is asked: keys do not change."""
+    worlds = [
+        lapis.Database.parse("Fr(A,B)", "one"),
+        lapis.Database.parse("Fr(B,C) Fr(C,D)", "two"),
+    ]
+    found = question(SMOKERS, worlds, query)
+    assert found.world == found.worlds == tuple(asked_of)
+    assert [key[0] for key in found.keys] == asked_of
+    assert [row["world"] for row in found.to_json()["atoms"]] == asked_of
+    assert found.to_pandas()["world"].tolist() == asked_of
+    assert "of 2 worlds" in found.summary() or "in 2 worlds" in found.summary()
+    for table in found.frames().values():
+        assert set(table["world"]) <= set(asked_of)
+    for world, name in found.keys:
+        alone = question(SMOKERS, next(w for w in worlds if w.name == world), name)
+        assert found[world, name] == pytest.approx(alone[name])
+    with pytest.raises(lapis.LapisError, match=r"'Sm\(Z\)' is not among the atoms asked in 'two'"):
+        found["two", "Sm(Z)"]

@@ -109,6 +109,26 @@ def test_constants_of_the_model_come_first(store: Store) -> None:
         assert problem.evidence["Likes"].true.tolist() == []
 
 
+def test_a_whole_number_is_one_constant_whatever_the_columns_type(store: Store) -> None:
+    """As where tables are read: 3.0 beside integers is the integer 3, and NaN is missing."""
+    model = lapis.parse("n = {2, 3}\nP(n)\nQ(n)\n1 P(x) => Q(x)")
+    with Scratch(store) as scratch:
+        reals = scratch.load({"x": np.array([3.0, -4.0, 2.5])})
+        integers = scratch.load({"x": np.array([3, 7])})
+        tables = {"P": str(reals), "Q": str(integers)}
+        problem = build_problem(model, open_tables(store, tables))
+        constants = problem.domains["n"].constants
+        assert sorted(constants) == ["-4", "2", "2.5", "3", "7"]
+        found = {
+            name: sorted(constants[code] for (code,) in problem.evidence[name].true.tolist())
+            for name in tables
+        }
+        assert found == {"P": ["-4", "2.5", "3"], "Q": ["3", "7"]}
+        missing = f"SELECT CAST('NaN' AS {store.dialect.real}) AS x FROM {integers} t"
+        with pytest.raises(LapisError, match="holds NULL, which is no constant"):
+            build_problem(model, open_tables(store, {"P": missing}))
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

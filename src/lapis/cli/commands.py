@@ -51,12 +51,21 @@ def check(model: Path, worlds: Worlds, strict: bool, as_json: bool) -> None:
 
 
 @takes("count")
-def count(model: Path, worlds: Worlds, explain: bool, **options: Any) -> Result | None:
+def count(
+    model: Path, worlds: Worlds, explain: bool, as_json: bool, **options: Any
+) -> Result | None:
     """Count the true groundings of each formula in the data."""
     from lapis.api import count as count_rules
     from lapis.cli.progress import progress_bar
 
     if explain:
+        for flag, given in (("--json", as_json), ("--counts", options["counts"] != "exact")):
+            if given:
+                raise LapisError(
+                    "--explain prints the plans of exact counts, as text",
+                    code="unread-option",
+                    hint=f"leave out {flag}, or --explain",
+                )
         from lapis.counting.rule_counts import explain_counts
         from lapis.relational.engines.tables import open_on_engine
 

@@ -26,8 +26,10 @@ def run_ground(
     progress: Report | None,
 ) -> Figures:
     from lapis.grounding import ground
-    from lapis.network import write_network
+    from lapis.network.export import check_network_file, write_network
 
+    if output is not None:
+        check_network_file(output)
     if len(worlds) > 1:
         raise LapisError("one network is one world", code="several-worlds", hint="use --merge")
     # Weights stand in the file as they do in the model, so alike rules are not gathered.

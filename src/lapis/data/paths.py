@@ -11,6 +11,7 @@ from lapis.data.formats.fact_text import read_text
 from lapis.data.formats.sources import table_suffix
 from lapis.data.formats.table_files import read_folder, read_tables
 from lapis.data.merging import merge
+from lapis.errors import misplaced
 
 
 def read_paths(paths: Sequence[Path]) -> Database:
@@ -25,6 +26,8 @@ def read_worlds(paths: Iterable[str | Path]) -> list[Database]:
 
 
 def _read_path(path: Path) -> Database:
+    if path.suffix in (".mln", ".rrf"):
+        raise misplaced(path, "a model", "data")
     if path.is_dir():
         database = read_folder(path)
     elif table_suffix(path):

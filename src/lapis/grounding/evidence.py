@@ -85,7 +85,7 @@ def _close(evidence: Evidence, domains: Mapping[str, Domain]) -> Evidence:
     true_keys = shape.keys(evidence.true)
     decided, times = np.unique(true_keys, return_counts=True)
     if len(times) and times.max() > 1:
-        _refuse(predicate, shape, int(decided[times > 1][0]), domains, "two true values")
+        _refuse(evidence, shape, int(decided[times > 1][0]), domains, "two true values")
     if evidence.open:
         return _close_open(evidence, shape, decided, domains)
     unknown_keys = shape.keys(evidence.unknown)
@@ -96,7 +96,7 @@ def _close(evidence: Evidence, domains: Mapping[str, Domain]) -> Evidence:
     candidates, times = np.unique(unknown_keys, return_counts=True)
     possible = np.union1d(decided, candidates)
     if len(possible) < shape.num_keys:
-        _refuse(predicate, shape, _first_missing(possible), domains, "no possible value")
+        _refuse(evidence, shape, _first_missing(possible), domains, "no possible value")
     forced = np.isin(unknown_keys, candidates[times == 1])
     return replace(
         evidence,
@@ -114,10 +114,10 @@ def _close_open(
         free = false[~np.isin(shape.keys(false), decided)]
         denied, times = np.unique(shape.keys(free), return_counts=True)
         if shape.num_values == 0 and shape.num_keys > 0:
-            _refuse(predicate, shape, 0, domains, "no possible value")
+            _refuse(evidence, shape, 0, domains, "no possible value")
         if len(times) and times.max() == shape.num_values:
             first = int(denied[times == shape.num_values][0])
-            _refuse(predicate, shape, first, domains, "no possible value")
+            _refuse(evidence, shape, first, domains, "no possible value")
         if shape.num_values == 1:
             all_keys = np.arange(shape.num_keys, dtype=np.int64)
             return replace(evidence, true=shape.rows(all_keys, np.zeros_like(all_keys)))
@@ -152,28 +152,35 @@ def _first_missing(sorted_keys: np.ndarray) -> int:
 
 
 def _refuse(
-    predicate: Predicate, shape: BlockShape, key: int, domains: Mapping[str, Domain], what: str
+    evidence: Evidence, shape: BlockShape, key: int, domains: Mapping[str, Domain], what: str
 ) -> None:
     codes = unpack(np.array([key], np.int64), shape.key_sizes)[0]
-    refuse_block(predicate, shape, codes.tolist(), domains, what)
+    refuse_block(evidence, shape, codes.tolist(), domains, what)
 
 
 def refuse_block(
-    predicate: Predicate,
+    evidence: Evidence,
     shape: BlockShape,
     key: Sequence[int],
     domains: Mapping[str, Domain],
     what: str,
 ) -> None:
     """Refuse data that contradict the block with these codes outside its values."""
+    predicate = evidence.predicate
     terms = ["_"] * predicate.arity
     for position, code in zip(shape.key, key, strict=True):
         terms[position] = domains[predicate.types[position]].constants[code]
     wanted = "exactly one" if predicate.exactly_one else "at most one"
+    hint = "correct the facts, or declare the predicate without '!' or '?'"
+    if what == "no possible value" and not evidence.open:
+        hint = (
+            f"{predicate.name} is false where the data is silent: state a value, mark some as "
+            f"unknown (?fact), or open the predicate (-q or --open {predicate.name})"
+        )
     raise LapisError(
         f"the data give {what} for {predicate.name}({', '.join(terms)}), "
         f"which is declared to have {wanted}",
         code="block-violated",
         span=predicate.span,
-        hint="correct the facts, or declare the predicate without '!' or '?'",
+        hint=hint,
     )

@@ -51,7 +51,8 @@ def select_atoms(network: Network, world: World) -> Asked:
         groups.append(name_group(world, query, codes))
         atom_ids.append(ids)
         known.append(values)
-    return Asked(Atoms(tuple(groups)), np.concatenate(atom_ids), np.concatenate(known))
+    atoms = Atoms(tuple(groups), (world.name,))
+    return Asked(atoms, np.concatenate(atom_ids), np.concatenate(known))
 
 
 def predicate_atoms(

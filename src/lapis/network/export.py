@@ -8,23 +8,29 @@ from pathlib import Path
 
 import numpy as np
 
-from lapis.data.whole_path import whole_path
+from lapis.data.whole_path import require_writable, whole_path
 from lapis.errors import LapisError
 from lapis.network.export_uai import uai_lines
 from lapis.network.export_wcnf import wcnf_lines
 from lapis.network.network import Network
 
 
-def write_network(network: Network, path: str | Path) -> None:
-    """Write a network in the format that the name ends in. The file appears whole or not at all."""
-    path = Path(path)
-    writers = {".wcnf": wcnf_lines, ".uai": uai_lines, ".json": json_lines}
-    if path.suffix not in writers:
+def check_network_file(path: Path) -> None:
+    """Refuse a file that a network cannot be written to: before it is ground, not after."""
+    if path.suffix not in (".wcnf", ".uai", ".json"):
         raise LapisError(
             f"{path}: do not know how to write this",
             code="unknown-format",
             hint="write to a .wcnf, .uai or .json file",
         )
+    require_writable(path)
+
+
+def write_network(network: Network, path: str | Path) -> None:
+    """Write a network in the format that the name ends in. The file appears whole or not at all."""
+    path = Path(path)
+    check_network_file(path)
+    writers = {".wcnf": wcnf_lines, ".uai": uai_lines, ".json": json_lines}
     try:
         with whole_path(path) as temporary, temporary.open("wb") as stream:
             for line in writers[path.suffix](network):

@@ -184,7 +184,8 @@ def problem_on(
     The model may have predicates of its own beside those that the data was bound to.
     """
     names = (*query, *opened)
-    raise_all([unknown_query(name, model) for name in names if name not in model.predicates])
+    places = [*((name, "the query") for name in query), *((name, "--open") for name in opened)]
+    raise_all([unknown_query(n, model, where) for n, where in places if n not in model.predicates])
     normal_form = normalize(model) if normal_form is None else normal_form
     raise_all(check_numbers(model, normal_form, bound.domains))
     evidence = {

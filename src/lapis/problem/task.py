@@ -21,6 +21,7 @@ import numpy as np
 from lapis.collector import collector_paused
 from lapis.data.binding import bind, keep_known
 from lapis.data.database import Database
+from lapis.data.spellings import same_numbers
 from lapis.errors import LapisError, Warning, announce
 from lapis.language.model import Model
 from lapis.language.resolution.gather import Gathered, gather_instances
@@ -106,6 +107,7 @@ def open_inputs(
         )
     read = [world if isinstance(world, Database) else Database.read(world) for world in worlds]
     known, warnings = keep_known(read, resolved, strict=strict)
+    warnings += same_numbers(resolved, known)
     if not quiet:
         announce(warnings)
     return Inputs(resolved, tuple(name_apart(known)), tuple(warnings))

@@ -111,6 +111,7 @@ class Atoms:
     """The atoms of a result, group after group."""
 
     groups: tuple[AtomGroup, ...]
+    asked_of: tuple[str, ...] = ()  # worlds, also those of which there are no atoms
 
     @cached_property
     def offset(self) -> np.ndarray:
@@ -146,7 +147,7 @@ class Atoms:
         """The atoms chosen, bool[num_atoms]."""
         parts = zip(self.groups, self.offset, self.offset[1:], strict=False)
         kept = (replace(g, codes=g.codes[chosen[first:last]]) for g, first, last in parts)
-        return Atoms(tuple(group for group in kept if len(group)))
+        return Atoms(tuple(group for group in kept if len(group)), self.asked_of)
 
     def owner(self, chosen: np.ndarray) -> np.ndarray:
         """int64[num_chosen], the group of each atom."""
@@ -155,7 +156,7 @@ class Atoms:
     @cached_property
     def worlds(self) -> tuple[str, ...]:
         """The worlds, each once."""
-        return tuple(dict.fromkeys(group.world for group in self.groups))
+        return tuple(dict.fromkeys((*self.asked_of, *(group.world for group in self.groups))))
 
     @property
     def is_divided(self) -> bool:
@@ -214,7 +215,8 @@ class Atoms:
 
 
 def join_atoms(parts: Sequence[Atoms]) -> Atoms:
-    return Atoms(tuple(group for part in parts for group in part.groups))
+    groups = tuple(group for part in parts for group in part.groups)
+    return Atoms(groups, tuple(world for part in parts for world in part.worlds))
 
 
 def parse_name(text: str) -> tuple[str | None, tuple[str, ...]]:

@@ -13,7 +13,7 @@ from lapis.results.view import View
 
 @dataclass(frozen=True, repr=False)
 class StoredAnswer(Result):
-    """Marginals or a most likely world in a table: a row for each unknown atom asked for."""
+    """Marginals or a most likely world in a table: a row for each atom of an `Answer`."""
 
     target: str  # table:NAME or a path
     num_atoms: int

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from lapis.data.database import TRUE, TRUTH_WORDS
 from lapis.data.formats.sources import READ_ERRORS, unreadable
 from lapis.errors import LapisError
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 FACTS = "lapis_facts"  # temporary tables, dropped after use
 NAMES = "lapis_names_{}"
 
+EXACT = 2**53  # below it, a real number that is whole is exactly that integer
 NULLARY_COLUMN = "()"  # a table needs a column; this one says that there are no arguments
 
 
@@ -59,7 +61,8 @@ def encode_tables(
 ) -> EncodedTable:
     """Read queries, each with the truth its rows have, as one table of codes."""
     with sql_errors(predicate):
-        arities = [_arity(connection, query) for _, query in selects]
+        tables = [_columns(connection, query) for _, query in selects]
+        arities = [0 if list(found) == [NULLARY_COLUMN] else len(found) for found in tables]
         if len(set(arities)) > 1:
             raise LapisError(
                 f"the tables of {predicate} have different numbers of columns: "
@@ -67,11 +70,9 @@ def encode_tables(
                 code="data-arity",
             )
         arity = arities[0]
-        columns = [f"c{column}" for column in range(max(arity, 1))]
-        listed = ", ".join(f"CAST({column} AS VARCHAR) AS {column}" for column in columns)
         union = " UNION ALL ".join(
-            f"SELECT {truth} AS truth, {listed} FROM ({query}) AS t({', '.join(columns)})"
-            for truth, query in selects
+            _select_texts(query, truth, list(found.values()))
+            for (truth, query), found in zip(selects, tables, strict=True)
         )
         try:
             connection.execute(f"CREATE TEMP TABLE {FACTS} AS {union}")
@@ -81,9 +82,30 @@ def encode_tables(
                 connection.execute(f"DROP TABLE IF EXISTS temp.{name}")
 
 
-def _arity(connection: duckdb.DuckDBPyConnection, query: str) -> int:
-    columns = [row[0] for row in connection.execute(f"DESCRIBE {query}").fetchall()]
-    return 0 if columns == [NULLARY_COLUMN] else len(columns)
+def _columns(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, str]:
+    """The SQL type of each column."""
+    described = connection.execute(f"DESCRIBE SELECT * FROM ({query})").fetchall()
+    return {name: kind for name, kind, *_ in described}
+
+
+def _select_texts(query: str, truth: int, kinds: Sequence[str]) -> str:
+    """The rows of a query as texts in columns c0, c1, …"""
+    columns = [f"c{column}" for column in range(len(kinds))]
+    texts = [f"{_as_text(name, kind)} AS {name}" for name, kind in zip(columns, kinds, strict=True)]
+    return f"SELECT {truth} AS truth, {', '.join(texts)} FROM ({query}) AS t({', '.join(columns)})"
+
+
+def _as_text(column: str, kind: str) -> str:
+    """A value as a constant; a real number that is whole is the integer.
+
+    Pandas makes real numbers of integers as soon as one is missing. NaN is missing too.
+    """
+    text = f"CAST({column} AS VARCHAR)"
+    if kind not in ("FLOAT", "DOUBLE"):
+        return text
+    whole = f"{column} = trunc({column}) AND abs({column}) < {EXACT}"
+    integer = f"CAST(CAST({column} AS BIGINT) AS VARCHAR)"
+    return f"CASE WHEN isnan({column}) THEN NULL WHEN {whole} THEN {integer} ELSE {text} END"
 
 
 def _encode(connection: duckdb.DuckDBPyConnection, predicate: str, arity: int) -> EncodedTable:
@@ -114,11 +136,16 @@ def _encode(connection: duckdb.DuckDBPyConnection, predicate: str, arity: int) -
 
 
 def _refuse_missing(connection: duckdb.DuckDBPyConnection, predicate: str, column: int) -> None:
-    query = f"SELECT count(*), min(rowid) FROM {FACTS} WHERE c{column} IS NULL"
-    ((missing, row),) = connection.execute(query).fetchall()
-    if missing:
+    """Refuse the first of the tables that lacks constants in a column; tables follow each other."""
+    query = (
+        f"SELECT truth, count(*) - count(c{column}) AS missing, "
+        f"min(rowid) FILTER (c{column} IS NULL) - min(rowid) FROM {FACTS} "
+        "GROUP BY truth HAVING missing > 0 ORDER BY min(rowid)"
+    )
+    for truth, missing, row in connection.execute(query).fetchall():
+        table = predicate if truth == TRUE else f"{predicate}.{TRUTH_WORDS[truth]}"
         raise LapisError(
-            f"{predicate}: column {column + 1} has {missing} missing values, "
+            f"{table}: column {column + 1} has {missing} missing value{'s' * (missing != 1)}, "
             f"the first in row {row + 1}",
             code="data-missing",
             hint='every argument needs a constant; an empty one is written "" in CSV',

@@ -52,11 +52,16 @@ def run_queries(queries: Mapping[str, str], connection: RemoteConnection) -> Dat
 
 def _local(name: str, frame: Frame | RemoteFrame) -> Frame:
     """The rows, here."""
-    if not is_remote(frame):
+    is_plain = type(frame).__module__ == "builtins"  # None, a list, a dict
+    if not is_plain and not is_remote(frame):
         return frame
     fetch = getattr(frame, "toArrow", None) or getattr(frame, "to_pyarrow", None)
     if fetch is None:
-        raise LapisError(f"{name}: a {type(frame).__name__} is no frame", code="data-table")
+        raise LapisError(
+            f"{name}: a {type(frame).__name__} is no frame",
+            code="data-table",
+            hint="frames are of pandas, polars, Arrow, Spark or ibis",
+        )
     with _remote_errors(name):
         return fetch()
 

@@ -43,7 +43,7 @@ class TableName(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> TableName:
         """`P`, `P.false`, `f.function`, `f.function.unknown`."""
-        predicate, *marks = text.split(".")
+        predicate, *marks = text.split(".") if isinstance(text, str) else [""]
         function = marks[:1] == ["function"]
         truths = marks[function:]
         if truths in ([], ["false"], ["unknown"]) and predicate:
@@ -116,7 +116,7 @@ def encode_database(
     declared: dict[str, tuple[str, ...]] = {}
     for text, query in queries.items():
         query = query.strip().rstrip(";")
-        if text.endswith(TYPE_MARK):
+        if isinstance(text, str) and text.endswith(TYPE_MARK):
             declared[text.removesuffix(TYPE_MARK)] = _type_constants(connection, text, query)
             continue
         table = TableName.parse(text)

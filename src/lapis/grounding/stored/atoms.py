@@ -174,7 +174,7 @@ def close_blocks(
         for batch in store.fetch(f"{rows} LIMIT 1"):
             if len(next(iter(batch.values()))):
                 codes = [int(batch[column][0]) for column in key]
-                refuse_block(predicate, shape, codes, domains, what)
+                refuse_block(evidence, shape, codes, domains, what)
 
     listed = ", ".join(key) or "count(*) AS n"
     refuse(f"SELECT {listed} FROM {true}{by_key} HAVING count(*) > 1", "two true values")

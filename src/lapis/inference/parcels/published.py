@@ -14,10 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
+from lapis.data.tuples import contains
 from lapis.data.whole_path import require_writable, whole_path
 from lapis.errors import LapisError
+from lapis.grounding.evidence import close_blocks
 from lapis.inference.parcels.stored import Solved, select_answers
 from lapis.language.printer import print_formula
+from lapis.problem.problem import Problem
 from lapis.problem.query import Query
 from lapis.problem.task import World
 from lapis.relational.engines.store import Store, Table, TaskStore
@@ -98,20 +101,30 @@ def publish_answers(world: World, solved: Solved, target: str) -> int:
 
 
 def select_world(world: World, solved: Solved) -> list[str]:
-    """SELECTs of what is asked, a query each."""
+    """SELECTs of what is asked, a query each; as where answers are fetched, single atoms are
+    answered even if the data decides them, and what is asked twice is answered once."""
     problem, store = solved.problem, solved.store
     queries = list(dict.fromkeys(world.queries))
     labels = [print_formula(q.formula) if q.formula is not None else q.predicate for q in queries]
-    names = store.load(
-        "names", {"query": np.arange(len(queries)), "predicate": np.array(labels, object)}
-    )
     width = max((problem.model.predicates[q.predicate].arity for q in queries), default=0)
+    known = [known_value(problem, query) for query in queries]
+    written = {
+        name: np.array([(*(q.constants or ()), *[""] * width)[place] for q in queries], object)
+        for place, name in enumerate(arguments(width))
+    }
+    names = store.load(
+        "names",
+        {"query": np.arange(len(queries)), "predicate": np.array(labels, object), **written,
+         "known": np.array([np.nan if value is None else value for value in known])},
+    )  # fmt: skip
     domains = StoreEngine(Interpretation(problem.domains, {}), store)
     whole = {query.predicate for query in queries if query.constants is None}
     found = []
-    for number, query in enumerate(queries):
+    for number, (query, value) in enumerate(zip(queries, known, strict=True)):
         twice = query.constants is not None and query.predicate in whole
-        if query.predicate in solved.ground.unknown and not twice:
+        if value is not None:
+            found.append(select_known(solved, query, number, names, width))
+        elif query.predicate in solved.ground.unknown and not twice:
             found.append(select_query(solved, query, number, names, domains, width))
     if found:
         return found
@@ -119,6 +132,30 @@ def select_world(world: World, solved: Solved) -> list[str]:
     listed = [f"CAST(NULL AS {text}) AS {name}" for name in ["predicate", *arguments(width)]]
     listed += [f"CAST(NULL AS {real}) AS {name}" for name in measured(solved)]
     return [f"SELECT {', '.join(listed)} FROM {names} n WHERE n.query < 0"]
+
+
+def known_value(problem: Problem, query: Query) -> float | None:
+    """What the data decides of a single atom, 0 or 1; None where it does not."""
+    if query.constants is None:
+        return None
+    evidence = close_blocks(problem)[query.predicate]
+    types = evidence.predicate.types
+    codes = [problem.domains[t].index[c] for t, c in zip(types, query.constants, strict=True)]
+    row = np.array([codes], np.int32).reshape(1, len(types))
+    if contains(evidence.true, row)[0]:
+        return 1.0
+    is_false = contains(evidence.false, row) if evidence.open else ~contains(evidence.unknown, row)
+    return 0.0 if is_false[0] else None
+
+
+def select_known(solved: Solved, query: Query, number: int, names: Table, width: int) -> str:
+    arity = solved.problem.model.predicates[query.predicate].arity
+    text, real = solved.store.dialect.text, solved.store.dialect.real
+    columns = ["n.predicate AS predicate", *(f"n.{n} AS {n}" for n in arguments(arity))]
+    columns += [f"CAST(NULL AS {text}) AS {name}" for name in arguments(width)[arity:]]
+    values = ["n.known", f"CAST(0 AS {real})"]
+    columns += [f"{v} AS {name}" for v, name in zip(values, measured(solved), strict=False)]
+    return f"SELECT {', '.join(columns)} FROM {names} n WHERE n.query = {number}"
 
 
 def arguments(width: int) -> list[str]:

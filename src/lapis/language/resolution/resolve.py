@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lapis.collector import collector_paused
-from lapis.errors import LapisError, Warning, did_you_mean, raise_all
+from lapis.errors import LapisError, Warning, did_you_mean, misplaced, raise_all
 from lapis.language.model import Model, Rule
 from lapis.language.parser import parse_statements, read_text
 from lapis.language.printer import print_formula
@@ -45,6 +45,9 @@ from lapis.language.syntax import (
     with_children,
 )
 
+# What names data, though facts without signs would be read as declarations.
+DATA_SUFFIXES = (".db", ".db.gz", ".csv", ".csv.gz", ".parquet")
+
 
 @collector_paused
 def parse_model(text: str, name: str = "<text>") -> Model:
@@ -61,6 +64,8 @@ def parse_model(text: str, name: str = "<text>") -> Model:
 def read_model(path: str | Path) -> Model:
     """A model from a file; includes are read relative to it."""
     path = Path(path)
+    if path.name.endswith(DATA_SUFFIXES):
+        raise misplaced(path, "data", "a model")
     found = parse_statements(read_text(path), str(path))
     return resolve(*found, name=str(path), folder=path.parent)
 

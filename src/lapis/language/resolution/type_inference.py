@@ -13,6 +13,7 @@ from lapis.language.syntax import (
     Comparison,
     Constant,
     Formula,
+    Offset,
     Term,
     subformulas,
     term_variables,
@@ -41,7 +42,7 @@ class TypeInference:
             if isinstance(node, Atom):
                 self.unify_atom(node, scope)
             elif isinstance(node, Comparison):
-                self.unify_terms(node.left, node.right, scope)
+                self.unify_sides(node, scope)
 
     def unify_atom(self, atom: Atom, scope: str) -> None:
         predicate = self.declared.predicates.get(atom.predicate)
@@ -80,13 +81,17 @@ class TypeInference:
                     variable.span or term.span,
                 )
 
-    def unify_terms(self, left: Term, right: Term, scope: str) -> None:
-        sides = [next(iter(term_variables(t)), None) for t in (left, right)]
-        if sides[0] is None and sides[1] is None:
+    def unify_sides(self, comparison: Comparison, scope: str) -> None:
+        """Both sides of a comparison are of one type; a bound of numbers need not be of any."""
+        terms = (comparison.left, comparison.right)
+        variables = [variable for term in terms for variable in term_variables(term)]
+        if not variables:
             return
-        slot: Slot = ("variable", scope, (sides[0] or sides[1]).name)  # type: ignore[union-attr]
-        for term in (left, right):
-            self.unify_term(term, slot, scope)
+        names = comparison.operator in ("=", "!=") and not any(isinstance(t, Offset) for t in terms)
+        slot: Slot = ("variable", scope, variables[0].name)
+        for term in terms:
+            if names or not isinstance(term, Constant):
+                self.unify_term(term, slot, scope)
 
     def finish_predicates(self) -> dict[str, Predicate]:
         """Name the types nothing determined, add the constants of formulas to their types."""

@@ -43,6 +43,13 @@ class Dialect:
     def as_text(self, value: str) -> str:
         return f"CAST({value} AS {self.text})"
 
+    def as_name(self, real: str) -> str:
+        """The constant that a real number names: the integer where it is whole; NaN is missing."""
+        whole = f"{real} = floor({real}) AND abs({real}) < {2**53}"
+        known = f"NULLIF({real}, CAST('NaN' AS {self.real}))"
+        integer = self.as_text(f"CAST({real} AS BIGINT)")
+        return f"CASE WHEN {whole} THEN {integer} ELSE {self.as_text(known)} END"
+
     def as_number(self, text: str) -> str:
         return self.number.format(text=text)
 

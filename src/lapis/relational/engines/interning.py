@@ -28,6 +28,7 @@ from lapis.data.elsewhere import ElsewhereDatabase, StoredDomain, StoredRelation
 from lapis.data.formats.table_files import TYPE_MARK, TableName
 from lapis.errors import LapisError, did_you_mean
 from lapis.language.model import Model, Predicate
+from lapis.relational.engines.dialect import Dialect
 from lapis.relational.engines.placing import (
     LoadedNames,
     LoadedRows,
@@ -49,6 +50,12 @@ class Source:
     text: str  # as a statement names it: a table, or a query in parentheses
     columns: tuple[str, ...]
     integers: tuple[bool, ...]  # whether a column holds integers
+    reals: tuple[bool, ...]  # whether it holds other numbers
+
+    def name(self, position: int, dialect: Dialect) -> str:
+        """The constants of a column t.…, as texts."""
+        column = f"t.{dialect.identifier(self.columns[position])}"
+        return dialect.as_name(column) if self.reals[position] else dialect.as_text(column)
 
 
 class _SourceRows(StoredRows):
@@ -133,7 +140,8 @@ def _open_source(store: Store, table: str, text: str) -> Source:
     integers = tuple(
         each.dtype.kind in "iu" and np.can_cast(each.dtype, np.int64) for each in columns.values()
     )
-    return Source(place, tuple(columns), integers)
+    reals = tuple(each.dtype.kind == "f" for each in columns.values())
+    return Source(place, tuple(columns), integers, reals)
 
 
 class _Binding:
@@ -191,11 +199,15 @@ class _Binding:
             domain = Domain(type_name, tuple(dict.fromkeys(named)))
             return _Numbered(StoredDomain(type_name, LoadedNames(self.store, domain)), None, False)
         integers = integers and all(map(_is_integer, named))
-        kind = "BIGINT" if integers else dialect.text
-        selects = [
-            f"SELECT CAST({dialect.identifier(source.columns[position])} AS {kind}) AS v "
-            f"FROM {source.text} t"
+        values_of = [
+            f"CAST({dialect.identifier(source.columns[position])} AS BIGINT)"
+            if integers
+            else source.name(position, dialect)
             for source, position in places
+        ]
+        selects = [
+            f"SELECT {value} AS v FROM {source.text} t"
+            for value, (source, _) in zip(values_of, places, strict=True)
         ]
         with Scratch(self.store) as scratch:
             if integers and not named:
@@ -291,7 +303,7 @@ class _Binding:
                 columns.append(f"CAST({value} - ({own.smallest}) AS INTEGER) AS c{position}")
                 continue
             key = f"d{position}.{'number' if own.integers else 'name'}"
-            same = column if own.integers else dialect.as_text(column)
+            same = column if own.integers else source.name(position, dialect)
             joins += f" JOIN {own.table} d{position} ON {key} = {same}"
             columns.append(f"d{position}.code AS c{position}")
         if predicate.arity:
