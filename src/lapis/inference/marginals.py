@@ -281,8 +281,8 @@ def is_tiny(network: Network) -> bool:
 
 def by_best_method(network: Network, options: Options) -> Marginals:
     """Exact where it fits, the rest sampled; all of it if exact work takes half of the time."""
-    if is_tiny(network):
-        return by_enumeration(network, options)
+    if is_tiny(network):  # done before there is anything to ask about time
+        return by_enumeration(network, replace(options, stop=None, exact_until=math.inf))
     return exact_first(network, options, sample_alike)
 
 

@@ -16,7 +16,9 @@ tree of a few small tables, and a million such components are one call.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -25,6 +27,7 @@ from lapis.grounding.limits import describe_bytes
 from lapis.inference.exact.closed_form import SingleAtoms, single_atoms, solve_single_atoms
 from lapis.inference.exact.duplicates import Duplicates, find_duplicates, no_duplicates
 from lapis.inference.exact.junction_tree import (
+    ROOT,
     Potentials,
     collect,
     distribute,
@@ -33,9 +36,10 @@ from lapis.inference.exact.junction_tree import (
     sample_states,
 )
 from lapis.inference.exact.planning import Forest, Refusal, plan_forest
+from lapis.inference.exact.whole_parts import split_scores
 from lapis.inference.log_odds import state_log_odds
 from lapis.network.csr import row_starts
-from lapis.network.cubes import penalties, sum_by_weight
+from lapis.network.cubes import Cubes, cube_weights, penalties, sum_by_weight
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork, keep_part
 from lapis.network.satisfiability import contradiction
@@ -118,18 +122,20 @@ class ExactPlan:
         odds = np.full(network.num_atoms, np.nan)
         solved = self._solved_clauses()
         expected = network.constant_count + sum_by_weight(network, solved, np.ones(len(solved)))
-        log_partition = float(weights @ expected)
+        terms = (weights * expected).tolist()  # of log Z; they may cancel
 
         alone = self._solve_single(weights)
-        log_partition += float(alone.log_partition.sum())
+        terms += [float(alone.base.sum()), float(alone.log_partition.sum())]
         probability[alone.atom] = alone.probability
         odds[alone.atom] = alone.score[:, 1] - alone.score[:, 0]
         lost = sum_by_weight(network, alone.clause, alone.falsified)
         for forest in self.forests:
             potentials = self._collect(forest, weights, False, stop)
-            roots, values = potentials.root_values(forest.tree)
+            roots = np.flatnonzero(forest.tree.parent == ROOT)
             copies = self.duplicates.copies[forest.component]
-            log_partition += float(copies[forest.tree.order[roots]] @ values)
+            times = copies[forest.tree.order[roots]]
+            message = potentials.message[forest.tree.message_start[roots]]
+            terms += [float(times @ potentials.base), float(times @ message)]
             beliefs = distribute(
                 forest.tree, forest.cubes, potentials, overwrite=not log_odds, stop=stop
             )
@@ -149,7 +155,7 @@ class ExactPlan:
             values[~affordable] = np.nan
         base = slice(0, network.num_base_atoms)
         return ExactResult(
-            log_partition,
+            math.fsum(terms),
             np.clip(probability[base], 0.0, 1.0),
             expected - lost,
             affordable[base],
@@ -207,7 +213,8 @@ class ExactPlan:
         self, forest: Forest, weights: np.ndarray, maximise: bool, stop: Stop | None = None
     ) -> Potentials:
         penalty = penalties(self.network, forest.cubes, weights)
-        potentials = collect(forest.tree, forest.cubes, penalty, maximise, stop)
+        split = partial(split_penalties, self.network, forest.cubes, weights)
+        potentials = collect(forest.tree, forest.cubes, penalty, maximise, stop, split=split)
         roots, values = potentials.root_values(forest.tree)
         impossible = roots[values == -np.inf]
         if len(impossible):
@@ -262,6 +269,15 @@ def exact_map(network: Network, stop: Stop | None = None) -> tuple[float, np.nda
     plan.require_complete()
     world = plan.maximise(stop=stop)
     return network.score(world), world
+
+
+def split_penalties(
+    network: Network, cubes: Cubes, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whole parts and rests of what each cube adds to the score, each float64[num_cubes]."""
+    weight_id = cube_weights(network, cubes)
+    times = np.where(weight_id >= 0, network.coefficient[cubes.clause], 1.0)
+    return split_scores(np.append(-weights, -np.inf)[weight_id], times)
 
 
 def set_atoms(forest: Forest, states: np.ndarray, worlds: np.ndarray) -> None:

@@ -12,14 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.inference.exact.whole_parts import any_large, split_scores
 from lapis.network.network import Network
 
 
 class SingleAtoms(NamedTuple):
     atom: np.ndarray  # int64[num_single]
+    base: np.ndarray  # float64[num_single], whole parts that were taken out of log_partition
     log_partition: np.ndarray  # float64[num_single], −∞ where the hard clauses contradict
     probability: np.ndarray  # float64[num_single], that the atom is true
-    score: np.ndarray  # float64[num_single, 2], of false and true, relative to all clauses true
+    score: np.ndarray  # float64[num_single, 2], of false and true, up to a number
     clause: np.ndarray  # int64[num_units], the unit clauses over them
     falsified: np.ndarray  # float64[num_units], probability that each is false
 
@@ -42,14 +44,19 @@ def solve_single_atoms(network: Network, single: np.ndarray, weights: np.ndarray
     lost_when = (literal < 0).astype(np.int64)  # the value that makes the clause false
     weight_id = network.weight_id[units]
     hard = weight_id < 0
-    loss = np.zeros(len(units))
-    loss[~hard] = -weights[weight_id[~hard]] * network.coefficient[units[~hard]]
-    score = np.zeros((len(atom), 2))
+    weight = np.append(-weights, 0.0)[weight_id]
+    loss = weight * network.coefficient[units]
+    score, base = np.zeros((len(atom), 2)), np.zeros(len(atom))
+    if any_large(loss):
+        whole, loss = split_scores(weight, network.coefficient[units])
+        np.add.at(score, (place, lost_when), whole)
+        base = score.max(axis=1)
+        score -= base[:, np.newaxis]
     np.add.at(score, (place, lost_when), loss)
     score[place[hard], lost_when[hard]] = -np.inf
     log_partition = np.logaddexp(score[:, 0], score[:, 1])
     possible = np.where(log_partition > -np.inf, log_partition, 0.0)
     probability = np.exp(score - possible[:, np.newaxis])
     return SingleAtoms(
-        atom, log_partition, probability[:, 1], score, units, probability[place, lost_when]
+        atom, base, log_partition, probability[:, 1], score, units, probability[place, lost_when]
     )

@@ -12,7 +12,8 @@ they are answered together, since there may be millions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ from lapis.inference.exact.joint_states import (
     disjunction,
     num_states,
 )
+from lapis.inference.exact.whole_parts import LARGE, split_scores
 from lapis.inference.log_odds import state_log_odds
 from lapis.network.network import Network
 from lapis.network.satisfiability import contradiction
@@ -54,18 +56,17 @@ def enumerate_worlds(network: Network, stop: Stop | None = None) -> Enumeration:
     log_odds = np.zeros(network.num_base_atoms)
     expected = network.constant_count.astype(np.float64).copy()
     world = np.zeros(network.num_base_atoms, dtype=bool)
-    constant = float(network.weights @ network.constant_count)
+    taken = (network.weights * network.constant_count).tolist()  # of scores; they may cancel
     components = list(find_components(network))
     free = network.num_base_atoms - sum(len(c.base_atoms) for c in components)
-    log_partition = constant + free * float(np.log(2.0))
-    map_score = constant
+    log_totals = [free * float(np.log(2.0))]
     refuse_large(components)
     for component in components:
         if stop is not None:
             stop.check("enumeration")
         part = Component(network, component)
-        log_partition += part.log_partition
-        map_score += part.map_score
+        taken += part.taken
+        log_totals.append(part.log_total)
         for position, (axis, best) in enumerate(
             zip(component.axes, part.best_state(), strict=True)
         ):
@@ -76,11 +77,11 @@ def enumerate_worlds(network: Network, stop: Stop | None = None) -> Enumeration:
         part.add_expected_counts(expected)
     largest = max((num_states(c.axes) for c in components), default=1)
     return Enumeration(
-        log_partition,
+        math.fsum(taken + log_totals),
         marginal,
         log_odds,
         expected,
-        map_score,
+        math.fsum(taken),
         world,
         len(components) + free,
         largest,
@@ -158,20 +159,34 @@ class Component:
         define_auxiliaries(network, parts.auxiliaries, truths)
         start, literal = network.clause_start, network.literal
         self.truth = [disjunction(literal[start[c] : start[c + 1]], truths) for c in parts.clauses]
-        self.score = np.zeros(self.shape)
-        for clause, truth in zip(parts.clauses, self.truth, strict=True):
-            weight_id = network.weight_id[clause]
-            if weight_id < 0:
+        self.score = np.zeros(self.shape)  # less what was taken out of all of them
+        weight_id = network.weight_id[parts.clauses]
+        for truth, hard in zip(self.truth, weight_id < 0, strict=True):
+            if hard:
                 self.score += np.where(truth, 0.0, -np.inf)
-            else:
-                self.score += network.weights[weight_id] * network.coefficient[clause] * truth
-        self.map_score = float(self.score.max(initial=-np.inf))
-        if self.map_score == -np.inf:
+        if self.score.max(initial=-np.inf) == -np.inf:
             raise contradiction(network, int(network.component[parts.base_atoms[0]]))
-        weight = np.exp(self.score - self.map_score)
+        weight, times = (
+            np.append(network.weights, 0.0)[weight_id],
+            network.coefficient[parts.clauses],
+        )
+        scores: Sequence[np.ndarray] = [weight * times]
+        if np.abs(scores[0]).sum() > LARGE:
+            scores = split_scores(weight, times)
+        self.taken = [self.add_up(part) for part in scores]
+        weight = np.exp(self.score)
         total = float(weight.sum())
-        self.log_partition = self.map_score + float(np.log(total))
+        self.log_total = float(np.log(total))
         self.probability = weight / total
+
+    def add_up(self, weights: np.ndarray) -> float:
+        """Add the weights of true clauses, less the largest sum, which is returned."""
+        for truth, weight in zip(self.truth, weights.tolist(), strict=True):
+            if weight:
+                self.score += weight * truth
+        best = float(self.score.max())
+        self.score -= best
+        return best
 
     def axis_marginal(self, position: int) -> np.ndarray:
         others = tuple(axis for axis in range(len(self.shape)) if axis != position)
@@ -185,7 +200,7 @@ class Component:
         finite = np.where(peak > -np.inf, peak, 0.0)
         with np.errstate(divide="ignore"):
             total = finite + np.log(np.exp(rows - finite[:, np.newaxis]).sum(axis=1))
-        return state_log_odds(total - self.log_partition, np.array([0, len(total)]))
+        return state_log_odds(total - self.log_total, np.array([0, len(total)]))
 
     def best_state(self) -> tuple[int, ...]:
         """The first most likely state."""

@@ -15,12 +15,17 @@ with its contiguous rows summed, and a message and the table that takes it have 
 order: runs of axes that both have, or only one, are walked as one. All components of a network
 are one forest and one call; there is no work per component outside the compiled loops.
 
+Where messages grow large, a first pass maximises over the whole parts of scores (`whole_parts`).
+Its tables less their messages, ψ − m ≤ 0, add up to the whole part of a world's score less that of
+the best, exactly; they are what the tables of the rests begin with.
+
 Variables may be left out of the order. Messages over these only leave the forest: they are the
 factors of the core that `reduce` makes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -32,7 +37,9 @@ from lapis.inference.exact.junction_tree_kernels import (
     bring_down_logs,
     form_tree,
     pick_states,
+    take_out,
 )
+from lapis.inference.exact.whole_parts import LARGE, any_large, split_scores
 from lapis.network.csr import narrow, row_starts
 from lapis.network.cubes import Cubes
 from lapis.progress import Stop
@@ -71,11 +78,12 @@ class Potentials(NamedTuple):
 
     table: np.ndarray  # float64[table_start[-1]]
     message: np.ndarray  # float64[message_start[-1]]
+    base: np.ndarray  # float64[num_roots], what was taken out of the messages of roots
 
     def root_values(self, tree: Tree) -> tuple[np.ndarray, np.ndarray]:
-        """The root cliques and their messages: log Z, or the best score, of each component."""
+        """The root cliques, and log Z, or the best score, of their components."""
         roots = np.flatnonzero(tree.parent == ROOT)
-        return roots, self.message[tree.message_start[roots]]
+        return roots, self.base + self.message[tree.message_start[roots]]
 
 
 class Beliefs(NamedTuple):
@@ -110,20 +118,36 @@ def collect(
     maximise: bool = False,
     stop: Stop | None = None,
     work: tuple[np.ndarray, np.ndarray] | None = None,
+    split: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> Potentials:
     """The upward pass, with the score that each cube adds, float64[num_cubes].
 
-    `work` is the work space, for who has one already.
+    `work` is the work space, for who has one already; `split` gives whole parts and rests of the
+    scores, for who knows which numbers they are products of.
     """
     table = np.zeros(tree.table_start[-1])
     message = np.empty(tree.message_start[-1])
     work = work or work_space(tree, cubes.size)
     fill = add_up.for_work(_pass_steps(tree), seconds=3.0)
-    for first, last in slices(tree, stop):
-        fill(tree, cubes, penalty, maximise, table, message, first, last, *work)
-        if stop is not None:
-            stop.check(EXACTLY)
-    return Potentials(table, message)
+
+    def pass_up(score: np.ndarray, maximise: bool) -> None:
+        for first, last in slices(tree, stop):
+            fill(tree, cubes, score, maximise, table, message, first, last, *work)
+            if stop is not None:
+                stop.check(EXACTLY)
+
+    roots = tree.message_start[np.flatnonzero(tree.parent == ROOT)]
+    if not any_large(penalty):
+        pass_up(penalty, maximise)
+        if message.max(initial=0.0) <= LARGE and not any_large(message[roots]):
+            return Potentials(table, message, np.zeros(len(roots)))
+        table[:] = 0.0
+    whole, rest = split_scores(penalty, 1.0) if split is None else split()
+    pass_up(whole, True)
+    base = message[roots]
+    take_out.for_work(len(table))(tree, cubes.size, table, message)
+    pass_up(rest, maximise)
+    return Potentials(table, message, base)
 
 
 def slices(tree: Tree, stop: Stop | None) -> list[tuple[int, int]]:

@@ -102,7 +102,7 @@ def _sort_latest_first(scope, begin, end, position):  # type: ignore[no-untyped-
 def add_up(  # type: ignore[no-untyped-def]
     tree, cubes, penalty, maximise, table, message, first_clique, last_clique, axis, work
 ):
-    """Fill tables and messages in order of elimination; `table` comes as zeros.
+    """Add the cubes to tables, which come as zeros, and fill messages in order of elimination.
 
     Those of some cliques: all before the first must have been done.
     """
@@ -129,6 +129,19 @@ def add_up(  # type: ignore[no-untyped-def]
             message[out + row] = best
         if tree.parent[i] >= 0:
             _exchange(tree, cubes.size, i, table, message, out, axis, work, ADD, message)
+
+
+@entry
+def take_out(tree, size, table, message):  # type: ignore[no-untyped-def]
+    """Subtract from each row of the tables its message, but for those that go to the core."""
+    for i in range(len(tree.order)):
+        states = size[tree.order[i]]
+        for row in range(tree.message_start[i + 1] - tree.message_start[i]):
+            total = message[tree.message_start[i] + row]
+            if tree.parent[i] != CORE and total > -np.inf:
+                first = tree.table_start[i] + row * states
+                for at in range(first, first + states):
+                    table[at] -= total
 
 
 @entry

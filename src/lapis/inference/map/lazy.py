@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from lapis.errors import TooLarge
 from lapis.grounding.lazy import LazyGrounding
 from lapis.inference.map.solver import MapResult, most_likely_world
 from lapis.inference.marginals import Options
@@ -54,8 +55,18 @@ def starting_world(lazy: LazyGrounding, problem: Problem) -> np.ndarray:
 
 
 def settle(network: Network, found: MapResult, complete: bool, rounds: int) -> MapResult:
-    """The result with the world's true score: listed last, its violations are all in."""
+    """The result with the world's true score: listed last, its violations are all in.
+
+    Raises TooLarge "no-feasible-world" if hard formulas are among these.
+    """
     world = network.complete(found.world[: network.num_base_atoms])
+    if not complete and not network.is_feasible(world):
+        raise TooLarge(
+            "no world that satisfies the hard formulas was found by cutting planes within the "
+            "limits given",
+            code="no-feasible-world",
+            hint="give more time or use method 'ilp', which also finds out if there is none",
+        )
     score = network.score(world)
     bound = max(found.bound, score)
     return replace(

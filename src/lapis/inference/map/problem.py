@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -39,8 +40,8 @@ def map_problem(problem: Problem, method: str, options: Options) -> tuple[Networ
             network, found = relaxed.network, relaxed.best
             found = replace(found, diagnostics={**found.diagnostics, **relaxed.diagnostics})
         else:
-            if method == "auto" and is_tiny(network):
-                method = "enumerate"
+            if method == "auto" and is_tiny(network):  # done at once, whatever the time
+                method, options = "enumerate", replace(options, stop=None, time_limit=math.inf)
             found = most_likely_world(network, method, options)
     return network, replace(found, cost=broken_weight(problem, network.counts(found.world)))
 

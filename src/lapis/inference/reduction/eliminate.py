@@ -276,7 +276,10 @@ def leaving_clauses(factors: Factors, tree: Tree, semiring: Semiring) -> tuple[R
     parts = []
     for first, last in tree_runs(tree, RUN_CLIQUES):
         run, cubes, penalty = factors.of_run(cut_tree(tree, first, last))
-        message = collect(run, cubes, penalty, semiring == "max", work=work).message
+        potentials = collect(run, cubes, penalty, semiring == "max", work=work)
+        message = potentials.message
+        roots, values = potentials.root_values(run)
+        message[run.message_start[roots]] = values
         refuse_impossible(network, variables, run, message)
         parts.append(expand_messages(run, message, variables, unit))
     return product_clauses(parts, unit, len(network.weights))

@@ -132,7 +132,7 @@ def answer_trees(
     probability = np.zeros((int(value_start[-1]), len(pieces.size)))
     false = np.zeros((len(weights), len(pieces.size)))
     _answer_trees.for_work(answer_steps(part, pieces), seconds=4.0)(
-        part, cubes, *potentials,
+        part, cubes, potentials.table, potentials.message,
         variables.state_start, variables.state_atom, reduction.core_row, pieces, desk,
         np.zeros(int(part.message_start[-1])), np.empty(int(part.table_start[-1])),
         value_start, own, coefficient, probability, false,

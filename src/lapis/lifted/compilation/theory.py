@@ -17,7 +17,7 @@ without such a variable keeps the need for it: (region, k), there are at least k
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, permutations, product
@@ -226,12 +226,25 @@ def exponent_of(total: Counter[tuple[int, Size]]) -> Exponent:
 def strengthen(hards: set[Hard]) -> frozenset[Hard]:
     """The same hard clauses, shorter: C ∨ l and C ∨ ¬l are C; what another implies is left out."""
     while True:
+        needs: dict[Clause, list[frozenset[Need]]] = {}
+        for hard in hards:
+            needs.setdefault(hard.clause, []).append(hard.needs)
         ordered = sorted(hards, key=hard_key)
-        shorter = next((pair for part in ordered for pair in resolve(part, hards)), None)
+        shorter = next((pair for part in ordered for pair in resolve(part, needs)), None)
         if shorter is None:
             break
         longer, clause = shorter
         hards = (hards - {longer}) | {clause}
+    return leave_out_implied(hards)
+
+
+def leave_out_implied(hards: set[Hard]) -> frozenset[Hard]:
+    """Without the clauses that hold all literals of another; each waits at its rarest literal."""
+    times = Counter(literal for hard in hards for literal in hard.clause.literals)
+    waiting: dict[Literal | None, list[Hard]] = {}
+    for hard in hards:
+        rarest = min(hard.clause.literals, key=lambda literal: times[literal], default=None)
+        waiting.setdefault(rarest, []).append(hard)
     return frozenset(
         one
         for one in hards
@@ -240,12 +253,15 @@ def strengthen(hards: set[Hard]) -> frozenset[Hard]:
             and other.needs <= one.needs
             and other.clause.regions == one.clause.regions
             and other.clause.literals <= one.clause.literals
-            for other in hards
+            for literal in (None, *one.clause.literals)
+            for other in waiting.get(literal, ())
         )
     )
 
 
-def resolve(part: Hard, hards: set[Hard]) -> Iterator[tuple[Hard, Hard]]:
+def resolve(
+    part: Hard, needs: Mapping[Clause, Sequence[frozenset[Need]]]
+) -> Iterator[tuple[Hard, Hard]]:
     """(part, part without a literal) for each literal that another clause denies."""
     clause = part.clause
     regions = dict(enumerate(clause.regions))
@@ -253,7 +269,7 @@ def resolve(part: Hard, hards: set[Hard]) -> Iterator[tuple[Hard, Hard]]:
         rest = clause.literals - {literal}
         opposite = rest | {literal._replace(positive=not literal.positive)}
         other = canonical(opposite, tuple(regions), regions)
-        if any(hard.clause == other and hard.needs <= part.needs for hard in hards):
+        if any(needed <= part.needs for needed in needs.get(other, ())):
             made = make_clause(rest, regions)
             assert made is not None
             found, unused = made

@@ -1,0 +1,77 @@
+"""No time at all: what is answered is still right, and `auto` still answers what is small."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+import lapis
+import oracle
+from lapis.methods import METHODS
+from oracle import NoWorld
+from strategies import Case, cases
+
+NO_TIME = 1e-9
+MAP_METHODS = [method.name for method in METHODS if method.task == "map"]
+# What ends in time has an answer; what has none before it is done, or found no world, says so.
+REFUSALS = ("stopped", "no-feasible-world")
+
+
+@pytest.mark.parametrize("method", MAP_METHODS)
+@given(case=cases())
+@settings(max_examples=25)
+def test_a_world_found_in_no_time_is_a_world(method: str, case: Case) -> None:
+    model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
+    try:
+        found = lapis.map(model, data, case.query, method=method, time_limit=NO_TIME)
+    except lapis.LapisError as error:
+        if error.code in REFUSALS:
+            assert method != "auto"
+            return
+        with pytest.raises(NoWorld):
+            oracle.infer(model, case.facts, case.query)
+        return
+    best = oracle.infer(model, case.facts, case.query).map_score
+    assert found.score <= best + 1e-9
+    assert found.diagnostics["bound"] >= best - 1e-9
+    assert not found.optimal or found.score == pytest.approx(best, abs=1e-9)
+
+
+HARD_AND_IMPOSSIBLE = """
+thing = {A, B}
+number = {1, 2, 3}
+thing f(number)
+0.5 EXIST k (B != f(k))
+s = f(2).
+"""
+
+
+def test_cutting_planes_that_end_early_claim_no_world_that_breaks_hard_formulas() -> None:
+    """One of two things cannot be both; the first round lists neither."""
+    model = lapis.parse(HARD_AND_IMPOSSIBLE)
+    with pytest.raises(lapis.LapisError) as error:
+        lapis.map(model, query="f", method="lazy", time_limit=NO_TIME)
+    assert error.value.code == "no-feasible-world"
+    assert error.value.message == (
+        "no world that satisfies the hard formulas was found by cutting planes within the limits "
+        "given"
+    )
+    with pytest.raises(lapis.LapisError) as error:
+        lapis.map(model, query="f", method="lazy")
+    assert error.value.code == "unsatisfiable"
+
+
+@given(case=cases())
+@settings(max_examples=25)
+def test_auto_answers_small_networks_whatever_the_time(case: Case) -> None:
+    model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
+    try:
+        expected = oracle.infer(model, case.facts, case.query)
+    except NoWorld:
+        return
+    for limit in ({"time_limit": NO_TIME}, {"stop": lambda: True}):
+        found = lapis.infer(model, data, case.query, **limit)
+        assert found.exact
+        assert found.marginals == pytest.approx(
+            {atom: expected.marginals[atom] for atom in found.atoms}, abs=1e-9
+        )
