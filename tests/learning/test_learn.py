@@ -258,6 +258,37 @@ def test_a_checkpoint_is_taken_up_again(tmp_path: Path) -> None:
         lapis.learn(other, lapis.Database.parse("Smokes(A)"), **options)
 
 
+FEWER = lapis.Database.parse("P(A) Q(A) P(B) !P(C) !P(D)", "w")
+MORE = lapis.Database.parse("P(A) Q(A) P(B) P(C) P(D) Q(B) !P(E)", "w")
+RULE = "P(t)\nQ(t)\n0 P(x)\n{weight} P(x) => Q(x)\n"
+
+
+@pytest.mark.parametrize("objective", ["pseudo", "likelihood", "max-margin"])
+def test_a_checkpoint_of_anything_else_is_refused(objective: str, tmp_path: Path) -> None:
+    """A run that goes on from elsewhere may call converged what is the answer to another question:
+    cutting planes did, with the weights of the data before."""
+    plain = lapis.parse(RULE.format(weight=0))
+    others: list[tuple[lapis.Model, lapis.Database, dict[str, object]]] = [
+        (plain, MORE, {}),
+        (lapis.parse(RULE.format(weight=1)), FEWER, {}),
+        (lapis.parse(RULE.format(weight="@fixed 0")), FEWER, {}),
+        (lapis.parse(RULE.format(weight=0) + "P(A).\n"), FEWER, {}),
+        (plain, FEWER, {"prior": "gaussian:0.1"}),
+        (plain, FEWER, {"prior": lapis.Prior("gaussian", np.array([1.0, 2.0]))}),
+        (plain, FEWER, {"prior_mean": "initial"}),
+        (plain, FEWER, {"listed": True}),
+        (plain, FEWER, {"random_state": 1}),
+    ]
+    path = tmp_path / "run"
+    first = lapis.learn(plain, FEWER, objective=objective, checkpoint=path)
+    for model, data, more in others:
+        with pytest.raises(LapisError, match="other rules, data or options"):
+            lapis.learn(model, data, objective=objective, checkpoint=path, **more)
+    renamed = lapis.Database.parse("P(A) Q(A) P(B) !P(C) !P(D)", "elsewhere")
+    again = lapis.learn(plain, renamed, objective=objective, checkpoint=path, max_iterations=900)
+    assert again.weights.tolist() == first.weights.tolist()
+
+
 def test_missing_facts_are_learned_by_em() -> None:
     # With Q(A) missing, only B and C speak of the rule: one of two.
     model = lapis.parse("P(t)\nQ(t)\nP(x) => Q(x)")
