@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from brute_force import brute_force
 from scipy.optimize import linprog
 
 import lapis
-from brute_force import brute_force
 from oracle import Facts, render_database
 
 DECLARED = "t = {A, B, C, D}\nP(t)\nR(t)\nQ(t)\n"
