@@ -360,7 +360,8 @@ FIELD_METHODS = (
 )  # fmt: skip
 
 RULES = (
-    "max_length", "max_variables", "penalty", "dangling", "max_clauses", "shrinkage", "sample_share",
+    "max_length", "max_variables", "penalty", "dangling", "max_clauses", "shrinkage",
+    "sample_share",
 )  # fmt: skip
 STRUCTURE = (
     Method(

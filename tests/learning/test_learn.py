@@ -401,6 +401,31 @@ ERRORS = {
         "newton does not climb over the corners",
         None,
     ),
+    "mean of none": (
+        {"prior": "none", "prior_mean": "initial"},
+        "no prior has no mean",
+        "leave out --prior-mean",
+    ),
+    "two means": (
+        {"prior": lapis.Prior("gaussian", 1.0, mean=3.0), "prior_mean": "initial"},
+        "the mean of the prior is given twice",
+        "leave out one",
+    ),
+    "estimated exactly": (
+        {"counts": "ijgp", "objective": "likelihood", "expectation": "exact"},
+        "expectation 'exact' does not go by estimated counts",
+        "leave out --counts, or choose --expectation count-gibbs or count-map",
+    ),
+    "estimated values": (
+        {"counts": "ijgp", "objective": "likelihood", "optimizer": "lbfgs"},
+        "lbfgs needs exact values, and estimated counts have none",
+        "choose --optimizer pscg, or leave out --counts",
+    ),
+    "estimated and hidden": (
+        {"counts": "ijgp", "hidden": ["Cancer"]},
+        "counts are estimated in complete worlds, and the data hides atoms",
+        "leave out --counts, or say what is hidden",
+    ),
     "iterations": (
         {"max_iterations": 0},
         "max_iterations must be a whole number of at least 1, not 0",
@@ -416,6 +441,28 @@ def test_what_cannot_be_asked(name: str) -> None:
         lapis.learn(lapis.parse(SMOKERS), data_of(FACTS), **options)
     if hint is not None:
         assert error.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "strength", "mean"),
+    [
+        ("gauss", 1.0, 0.0),  # was no prior at all
+        ("gaussian", -1.0, 0.0), ("gaussian", 0.0, 0.0), ("gaussian", np.inf, 0.0),
+        ("gaussian", np.nan, 0.0), ("gaussian", np.array([1.0, 0.0]), 0.0),
+        ("l1", -1.0, 0.0), ("l1", np.array([0.0, -1.0]), 0.0), ("gaussian", 1.0, np.nan),
+    ],
+)  # fmt: skip
+def test_what_is_no_prior(kind: str, strength: float | np.ndarray, mean: float) -> None:
+    with pytest.raises(LapisError, match="is not a prior"):
+        lapis.Prior(kind, strength, mean)
+
+
+def test_where_everything_is_hidden_what_is_stated_is_explained() -> None:
+    """P(A) alone is known: it is as likely as it can be where the weight grows."""
+    model, data = lapis.parse("P(t)\n0 P(x)"), lapis.Database.parse("P(A) ?P(B)")
+    fit = lapis.learn(model, data, objective="likelihood", hidden=["P"], prior="gaussian:1")
+    # log P(A) − w²/2 is largest where 1 − 1/(1 + exp(−w)) = w
+    assert 1 / (1 + np.exp(fit.weights[0])) == pytest.approx(fit.weights[0], abs=1e-4)
 
 
 def test_a_likelihood_has_no_query() -> None:

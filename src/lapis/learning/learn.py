@@ -278,6 +278,12 @@ def start_of(lesson: Lesson) -> np.ndarray:
 def sampled_completer(lesson: Lesson) -> Completer:
     from lapis.learning.em_completions import pseudo_completions
 
+    if lesson.options.counts == "ijgp":
+        raise LapisError(
+            "counts are estimated in complete worlds, and the data hides atoms",
+            code="incomplete-data",
+            hint="leave out --counts, or say what is hidden",
+        )
     with lesson.notes.phase("objective"):
         return pseudo_completions(
             lesson.examples,
@@ -295,7 +301,12 @@ def empty_types(model: Model, examples: Sequence[Example]) -> list[str]:
         for name in model.types
         if not any(len(example.complete.domains[name]) for example in examples)
     ]
-    asked = [model.predicates[name] for example in examples for name in example.asked]
+    asked = [
+        known.predicate
+        for example in examples
+        for known in example.free.evidence.values()
+        if known.open or len(known.unknown)
+    ]
     if all(set(predicate.types) & set(empty) for predicate in asked):
         raise LapisError(
             "there is nothing to learn from: the data names no constants of what is asked",
