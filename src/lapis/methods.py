@@ -359,7 +359,10 @@ FIELD_METHODS = (
     ),
 )  # fmt: skip
 
-RULES = ("max_length", "max_variables", "penalty", "dangling", "max_clauses", "shrinkage")
+RULES = (
+    "max_length", "max_variables", "penalty", "dangling", "max_clauses", "shrinkage",
+    "sample_share",
+)  # fmt: skip
 STRUCTURE = (
     Method(
         "structure", "lapis", "all connected clauses, scored exactly; the one that adds most, "

@@ -36,6 +36,19 @@ def test_reading_what_was_printed_gives_the_same_model(name: str) -> None:
     assert again.rules == model.rules
 
 
+def test_weights_are_read_back_to_the_last_digit() -> None:
+    """Ten digits were written: a score of 10^9 groundings lost its second decimal, and a @fixed
+    weight was no longer what had been fixed."""
+    rng = np.random.default_rng(0)
+    drawn = rng.normal(size=50) * 10.0 ** rng.integers(-12, 6, 50)
+    for weight in [*drawn.tolist(), 0.1, 1 / 3, 5e-324, 123456.78901234567, -0.0, 2.0]:
+        for mark in ("", "@fixed "):
+            model = parse_model(f"P(t)\n{mark}{weight!r} P(x)\n")
+            assert parse_model(print_model(model)).rules == model.rules
+            [again] = parse_model(print_model(model)).rules
+            assert again.weight == weight
+
+
 def learned(values: dict[tuple[str, ...], float], default: float = 0.0) -> lapis.Model:
     model = parse_model("Has(page, word)\nClass(page, kind)\nHas(p, +w) => Class(p, +k)")
     [rule] = model.rules

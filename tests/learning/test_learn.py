@@ -258,6 +258,37 @@ def test_a_checkpoint_is_taken_up_again(tmp_path: Path) -> None:
         lapis.learn(other, lapis.Database.parse("Smokes(A)"), **options)
 
 
+FEWER = lapis.Database.parse("P(A) Q(A) P(B) !P(C) !P(D)", "w")
+MORE = lapis.Database.parse("P(A) Q(A) P(B) P(C) P(D) Q(B) !P(E)", "w")
+RULE = "P(t)\nQ(t)\n0 P(x)\n{weight} P(x) => Q(x)\n"
+
+
+@pytest.mark.parametrize("objective", ["pseudo", "likelihood", "max-margin"])
+def test_a_checkpoint_of_anything_else_is_refused(objective: str, tmp_path: Path) -> None:
+    """A run that goes on from elsewhere may call converged what is the answer to another question:
+    cutting planes did, with the weights of the data before."""
+    plain = lapis.parse(RULE.format(weight=0))
+    others: list[tuple[lapis.Model, lapis.Database, dict[str, object]]] = [
+        (plain, MORE, {}),
+        (lapis.parse(RULE.format(weight=1)), FEWER, {}),
+        (lapis.parse(RULE.format(weight="@fixed 0")), FEWER, {}),
+        (lapis.parse(RULE.format(weight=0) + "P(A).\n"), FEWER, {}),
+        (plain, FEWER, {"prior": "gaussian:0.1"}),
+        (plain, FEWER, {"prior": lapis.Prior("gaussian", np.array([1.0, 2.0]))}),
+        (plain, FEWER, {"prior_mean": "initial"}),
+        (plain, FEWER, {"listed": True}),
+        (plain, FEWER, {"random_state": 1}),
+    ]
+    path = tmp_path / "run"
+    first = lapis.learn(plain, FEWER, objective=objective, checkpoint=path)
+    for model, data, more in others:
+        with pytest.raises(LapisError, match="other rules, data or options"):
+            lapis.learn(model, data, objective=objective, checkpoint=path, **more)
+    renamed = lapis.Database.parse("P(A) Q(A) P(B) !P(C) !P(D)", "elsewhere")
+    again = lapis.learn(plain, renamed, objective=objective, checkpoint=path, max_iterations=900)
+    assert again.weights.tolist() == first.weights.tolist()
+
+
 def test_missing_facts_are_learned_by_em() -> None:
     # With Q(A) missing, only B and C speak of the rule: one of two.
     model = lapis.parse("P(t)\nQ(t)\nP(x) => Q(x)")
@@ -370,6 +401,31 @@ ERRORS = {
         "newton does not climb over the corners",
         None,
     ),
+    "mean of none": (
+        {"prior": "none", "prior_mean": "initial"},
+        "no prior has no mean",
+        "leave out --prior-mean",
+    ),
+    "two means": (
+        {"prior": lapis.Prior("gaussian", 1.0, mean=3.0), "prior_mean": "initial"},
+        "the mean of the prior is given twice",
+        "leave out one",
+    ),
+    "estimated exactly": (
+        {"counts": "ijgp", "objective": "likelihood", "expectation": "exact"},
+        "expectation 'exact' does not go by estimated counts",
+        "leave out --counts, or choose --expectation count-gibbs or count-map",
+    ),
+    "estimated values": (
+        {"counts": "ijgp", "objective": "likelihood", "optimizer": "lbfgs"},
+        "lbfgs needs exact values, and estimated counts have none",
+        "choose --optimizer pscg, or leave out --counts",
+    ),
+    "estimated and hidden": (
+        {"counts": "ijgp", "hidden": ["Cancer"]},
+        "counts are estimated in complete worlds, and the data hides atoms",
+        "leave out --counts, or say what is hidden",
+    ),
     "iterations": (
         {"max_iterations": 0},
         "max_iterations must be a whole number of at least 1, not 0",
@@ -385,6 +441,28 @@ def test_what_cannot_be_asked(name: str) -> None:
         lapis.learn(lapis.parse(SMOKERS), data_of(FACTS), **options)
     if hint is not None:
         assert error.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "strength", "mean"),
+    [
+        ("gauss", 1.0, 0.0),  # was no prior at all
+        ("gaussian", -1.0, 0.0), ("gaussian", 0.0, 0.0), ("gaussian", np.inf, 0.0),
+        ("gaussian", np.nan, 0.0), ("gaussian", np.array([1.0, 0.0]), 0.0),
+        ("l1", -1.0, 0.0), ("l1", np.array([0.0, -1.0]), 0.0), ("gaussian", 1.0, np.nan),
+    ],
+)  # fmt: skip
+def test_what_is_no_prior(kind: str, strength: float | np.ndarray, mean: float) -> None:
+    with pytest.raises(LapisError, match="is not a prior"):
+        lapis.Prior(kind, strength, mean)
+
+
+def test_where_everything_is_hidden_what_is_stated_is_explained() -> None:
+    """P(A) alone is known: it is as likely as it can be where the weight grows."""
+    model, data = lapis.parse("P(t)\n0 P(x)"), lapis.Database.parse("P(A) ?P(B)")
+    fit = lapis.learn(model, data, objective="likelihood", hidden=["P"], prior="gaussian:1")
+    # log P(A) − w²/2 is largest where 1 − 1/(1 + exp(−w)) = w
+    assert 1 / (1 + np.exp(fit.weights[0])) == pytest.approx(fit.weights[0], abs=1e-4)
 
 
 def test_a_likelihood_has_no_query() -> None:

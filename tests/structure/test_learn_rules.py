@@ -278,6 +278,24 @@ def test_blocks_are_refused() -> None:
         lapis.learn_structure(model, lapis.Database.parse("Class(A,X) Link(A,A)"))
 
 
+@pytest.mark.parametrize("method", [*METHODS, "lift-graph"])
+def test_predicates_without_arguments_are_said_to_be_left_out(method: str) -> None:
+    """One as a target was a traceback, and without a query it was left out in silence."""
+    model = lapis.parse("r(a, b)\nu(a)\nRain")
+    data = lapis.Database.parse("r(A,B) u(A) !u(C) Rain")
+    own = {"min_support": 0} if method == "lhl" else {}
+    with pytest.raises(lapis.LapisError) as refused:
+        lapis.learn_structure(model, data, "Rain", method=method, jobs=1)
+    assert str(refused.value) == (
+        "<text>:3:1: 'Rain' has no arguments: no rule is sought for it, nor with it\n"
+        "    Rain\n"
+        "    ^^^^"
+    )
+    with pytest.warns(LapisWarning, match="'Rain' has no arguments"):
+        found = lapis.learn_structure(model, data, method=method, jobs=1, **own)
+    assert not any("Rain" in rule.text for rule in found.rules)
+
+
 def test_rules_of_the_model_are_left_out_with_a_warning(run: Run, tmp_path: Path) -> None:
     """They would stand in the result with weights that nobody learned beside the others."""
     code, _, err = run("structure", "m.mln", "d.db", "-o", "out.mln")

@@ -16,7 +16,7 @@ from lapis.language.resolution.extend import declaration
 from lapis.language.resolution.instances import instances_at
 from lapis.language.syntax import Atom
 
-WIDTH = 14  # of the weights' column
+WIDTH = 19  # of the weights' column
 
 
 def print_model(model: Model, *, title: str = "", notes: Sequence[Sequence[str]] = ()) -> str:
@@ -85,4 +85,6 @@ def line(rule: Rule, text: str, weight: float | None, note: str) -> str:
 
 
 def format_weight(weight: float) -> str:
-    return f"{weight:.10g}"
+    """As short as reads back to the same number."""
+    short = f"{weight:.10g}"
+    return short if float(short) == weight else repr(float(weight))

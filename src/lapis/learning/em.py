@@ -72,6 +72,9 @@ class Completer(Protocol):
 
     @property
     def is_exact(self) -> bool: ...
+    @property
+    def observed(self) -> Objective | None:
+        """The objective of what the data shows; None where it cannot be had."""
 
     def complete(self, weights: np.ndarray) -> Completion:
         """The data as weights float64[num_parameters] complete it; moves chains, if any."""
@@ -91,6 +94,10 @@ class ExpectedCounts:
     @property
     def is_exact(self) -> bool:
         return self.objective.is_exact
+
+    @property
+    def observed(self) -> Objective:
+        return self.objective
 
     def complete(self, weights: np.ndarray) -> Completion:
         counts = self.objective.target.copy()

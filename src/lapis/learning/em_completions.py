@@ -49,6 +49,10 @@ class SampledCompletions:
     def is_exact(self) -> bool:
         return False
 
+    @property
+    def observed(self) -> None:
+        return None
+
     def keep(self) -> dict[str, np.ndarray]:
         return {
             f"{number}.{place}": array

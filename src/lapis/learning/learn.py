@@ -29,7 +29,7 @@ from lapis.learning.em import (
     start_weights,
 )
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.fit import FARTHEST, Fit
+from lapis.learning.fit import FARTHEST, Fit, Unbounded
 from lapis.learning.lesson import (
     Lesson,
     Notes,
@@ -123,11 +123,7 @@ def learn_by_climbing(lesson: Lesson, objective: Objective) -> Fit:
     posterior = posterior_of(lesson, objective, prior)
     with lesson.notes.phase("optimisation"):
         found = find_unbounded(posterior, lesson.parameters, prior, lesson.notes.warnings)
-        far = None
-        if prior.kind == "none":
-            far = np.full(len(lesson.parameters), FARTHEST)
-            far[[weight.parameter for weight in found]] = FAR
-            far = far[posterior.free]
+        far = farthest(posterior, prior, found)
         start = posterior.free_weights(start_of(lesson))
         course = climb_posterior(lesson, posterior, optimizer, start, far=far)
         course = give_length(lesson, course, optimizer, prior)
@@ -151,7 +147,7 @@ def learn_by_rounds(lesson: Lesson, completer: Completer) -> Fit:
     ) -> Course:
         own = replace(options, max_iterations=None, tolerance=tolerance, time_limit=seconds)
         step = replace(lesson, options=replace(own, checkpoint=None), progress=None)
-        return climb_posterior(step, posterior, optimizer, start)
+        return climb_posterior(step, posterior, optimizer, start, far=farthest(posterior, prior))
 
     with notes.phase("optimisation"):
         course = fit_em(
@@ -167,11 +163,14 @@ def learn_by_rounds(lesson: Lesson, completer: Completer) -> Fit:
             should_stop=lesson.stop,
             keeper=Keeper(options.checkpoint, f"em+{optimizer}", lesson.fingerprint),
         )
-    posterior = posterior_of(lesson, completer.complete(course.weights).objective, prior)
+    # What was climbed where it has a value, the last completions where it has none.
+    observed = completer.observed or completer.complete(course.weights).objective
+    posterior = posterior_of(lesson, observed, prior)
     notes.details["em"] = True
     notes.details["standard_errors_note"] = "as if what was hidden were known"
     own = course._replace(weights=posterior.free_weights(course.weights))
-    fit = account_climb(lesson, own, posterior, f"em+{optimizer}", prior, ())
+    found = find_unbounded(posterior, lesson.parameters, prior, notes.warnings)
+    fit = account_climb(lesson, own, posterior, f"em+{optimizer}", prior, found)
     return replace(fit, exact=completer.is_exact)
 
 
@@ -227,6 +226,17 @@ def climb_posterior(
     )
 
 
+def farthest(
+    posterior: Posterior, prior: Prior, unbounded: Sequence[Unbounded] = ()
+) -> np.ndarray | None:
+    """float64[num_free], where weights are stopped; None where a prior holds them."""
+    if prior.kind != "none":
+        return None
+    far = np.full(len(posterior.base), FARTHEST)
+    far[[weight.parameter for weight in unbounded]] = FAR
+    return far[posterior.free]
+
+
 def give_length(lesson: Lesson, course: Course, optimizer: str, prior: Prior) -> Course:
     """A perceptron's weights at the length of greatest likelihood, unless a rate was given.
 
@@ -268,6 +278,12 @@ def start_of(lesson: Lesson) -> np.ndarray:
 def sampled_completer(lesson: Lesson) -> Completer:
     from lapis.learning.em_completions import pseudo_completions
 
+    if lesson.options.counts == "ijgp":
+        raise LapisError(
+            "counts are estimated in complete worlds, and the data hides atoms",
+            code="incomplete-data",
+            hint="leave out --counts, or say what is hidden",
+        )
     with lesson.notes.phase("objective"):
         return pseudo_completions(
             lesson.examples,
@@ -285,7 +301,12 @@ def empty_types(model: Model, examples: Sequence[Example]) -> list[str]:
         for name in model.types
         if not any(len(example.complete.domains[name]) for example in examples)
     ]
-    asked = [model.predicates[name] for example in examples for name in example.asked]
+    asked = [
+        known.predicate
+        for example in examples
+        for known in example.free.evidence.values()
+        if known.open or len(known.unknown)
+    ]
     if all(set(predicate.types) & set(empty) for predicate in asked):
         raise LapisError(
             "there is nothing to learn from: the data names no constants of what is asked",

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lapis.errors import LapisError
+from lapis.grounding.cache import grounding_key
 from lapis.learning.examples import Example
 from lapis.learning.objectives.priors import Prior, parse_prior
 from lapis.learning.options import PRIOR_WIDTH, Options
 from lapis.learning.parameters import Parameters
 from lapis.optimisation.newton import MAX_WEIGHTS
+from lapis.problem.problem import Problem, StoredEvidence
 from lapis.progress import Report, Stop
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 IMPLIED = {"vp": "map", "vp-pw": "map", "lbfgs": "exact", "newton": "exact"}
 BY_WORLD = ("map", "count-map")  # expectations that are most likely worlds
+# Options that a course depends on, beside objective, optimiser and prior.
+OF_THE_COURSE = ("prior_mean", "expectation", "counts", "ibound", "num_samples", "margin", "seed")
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,36 @@ class Lesson:
 
     @property
     def fingerprint(self) -> str:
-        """Names what is learned, so that a checkpoint of something else is not resumed."""
+        """Names what is learned from what and how, so that only its own checkpoint is resumed.
+
+        How long to go on (iterations, seconds, tolerance) may change from one run to the next.
+        """
+        options, parameters = self.options, self.parameters
+        if options.checkpoint is None:
+            return ""
         import hashlib
 
-        words = [self.objective, *self.parameters.names()]
-        words += [example.complete.name for example in self.examples]
-        return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+        prior = options.prior
+        how = {name: getattr(options, name) for name in OF_THE_COURSE}
+        own = sorted(options.of_optimizer.items())
+        words = self.objective, str(prior), how, own, parameters.names()
+        found = hashlib.sha256(repr(words).encode())
+        each = (prior.strength, prior.mean) if isinstance(prior, Prior) else ()
+        for numbers in (parameters.initial, parameters.fixed, *each):
+            found.update(np.ascontiguousarray(numbers).tobytes())
+        for example in self.examples:
+            found.update(repr([key_of(example.complete), key_of(example.free)]).encode())
+        return found.hexdigest()[:16]
+
+
+def key_of(problem: Problem) -> str:
+    """A hash of a world's clauses, constants and facts; on a store, of how many there are."""
+    facts = problem.evidence.items()
+    stored = {name: len(known.rows) for name, known in facts if isinstance(known, StoredEvidence)}
+    if not stored:
+        return grounding_key(problem)
+    sizes = {name: len(domain) for name, domain in problem.domains.items()}
+    return repr((problem.name, problem.normal_form, sizes, stored))
 
 
 def choose_objective(options: Options, query: Sequence[str]) -> str:

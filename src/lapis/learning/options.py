@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from lapis.errors import LapisError
 from lapis.learning.objectives.priors import Prior, parse_prior
 from lapis.methods import check_options, find_method, refuse_unread
@@ -58,8 +60,10 @@ class Options:
 def check_words(options: Options) -> None:
     """Refuse what is wrong whatever the rest."""
     check_options("learn", options.by_keyword())
-    if isinstance(options.prior, str):
-        parse_prior(options.prior)
+    prior = parse_prior(options.prior) if isinstance(options.prior, str) else options.prior
+    if prior is not None and options.prior_mean == "initial":
+        refuse(prior.kind == "none", "no prior has no mean", "leave out --prior-mean")
+        refuse(bool(np.any(prior.mean)), "the mean of the prior is given twice", "leave out one")
     if options.rate is not None and "rate" in (options.optimizer_options or {}):
         raise LapisError("the rate is given twice", code="learn-option")
     if options.optimizer is not None:
@@ -98,6 +102,17 @@ def check_together(options: Options, objective: str) -> None:
             options.counts != "exact",
             "an engine counts exactly",
             "leave out --counts, or --engine",
+        )
+    if options.counts == "ijgp":
+        refuse(
+            options.expectation in ("exact", "lifted", "mcsat"),
+            f"expectation {options.expectation!r} does not go by estimated counts",
+            "leave out --counts, or choose --expectation count-gibbs or count-map",
+        )
+        refuse(
+            optimizer in ("lbfgs", "newton") and not is_pseudo,
+            f"{optimizer} needs exact values, and estimated counts have none",
+            "choose --optimizer pscg, or leave out --counts",
         )
     wants_value = optimizer in ("lbfgs", "newton") and not is_pseudo
     refuse(

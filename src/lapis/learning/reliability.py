@@ -4,7 +4,9 @@ Where the data never contradicts a formula, a larger weight always fits better, 
 prior the best one is infinite. For a pseudo-likelihood this is found before the climb, by linear
 programming (`separability`). For other objectives a weight that has become large is tried at a
 far place: an exact objective is concave, so one that is no smaller there has not fallen on the
-way, and would not be smaller anywhere beyond.
+way, and would not be smaller anywhere beyond. Weights that grow together (one up, one down) are
+tried together, along what of them lies where the objective is nearly flat. What is flat everywhere,
+because no count changes, does not grow.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from lapis.learning.objectives.posterior import Posterior
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.objectives.pseudo import PseudoObjective
 from lapis.learning.parameters import Parameters
-from lapis.learning.standard_errors import standard_errors
+from lapis.learning.separability import name_some
+from lapis.learning.standard_errors import MAX_FULL, curvature_matrix, standard_errors
 
 if TYPE_CHECKING:
     from lapis.learning.objectives.count_bound import Bound
@@ -30,6 +33,10 @@ FAR = 25.0  # where a weight known to be without bound is stopped at the latest
 SUSPECT = 5.0  # a weight that may be on its way to infinity
 MAX_SUSPECTS = 100
 LEVEL = 1e-9  # of the value: no fall
+STRIDE = 10.0  # how far weights that may grow together are tried
+FLAT = 1e-2  # curvature: a standard error of ten
+CONSTANT = 1e-9  # curvature at weights zero, relative to the largest: counts that never change
+TRACE = 1e-3  # of the largest component: rounding
 MAX_NAMED = 3
 ADVICE = "it was stopped where the fit hardly changes; give a prior, or make the rule hard"
 
@@ -64,25 +71,79 @@ def still_growing(
         return []
     weights = course.weights
     suspects = np.flatnonzero(np.abs(weights) >= SUSPECT)[:MAX_SUSPECTS].tolist()
-    grown = [
-        i for i in suspects if abs(weights[i]) >= FARTHEST or never_falls(posterior, course, i)
-    ]
+    if not suspects:
+        return []
+    constant = constant_space(posterior)
+    moves = 1.0 - (constant**2).sum(axis=1) > CONSTANT  # some count changes with the weight
+    sign = np.zeros(len(weights), np.int64)
+    for i in suspects:
+        if moves[i] and (abs(weights[i]) >= FARTHEST or never_falls(posterior, course, i)):
+            sign[i] = np.sign(weights[i])
+    together = growing_together(posterior, course, constant)
+    grown = np.flatnonzero((sign != 0) | (together != 0)).tolist()
     names = parameters.names() if grown else []
-    reason = f"nothing in the data keeps its weight from growing; {ADVICE}"
-    return [
-        Unbounded(number, names[number], int(np.sign(weights[i])), reason)
-        for i, number in zip(grown, posterior.free[grown].tolist(), strict=True)
-    ]
+    found = []
+    for i, number in zip(grown, posterior.free[grown].tolist(), strict=True):
+        others = [names[posterior.free[k]] for k in np.flatnonzero(together).tolist() if k != i]
+        joint = f"together with {name_some(others)}, " if others and not sign[i] else ""
+        reason = f"{joint}nothing in the data keeps its weight from growing; {ADVICE}"
+        found.append(Unbounded(number, names[number], int(sign[i] or together[i]), reason))
+    return found
 
 
 def never_falls(posterior: Posterior, course: Course, place: int) -> bool:
     """Whether the objective, if it has values, is no smaller with one weight far away."""
-    if course.value is None:
-        return False
     away = course.weights.copy()
     away[place] = np.copysign(FARTHEST, away[place])
+    return is_level(posterior, course, away)
+
+
+def is_level(posterior: Posterior, course: Course, away: np.ndarray) -> bool:
+    """Whether the objective, if it has values, is no smaller at these weights."""
+    if course.value is None:
+        return False
     there = posterior.evaluate(away).value
     return there is not None and there >= course.value - LEVEL * abs(course.value)
+
+
+def growing_together(posterior: Posterior, course: Course, constant: np.ndarray) -> np.ndarray:
+    """int64[num_free], where each weight goes along a direction that never falls; 0: nowhere."""
+    weights = course.weights
+    nowhere = np.zeros(len(weights), np.int64)
+    if course.value is None or not is_explored(posterior):
+        return nowhere
+    flat = flat_space(curvature_matrix(posterior.evaluate(weights)), FLAT)
+    direction = flat @ (flat.T @ weights)
+    direction -= constant @ (constant.T @ direction)
+    largest = np.abs(direction).max(initial=0.0)
+    if largest < SUSPECT / 2:
+        return nowhere
+    direction = np.where(np.abs(direction) < TRACE * largest, 0.0, direction / largest)
+    away = weights + STRIDE * direction
+    return np.sign(direction).astype(np.int64) if is_level(posterior, course, away) else nowhere
+
+
+def constant_space(posterior: Posterior) -> np.ndarray:
+    """float64[num_free, k], orthonormal combinations of weights whose count never changes.
+
+    At weights zero every world is possible, so that what does not vary there varies nowhere.
+    """
+    if not is_explored(posterior):
+        return np.empty((posterior.num_parameters, 0))
+    curvature = curvature_matrix(posterior.evaluate(np.zeros(posterior.num_parameters)))
+    return flat_space(curvature, CONSTANT * np.abs(curvature).max(initial=0.0))
+
+
+def is_explored(posterior: Posterior) -> bool:
+    """Whether the whole curvature is exact and small enough to look at."""
+    return posterior.is_fixed and posterior.num_parameters <= MAX_FULL
+
+
+def flat_space(curvature: np.ndarray, least: float) -> np.ndarray:
+    """float64[num_free, k], orthonormal directions whose curvature is at most `least`."""
+    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+    flat: np.ndarray = vectors[:, values <= least]
+    return flat
 
 
 def find_errors(

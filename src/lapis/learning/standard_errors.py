@@ -28,16 +28,18 @@ def standard_errors(point: Point, *, full: bool) -> tuple[np.ndarray, str]:
     if not full or size > MAX_FULL:
         errors[curved] = 1.0 / np.sqrt(diagonal[curved])
         return errors, "diagonal"
-    columns = [point.curvature_product(unit_vector(size, i))[curved] for i in curved.tolist()]
-    if columns:
-        errors[curved] = errors_of(np.array(columns))
+    if len(curved):
+        errors[curved] = errors_of(curvature_matrix(point, curved))
     return errors, "full"
 
 
-def unit_vector(size: int, place: int) -> np.ndarray:
-    vector = np.zeros(size)
-    vector[place] = 1.0
-    return vector
+def curvature_matrix(point: Point, chosen: np.ndarray | None = None) -> np.ndarray:
+    """float64[n, n], the curvature among the chosen parameters int64[n]; all where not given."""
+    unit = np.eye(len(point.weights))
+    if chosen is None:
+        chosen = np.arange(len(unit))
+    rows = [point.curvature_product(unit[i])[chosen] for i in chosen.tolist()]
+    return np.array(rows).reshape(len(chosen), len(chosen))
 
 
 def errors_of(curvature: np.ndarray) -> np.ndarray:

@@ -67,7 +67,7 @@ def learn_rules(
         )
     refuse_blocks(model)
     model = leave_rules_out(model)
-    names = tuple(targets) or tuple(n for n, p in model.predicates.items() if p.arity)
+    names = with_arguments(model, targets)
     problems = [build_problem(model, database) for database in databases]
     groups = group_targets(names, given, together)
     data = join_worlds(model, problems, names, groups)
@@ -135,6 +135,17 @@ def refuse_blocks(model: Model) -> None:
                 span=predicate.span,
                 hint="drop the mark (! or ?) of its declaration",
             )
+
+
+def with_arguments(model: Model, targets: Sequence[str]) -> tuple[str, ...]:
+    """The predicates to find rules for: paths lead from one to the next by their arguments."""
+    without = [p for p in model.predicates.values() if not p.arity]
+    for predicate in without:
+        message = f"{predicate.name!r} has no arguments: no rule is sought for it, nor with it"
+        if predicate.name in targets:
+            raise LapisError(message, code="no-arguments", span=predicate.span)
+        announce([Warning(message, "no-arguments", predicate.span)])
+    return tuple(targets) or tuple(n for n, p in model.predicates.items() if p.arity)
 
 
 def leave_rules_out(model: Model) -> Model:

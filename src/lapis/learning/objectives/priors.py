@@ -34,6 +34,13 @@ class Prior:
     strength: Numbers
     mean: Numbers = 0.0
 
+    def __post_init__(self) -> None:
+        strength = np.asarray(self.strength, np.float64)
+        least = 0.0 if self.kind == "l1" else np.nextafter(0.0, 1.0)
+        held = self.kind == "none" or bool(np.all((strength >= least) & (strength < np.inf)))
+        if self.kind not in KINDS or not held or not np.all(np.isfinite(self.mean)):
+            raise bad_prior(f"{self.kind}:{self.strength}")
+
     def __str__(self) -> str:
         if self.kind == "none":
             return "none"
