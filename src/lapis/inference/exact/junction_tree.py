@@ -39,7 +39,7 @@ from lapis.inference.exact.junction_tree_kernels import (
     pick_states,
     take_out,
 )
-from lapis.inference.exact.whole_parts import LARGE, any_large, split_scores
+from lapis.inference.exact.whole_parts import any_large, split_scores
 from lapis.network.csr import narrow, row_starts
 from lapis.network.cubes import Cubes
 from lapis.progress import Stop
@@ -50,6 +50,7 @@ CORE = -2  # only neighbours that are never eliminated
 MAX_UNIFORMS = 1 << 20  # random numbers held at a time
 SLICE_ENTRIES = 1 << 22  # of tables, from one question whether to go on to the next
 UNDERFLOW = 1e-290  # beliefs below this have lost digits
+LARGE_SUM = 1e6  # of many small scores: beyond it, fewer than ten digits after the point are left
 
 
 class Tree(NamedTuple):
@@ -139,7 +140,8 @@ def collect(
     roots = tree.message_start[np.flatnonzero(tree.parent == ROOT)]
     if not any_large(penalty):
         pass_up(penalty, maximise)
-        if message.max(initial=0.0) <= LARGE and not any_large(message[roots]):
+        largest = max(message.max(initial=0.0), -message[roots].min(initial=0.0))
+        if largest <= LARGE_SUM or largest == np.inf:
             return Potentials(table, message, np.zeros(len(roots)))
         table[:] = 0.0
     whole, rest = split_scores(penalty, 1.0) if split is None else split()
