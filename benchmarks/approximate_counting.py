@@ -41,7 +41,7 @@ import lapis
 from lapis.counting.differences.atom_differences import open_differences
 from lapis.counting.differences.sparse_vectors import split_column
 from lapis.data.tuples import contains
-from lapis.inference.sampling.counted_world import ExactWorld, truth_probability
+from lapis.inference.sampling.counted_world import ExactWorld
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.count_based import count_objective
 from lapis.learning.objectives.count_based_sites import Sites, asked_sites
@@ -378,7 +378,7 @@ def estimate_cll(test: Example, weights: np.ndarray, most_sweeps: float) -> tupl
     sites = asked_sites(test.free)
     truth = np.concatenate([find_truth(test, each) for each in sites])
     starts = start_from_evidence(test, sites, weights), start_from_coins(test, sites, rng)
-    chains = [Predictor(ExactWorld(start), sites, weights.tolist(), rng) for start in starts]
+    chains = [Predictor(ExactWorld(start), sites, weights, rng) for start in starts]
     sweeps = made = max(1, LEAST_WARM // len(truth))
     most_sweeps *= made
     while True:
@@ -406,7 +406,7 @@ class Predictor:
 
     chain: ExactWorld
     sites: Sequence[Sites]
-    weights: list[float]
+    weights: np.ndarray  # float64[num_weights]
     rng: np.random.Generator
 
     def predict(self, sweeps: int) -> np.ndarray:
@@ -421,13 +421,9 @@ class Predictor:
         found = []
         for each in self.sites:
             name, order = each.predicate.name, self.rng.permutation(len(each))
-            rows, uniform = each.rows(order), self.rng.random(len(each))
+            parts, noise = [(name, each.rows(order))], self.rng.logistic(size=len(each))
             probability = np.empty(len(each))
-            for at, difference in enumerate(self.chain.differences(name, rows)):
-                chance = truth_probability(difference, difference.score(self.weights))
-                probability[order[at]] = chance
-                if (uniform[at] < chance) != difference.truth:
-                    self.chain.flip(name, rows[at].tolist())
+            probability[order] = self.chain.draw(parts, self.weights, noise, False).probability
             found.append(probability)
         return np.concatenate(found)
 

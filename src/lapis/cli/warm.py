@@ -126,6 +126,15 @@ def compile_learning() -> None:
         learn(*small_example(), QUERY, objective=objective, max_iterations=2)
 
 
+def compile_counts() -> None:
+    """The kernels of chains that never ground."""
+    from lapis.api import infer
+    from lapis.counting.kernels import flips, indexed_relations
+
+    with always_compiling([flips.__name__, indexed_relations.__name__]):
+        infer(*small_example(), QUERY, method="count-gibbs", max_samples=40)
+
+
 JOBS: Mapping[str, Callable[[], None]] = {
     "samplers": lambda: compile_steps("cluster"),
     "inference": compile_inference,
@@ -133,6 +142,7 @@ JOBS: Mapping[str, Callable[[], None]] = {
     "map": compile_map,
     "others": lambda: compile_samplers("mcsat", "tempering", "forest"),
     "learning": compile_learning,
+    "counts": compile_counts,
 }
 
 

@@ -1,6 +1,7 @@
 """A world whose atoms flip one at a time, with exact counts kept up to date.
 
-`World.delta` is the change of every count if an atom flipped; `World.flip` flips it. Both look at
+`World.delta` is the change of every count if an atom flipped; `World.flip` flips it; `World.visit`
+does so, or draws, for many atoms one after the other without coming back to Python. All look at
 the groundings around the atom only (`lapis.counting.nested_loops`), so count-based samplers never
 need a ground network.
 
@@ -9,12 +10,18 @@ atom changes witness counts; a derived atom whose count becomes zero or stops be
 turn, in the order of definitions. Each single flip changes the counts by the difference of
 `counting.differences` with all other atoms, derived ones too, held where they are, so the
 changes of the whole cascade just add up, however deep the quantifiers are nested.
+
+Numbers are int64. What a flip can change is bounded when its loops are written, by the sizes of the
+domains; where that, or the number of atoms, passes 2⁶², all arrays hold Python's integers and the
+same kernels are interpreted. Counts themselves may be larger: they are Python's integers to which
+the changes of some flips at a time are added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,17 +34,21 @@ from lapis.counting.differences.differences import (
     clause_difference,
     cube_difference,
 )
-from lapis.counting.indexed_relation import IndexedRelation, Row
-from lapis.counting.nested_loops import (
-    Compiler,
-    Count,
-    Counter,
-    Emit,
-    Source,
-    Values,
-    read_sources,
+from lapis.counting.indexed_relations import IndexedRelations, run_kernel, strides_of
+from lapis.counting.kernels.flips import DRAW, FLIP, LOOK, visit
+from lapis.counting.kernels.indexed_relations import contains, insert
+from lapis.counting.kernels.nested_loops import (
+    END,
+    NUM_WITNESSES,
+    ROOM_FOR_ATOMS,
+    ROOM_TO_FOLLOW,
+    ROOM_TO_NOTE,
+    SHORTAGE,
 )
-from lapis.counting.weight_keys import WeightKey, count_violations, count_weights, number_weights
+from lapis.counting.nested_loops import Compiler, Result, Writer
+from lapis.counting.weight_keys import count_violations, count_weights, number_weights
+from lapis.data.database import Domain
+from lapis.data.keys import LARGEST_KEY
 from lapis.errors import TooLarge
 from lapis.logic.clauses import Definition
 from lapis.problem.problem import Problem
@@ -46,6 +57,9 @@ from lapis.relational.exact_sums import narrow
 from lapis.relational.interpretation import Extension
 
 MOST_LOOPS = 100_000  # that follow witnesses: they are compiled in half a minute
+LEAST_TO_FOLLOW = 64  # flips and witnesses after a flip, and derived atoms that have some
+
+Parts = Sequence[tuple[str, np.ndarray]]  # predicates with atoms of theirs, int32[n, arity]
 
 
 class Change(NamedTuple):
@@ -56,20 +70,53 @@ class Change(NamedTuple):
     violations: int  # more violated groundings of hard rules
 
 
-class _Effect(NamedTuple):
-    """One signed conjunction of what flipping an atom of a predicate changes."""
+class Program(NamedTuple):
+    """The loops around atoms of all predicates that were visited."""
 
-    counter: Counter
-    num_slots: int
-    owner: str | None  # the derived predicate whose witnesses change
-    weight: Count | None  # the weight of a match, where true groundings change
+    code: np.ndarray  # word[...]; `word` is int64, object in wide worlds
+    number: np.ndarray  # float64[...], of constants that are compared
+    entry: np.ndarray  # int64[num_predicates, 2], where loops start around false and true atoms
+    definition: np.ndarray  # int64[num_definitions], derived predicates in order
+
+
+class State(NamedTuple):
+    """What kernels work on while they look at an atom, and what has moved since."""
+
+    value: np.ndarray  # word[num_slots], of variables
+    total: np.ndarray  # word[num_registers]
+    cursor: np.ndarray  # int64[num_cursors], of loops
+    change: np.ndarray  # word[num_weights + 1], by a flip; the last is of hard rules
+    is_changed: np.ndarray  # bool[num_weights + 1]
+    changed: np.ndarray  # int64[num_weights + 1], those that are
+    moved: np.ndarray  # word[num_weights + 1], by all flips so far
+    level: np.ndarray  # int64[5]: how full the others are, and what was short
+    flip_predicate: np.ndarray  # int64[room]
+    flip: np.ndarray  # word[room], atoms that were flipped since a visit began
+    touched_predicate: np.ndarray  # int64[room]
+    touched: np.ndarray  # word[room], derived atoms whose witnesses changed,
+    touched_number: np.ndarray  # word[room], by so many
+    derived: np.ndarray  # word[num_places], derived atoms in an open-addressing table
+    witnesses: np.ndarray  # word[num_places], of each
+
+
+class Visits(NamedTuple):
+    """Atoms in the order of visits, and what was seen."""
+
+    predicate: np.ndarray  # int64[n]
+    atom: np.ndarray  # word[n]
+    noise: np.ndarray  # float64[n], or empty
+    truth: np.ndarray  # bool[n], before
+    flipped: np.ndarray  # bool[n]
+    probability: np.ndarray  # float64[n], P(true | rest), where drawn
+    start: np.ndarray  # int64[n + 1], where differences begin; empty if not asked for
+    column: np.ndarray  # int64[...], weights, and the number of weights for all hard rules
+    value: np.ndarray  # word[...], n(atom = 1) − n(atom = 0)
 
 
 class World:
     """Truth of all atoms, and n_w for every weight w.
 
-    `violations` is the number of violated groundings of hard rules, `violated_rules` the hard
-    rules that were violated at the start.
+    `violated_rules` are the hard rules that were violated at the start.
 
     >>> import lapis
     >>> model = lapis.parse('''
@@ -100,175 +147,282 @@ class World:
         self._keys = number_weights(problem)
         interpretation = base_world(problem, world)
         self._predicates = dict(problem.model.predicates)
-        self._witnesses: dict[str, dict[Row, int]] = {}
+        witnesses = {}
         for definition in self._definitions:
             predicate = definition.predicate
-            counts = count_witnesses(definition, interpretation)
-            extension = Extension(predicate.types, counts.rows)
+            own = witnesses[predicate.name] = count_witnesses(definition, interpretation)
+            extension = Extension(predicate.types, own.rows)
             interpretation = interpretation.with_relation(predicate.name, extension)
-            rows = map(tuple, counts.rows.tolist())
             self._predicates[predicate.name] = predicate
-            self._witnesses[predicate.name] = dict(zip(rows, counts.value.tolist(), strict=True))
-        self._relations = {
-            name: IndexedRelation(len(relation.types), map(tuple, relation.tuples.tolist()))
-            for name, relation in interpretation.relations.items()
-        }
         self._types = {name: predicate.types for name, predicate in self._predicates.items()}
-        self._effects: dict[tuple[str, bool], list[_Effect]] = {}
-        self._counts = count_weights(self._features, self._keys, interpretation)
+        self._relations = IndexedRelations(
+            {
+                name: tuple(len(self._domains[t]) for t in each)
+                for name, each in self._types.items()
+            },
+            {name: relation.tuples for name, relation in interpretation.relations.items()},
+        )
+        if any(_most_witnesses(each, self._domains) > LARGEST_KEY for each in self._definitions):
+            self._relations.widen()
+        derived = [self._relations.atoms(name, each.rows) for name, each in witnesses.items()]
+        self._witnesses = (
+            np.concatenate([np.empty(0, object), *derived]),
+            np.concatenate([np.empty(0, object), *(each.value for each in witnesses.values())]),
+        )
+        self._writer = Writer([END])
+        self._entries: dict[str, tuple[int, int]] = {}
+        self._room_to_follow = LEAST_TO_FOLLOW
+        self._state: State | None = None
+        self._program: Program | None = None
+        self._budget = 0  # visits until counts are added up
         hard = [feature for feature in self._features if feature.hard]  # some of one rule
         violations = [count_violations(feature, interpretation) for feature in hard]
-        self.violations = sum(violations)
         broken = [f.rule for f, count in zip(hard, violations, strict=True) if count]
         self.violated_rules = tuple(dict.fromkeys(broken))
+        counts = count_weights(self._features, self._keys, interpretation)
+        self._counts = _settle(np.array([*counts, -sum(violations)], object))  # as last added up
 
     @property
     def counts(self) -> np.ndarray:
         """int64[num_weights], true groundings of each weight; object beyond 64 bits."""
-        return narrow(np.array(self._counts, dtype=object))
+        return narrow(self._all_counts()[:-1])
+
+    @property
+    def violations(self) -> int:
+        """Violated groundings of hard rules."""
+        return -int(self._all_counts()[-1])
+
+    def _all_counts(self) -> np.ndarray:
+        return self._counts if self._state is None else self._counts + self._state.moved
 
     def is_true(self, predicate: str, arguments: Sequence[int]) -> bool:
-        return tuple(arguments) in self._relations[predicate]
+        relations, atom = self._relations, self._relations.offset[predicate]
+        for argument, stride in zip(arguments, relations.strides[predicate], strict=True):
+            atom += int(argument) * stride
+        return bool(contains(relations.arrays[1], atom))
+
+    def true_rows(self, predicate: str) -> np.ndarray:
+        """int32[n, arity], the true atoms, in no order that means anything."""
+        return self._relations.rows(predicate)
 
     def delta(self, predicate: str, arguments: Sequence[int]) -> Change:
         """How the counts would change if the atom flipped. The world stays as it is."""
-        atom = tuple(map(int, arguments))
-        journal = _Journal()
-        if not self._definitions:  # nothing follows, so that nothing need be flipped and undone
-            changed: dict[int, int] = {}
-            self._add_effects(predicate, atom, changed, {}, journal)
-            return self._change(changed)
-        change = self._cascade(predicate, atom, journal)
-        self._undo(journal)
-        return change
+        return self._change(self._visit_one(LOOK, predicate, arguments))
 
     def flip(self, predicate: str, arguments: Sequence[int]) -> Change:
         """Flips the atom, and returns how the counts have changed."""
-        change = self._cascade(predicate, tuple(map(int, arguments)), _Journal())
-        for weight, difference in zip(change.weight_id, change.difference, strict=True):
-            self._counts[weight] += difference
-        self.violations += change.violations
-        return change
+        return self._change(self._visit_one(FLIP, predicate, arguments))
 
-    def _cascade(self, predicate: str, atom: Row, journal: _Journal) -> Change:
-        """Flips the atom and every derived atom that follows."""
-        changed: dict[int, int] = {}
-        touched: dict[str, set[Row]] = {}
-        self._flip_one(predicate, atom, changed, touched, journal)
-        for definition in self._definitions:
-            name = definition.predicate.name
-            for derived in touched.pop(name, ()):
-                if (self._witnesses[name].get(derived, 0) > 0) != self.is_true(name, derived):
-                    self._flip_one(name, derived, changed, touched, journal)
-        return self._change(changed)
+    def look(self, parts: Parts) -> Visits:
+        """The differences of atoms. The world stays as it is."""
+        return self._visit(LOOK, parts, None, None, True)
 
-    def _change(self, changed: dict[int, int]) -> Change:
-        violations = -changed.pop(self._keys.hard, 0)
-        weights = tuple(sorted(weight for weight, difference in changed.items() if difference))
-        return Change(weights, tuple(changed[weight] for weight in weights), violations)
+    def flip_all(self, parts: Parts) -> None:
+        """Flips atoms one after the other."""
+        self._visit(FLIP, parts, None, None, False)
 
-    def _flip_one(
+    def draw(
+        self, parts: Parts, weights: np.ndarray, noise: np.ndarray, noted: bool = False
+    ) -> Visits:
+        """Gives atoms, one after the other, the value 1 where w · d + noise > 0, else 0.
+
+        With noise float64[n] of a logistic distribution this is Gibbs sampling. A value that breaks
+        more hard groundings than the other is never taken. With `noted`, differences are kept.
+        """
+        return self._visit(DRAW, parts, weights, noise, noted)
+
+    def _visit_one(self, mode: int, predicate: str, arguments: Sequence[int]) -> Visits:
+        rows = np.array([arguments], np.int32).reshape(1, len(arguments))
+        return self._visit(mode, [(predicate, rows)], None, None, True)
+
+    def _change(self, visits: Visits) -> Change:
+        sign = -1 if visits.truth[0] else 1
+        changed = dict(zip(visits.column.tolist(), visits.value.tolist(), strict=True))
+        violations = -sign * changed.pop(self._keys.hard, 0)
+        return Change(tuple(changed), tuple(sign * each for each in changed.values()), violations)
+
+    def _visit(
         self,
-        predicate: str,
-        atom: Row,
-        changed: dict[int, int],
-        touched: dict[str, set[Row]],
-        journal: _Journal,
-    ) -> None:
-        """Flips one base or derived atom; others are touched but not yet flipped."""
-        self._add_effects(predicate, atom, changed, touched, journal)
-        self._relations[predicate].toggle(atom)
-        journal.flips.append((predicate, atom))
+        mode: int,
+        parts: Parts,
+        weights: np.ndarray | None,
+        noise: np.ndarray | None,
+        noted: bool,
+    ) -> Visits:
+        for name, _ in parts:
+            self._write_loops(name)
+        relations, nothing = self._relations, np.empty(0)
+        number = sum([len(rows) for _, rows in parts])
+        visits = Visits(
+            _join([np.full(len(rows), relations.number[name]) for name, rows in parts], np.int64),
+            _join([relations.atoms(*part) for part in parts], relations.word),
+            nothing if noise is None else noise,
+            np.zeros(number, bool),
+            np.zeros(number, bool),
+            np.zeros(number),
+            np.zeros(number + 1 if noted else 0, np.int64),
+            np.empty(16 * number if noted else 0, np.int64),
+            np.empty(16 * number if noted else 0, relations.word),
+        )
+        done = 0
+        while done < number:
+            if not self._budget:
+                self._add_up()
+            if relations.word is object and visits.atom.dtype != object:
+                atom, value = visits.atom.astype(object), visits.value.astype(object)
+                visits = visits._replace(atom=atom, value=value)
+            end = min(number, done + self._budget)
+            work = (end - done) * (20 + len(self._writer.code) // max(1, len(self._entries)))
+            layout, arrays = relations.arrays
+            before, done = (
+                done,
+                run_kernel(visit, relations.wide, work)(
+                    mode,
+                    layout,
+                    arrays,
+                    self._made_program(),
+                    self._made_state(),
+                    nothing if weights is None else weights,
+                    visits,
+                    done,
+                    end,
+                ),
+            )
+            self._budget -= done - before
+            visits = self._make_room(visits)
+        if noted:
+            used = int(visits.start[-1])
+            visits = visits._replace(column=visits.column[:used], value=visits.value[:used])
+        return visits
 
-    def _add_effects(
-        self,
-        predicate: str,
-        atom: Row,
-        changed: dict[int, int],
-        touched: dict[str, set[Row]],
-        journal: _Journal,
-    ) -> None:
-        """Adds up what flipping one atom changes."""
-        truth = atom in self._relations[predicate].rows
-        sign = -1 if truth else 1
-        effects = self._effects_of(predicate, truth)
-        num_slots = max((effect.num_slots for effect in effects), default=0)
-        values: Values = [*atom, *[0] * (num_slots - len(atom))]
-        for counter, _, owner, weight in effects:
-            if weight is not None:
-                if counter.run is not None:
-                    counter.run(values, _weigher(weight, sign, changed))
-                elif counter.total is not None and (number := counter.total(values)):
-                    own = weight(values)
-                    changed[own] = changed.get(own, 0) + sign * number
-            elif owner is not None:
-                found: dict[Row, int] = {}
-                if counter.run is not None:
-                    counter.run(values, _collector(counter.outputs, found))
-                elif counter.total is not None and (number := counter.total(values)):
-                    found[read_sources(counter.outputs, values)] = number
-                self._add_witnesses(owner, found, sign, touched, journal)
+    def _make_room(self, visits: Visits) -> Visits:
+        """Where a kernel stopped for the lack of it."""
+        level = self._made_state().level
+        shortage, level[SHORTAGE] = level[SHORTAGE], 0
+        if shortage == ROOM_FOR_ATOMS:
+            self._relations.grow()
+        if shortage == ROOM_TO_FOLLOW:
+            self._add_up()
+            self._room_to_follow *= 2
+        if shortage == ROOM_TO_NOTE:
+            more = np.zeros_like(visits.column), np.zeros_like(visits.value)
+            return visits._replace(
+                column=np.concatenate([visits.column, more[0]]),
+                value=np.concatenate([visits.value, more[1]]),
+            )
+        return visits
 
-    def _add_witnesses(
-        self,
-        predicate: str,
-        found: Mapping[Row, int],
-        sign: int,
-        touched: dict[str, set[Row]],
-        journal: _Journal,
-    ) -> None:
-        witnesses = self._witnesses[predicate]
-        for derived, number in found.items():
-            witnesses[derived] = witnesses.get(derived, 0) + sign * number
-            journal.witnesses.append((predicate, derived, sign * number))
-        touched.setdefault(predicate, set()).update(found)
+    def _add_up(self) -> None:
+        """Add what has moved to the counts, and make a new state."""
+        if self._state is not None:
+            self._counts = _settle(self._counts.astype(object) + self._state.moved)
+            there = self._state.derived >= 0
+            self._witnesses = self._state.derived[there], self._state.witnesses[there]
+            self._state = None
+        # What may have moved before counts are added up stays below 2⁶².
+        flips = self._room_to_follow if self._definitions else 1
+        self._budget = LARGEST_KEY // (self._writer.bound * flips)
+        if self._relations.wide:
+            self._budget = LARGEST_KEY
+        elif not self._budget:
+            self._relations.widen()
+            self._program, self._budget = None, LARGEST_KEY
 
-    def _undo(self, journal: _Journal) -> None:
-        for predicate, atom in journal.flips:
-            self._relations[predicate].toggle(atom)
-        for predicate, derived, number in journal.witnesses:
-            self._witnesses[predicate][derived] -= number
+    def _made_program(self) -> Program:
+        if self._program is None:
+            entry = np.zeros((len(self._types), 2), np.int64)
+            for name, own in self._entries.items():
+                entry[self._relations.number[name]] = own
+            self._program = Program(
+                np.array(self._writer.finished(), self._relations.word),
+                np.concatenate([np.empty(0), *self._writer.numbers]),
+                entry,
+                np.array(
+                    [self._relations.number[each.predicate.name] for each in self._definitions],
+                    np.int64,
+                ),
+            )
+        return self._program
 
-    def _effects_of(self, predicate: str, truth: bool) -> list[_Effect]:
-        if (predicate, truth) not in self._effects:
-            target = Target(self._predicates[predicate], {}, self._domains)
-            effects: list[_Effect] = []
+    def _made_state(self) -> State:
+        if self._state is None:
+            word, room, size = (
+                self._relations.word,
+                self._room_to_follow,
+                self._keys.num_weights + 1,
+            )
+            atoms, numbers = (each.astype(word) for each in self._witnesses)
+            places = 2 * room
+            while places < 2 * (len(atoms) + room):
+                places *= 2
+            total = np.ones(self._writer.num_registers, word)
+            self._state = State(
+                np.zeros(self._writer.num_slots, word),
+                total,
+                np.zeros(self._writer.num_cursors, np.int64),
+                np.zeros(size, word),
+                np.zeros(size, bool),
+                np.zeros(size, np.int64),
+                np.zeros(size, word),
+                np.zeros(5, np.int64),
+                np.zeros(room, np.int64),
+                np.zeros(room, word),
+                np.zeros(room, np.int64),
+                np.zeros(room, word),
+                np.zeros(room, word),
+                np.full(places, -1, word),
+                np.zeros(places, word),
+            )
+            self._state.level[NUM_WITNESSES] = len(atoms)
+            run_kernel(insert, self._relations.wide, 10 * len(atoms))(
+                self._state.derived, self._state.witnesses, atoms, numbers
+            )
+        return self._state
+
+    def _write_loops(self, predicate: str) -> None:
+        """Write the loops around the atoms of a predicate, and around what may follow."""
+        if predicate in self._entries:
+            return
+        self._add_up()
+        self._program, self._budget = None, 0
+        target = Target(self._predicates[predicate], {}, self._domains)
+        entries = []
+        for truth in (False, True):
+            entries.append(self._writer.here().at)
             for feature in self._features:
                 own = [clause_difference(c, feature.variables, target) for c in feature.clauses]
                 key = self._keys.of_rule[feature.rule]
-                effects += self._compile(own, truth, target, key, key.plus)
+                strides = strides_of(key.shape)
+                self._compile(own, truth, target, Result(key.plus, key.offset, strides, None))
             for definition in self._definitions:
                 name = definition.predicate.name
                 heads = tuple(head for head, _ in definition.variables)
                 variables = (*definition.variables, *definition.bound)
                 own = [cube_difference(cube, variables, target) for cube in definition.cubes]
-                effects += self._compile(own, truth, target, name, heads)
-            self._effects[predicate, truth] = effects
-        return self._effects[predicate, truth]
+                relations = self._relations
+                where = relations.offset[name], relations.strides[name], relations.number[name]
+                self._compile(own, truth, target, Result(heads, *where))
+            self._writer.put(END)
+        self._entries[predicate] = entries[0], entries[1]
+        for definition in self._definitions:
+            self._write_loops(definition.predicate.name)
 
     def _compile(
         self,
         differences: Sequence[Difference],  # over the same variables
         truth: bool,
         target: Target,
-        owner: WeightKey | str,
-        outputs: tuple[str, ...],
-    ) -> Iterator[_Effect]:
+        result: Result,
+    ) -> None:
         """What the differences are together: much of what clauses of one formula say cancels."""
         if not differences:
             return
         types = {**target.types, **differences[0].variables}  # the atom fills the first slots
-        kept = (*target.positions, *outputs)
-        scope = Scope(types, kept, self._domains)
+        scope = Scope(types, (*target.positions, *result.outputs), self._domains)
         known = frozenset(target.positions)
-        compiler = Compiler(scope, known, self._relations, self._types)
+        compiler = Compiler(scope, known, self._relations, self._types, self._writer)
         signed = (c for each in differences for c in (each.when_true if truth else each.when_false))
-        for counter in compiler.compile(signed, outputs):
-            if isinstance(owner, str):
-                yield _Effect(counter, len(types), owner, None)
-            else:
-                weight = _weight_reader(owner, counter.outputs)
-                yield _Effect(counter, len(types), None, weight)
+        compiler.compile(signed, result)
 
 
 def _require_followable(definitions: Sequence[Definition]) -> None:
@@ -284,50 +438,16 @@ def _require_followable(definitions: Sequence[Definition]) -> None:
         )
 
 
-def _weight_reader(key: WeightKey, outputs: Sequence[Source]) -> Count:
-    """The weight id of the constants that the outputs stand for, as one sum."""
-    offset, stride = key.offset, 1
-    terms: list[tuple[int, int]] = []  # (slot, stride)
-    for (is_slot, number), size in zip(reversed(outputs), reversed(key.shape), strict=True):
-        if is_slot:
-            terms.append((number, stride))
-        else:
-            offset += number * stride
-        stride *= size
-    if not terms:
-        return lambda values: offset
-    if len(terms) == 1:
-        ((slot, step),) = terms
-        return lambda values: offset + step * values[slot]
-    if len(terms) == 2:
-        (slot, step), (other, stretch) = terms
-        return lambda values: offset + step * values[slot] + stretch * values[other]
-    return lambda values: offset + sum([step * values[slot] for slot, step in terms])
+def _most_witnesses(definition: Definition, domains: Mapping[str, Domain]) -> int:
+    return len(definition.cubes) * prod(len(domains[kind]) for _, kind in definition.bound)
 
 
-def _weigher(weight: Count, sign: int, changed: dict[int, int]) -> Emit:
-    """Adds up signed counts by weight."""
-
-    def collect(values: Values, number: int) -> None:
-        own = weight(values)
-        changed[own] = changed.get(own, 0) + sign * number
-
-    return collect
+def _settle(counts: np.ndarray) -> np.ndarray:
+    """Python integers as int64 where as much again can be added to them."""
+    is_small = all(-LARGEST_KEY <= count <= LARGEST_KEY for count in counts.tolist())
+    return counts.astype(np.int64) if is_small else counts
 
 
-def _collector(outputs: Sequence[Source], found: dict[Row, int]) -> Emit:
-    """Adds up counts by the outputs."""
-
-    def collect(values: Values, number: int) -> None:
-        key = read_sources(outputs, values)
-        found[key] = found.get(key, 0) + number
-
-    return collect
-
-
-class _Journal:
-    """What a cascade has done, to be undone."""
-
-    def __init__(self) -> None:
-        self.flips: list[tuple[str, Row]] = []
-        self.witnesses: list[tuple[str, Row, int]] = []
+def _join(arrays: Sequence[np.ndarray], kind: Any) -> np.ndarray:
+    """One array of all; `kind` is that of none."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate([np.empty(0, kind), *arrays])

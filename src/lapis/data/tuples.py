@@ -51,6 +51,11 @@ def intersection(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(left[contains(right, left)])
 
 
+def exclusive(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The rows of one and not of the other, both sorted and unique."""
+    return union(difference(left, right), difference(right, left))
+
+
 def union(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """The rows of either, sorted and unique; the arguments may be in any order."""
     return sorted_unique(np.concatenate([left, right]))

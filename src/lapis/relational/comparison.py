@@ -35,6 +35,16 @@ def passes(test: Test, factor: Factor, domains: Domains) -> np.ndarray:
     return np.broadcast_to(_compare(test, left, right), len(factor))
 
 
+def compared_values(test: Test, domains: Domains) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers that are compared, of all constants of a variable or of the constant alone."""
+    read = _number if test.numeric else _names(test, domains)
+    left, right = (
+        read(Domain("", (term.name,)) if isinstance(term, Constant) else domains[term.name])
+        for term in (test.condition.left, test.condition.right)
+    )
+    return left, right + test.condition.offset
+
+
 def compare_constants(test: Test) -> bool:
     """Whether a test without variables is passed."""
     left, right = test.condition.left.name, test.condition.right.name

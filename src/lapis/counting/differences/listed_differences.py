@@ -13,7 +13,7 @@ import numpy as np
 
 from lapis.counting.complete_world import base_world
 from lapis.counting.differences.differences import Target
-from lapis.counting.differences.sparse_vectors import SparseVectors, add_entries
+from lapis.counting.differences.sparse_vectors import SparseVectors
 from lapis.counting.flipping_world import World
 from lapis.counting.weight_keys import WeightKeys, number_weights
 from lapis.problem.problem import Problem
@@ -36,35 +36,16 @@ class ListedDifferences:
         return tuple(map(self.interpretation.size, self.target.predicate.types))
 
     def at_rows(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
-        name = self.target.predicate.name
-        truth = np.empty(len(atoms), bool)
-        rows: list[int] = []
-        weights: list[int] = []
-        values: list[int] = []
-        for number, atom in enumerate(atoms.tolist()):
-            truth[number] = self.world.is_true(name, atom)
-            sign = -1 if truth[number] else 1
-            change = self.world.delta(name, atom)
-            weights += (*change.weight_id, self.keys.hard)
-            values += (sign * count for count in (*change.difference, -change.violations))
-            rows += [number] * (len(change.weight_id) + 1)
-        vectors = add_entries(
-            len(atoms),
-            np.array(rows, np.int64),
-            np.array(weights, np.int64),
-            narrow(np.array(values, dtype=object)),
-        )
-        return vectors, truth
+        found = self.world.look([(self.target.predicate.name, atoms)])
+        return SparseVectors(found.start, found.column, narrow(found.value)), found.truth
 
     def at_cleared_block(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
         """The same for all atoms of one block, with every one of them false meanwhile."""
         name = self.target.predicate.name
-        truth = np.array([self.world.is_true(name, atom) for atom in atoms.tolist()], bool)
-        for atom in atoms[truth].tolist():
-            self.world.flip(name, atom)
+        truth = self.world.look([(name, atoms)]).truth
+        self.world.flip_all([(name, atoms[truth])])
         vectors, _ = self.at_rows(atoms)
-        for atom in atoms[truth].tolist():
-            self.world.flip(name, atom)
+        self.world.flip_all([(name, atoms[truth])])
         return vectors, truth
 
 

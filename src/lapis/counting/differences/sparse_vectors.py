@@ -130,8 +130,10 @@ def _number_wide_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def split_column(vectors: SparseVectors, column: int) -> tuple[SparseVectors, np.ndarray]:
     """The vectors without the entries from `column` on, and those at `column`."""
     inside = vectors.column < column
-    row = vectors.row
     last = np.zeros(len(vectors.start) - 1, vectors.value.dtype)
+    if inside.all():
+        return vectors._replace(value=narrow(vectors.value)), last
+    row = vectors.row
     last[row[~inside]] = vectors.value[~inside]
     start = np.zeros(len(vectors.start), np.int64)
     np.cumsum(np.bincount(row[inside], minlength=len(last)), out=start[1:])

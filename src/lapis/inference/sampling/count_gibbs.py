@@ -5,7 +5,7 @@ gives d from the atom's neighbourhood alone (section 4 of the approximate-counti
 exact counts in place of IJGP's; those can be asked for). Memory follows the facts of the current
 world, not the ground clauses, so that a formula with four variables over a thousand constants
 costs no more than its neighbourhoods. A sweep is slower than on a ground network; this is for
-networks that do not fit.
+networks that do not fit. One kernel makes all the steps of a sweep over atoms that are in no block.
 
 To the chains it is a sampler like the others, on a network that has atoms and blocks and no
 clauses. A block is resampled as one variable: emptied, each candidate's change taken, one drawn.
@@ -16,6 +16,7 @@ still break some are counted: they are none of the model's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,7 +30,6 @@ from lapis.inference.sampling.counted_world import (
     CountedWorld,
     count_world,
     empty_block,
-    truth_probability,
 )
 from lapis.inference.sampling.kernels.tally import Tallies, record
 from lapis.inference.sampling.starting_worlds import random_world
@@ -115,11 +115,10 @@ class CountGibbs:
         return plan._replace(network=plan.network.with_weights(weights)), state
 
     def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
-        weights: list[float] = plan.network.weights.tolist()
+        weights = plan.network.weights.astype(np.float64)
         changes = broken = 0
         for _ in range(num_samples):
-            for site in plan.single:
-                changes += sweep_atoms(site, state, weights)
+            changes += sweep_atoms(plan.single, state, weights)
             for site, exact in zip(plan.blocks, plan.network.block_exact.tolist(), strict=True):
                 changes += resample_block(site, exact, state, weights)
             broken += state.world.is_broken
@@ -137,29 +136,25 @@ class CountGibbs:
         return state.value.copy()
 
 
-def sweep_atoms(site: Site, state: State, weights: list[float]) -> int:
+def sweep_atoms(sites: Sequence[Site], state: State, weights: np.ndarray) -> int:
     """Resample atoms in turn; how many flipped."""
-    changes = 0
-    uniform = state.rng.random(len(site.atom))
-    found = state.world.differences(site.predicate, site.rows)
-    for atom, row, u, difference in zip(site.atom, site.rows, uniform, found, strict=True):
-        probability = truth_probability(difference, difference.score(weights))
-        state.estimate[atom] = probability
-        if (u < probability) != difference.truth:
-            state.world.flip(site.predicate, row.tolist())
-            state.value[atom] = not difference.truth
-            changes += 1
-    return changes
+    atom = np.concatenate([np.empty(0, np.int64), *(site.atom for site in sites)])
+    noise = state.rng.logistic(size=len(atom))
+    parts = [(site.predicate, site.rows) for site in sites]
+    found = state.world.draw(parts, weights, noise, noted=False)
+    state.estimate[atom] = found.probability
+    state.value[atom] = found.truth ^ found.flipped
+    return int(found.flipped.sum())
 
 
-def resample_block(site: Site, exact: bool, state: State, weights: list[float]) -> int:
+def resample_block(site: Site, exact: bool, state: State, weights: np.ndarray) -> int:
     """Draw a block's value; 1 if it changed."""
-    choice = empty_block(state.world, site.predicate, site.rows, exact, weights)
+    choice = empty_block(state.world, site.predicate, site.rows, exact, weights.tolist())
     state.estimate[site.atom] = choice.probability[: len(site.atom)]
     taken = int(state.rng.choice(len(choice.values), p=choice.probability))
     state.value[site.atom] = False
     if taken < len(site.atom):
-        state.world.flip(site.predicate, site.rows[taken].tolist())
+        state.world.flip([(site.predicate, site.rows[taken : taken + 1])])
         state.value[site.atom[taken]] = True
     return int(taken not in choice.before)
 

@@ -3,13 +3,12 @@
     d(g) = n(g = 1) − n(g = 0)      for each weight, all other atoms as they are
 
 is all that a step needs: the log-odds of the atom are w · d. `ExactWorld` takes d from the
-incremental `World` of counting, `EstimatedWorld` from the propagations of `ijgp.differences`. Both
-offer the differences of a batch of atoms as an iterator. The exact one looks at the world when it
-is asked for the next atom, so that flips made in between are seen. The estimated one answers the
-whole batch from one propagation a clause, which is some hundred times faster than one for each
-atom, and propagates again once the world has changed in `patience` atoms. That is one in
-small worlds, which makes it as strict as the exact one; in large ones it is a small share of the
-atoms (`STALE_SHARE`), few of which have to do with each other.
+incremental `World` of counting, whose kernel makes all the steps of a batch; `EstimatedWorld` from
+the propagations of `ijgp.differences`. That one answers a batch of atoms from one propagation a
+clause, which is some hundred times faster than one for each atom, and propagates again once the
+world has changed in `patience` atoms. That is one in small worlds, which makes it as strict as the
+exact one; in large ones it is a small share of the atoms (`STALE_SHARE`), few of which have to do
+with each other.
 
 Estimating n before and after a flip and subtracting, as Algorithm 1 of the paper is written, was
 tried first: thirty flips a second on Cora, and a small difference of two large estimates, each
@@ -24,12 +23,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from lapis.counting.differences.sparse_vectors import SparseVectors, split_column
+from lapis.counting.flipping_world import Parts, World
+from lapis.counting.kernels.flips import LARGEST_SCORE
 from lapis.problem.problem import Problem
 
-BATCH = 64  # atoms of one predicate that are visited one after the other
 STALE_SHARE = 0.002  # of the atoms may have flipped since differences were estimated
 MOST_STALE = 64
-LARGEST_SCORE = 700.0  # exp beyond this overflows
 
 
 class Difference(NamedTuple):
@@ -48,13 +48,30 @@ class Difference(NamedTuple):
         return score
 
 
+class Drawn(NamedTuple):
+    """What visits to atoms have seen, in their order."""
+
+    truth: np.ndarray  # bool[n], before
+    flipped: np.ndarray  # bool[n]
+    probability: np.ndarray  # float64[n], P(true | rest)
+    vectors: SparseVectors | None  # d of each, if it was asked for
+
+
 class CountedWorld(Protocol):
-    def differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
-        """Of atoms int32[n, arity], one after the other."""
+    batch: int  # atoms of one predicate that are best visited one after the other
+
+    def draw(self, parts: Parts, weights: np.ndarray, noise: np.ndarray, noted: bool) -> Drawn:
+        """Give atoms, one after the other, the value 1 where w · d + noise > 0, else 0."""
+
+    def differences(self, predicate: str, rows: np.ndarray) -> list[Difference]:
+        """Of atoms int32[n, arity], in the world as it is."""
 
     def is_true(self, predicate: str, row: Sequence[int]) -> bool: ...
 
-    def flip(self, predicate: str, row: Sequence[int]) -> None: ...
+    def flip(self, parts: Parts) -> None: ...
+
+    def true_rows(self, predicate: str) -> np.ndarray:
+        """int32[n, arity], the true atoms in any order."""
 
     def counts(self) -> np.ndarray:
         """float64[num_weights], of the world as it is."""
@@ -67,26 +84,40 @@ class CountedWorld(Protocol):
 class ExactWorld:
     """Differences and counts by exact counting."""
 
+    batch = 256
+
     def __init__(self, problem: Problem, true: Mapping[str, np.ndarray] | None = None) -> None:
-        from lapis.counting.flipping_world import World
-
         self.world = World(problem) if true is None else World(problem, world=dict(true))
+        self.num_weights = len(problem.weight_table)
 
-    def differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
-        delta, is_true = self.world.delta, self.world.is_true
-        for row in rows.tolist():
-            change = delta(predicate, row)
-            if is_true(predicate, row):
-                value = tuple(-number for number in change.difference)
-                yield Difference(change.weight_id, value, change.violations, True)
-            else:
-                yield Difference(change.weight_id, change.difference, -change.violations, False)
+    def draw(self, parts: Parts, weights: np.ndarray, noise: np.ndarray, noted: bool) -> Drawn:
+        found = self.world.draw(parts, weights, noise, noted)
+        vectors = None
+        if noted:
+            every = SparseVectors(found.start, found.column, found.value)
+            vectors, _ = split_column(every, self.num_weights)
+        return Drawn(found.truth, found.flipped, found.probability, vectors)
+
+    def differences(self, predicate: str, rows: np.ndarray) -> list[Difference]:
+        found = self.world.look([(predicate, rows)])
+        every = SparseVectors(found.start, found.column, found.value)
+        vectors, hard = split_column(every, self.num_weights)
+        start, column, value = (each.tolist() for each in vectors)
+        return [
+            Difference(column[begin:end], value[begin:end], each, truth)
+            for begin, end, each, truth in zip(
+                start[:-1], start[1:], hard.tolist(), found.truth.tolist(), strict=True
+            )
+        ]
 
     def is_true(self, predicate: str, row: Sequence[int]) -> bool:
         return self.world.is_true(predicate, row)
 
-    def flip(self, predicate: str, row: Sequence[int]) -> None:
-        self.world.flip(predicate, row)
+    def flip(self, parts: Parts) -> None:
+        self.world.flip_all(parts)
+
+    def true_rows(self, predicate: str) -> np.ndarray:
+        return self.world.true_rows(predicate)
 
     def counts(self) -> np.ndarray:
         return self.world.counts.astype(np.float64)
@@ -98,6 +129,8 @@ class ExactWorld:
 
 class EstimatedWorld:
     """Differences and counts by IJGP(i)."""
+
+    batch = 64
 
     def __init__(
         self, problem: Problem, true: Mapping[str, np.ndarray], ibound: int, patience: int
@@ -112,7 +145,27 @@ class EstimatedWorld:
             name: set(map(tuple, rows.tolist())) for name, rows in true.items()
         }
 
-    def differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
+    def draw(self, parts: Parts, weights: np.ndarray, noise: np.ndarray, noted: bool) -> Drawn:
+        local: list[float] = weights.tolist()
+        seen: list[Difference] = []
+        probability, flipped = np.empty(len(noise)), np.zeros(len(noise), bool)
+        for name, rows in parts:
+            for row, difference in zip(rows, self._differences(name, rows), strict=True):
+                at, score = len(seen), difference.score(local)
+                seen.append(difference)
+                probability[at] = truth_probability(difference, score)
+                value = (difference.hard or score + noise[at]) > 0
+                if value != difference.truth:
+                    flipped[at] = True
+                    self.flip([(name, row[None])])
+        truth = np.array([each.truth for each in seen], bool)
+        return Drawn(truth, flipped, probability, sparse_vectors(seen) if noted else None)
+
+    def differences(self, predicate: str, rows: np.ndarray) -> list[Difference]:
+        return list(self._differences(predicate, rows))
+
+    def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
+        """One after the other, in the world as it is by then."""
         known = self.true[predicate]
         listed = list(map(tuple, rows.tolist()))
         begin = 0
@@ -131,10 +184,15 @@ class EstimatedWorld:
     def is_true(self, predicate: str, row: Sequence[int]) -> bool:
         return tuple(row) in self.true[predicate]
 
-    def flip(self, predicate: str, row: Sequence[int]) -> None:
-        self.true[predicate] ^= {tuple(row)}
-        self._tuples.pop(predicate, None)
-        self.num_flips += 1
+    def flip(self, parts: Parts) -> None:
+        for predicate, rows in parts:
+            for row in rows.tolist():
+                self.true[predicate] ^= {tuple(row)}
+                self._tuples.pop(predicate, None)
+                self.num_flips += 1
+
+    def true_rows(self, predicate: str) -> np.ndarray:
+        return self.tuples()[predicate]
 
     def counts(self) -> np.ndarray:
         from lapis.counting.ijgp import count_ijgp
@@ -185,6 +243,15 @@ def truth_probability(difference: Difference, score: float) -> float:
     return 1.0 / (1.0 + exp(min(LARGEST_SCORE, -score)))
 
 
+def sparse_vectors(differences: Sequence[Difference]) -> SparseVectors:
+    """Of differences one after the other."""
+    start = np.zeros(len(differences) + 1, np.int64)
+    np.cumsum([len(each.weight_id) for each in differences], out=start[1:])
+    column = np.array([column for each in differences for column in each.weight_id], np.int64)
+    value = np.array([value for each in differences for value in each.value], np.float64)
+    return SparseVectors(start, column, value)
+
+
 class BlockChoice(NamedTuple):
     """The values a block may take, the last of them none if it may be empty."""
 
@@ -200,9 +267,9 @@ def empty_block(
     """Take a block's value away, atoms int32[num_atoms, arity], and weigh all it may have."""
     listed = rows.tolist()
     before = [at for at, row in enumerate(listed) if world.is_true(predicate, row)]
-    for at in before:
-        world.flip(predicate, listed[at])
-    values = list(world.differences(predicate, rows))
+    if before:
+        world.flip([(predicate, rows[before])])
+    values = world.differences(predicate, rows)
     if not exact:
         values.append(Difference((), (), 0, False))
         before = before or [len(rows)]

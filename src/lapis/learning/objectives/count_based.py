@@ -46,12 +46,13 @@ rest, estimated from the visited atoms.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from lapis.data.tuples import exclusive, sorted_unique
 from lapis.errors import LapisError
 from lapis.inference.sampling.counted_world import (
     CountedWorld,
@@ -73,7 +74,7 @@ PERSISTENT_SWEEPS = 2  # the first gets used to new weights, the second is avera
 COVARIANCE_SWEEPS = 4
 DEFAULT_SWEEPS = 20
 DEFAULT_STEPS = (500, 10_000)  # at least, at most; but PERSISTENT_SWEEPS where they are more,
-MOST_STEPS = 100_000  # up to here
+MOST_STEPS = {"exact": 20_000_000, "ijgp": 100_000}  # up to here: half a minute or so
 NUM_BATCHES = 16  # of the recorded worlds, for standard errors
 EXACT_RECORDS = 16 * NUM_BATCHES  # worlds counted on the way of a persistent chain
 ESTIMATED_RECORDS = 8  # fewer: estimating all counts is dear
@@ -119,7 +120,7 @@ class Walker:
     counts: np.ndarray  # float64[num_weights], in the data
     rng: np.random.Generator
     num_steps: int  # at each evaluation
-    away: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)  # atoms not as in the data
+    data: Mapping[str, np.ndarray]  # int32[num_true, arity], sorted, where the chain starts
 
     @property
     def num_sites(self) -> int:
@@ -127,19 +128,19 @@ class Walker:
 
     def keep(self) -> dict[str, np.ndarray]:
         """What differs from the data, and the generator: all that a chain is."""
-        kept = {each.predicate.name: np.empty((0, 0), np.int32) for each in self.sites}
-        for name in kept:
-            rows = sorted(row for own, row in self.away if own == name)
-            kept[name] = np.array(rows, np.int32).reshape(len(rows), -1 if rows else 0)
+        kept = {each.predicate.name: self._away(each.predicate.name) for each in self.sites}
         return {**kept, "": keep_generator(self.rng)}
 
     def resume(self, kept: Mapping[str, np.ndarray]) -> None:
-        rows = {each.predicate.name: kept[each.predicate.name] for each in self.sites}
-        away = {(name, tuple(row)) for name, own in rows.items() for row in own.tolist()}
-        for name, row in self.away ^ away:
-            self.chain.flip(name, row)
-        self.away = away
+        for each in self.sites:
+            name = each.predicate.name
+            rows = kept[name].reshape(len(kept[name]), each.predicate.arity)
+            self.chain.flip([(name, exclusive(self._away(name), rows))])
         resume_generator(self.rng, kept[""])
+
+    def _away(self, name: str) -> np.ndarray:
+        """int32[n, arity], the atoms that are not as in the data."""
+        return exclusive(sorted_unique(self.chain.true_rows(name)), self.data[name])
 
 
 @dataclass(frozen=True)
@@ -190,8 +191,6 @@ class CountObjective:
                 returns=not self.persistent,
                 records=self._num_records(world),
             )
-            for name, row in visits.flips:
-                world.away ^= {(name, tuple(row))}
             moved, error, spread = self._summarise(world, visits)
             gradient += self.parameters.to_parameters(number, moved)
             variance += self.parameters.to_parameters(number, error)
@@ -298,7 +297,7 @@ def count_objective(
     sites = [asked_sites(example.free) for example in examples]
     sizes = np.array([sum(map(len, each)) for each in sites], np.float64)
     if num_samples is None:
-        num_samples = default_steps(int(sizes.sum()))
+        num_samples = default_steps(int(sizes.sum()), counts)
     if num_samples < 1:
         raise LapisError("num_samples must be at least 1", code="invalid-option")
     if persistent is None:
@@ -308,7 +307,8 @@ def count_objective(
     for example, own, size, rng in zip(examples, sites, sizes.tolist(), streams, strict=True):
         chain = data_world(example, ibound if counts == "ijgp" else None, own)
         steps = int(np.ceil(num_samples * size / max(1.0, sizes.sum())))
-        worlds.append(Walker(chain, own, chain.counts(), rng, steps))
+        data = {name: known.true for name, known in example.complete.evidence.items()}
+        worlds.append(Walker(chain, own, chain.counts(), rng, steps, data))
     method = "contrastive divergence" if expectation == "gibbs" else "voted perceptron"
     estimated = any(isinstance(world.chain, EstimatedWorld) for world in worlds)
     how = "exact counts" if counts == "exact" else f"ijgp({ibound}) counts"
@@ -325,15 +325,15 @@ def count_objective(
     )
 
 
-def default_steps(num_sites: int) -> int:
+def default_steps(num_sites: int, counts: Counts = "exact") -> int:
     """The steps of an evaluation: DEFAULT_SWEEPS sweeps, in large worlds PERSISTENT_SWEEPS.
 
     >>> [default_steps(number) for number in (10, 100, 5_000, 20_000, 20_000_000)]
-    [500, 2000, 10000, 40000, 100000]
+    [500, 2000, 10000, 40000, 20000000]
     """
     least, most = DEFAULT_STEPS
     some = min(max(DEFAULT_SWEEPS * num_sites, least), most)
-    return max(some, min(PERSISTENT_SWEEPS * num_sites, MOST_STEPS))
+    return max(some, min(PERSISTENT_SWEEPS * num_sites, MOST_STEPS[counts]))
 
 
 def keep_generator(rng: np.random.Generator) -> np.ndarray:

@@ -3,33 +3,32 @@
 An atom becomes true where w · d + ε > 0, with logistic noise ε. Drawn anew at each visit this is
 Gibbs sampling; kept for a round of sweeps it is local search for the best world of noisy scores
 (`count_based_noise`).
+
+Atoms are visited in stretches between two worlds that are counted, each of them one call of the
+chain; blocks one by one. Of long walks the differences of every k-th visit are kept, which estimate
+the curvature as well as all of them do: memory stays where it is however many atoms there are.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lapis.inference.sampling.counted_world import (
-    BATCH,
-    BlockChoice,
-    CountedWorld,
-    Difference,
-    empty_block,
-    truth_probability,
-)
+from lapis.counting.differences.sparse_vectors import SparseVectors, stack_vectors
+from lapis.inference.sampling.counted_world import BlockChoice, CountedWorld, Drawn, empty_block
 from lapis.learning.objectives.count_based_noise import gumbel, hashed_uniform, logistic
 from lapis.learning.objectives.count_based_sites import Sites
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-Flip = tuple[str, Sequence[int]]  # an atom that has changed its value
-
 ROUNDS = 4  # of all predicates, at least, where there are steps enough
+MOST_AT_ONCE = 1 << 18  # visits of a stretch
+MOST_KEPT = 200_000  # visits whose differences are kept
 
 
 class Visits(NamedTuple):
@@ -44,30 +43,88 @@ class Visits(NamedTuple):
     pull_variance: np.ndarray  # float64[num_weights]
     vectors: csr_matrix  # float64[n, num_weights], d; less its mean over the values, in blocks
     scale: np.ndarray  # float64[n], P(1 − P), scaled to a sweep; P in blocks
-    flips: list[Flip]  # that were not taken back
 
 
 @dataclass
 class _Tally:
-    """The visited differences as they come; rows of a sparse matrix, with two numbers each."""
+    """What visits add up to, and the differences of some of them."""
 
-    start: list[int] = field(default_factory=lambda: [0])
-    column: list[int] = field(default_factory=list)
-    value: list[float] = field(default_factory=list)
-    spread: list[float] = field(default_factory=list)  # P(1 − P), or P in a block
-    pull: list[float] = field(default_factory=list)  # g − P, or g less the value it is given
-    visit: list[int] = field(default_factory=list)  # the visited site that the row belongs to
-    importance: list[float] = field(default_factory=list)  # A_r/N_r of each visited site
+    num_weights: int
+    keep_every: int  # of so many visits one
+    visits: int = 0
+    kept: int = 0
+    pull: np.ndarray = field(init=False)
+    pull_variance: np.ndarray = field(init=False)
+    vectors: list[SparseVectors] = field(default_factory=list)
+    scale: list[np.ndarray] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.pull, self.pull_variance = np.zeros((2, self.num_weights))
 
     def add(
-        self, columns: Sequence[int], values: Sequence[float], spread: float, pull: float, site: int
+        self,
+        vectors: SparseVectors,
+        visit: np.ndarray,  # int64[n], from 0 on, that each vector belongs to
+        importance: np.ndarray,  # float64[n], A_r/N_r of each
+        spread: np.ndarray,  # float64[n], P(1 − P), or P in a block
+        pull: np.ndarray,  # float64[n], g − P, or g less the value it is given
     ) -> None:
-        self.column += columns
-        self.value += values
-        self.start.append(len(self.column))
-        self.spread.append(spread)
-        self.pull.append(pull)
-        self.visit.append(site)
+        # A chain of many sweeps has moved by the sum of its steps; shorter ones are scaled to one.
+        pulled = (np.maximum(importance, 1.0) * pull)[vectors.row] * vectors.value
+        self.pull += np.bincount(vectors.column, pulled, self.num_weights)
+        self.pull_variance += np.bincount(vectors.column, pulled**2, self.num_weights)
+        kept = np.flatnonzero((self.visits + visit) % self.keep_every == 0)
+        self.vectors.append(vectors if len(kept) == len(visit) else vectors.take(kept))
+        self.scale.append(importance[kept] * spread[kept])
+        self.kept += len(np.unique(visit[kept]))
+        self.visits += int(visit[-1]) + 1
+
+    def add_drawn(self, drawn: Drawn, importance: np.ndarray, searches: bool) -> None:
+        assert drawn.vectors is not None
+        chance = drawn.probability
+        pull = drawn.truth.astype(np.float64) - (
+            drawn.truth ^ drawn.flipped if searches else chance
+        )
+        visit = np.arange(len(chance))
+        self.add(drawn.vectors, visit, importance, chance * (1.0 - chance), pull)
+
+    def add_block(self, choice: BlockChoice, taken: int | None, importance: float) -> None:
+        """The rows D(v) − E[D] with P(v), which make up the covariance within the block.
+
+        Σ_v P(v) (D(v) − E[D]) = 0, so that the pull is the row of the value before alone, or less
+        the row of the value taken where it counts as certain.
+        """
+        values, _, probability, before = choice
+        columns = sorted({column for value in values for column in value.weight_id})
+        place = {column: number for number, column in enumerate(columns)}
+        size, width = len(values), len(columns)
+        table = np.zeros((size, width))
+        for number, value in enumerate(values):
+            table[number, [place[column] for column in value.weight_id]] = value.value
+        table -= probability @ table
+        pull = np.zeros(size)
+        pull[before] = 1.0
+        if taken is not None:
+            pull[taken] -= 1.0
+        start, column = width * np.arange(size + 1), np.tile(np.array(columns, np.int64), size)
+        vectors = SparseVectors(start, column, table.ravel())
+        weight = np.full(size, importance)
+        self.add(vectors, np.zeros(size, np.int64), weight, probability, pull)
+
+    def summary(self, counts: list[np.ndarray]) -> Visits:
+        from scipy.sparse import csr_matrix
+
+        nothing = SparseVectors(np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0))
+        start, column, value = stack_vectors([nothing, *self.vectors])
+        shape = (len(start) - 1, self.num_weights)
+        scale = np.concatenate([np.empty(0), *self.scale]) * (self.visits / max(1, self.kept))
+        return Visits(
+            np.array(counts).reshape(len(counts), self.num_weights),
+            self.pull,
+            self.pull_variance,
+            csr_matrix((value.astype(np.float64), column, start), shape),
+            scale,
+        )
 
 
 def walk(
@@ -88,67 +145,102 @@ def walk(
     weights. In rounds they are evenly spaced from the start, so that as many records as rounds
     are the worlds that the rounds end in. With `returns` the chain is put back to where it started.
     """
-    tally = _Tally()
+    tally = _Tally(len(weights), -(-num_steps // MOST_KEPT))
     counts: list[np.ndarray] = []
-    flipped: list[Flip] = []
     first = 0 if rounds else min(sum(map(len, sites)), num_steps // 2)
-    due = iter(np.linspace(first, num_steps, records + 1)[1:].round().astype(int).tolist())
-    next_record = next(due, None)
-    for step, flips in enumerate(_steps(chain, sites, weights, num_steps, rng, rounds, tally), 1):
-        flipped += flips
-        if step == next_record:
-            counts.append(chain.counts())
-            next_record = next(due, None)
+    due = set(np.linspace(first, num_steps, records + 1)[1:].round().astype(int).tolist())
+    starts = set(np.linspace(0, num_steps, rounds + 1)[:-1].round().astype(int).tolist())
+    walker = _Walker(chain, weights, rng, rounds > 0, tally)
+    cuts, done = sorted(due | starts | {num_steps}), 0
+    for own, drawn, importance in _draw_sites(sites, num_steps, rng, chain.batch):
+        while len(drawn):
+            if done in starts:
+                walker.change_noise(sites)
+            room = cuts[bisect_right(cuts, done)] - done
+            walker.visit(own, drawn[:room], importance)
+            done += len(drawn[:room])
+            drawn = drawn[room:]
+            if done in due:
+                walker.make_visits()
+                counts.append(chain.counts())
+    walker.make_visits()
     if records and not counts:  # no site to visit
         counts = [chain.counts()]
     if returns:
-        for name, row in reversed(flipped):
-            chain.flip(name, row)
-        flipped = []
-    return _summarise(tally, counts, len(weights), flipped)
+        chain.flip([(name, rows[::-1]) for name, rows in reversed(walker.flips)])
+    return tally.summary(counts)
 
 
-def _steps(
-    chain: CountedWorld,
-    sites: Sequence[Sites],
-    weights: np.ndarray,
-    num_steps: int,
-    rng: np.random.Generator,
-    rounds: int,
-    tally: _Tally,
-) -> Iterator[list[Flip]]:
-    """Visits one site after the other; yields the atoms that each has flipped."""
-    local: list[float] = weights.tolist()
-    ends = iter(np.linspace(0, num_steps, rounds + 1)[1:].round().astype(int).tolist())
-    done, end, keys = 0, 0, dict.fromkeys((own.predicate.name for own in sites), 0)
-    for own, drawn, importance in _draw_sites(sites, num_steps, rng):
-        name, number = own.predicate.name, len(drawn)
-        if rounds and done >= end:
-            keys = {each: int(rng.integers(1 << 62)) for each in keys}
-            end = next(ends)
-        tally.importance += [importance] * number
+@dataclass
+class _Walker:
+    """Makes the visits: those to atoms are gathered until somebody wants the world as it is."""
+
+    chain: CountedWorld
+    weights: np.ndarray
+    rng: np.random.Generator
+    searches: bool
+    tally: _Tally
+    keys: dict[str, int] = field(default_factory=dict)  # of the noise in this round
+    parts: list[tuple[str, np.ndarray]] = field(default_factory=list)
+    noise: list[np.ndarray] = field(default_factory=list)
+    importance: list[np.ndarray] = field(default_factory=list)
+    flips: list[tuple[str, np.ndarray]] = field(default_factory=list)  # in their order
+
+    def change_noise(self, sites: Sequence[Sites]) -> None:
+        self.keys = {own.predicate.name: int(self.rng.integers(1 << 62)) for own in sites}
+
+    def visit(self, own: Sites, drawn: np.ndarray, importance: float) -> None:
         if own.shape is None:
-            rows = own.rows(drawn)
-            uniform = hashed_uniform(keys[name], drawn) if rounds else rng.random(number)
-            noise = logistic(uniform).tolist()
-            for at, difference in enumerate(chain.differences(name, rows)):
-                flips: list[Flip] = []
-                if _visit_atom(difference, local, noise[at], rounds > 0, tally, done + at):
-                    flips.append((name, rows[at].tolist()))
-                    chain.flip(*flips[0])
-                yield flips
-        else:
-            for at, site in enumerate(drawn.tolist()):
-                size = own.shape.num_values + 1
-                values = site * size + np.arange(size)
-                uniform = hashed_uniform(keys[name], values) if rounds else rng.random(size)
-                noises = gumbel(uniform)
-                yield _visit_block(chain, own, site, local, noises, rounds > 0, tally, done + at)
-        done += number
+            self.parts.append((own.predicate.name, own.rows(drawn)))
+            self.noise.append(logistic(self._uniform(own, drawn)))
+            self.importance.append(np.full(len(drawn), importance))
+            if len(self.parts) * self.chain.batch >= MOST_AT_ONCE:
+                self.make_visits()
+            return
+        self.make_visits()
+        for site in drawn.tolist():
+            self._visit_block(own, site, importance)
+
+    def _uniform(self, own: Sites, numbers: np.ndarray) -> np.ndarray:
+        if self.searches:
+            return hashed_uniform(self.keys[own.predicate.name], numbers)
+        return self.rng.random(len(numbers))
+
+    def make_visits(self) -> None:
+        """Visit the atoms that were gathered."""
+        if not self.parts:
+            return
+        noise = np.concatenate(self.noise)
+        drawn = self.chain.draw(self.parts, self.weights, noise, noted=True)
+        self.tally.add_drawn(drawn, np.concatenate(self.importance), self.searches)
+        begin = 0
+        for name, rows in self.parts:
+            flipped = rows[drawn.flipped[begin : begin + len(rows)]]
+            begin += len(rows)
+            if len(flipped):
+                self.flips.append((name, flipped))
+        self.parts, self.noise, self.importance = [], [], []
+
+    def _visit_block(self, own: Sites, site: int, importance: float) -> None:
+        """Give a block the value that is best with noise."""
+        name, rows = own.predicate.name, own.block(site)
+        assert own.shape is not None
+        size = own.shape.num_values + 1
+        noise = gumbel(self._uniform(own, site * size + np.arange(size)))
+        choice = empty_block(
+            self.chain, name, rows, own.predicate.exactly_one, self.weights.tolist()
+        )
+        taken = int(np.argmax(choice.score + noise[: len(choice.score)]))
+        self.tally.add_block(choice, taken if self.searches else None, importance)
+        flipped = [at for at in choice.before if at < len(rows)]
+        if taken < len(rows):
+            self.chain.flip([(name, rows[taken : taken + 1])])
+            flipped.append(taken)
+        self.flips.append((name, rows[flipped]))
 
 
 def _draw_sites(
-    sites: Sequence[Sites], num_steps: int, rng: np.random.Generator
+    sites: Sequence[Sites], num_steps: int, rng: np.random.Generator, batch: int
 ) -> Iterator[tuple[Sites, np.ndarray, float]]:
     """Batches of sites of one predicate, int64[n], with A_r/N_r; `num_steps` sites in all.
 
@@ -157,7 +249,7 @@ def _draw_sites(
     not, predicates take turns in random order, and their sites are drawn alike.
     """
     total = sum(map(len, sites))
-    size = min(BATCH, max(1, min(num_steps, total) // (ROUNDS * max(1, len(sites)))))
+    size = min(batch, max(1, min(num_steps, total) // (ROUNDS * max(1, len(sites)))))
     done = 0
     while done < num_steps and sites:
         batches: list[tuple[Sites, np.ndarray]] = []
@@ -177,86 +269,3 @@ def _draw_sites(
             share = total if num_steps >= total else len(own) * len(sites)
             yield own, drawn, share / num_steps
             done += len(drawn)
-
-
-def _visit_atom(
-    difference: Difference,
-    weights: list[float],
-    noise: float,
-    searches: bool,
-    tally: _Tally,
-    visit: int,
-) -> bool:
-    """Notes the atom, and says whether it flips."""
-    score = difference.score(weights)
-    probability = truth_probability(difference, score)
-    value = (difference.hard or score + noise) > 0
-    pull = difference.truth - (float(value) if searches else probability)
-    spread = probability * (1.0 - probability)
-    tally.add(difference.weight_id, difference.value, spread, pull, visit)
-    return value != difference.truth
-
-
-def _visit_block(
-    chain: CountedWorld,
-    sites: Sites,
-    site: int,
-    weights: list[float],
-    noise: np.ndarray,
-    searches: bool,
-    tally: _Tally,
-    visit: int,
-) -> list[Flip]:
-    """Gives a block a value by noise float64[num_values + 1]; returns the atoms that flipped."""
-    name = sites.predicate.name
-    rows = sites.block(site)
-    listed = rows.tolist()
-    choice = empty_block(chain, name, rows, sites.predicate.exactly_one, weights)
-    taken = int(np.argmax(choice.score + noise[: len(choice.score)]))
-    _note_block(choice, taken if searches else None, tally, visit)
-    flipped = [(name, listed[at]) for at in choice.before if at < len(rows)]
-    if taken < len(rows):
-        chain.flip(name, listed[taken])
-        flipped.append((name, listed[taken]))
-    return flipped
-
-
-def _note_block(choice: BlockChoice, taken: int | None, tally: _Tally, visit: int) -> None:
-    """The rows D(v) − E[D] with P(v), which make up the covariance within the block.
-
-    Σ_v P(v) (D(v) − E[D]) = 0, so that the pull is the row of the value before alone, or less
-    the row of the value taken where it counts as certain.
-    """
-    values, _, probability, before = choice
-    columns = sorted({column for value in values for column in value.weight_id})
-    place = {column: number for number, column in enumerate(columns)}
-    table = np.zeros((len(values), len(columns)))
-    for number, value in enumerate(values):
-        table[number, [place[column] for column in value.weight_id]] = value.value
-    table -= probability @ table
-    for number, row in enumerate(table):
-        pull = float(number in before) - float(number == taken)
-        tally.add(columns, row.tolist(), float(probability[number]), pull, visit)
-
-
-def _summarise(
-    tally: _Tally, counts: list[np.ndarray], num_weights: int, flips: list[Flip]
-) -> Visits:
-    from scipy.sparse import csr_matrix
-
-    shape = (len(tally.spread), num_weights)
-    vectors = csr_matrix(
-        (np.array(tally.value, np.float64), np.array(tally.column, np.int64), tally.start), shape
-    )
-    visit = np.array(tally.visit, np.int64)
-    weight = np.array(tally.importance, np.float64)[visit]
-    # A chain of many sweeps has moved by the sum of its steps; a shorter one is scaled to a sweep.
-    pulled = np.maximum(weight, 1.0) * np.array(tally.pull, np.float64)
-    return Visits(
-        np.array(counts).reshape(len(counts), num_weights),
-        vectors.T @ pulled,
-        vectors.power(2).T @ pulled**2,
-        vectors,
-        weight * np.array(tally.spread, np.float64),
-        flips,
-    )

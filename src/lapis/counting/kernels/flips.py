@@ -1,0 +1,167 @@
+"""Visit atoms one after the other: what each changes, whether it flips, and what follows.
+
+Without derived atoms nothing follows, and an atom is looked at before it flips, if it does. With
+them it is flipped with all that follows, and all is undone where it does not stay so.
+"""
+
+from __future__ import annotations
+
+import math
+
+from lapis.compiled import entry, inner
+from lapis.counting.kernels.indexed_relations import contains, has_room, place_of, toggle
+from lapis.counting.kernels.nested_loops import (
+    NUM_CHANGED,
+    NUM_FLIPS,
+    NUM_TOUCHED,
+    ROOM_FOR_ATOMS,
+    ROOM_TO_FOLLOW,
+    ROOM_TO_NOTE,
+    SHORTAGE,
+    run,
+)
+
+LOOK, FLIP, DRAW = 0, 1, 2  # never flip, always, where score and noise are positive together
+LARGEST_SCORE = 700.0  # exp beyond this overflows
+
+
+@entry
+def visit(mode, layout, relations, program, state, weights, visits, begin, end):  # type: ignore[no-untyped-def]
+    """Visit atoms from `begin` on; returns where it stopped, `end` unless something is short."""
+    level, hard = state.level, len(state.change) - 1
+    follows = len(program.definition) > 0
+    for number in range(begin, end):
+        predicate, atom = visits.predicate[number], visits.atom[number]
+        truth = contains(relations, atom)
+        _follow(layout, relations, program, state, predicate, atom)
+        _sort(state.changed, level[NUM_CHANGED])
+        if level[SHORTAGE] == 0 and len(visits.start) > 0:
+            _note(state, visits, number, -1 if truth else 1)
+        if level[SHORTAGE] != 0:
+            _undo(layout, relations, state)
+            _clear(state)
+            return number
+        flips = mode == FLIP
+        if mode == DRAW:
+            score = 0.0
+            for at in range(level[NUM_CHANGED]):
+                weight = state.changed[at]
+                if weight < hard:
+                    score += weights[weight] * state.change[weight]
+            forced = -state.change[hard] if truth else state.change[hard]
+            score = -score if truth else score
+            if forced != 0:
+                value = forced > 0
+                visits.probability[number] = 1.0 if value else 0.0
+            else:
+                value = score + visits.noise[number] > 0
+                visits.probability[number] = 1.0 / (1.0 + math.exp(min(LARGEST_SCORE, -score)))
+            flips = value != truth
+        visits.truth[number], visits.flipped[number] = truth, flips
+        if flips:
+            if not follows:
+                toggle(layout, relations, predicate, atom)
+            for at in range(level[NUM_CHANGED]):
+                weight = state.changed[at]
+                state.moved[weight] += state.change[weight]
+        elif follows:
+            _undo(layout, relations, state)
+        _clear(state)
+    return end
+
+
+@inner
+def _follow(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
+    """Add up what a flip changes; where something may follow, flip, and let it follow."""
+    if len(program.definition) == 0:
+        if not has_room(layout, relations, predicate):
+            state.level[SHORTAGE] = ROOM_FOR_ATOMS
+            return
+        _add_changes(layout, relations, program, state, predicate, atom)
+        return
+    _flip_one(layout, relations, program, state, predicate, atom)
+    for at in range(len(program.definition)):
+        touched = 0
+        while touched < state.level[NUM_TOUCHED]:
+            if state.touched_predicate[touched] == program.definition[at]:
+                derived = state.touched[touched]
+                holds = state.witnesses[place_of(state.derived, derived)] > 0
+                if holds != contains(relations, derived) and state.level[SHORTAGE] == 0:
+                    own = state.touched_predicate[touched]
+                    _flip_one(layout, relations, program, state, own, derived)
+            touched += 1
+
+
+@inner
+def _flip_one(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
+    level = state.level
+    if not has_room(layout, relations, predicate):
+        level[SHORTAGE] = ROOM_FOR_ATOMS
+        return
+    if level[NUM_FLIPS] == len(state.flip):
+        level[SHORTAGE] = ROOM_TO_FOLLOW
+        return
+    _add_changes(layout, relations, program, state, predicate, atom)
+    toggle(layout, relations, predicate, atom)
+    state.flip_predicate[level[NUM_FLIPS]], state.flip[level[NUM_FLIPS]] = predicate, atom
+    level[NUM_FLIPS] += 1
+
+
+@inner
+def _add_changes(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
+    """What flipping one atom changes, all others as they are."""
+    rest, arity = atom - layout.offset[predicate], layout.arity[predicate]
+    for position in range(arity - 1, -1, -1):
+        state.value[1 + position] = rest % layout.size[predicate, position]
+        rest //= layout.size[predicate, position]
+    if contains(relations, atom):
+        run(program, relations, state, -1, program.entry[predicate, 1])
+    else:
+        run(program, relations, state, 1, program.entry[predicate, 0])
+
+
+@inner
+def _undo(layout, relations, state):  # type: ignore[no-untyped-def]
+    for at in range(state.level[NUM_FLIPS] - 1, -1, -1):
+        toggle(layout, relations, state.flip_predicate[at], state.flip[at])
+    for at in range(state.level[NUM_TOUCHED]):
+        state.witnesses[place_of(state.derived, state.touched[at])] -= state.touched_number[at]
+
+
+@inner
+def _clear(state):  # type: ignore[no-untyped-def]
+    for at in range(state.level[NUM_CHANGED]):
+        weight = state.changed[at]
+        state.change[weight], state.is_changed[weight] = 0, 0
+    state.level[NUM_CHANGED] = state.level[NUM_FLIPS] = state.level[NUM_TOUCHED] = 0
+
+
+@inner
+def _note(state, visits, number, sign):  # type: ignore[no-untyped-def]
+    """Keep the nonzero differences n(atom = 1) − n(atom = 0), if there is room."""
+    end = visits.start[number]
+    if end + state.level[NUM_CHANGED] > len(visits.column):
+        state.level[SHORTAGE] = ROOM_TO_NOTE
+        return
+    for at in range(state.level[NUM_CHANGED]):
+        weight = state.changed[at]
+        if state.change[weight] != 0:
+            visits.column[end], visits.value[end] = weight, sign * state.change[weight]
+            end += 1
+    visits.start[number + 1] = end
+
+
+@inner
+def _sort(numbers, length):  # type: ignore[no-untyped-def]
+    """Shell's sort: scores are summed in one order, however the loops went."""
+    gap = 1
+    while gap < length:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for at in range(gap, length):
+            number, to = numbers[at], at
+            while to >= gap and numbers[to - gap] > number:
+                numbers[to] = numbers[to - gap]
+                to -= gap
+            numbers[to] = number
+        gap //= 3

@@ -1,0 +1,136 @@
+"""Many atoms at once in a world that flips: each step against the definition."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lapis
+from counting.small_worlds import PREDICATES, Atom, Small, all_atoms, count_true, small_problems
+from lapis.counting.flipping_world import Parts, World
+
+
+def as_parts(atoms: list[Atom]) -> Parts:
+    return [(name, np.array([row], np.int32).reshape(1, len(row))) for name, row in atoms]
+
+
+def step(small: Small, true: frozenset[Atom], atom: Atom) -> tuple[np.ndarray, int]:
+    """d and that of hard groundings which hold, by counting all groundings twice."""
+    more, bad = count_true(small.problem, true | {atom})
+    fewer, worse = count_true(small.problem, true - {atom})
+    return np.subtract(more, fewer), worse - bad
+
+
+@settings(max_examples=120, deadline=None)
+@given(small_problems(quantifiers=True), st.integers(0, 2**32 - 1), st.booleans())
+def test_a_chain_is_that_of_the_definition(small: Small, seed: int, wide: bool) -> None:
+    rng = np.random.default_rng(seed)
+    every = [(p.name, row) for p in PREDICATES for row in all_atoms(small.problem, p)]
+    atoms = [every[at] for at in rng.integers(len(every), size=12).tolist()]
+    world = World(small.problem)
+    if wide:
+        world._relations.widen()
+    weights = rng.normal(size=len(world.counts))
+    noise = rng.logistic(size=len(atoms))
+    found = world.draw(as_parts(atoms), weights, noise, noted=True)
+    true = frozenset(small.true)
+    for number, atom in enumerate(atoms):
+        d, hard = step(small, true, atom)
+        entries = slice(found.start[number], found.start[number + 1])
+        noted = np.zeros(len(d) + 1, np.int64)
+        noted[found.column[entries]] = found.value[entries]
+        assert noted.tolist() == [*d.tolist(), hard]
+        assert found.truth[number] == (atom in true)
+        score = float(weights @ d)
+        chance = float(hard > 0) if hard else 1.0 / (1.0 + math.exp(-score))
+        assert found.probability[number] == pytest.approx(chance, abs=1e-12)
+        value = hard > 0 if hard else score + noise[number] > 0
+        assert found.flipped[number] == (value != (atom in true))
+        true = true | {atom} if value else true - {atom}
+    assert (world.counts.tolist(), world.violations) == count_true(small.problem, true)
+    for predicate in PREDICATES:
+        rows = {(predicate.name, tuple(row)) for row in world.true_rows(predicate.name).tolist()}
+        assert rows == {atom for atom in true if atom[0] == predicate.name}
+
+
+def test_a_world_grows_and_shrinks() -> None:
+    """A thousand atoms come, go and come back; at the end all is counted anew."""
+    text = """
+    F(t, t)
+    S(t)
+    F(x,y) ^ F(y,z) => F(x,z)
+    F(x,y) ^ S(x) => S(+y)
+    EXIST y (F(x,y) ^ S(y))
+    """
+    names = ", ".join(map(str, range(40)))
+    problem = lapis.build_problem(lapis.parse(f"t = {{{names}}}\n{text}"), lapis.Database.parse(""))
+    world = World(problem)
+    rng = np.random.default_rng(1)
+    true: dict[str, set[tuple[int, ...]]] = {"F": set(), "S": set()}
+    for name, arity, size in (("F", 2, 900), ("S", 1, 30), ("F", 2, 900), ("S", 1, 30)):
+        rows = rng.integers(40, size=(size, arity)).astype(np.int32)
+        world.flip_all([(name, rows)])
+        for row in map(tuple, rows.tolist()):
+            true[name] ^= {row}
+        tables = {
+            key: np.array(sorted(own), np.int32).reshape(
+                len(own), problem.model.predicates[key].arity
+            )
+            for key, own in true.items()
+        }
+        anew = World(problem, world=tables)
+        assert world.counts.tolist() == anew.counts.tolist()
+        rows = rng.integers(40, size=(50, arity)).astype(np.int32)
+        one, other = world.look([(name, rows)]), anew.look([(name, rows)])
+        assert (one.start.tolist(), one.column.tolist(), one.value.tolist()) == (
+            other.start.tolist(),
+            other.column.tolist(),
+            other.value.tolist(),
+        )
+
+
+@pytest.mark.parametrize("variables", [3, 5, 6])
+def test_counts_beyond_64_bits(variables: int) -> None:
+    """Some x₁ … x_k is in S: n = N^k − (N − |S|)^k. Changes of k = 6 pass 64 bits, counts of 5."""
+    size = 20_000
+    rule = " v ".join(f"S(x{number})" for number in range(variables))
+    problem = lapis.build_problem(
+        lapis.parse(f"t = {{1, ..., {size}}}\nS(t)\n{rule}"), lapis.Database.parse("S(7)")
+    )
+    world = World(problem)
+    inside = 1
+    for constant in (3, 6, 9, 3):  # constant 7 has code 6
+        turn = -1 if world.is_true("S", [constant]) else 1
+        change = (size - inside) ** variables - (size - inside - turn) ** variables
+        assert world.delta("S", [constant]).difference == (change,)
+        assert world.flip("S", [constant]).difference == (change,)
+        inside += turn
+        assert world.counts.tolist() == [size**variables - (size - inside) ** variables]
+
+
+def test_atoms_beyond_64_bits() -> None:
+    size = 20_000
+    model = f"t = {{1, ..., {size}}}\nP(t,t,t,t,t)\nS(t)\nP(a,b,c,d,a) ^ S(d) => S(a)"
+    data = lapis.Database.parse("P(1,2,3,4,1) P(1,2,3,5,1) P(1,2,3,5,2) P(20000,1,1,4,20000) S(4)")
+    world = World(lapis.build_problem(lapis.parse(model), data))
+    full = size**4
+    assert world.counts.tolist() == [full - 2]
+    assert world.flip("S", [4]).difference == (-1,)  # S(5): P(1,2,3,5,1) is violated too
+    assert world.flip("S", [0]).difference == (2,)
+    assert world.flip("P", [1, 1, 1, 4, 1]).difference == (-1,)
+    assert world.counts.tolist() == [full - 2]
+
+
+def test_witnesses_beyond_64_bits() -> None:
+    """EXIST over five variables of 20,000 constants: as many witnesses as those say that differ."""
+    text = "S(t)\nR(t)\nR(x) => (EXIST a, b, c, d, e (S(a) ^ !R(b) ^ !R(c) ^ !R(d) ^ !R(e)))"
+    model = lapis.parse(f"t = {{1, ..., 20000}}\n{text}")
+    world = World(lapis.build_problem(model, lapis.Database.parse("R(1) R(2)")))
+    assert world.counts.tolist() == [20_000 - 2]
+    assert world.flip("S", [0]).difference == (2,)
+    assert world.flip("R", [4]).difference == ()
+    assert world.flip("S", [0]).difference == (-3,)
