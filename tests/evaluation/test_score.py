@@ -299,7 +299,7 @@ def test_what_is_said_of_predictions_without_any_is_refused(
     options: dict[str, object], label: str
 ) -> None:
     with pytest.raises(lapis.LapisError) as refused:
-        lapis.score("P(t)\n1 P(x)", lapis.Database.parse("P(A)"), **options)
+        lapis.score(lapis.parse("P(t)\n1 P(x)"), lapis.Database.parse("P(A)"), **options)
     assert str(refused.value) == (
         f"{label} is about predictions, and nothing is predicted\n"
         "    name the predicates to predict (-q P,Q)"
