@@ -36,7 +36,9 @@ def predictions(seed: int = 0, size: int = 40) -> Predictions:
     domain = Domain("t", tuple(f"C{i}" for i in range(size)))
     codes = np.arange(size, dtype=np.int32)[:, None]
     atoms = Atoms((predicate_group("P", codes, [domain], ["t"]),))
-    return Predictions(("P",), zeros.astype(np.int64), probability, zeros, truth, zeros, atoms)
+    with np.errstate(divide="ignore"):
+        odds = np.log(probability) - np.log1p(-probability)
+    return Predictions(("P",), zeros.astype(np.int64), probability, odds, truth, zeros, atoms)
 
 
 def test_the_steps_drawn_enclose_the_average_precision() -> None:

@@ -277,6 +277,35 @@ def test_cll_keeps_its_digits_at_large_weights(weight: float, method: str) -> No
         assert found.cll == pytest.approx(found.conditional_log_likelihood, rel=1e-12)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("low", "high"), [(1, 2), (30, 31), (40, 50), (700, 701)])
+def test_atoms_that_are_nearly_certain_are_ranked(low: float, high: float, sign: int) -> None:
+    """Beyond log-odds of 37 probabilities are all 1; they were one point of the curve."""
+    text = f"P(t)\n{sign * low} P(A)\n{sign * high} P(B)\n{sign * low} P(C)"
+    truth = "P(B) !P(A) !P(C)" if sign > 0 else "!P(B) P(A) P(C)"
+    found = score_worlds(lapis.parse(text), [lapis.Database.parse(truth)], ["P"])
+    assert (found.auc_pr, found.auc_pr_trapezoid) == (1.0, 1.0)
+    missed = "!P(B) P(A) !P(C)" if sign > 0 else "P(B) !P(A) !P(C)"
+    found = score_worlds(lapis.parse(text), [lapis.Database.parse(missed)], ["P"])
+    assert found.auc_pr == pytest.approx(1 / 3)  # A and C are equally likely
+
+
+@pytest.mark.parametrize(
+    ("options", "label"),
+    [({"listed": True}, "--listed"), ({"method": "gibbs"}, "--method gibbs"),
+     ({"precision": 0.5}, "--precision")],
+)  # fmt: skip
+def test_what_is_said_of_predictions_without_any_is_refused(
+    options: dict[str, object], label: str
+) -> None:
+    with pytest.raises(lapis.LapisError) as refused:
+        lapis.score(lapis.parse("P(t)\n1 P(x)"), lapis.Database.parse("P(A)"), **options)
+    assert str(refused.value) == (
+        f"{label} is about predictions, and nothing is predicted\n"
+        "    name the predicates to predict (-q P,Q)"
+    )
+
+
 def test_nothing_asked_has_no_quality() -> None:
     nothing = np.empty(0)
     predictions = Predictions(("P",), nothing, nothing, nothing, nothing, nothing, Atoms(()))
@@ -290,9 +319,11 @@ def test_an_impossible_exact_prediction_is_not_softened() -> None:
     assert found.predictions.log_odds[0] == np.inf
 
 
-@pytest.mark.parametrize("query", [[], ["P"], ["Q"], ["P", "Q"]])
-@pytest.mark.parametrize("method", ["auto", "mcsat"])
-def test_data_that_break_a_hard_rule_are_named(query: list[str], method: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "query"),
+    [("auto", []), *itertools.product(("auto", "mcsat"), (["P"], ["Q"], ["P", "Q"]))],
+)
+def test_data_that_break_a_hard_rule_are_named(method: str, query: list[str]) -> None:
     model = lapis.parse("P(t)\nQ(t)\nP(x) => Q(x).\n1 Q(x)")
     with pytest.raises(lapis.LapisError, match="contradict the hard rule"):
         score_worlds(

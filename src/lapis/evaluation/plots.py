@@ -105,7 +105,7 @@ def draw_precision_recall(
     """Each series in colour, unless there are too many; all of them pooled in black."""
     coloured = len(series) <= MAX_NAMED
     for index, (name, predictions) in enumerate(series.items()):
-        area = average_precision(predictions.probability, predictions.truth)
+        area = average_precision(predictions.rank, predictions.truth)
         if area is None:
             continue
         colour = COLOURS[index % len(COLOURS)] if coloured else FAINT
@@ -113,7 +113,7 @@ def draw_precision_recall(
         draw_steps(predictions, axes, colour, label if coloured else None, width=1.6)
     everything = list(series.values()) if pooled is None else [pooled]
     if pooled is not None:
-        area = average_precision(pooled.probability, pooled.truth)
+        area = average_precision(pooled.rank, pooled.truth)
         if area is not None:
             draw_steps(pooled, axes, "#1a1a1a", f"pooled  {area:.3f}", width=2.2)
     truth = np.concatenate([np.empty(0, bool), *(part.truth for part in everything)])
@@ -133,7 +133,7 @@ def draw_precision_recall(
 def draw_steps(
     predictions: Predictions, axes: Axes, colour: str, label: str | None, width: float
 ) -> None:
-    curve = precision_recall(predictions.probability, predictions.truth)
+    curve = precision_recall(predictions.rank, predictions.truth)
     recall = np.concatenate([[0.0], curve.recall])
     precision = np.concatenate([curve.precision[:1], curve.precision])
     axes.step(recall, precision, where="pre", color=colour, lw=width, label=label)

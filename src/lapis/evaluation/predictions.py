@@ -3,7 +3,7 @@
 The facts of the query predicates are hidden, predicted from the rest of the data, and kept
 beside the truth. Logarithms are taken of log-odds, which are exact where inference is, however
 sure it is, and where it sampled say no more than the samples can (`lapis.inference.log_odds`).
-Rankings need no logarithm and use the probabilities as they were found.
+Rankings go by the same where they are exact, and by the shares of the samples where they are not.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +26,8 @@ from lapis.results.view import MAX_ROWS, View
 
 if TYPE_CHECKING:
     from lapis.inference.marginals import Marginals, Options
+
+TIE = 1e-9  # of log-odds, relative: atoms that are alike are rounded differently
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,6 +46,23 @@ class Predictions(AtomResult):
     def atoms(self) -> tuple[str, ...]:
         """The atoms as facts are written."""
         return self.names
+
+    @cached_property
+    def rank(self) -> np.ndarray:
+        """float64[num_atoms], 1, 2, … from the least likely; the same where atoms are equally so.
+
+        A probability rounds to 1 where log-odds still tell which of two atoms is more likely.
+        """
+        with np.errstate(divide="ignore"):
+            shares = np.log(self.probability) - np.log1p(-self.probability)
+        odds = np.where(self.stderr == 0.0, self.log_odds, shares)
+        order = np.argsort(odds, kind="stable")
+        low, high = odds[order][:-1], odds[order][1:]
+        with np.errstate(invalid="ignore"):  # between two that are certain
+            rises = high - low > TIE * np.maximum(1.0, np.minimum(np.abs(low), np.abs(high)))
+        rank = np.empty(len(odds))
+        rank[order] = 1.0 + np.cumsum(np.append(False, rises)[: len(odds)])
+        return rank
 
     def take(self, chosen: np.ndarray) -> Predictions:
         """The atoms chosen, bool[num_atoms]."""

@@ -225,6 +225,8 @@ def score_worlds(
     """
     find_method("infer", method)
     options = options or Options()
+    if not query:
+        refuse_unasked(method, options, listed)
     notes: list[str] = []
     model = gather_instances(model, type_sizes(model, worlds)).model
     everything = build_examples(model, worlds, hidden=hidden)
@@ -270,6 +272,22 @@ def score_worlds(
     )
 
 
+def refuse_unasked(method: str, options: Options, listed: bool) -> None:
+    """Refuse what is said of predictions where nothing is predicted."""
+    said = {
+        "--listed": listed,
+        f"--method {method}": method not in ("auto", "ais"),
+        "--precision": options.precision != Options().precision,
+    }
+    for label, is_said in said.items():
+        if is_said:
+            raise LapisError(
+                f"{label} is about predictions, and nothing is predicted",
+                code="no-query",
+                hint="name the predicates to predict (-q P,Q)",
+            )
+
+
 def measure(predictions: Predictions) -> Quality:
     """CLL, both areas and the Brier score."""
     truth, probability = predictions.truth, predictions.probability
@@ -277,8 +295,8 @@ def measure(predictions: Predictions) -> Quality:
         return NOTHING
     return Quality(
         conditional_log_likelihood(predictions.log_odds, truth),
-        average_precision(probability, truth),
-        trapezoid_auc(probability, truth),
+        average_precision(predictions.rank, truth),
+        trapezoid_auc(predictions.rank, truth),
         brier_score(probability, truth),
         len(truth),
         int(truth.sum()),
