@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -290,8 +291,13 @@ def test_an_impossible_exact_prediction_is_not_softened() -> None:
     assert found.predictions.log_odds[0] == np.inf
 
 
-@pytest.mark.parametrize("query", [[], ["P"], ["Q"], ["P", "Q"]])
-@pytest.mark.parametrize("method", ["auto", "mcsat"])
+@pytest.mark.parametrize(
+    ("query", "method"),
+    [
+        *((query, "auto") for query in ([], ["P"], ["Q"], ["P", "Q"])),
+        *((query, "mcsat") for query in (["P"], ["Q"], ["P", "Q"])),
+    ],
+)
 def test_data_that_break_a_hard_rule_are_named(query: list[str], method: str) -> None:
     model = lapis.parse("P(t)\nQ(t)\nP(x) => Q(x).\n1 Q(x)")
     with pytest.raises(lapis.LapisError, match="contradict the hard rule"):
@@ -344,3 +350,24 @@ def test_unknown_names_are_refused() -> None:
         score_worlds(model, [data], ["Cancr"])
     with pytest.raises(lapis.LapisError, match="unknown method"):
         score_worlds(model, [data], ["Cancer"], method="magic")
+
+
+@pytest.mark.parametrize(
+    ("options", "flags"),
+    [
+        ({"listed": True}, "--listed"),
+        ({"method": "gibbs"}, "--method"),
+        ({"listed": True, "method": "exact"}, "--listed and --method"),
+    ],
+)
+def test_what_only_predictions_read_needs_a_query(options: dict[str, Any], flags: str) -> None:
+    model = lapis.parse("P(t)\n1 P(x)")
+    data = lapis.Database.parse("P(A)")
+    with pytest.raises(lapis.LapisError) as caught:
+        lapis.score(model, data, **options)
+    assert str(caught.value) == (
+        "nothing is predicted without a query\n    name the predicates to predict (-q P,Q), "
+        f"or leave out {flags}"
+    )
+    assert lapis.score(model, data, "P", **options).cll is not None
+    assert lapis.score(model, data, method="ais").log_likelihood is not None

@@ -224,6 +224,14 @@ def score_worlds(
     (True, -0.9514, 0.5, -3.8407)
     """
     find_method("infer", method)
+    unread = {"--listed": listed, "--method": method not in ("auto", "ais")}
+    if not query and any(unread.values()):
+        raise LapisError(
+            "nothing is predicted without a query",
+            code="no-query",
+            hint="name the predicates to predict (-q P,Q), or leave out "
+            + " and ".join(flag for flag, given in unread.items() if given),
+        )
     options = options or Options()
     notes: list[str] = []
     model = gather_instances(model, type_sizes(model, worlds)).model
