@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import lapis
 from data.facts_strategies import Stated, databases, functions, stated, writings
 from lapis.data import Database
-from lapis.errors import LapisError
+from lapis.errors import LapisError, LapisWarning
 
 FRIENDS = {
     Stated("Friends", ("Ann", "Bob"), True),
@@ -171,6 +171,50 @@ def test_missing_and_empty_cells_of_csv(tmp_path: Path):
     (tmp_path / "P.csv").write_text("a,b\nx,\n")
     with pytest.raises(LapisError, match="1 missing value, "):
         Database.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("Ann,Bob\nBob,Eve\n", "the first row is read as a header, though 'Bob' is a constant"),
+        ("1,2\n3,4\n", "the first row is read as a header, though '1' is a number"),
+    ],
+)
+def test_a_first_row_that_looks_like_facts_is_told(tmp_path: Path, content: str, message: str):
+    path = tmp_path / "Friends.csv"
+    path.write_text(content)
+    with pytest.warns(LapisWarning) as caught:
+        data = Database.read(path)
+    assert str(caught[0].message) == (
+        f"{path}: {message}\n    if it is a fact, put a row that names the columns before it"
+    )
+    assert caught[0].filename == __file__
+    assert len(stated(data)) == 1
+
+
+@pytest.mark.parametrize("header", ["x,x", "a b,1 c", '"say ""hi""",", "', "truth,c0"])
+def test_headers_are_any_names(tmp_path: Path, header: str):
+    (tmp_path / "P.csv").write_text(f"{header}\nAnn,Bob\n")
+    assert stated(Database.read(tmp_path)) == {Stated("P", ("Ann", "Bob"), True)}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a;b\nx;y\n", "{}: the header has semicolons, but columns are separated by commas"),
+        ("a\tb\nx\ty\n", "{}: the header has tabs, but columns are separated by commas"),
+        ("a,b\nx\n", "P: Invalid Input Error: CSV Error on Line: 2\nOriginal Line: x\n"
+         "Expected Number of Columns: 2 Found: 1"),
+        ('a,b\n"x,y\n', 'P: Invalid Input Error: CSV Error on Line: 2\nOriginal Line: "x,y\n\n'
+         "Value with unterminated quote found."),
+    ],
+)  # fmt: skip
+def test_broken_csv_is_told_in_few_words(tmp_path: Path, content: str, message: str):
+    path = tmp_path / "P.csv"
+    path.write_text(content)
+    with pytest.raises(LapisError) as caught:
+        Database.read(path)
+    assert str(caught.value) == message.format(path)
 
 
 def test_queries(tmp_path: Path):

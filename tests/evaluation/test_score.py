@@ -306,6 +306,11 @@ def test_what_is_said_of_predictions_without_any_is_refused(
     )
 
 
+def test_what_is_said_of_estimates_needs_no_query() -> None:
+    model, data = lapis.parse("P(t)\n1 P(x)"), lapis.Database.parse("P(A)")
+    assert lapis.score(model, data, method="ais").log_likelihood is not None
+
+
 def test_nothing_asked_has_no_quality() -> None:
     nothing = np.empty(0)
     predictions = Predictions(("P",), nothing, nothing, nothing, nothing, nothing, Atoms(()))

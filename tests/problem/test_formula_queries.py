@@ -183,6 +183,7 @@ def test_rows_are_found_by_name_however_it_is_written() -> None:
         ("P(x) ^ P(Zed)", "unknown constant 'Zed' of type 't' in the query P(x) ^ P(Zed)"),
         ("P(x) ^ x != Zed", "unknown constant 'Zed' of type 't' in the query P(x) ^ x != Zed"),
         ("*P(x) v P(A)", "a query has one meaning, *P(x) v P(A) has several"),
+        ("*P(x)", "a query has one meaning, *P(x) has several"),
     ],
 )
 def test_what_the_model_does_not_know_is_refused(query: str, message: str) -> None:

@@ -231,3 +231,9 @@ def test_frames_of_all_libraries_agree(constants: list[str]) -> None:
 def test_frames_of_nothing() -> None:
     answer = answer_of([])
     assert answer.to_arrow().num_rows == answer.to_polars().height == len(answer.to_pandas()) == 0
+
+
+@pytest.mark.parametrize("key", [3, None, ("a.db", "P(A,A)", 1), ["P(A,A)"]])
+def test_what_is_no_name_finds_nothing(key: str) -> None:
+    with pytest.raises(lapis.LapisError, match=r"^atoms are found by their names, not by "):
+        answer_of([pairs("A", "a.db")])[key]

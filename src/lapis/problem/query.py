@@ -105,6 +105,10 @@ def query_predicates(query: Sequence[str] | str, model: Model) -> list[str]:
     return list(names)
 
 
+def is_name(term: Term) -> bool:
+    return isinstance(term, Variable | Constant)
+
+
 def is_plain_variable(term: Term) -> bool:
     return isinstance(term, Variable) and PLAIN_VARIABLE.fullmatch(term.name) is not None
 
@@ -131,7 +135,7 @@ def resolve_queries(
 def resolve_atom(model: Model, worlds: Sequence[Domains], formula: Formula) -> Query:
     """A predicate or one of its atoms, if the formula is no more than that."""
     atom = as_atom(without_plus(formula))
-    if atom is None or not all(isinstance(term, Variable | Constant) for term in atom.terms):
+    if atom is None or atom.starred or not all(map(is_name, atom.terms)):
         return Query("", formula=formula)
     predicate = model.predicates.get(atom.predicate)
     if predicate is None:

@@ -162,9 +162,15 @@ class Answer(AtomResult):
 
     def to_arviz(self) -> Any:
         """The chains of the slowest atoms as an ArviZ object (needs the package arviz)."""
-        import arviz
-
         trace = self.require_chains()
+        try:
+            import arviz
+        except ImportError:
+            raise LapisError(
+                "this needs arviz, which is not installed",
+                code="missing-package",
+                hint="pip install arviz",
+            ) from None
         draws = {name: trace[:, :, i] for i, name in enumerate(self.traced)}
         # Called convert_to_datatree from ArviZ 1.0 on.
         old = getattr(arviz, "convert_to_inference_data", None)

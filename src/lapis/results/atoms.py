@@ -177,7 +177,16 @@ class Atoms:
 
         Raises LapisError if no atom, or atoms of several worlds, are called so.
         """
-        world, text = (None, key) if isinstance(key, str) else key
+        if isinstance(key, str):
+            world, text = None, key
+        elif isinstance(key, tuple) and len(key) == 2:
+            world, text = key
+        else:
+            raise LapisError(
+                f"atoms are found by their names, not by {key!r}",
+                code="not-asked",
+                hint='as in answer["P(A)"], or answer["data.db", "P(A)"]; `names` lists them',
+            )
         predicate, constants = parse_name(text)
         found: dict[str, int] = {}
         for number, group in enumerate(self.groups):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,7 +54,9 @@ def sql_errors(about: str) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        raise LapisError(f"{about}: {error}", code="data-table") from None
+        # What is wrong; not our statement, nor options of DuckDB that nobody can give here.
+        said = re.split(r"\n+(?:LINE \d|Possible fixes:)", str(error))[0]
+        raise LapisError(f"{about}: {said}", code="data-table") from None
 
 
 def encode_tables(
@@ -158,17 +161,17 @@ def select_file(path: Path) -> str:
     if path.name.endswith(".parquet"):
         return f"SELECT * FROM read_parquet({name})"
     # The header is read here, so that DuckDB has nothing to guess.
-    header = _csv_header(path)
+    header = csv_header(path)
     columns = ", ".join(f"'c{column}': 'VARCHAR'" for column in range(len(header)))
-    aliases = ", ".join(_identifier(name) for name in header)
+    nullary = f' AS t("{NULLARY_COLUMN}")' if header == [NULLARY_COLUMN] else ""
     return (
         f"SELECT * FROM read_csv({name}, columns={{{columns}}}, auto_detect=false, header=true, "
-        "delim=',', quote='\"', escape='\"', nullstr='', allow_quoted_nulls=false) "
-        f"AS t({aliases})"
+        f"delim=',', quote='\"', escape='\"', nullstr='', allow_quoted_nulls=false){nullary}"
     )
 
 
-def _csv_header(path: Path) -> list[str]:
+def csv_header(path: Path) -> list[str]:
+    """The names of a file's columns."""
     opening = gzip.open if path.name.endswith(".gz") else open
     try:
         with opening(path, "rt", encoding="utf-8-sig", newline="") as stream:
@@ -179,6 +182,12 @@ def _csv_header(path: Path) -> list[str]:
         raise LapisError(
             f"{path}: a CSV file needs a header row that names its columns", code="data-table"
         )
+    for sign, word in ((";", "semicolons"), ("\t", "tabs")):
+        if len(header) == 1 and sign in header[0]:
+            raise LapisError(
+                f"{path}: the header has {word}, but columns are separated by commas",
+                code="data-table",
+            )
     return header
 
 

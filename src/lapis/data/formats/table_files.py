@@ -8,7 +8,7 @@ arguments has one column called "()", and holds if it has a row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,9 +22,16 @@ from lapis.data.formats.assembly import (
     known_types,
     provisional_type,
 )
-from lapis.data.formats.duckdb_tables import NULLARY_COLUMN, connect, encode_tables, select_file
+from lapis.data.formats.duckdb_tables import (
+    NULLARY_COLUMN,
+    connect,
+    csv_header,
+    encode_tables,
+    select_file,
+)
 from lapis.data.formats.sources import Origin, table_suffix
-from lapis.errors import LapisError
+from lapis.errors import LapisError, Warning, announce
+from lapis.language.names import read_number
 
 if TYPE_CHECKING:
     import duckdb
@@ -90,7 +97,27 @@ def read_tables(paths: Sequence[Path]) -> Database:
             raise LapisError(f"{other} and {path} are both tables of {name}", code="data-table")
     with connect() as connection:
         queries = {name: select_file(path) for name, path in files.items()}
-        return encode_database(connection, queries, tuple(paths))
+        found = encode_database(connection, queries, tuple(paths))
+    announce(_lost_rows(files, found))
+    return found
+
+
+def _lost_rows(files: Mapping[str, Path], found: Database) -> Iterator[Warning]:
+    """A warning for each CSV file whose header looks like facts: it has constants, or numbers."""
+    for name, path in files.items():
+        if path.name.endswith(".parquet") or name.endswith(TYPE_MARK):
+            continue
+        relation = found.relations[TableName.parse(name).predicate]
+        domains = [found.domains[type_name] for type_name in relation.types]
+        for cell in csv_header(path):
+            if read_number(cell) == read_number(cell) or any(cell in d.index for d in domains):
+                yield Warning(
+                    f"{path}: the first row is read as a header, though {cell!r} is "
+                    + ("a constant" if any(cell in d.index for d in domains) else "a number"),
+                    "header",
+                    hint="if it is a fact, put a row that names the columns before it",
+                )
+                break
 
 
 def from_sql(
