@@ -148,11 +148,10 @@ def test_a_table_may_be_published_under_the_name_of_another_of_ours(
             store.load("rows 0", {"a": np.arange(3, dtype=np.int64)})
             store.load("answer", {"a": np.arange(5, dtype=np.int64)})
             store.publish("answer", "rows 0")
-            place = next(iter(store.find_tables("public" if "postgres" in url else "main").items()))
-            assert place[0] == "rows 0"
-            assert fetch_number(store, f"SELECT count(*) AS n FROM {place[1]}") == 5
+            place = store.find_tables("public" if "postgres" in url else "main")["rows 0"]
+            assert fetch_number(store, f"SELECT count(*) AS n FROM {place}") == 5
             if "postgres" in url:
-                store.execute(f"DROP TABLE {place[1]}")
+                store.execute(f"DROP TABLE {place}")
 
 
 def test_what_cannot_be_published_is_refused_beforehand(postgres_url: str) -> None:
