@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import pandas as pd
 import pytest
 
 import lapis
@@ -156,3 +157,24 @@ def test_networks_without_a_world_are_written_all_the_same(run: Run) -> None:
     code, _, error = run("infer", model, "-q", "P,Q")
     assert code == 1
     assert "no world satisfies the hard formulas" in error
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        ({"P": pd.DataFrame({"x": ["A"]})}, "dict"),
+        (pd.DataFrame({"x": ["A"]}), "DataFrame"),
+        ([pd.DataFrame({"x": ["A"]})], "DataFrame"),
+        ([None], "NoneType"),
+        (3, "int"),
+    ],
+)
+def test_what_is_no_data_is_told(data: Any, kind: str) -> None:
+    """The columns of a frame, and the keys of a dictionary, were taken for paths."""
+    for question in (lapis.infer, lapis.map, lapis.count, lapis.score, lapis.learn):
+        with pytest.raises(lapis.LapisError) as caught:
+            question(lapis.parse("P(t)\n1 P(x)"), data)  # type: ignore[operator]
+        assert str(caught.value) == (
+            f"data is a Database, a path, or a list of these, not a {kind}\n"
+            '    frames make one: Database.from_frames({"P": frame})'
+        )

@@ -98,19 +98,33 @@ def open_inputs(
     resolved = model if isinstance(model, Model) else read_model(model)
     if probabilities:
         refuse_unsupported(resolved)
-    worlds = [data] if isinstance(data, Database | str | Path) else data
-    if worlds is None:
-        worlds = [Database({}, {})]
+    worlds: Sequence[WorldLike] = [Database({}, {})]
+    if isinstance(data, Sequence) and not isinstance(data, str):
+        worlds = data
+    elif data is not None:
+        worlds = [data]
     if not worlds:
         raise LapisError(
             "the list of databases is empty", code="no-data", hint="leave it out to use no data"
         )
-    read = [world if isinstance(world, Database) else Database.read(world) for world in worlds]
+    read = [read_world(world) for world in worlds]
     known, warnings = keep_known(read, resolved, strict=strict)
     warnings += same_numbers(resolved, known)
     if not quiet:
         announce(warnings)
     return Inputs(resolved, tuple(name_apart(known)), tuple(warnings))
+
+
+def read_world(world: WorldLike) -> Database:
+    if isinstance(world, str | Path):
+        return Database.read(world)
+    if not isinstance(world, Database):
+        raise LapisError(
+            f"data is a Database, a path, or a list of these, not a {type(world).__name__}",
+            code="no-data",
+            hint='frames make one: Database.from_frames({"P": frame})',
+        )
+    return world
 
 
 def name_apart(databases: Sequence[Database]) -> list[Database]:
