@@ -161,8 +161,9 @@ def build_task(
     bound = [bind(database, inputs.model) for database in inputs.databases]
     domains = [database.domains for database in bound]
     queries = resolve_queries(inputs.model, domains, parse_queries(query))
-    beliefs = resolve_beliefs(inputs.model, bound, soft_evidence or {})
     opened = [*opened, *opened_by_formulas(inputs.model, queries)]
+    unknown = {*opened, *(query.predicate for query in queries)}
+    beliefs = resolve_beliefs(inputs.model, bound, soft_evidence or {}, unknown)
     gathered = Gathered(inputs.model, tuple((n, None) for n in range(len(inputs.model.rules))))
     if gather:
         gathered = gather_instances(
