@@ -178,3 +178,28 @@ def test_what_is_no_data_is_told(data: Any, kind: str) -> None:
             f"data is a Database, a path, or a list of these, not a {kind}\n"
             '    frames make one: Database.from_frames({"P": frame})'
         )
+
+
+@pytest.mark.parametrize("command", ["infer -q P", "map -q P", "count", "score", "ground -q P"])
+def test_what_a_model_file_is_warned_about_is_told_by_every_command(command: str, run: Run) -> None:
+    """A misspelt predicate is one more predicate: only `lapis check` said so."""
+    run.write("w.mln", "P(t)\nt = {A, B}\n1 P(x) => Quality(x)\n1 p(A)\n")
+    name, *flags = command.split()
+    code, out, err = run(name, "w.mln", *flags)
+    assert code == 0
+    assert out
+    told = [line for line in err.splitlines() if "warning: " in line]
+    assert told == [
+        "w.mln:4:3: warning: 'p' is read as the declared predicate 'P'",
+        "w.mln:3:11: warning: predicate 'Quality' is not declared; taken as Quality(t)",
+    ]
+
+
+def test_few_warnings_are_told_before_an_answer(run: Run) -> None:
+    listed = "".join(f"1 P(B{i})\n" for i in range(9))
+    run.write("w.mln", f"P(t)\nt = {{A}}\n{listed}")
+    _, _, err = run("infer", "w.mln", "-q", "P")
+    told = [line for line in err.splitlines() if "warning: " in line]
+    assert len(told) == 6
+    assert told[-1] == "warning: and 4 more (lapis check w.mln lists them)"
+    assert run("check", "w.mln")[2].count("warning: ") == 9

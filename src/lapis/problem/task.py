@@ -53,6 +53,8 @@ ModelLike = Model | str | Path
 WorldLike = Database | str | Path
 DataLike = WorldLike | Sequence[WorldLike] | None
 
+MOST_WARNINGS = 5  # of a model that are told before an answer
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -111,8 +113,16 @@ def open_inputs(
     known, warnings = keep_known(read, resolved, strict=strict)
     warnings += same_numbers(resolved, known)
     if not quiet:
-        announce(warnings)
+        # Who holds a Model has its warnings in hand; of a file nobody else tells.
+        announce([*([] if isinstance(model, Model) else first_warnings(resolved)), *warnings])
     return Inputs(resolved, tuple(name_apart(known)), tuple(warnings))
+
+
+def first_warnings(model: Model) -> list[Warning]:
+    """What is doubtful about a model, as far as one reads on."""
+    more = len(model.warnings) - MOST_WARNINGS
+    rest = [Warning(f"and {more:,} more (lapis check {model.name} lists them)", "more")]
+    return [*model.warnings[:MOST_WARNINGS], *(rest if more > 0 else [])]
 
 
 def read_world(world: WorldLike) -> Database:
