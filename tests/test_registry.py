@@ -22,7 +22,6 @@ from lapis.methods import (  # fmt: skip
     METHODS,
     OPTION_OF_TASK,
     TASKS_OF_COMMAND,
-    UNDECIDED,
     check_options,
     methods_of,
 )
@@ -189,7 +188,6 @@ UNREAD = [
     for method in methods_of(task).values()
     for option in COMMANDS[command]
     if option.name not in method.options
-    and method.name not in UNDECIDED
     and any(option.name in other.options for other in methods_of(task).values())
 ]
 
@@ -217,6 +215,10 @@ def test_what_a_method_does_not_read_is_refused(
             "infer m.mln d.db -q Smokes --method exact --precision 0.1",
             "error: method 'exact' does not read --precision\n"
             "    it belongs to auto, gibbs, mcsat, tempering, cluster, forest, ais, count-gibbs\n",
+        ),
+        (
+            "infer m.mln d.db -q Smokes --ibound 3",
+            "error: method 'auto' does not read --ibound\n    it belongs to count-gibbs\n",
         ),
         (
             "infer m.mln d.db -q Smokes --method mcsta",

@@ -56,7 +56,6 @@ TASKS_OF_COMMAND: Mapping[str, tuple[Task, ...]] = {
     "structure": ("structure",),
 }
 PARTS_OF_COMMAND: Mapping[str, tuple[str, ...]] = {"evaluate": ("learn", "score")}
-UNDECIDED = (None, "auto")  # the method is chosen later, and may read anything
 
 SAMPLING = ("precision", "max_samples", "num_chains", "time_limit")
 CHAINS = (*SAMPLING, "max_memory", "bounds")
@@ -444,7 +443,7 @@ def refuse_unread(command: str, values: Mapping[str, object], *, as_flags: bool 
         for task in TASKS_OF_COMMAND.get(command, ()):
             readers = [m.name for m in methods_of(task).values() if option.name in m.options]
             chosen = values.get(OPTION_OF_TASK[task])
-            if readers and chosen not in (*UNDECIDED, *readers):
+            if readers and chosen not in (None, *readers):  # None: chosen later, from the rest
                 label = option.flags[-1] if as_flags else option.name
                 raise LapisError(
                     f"{OPTION_OF_TASK[task]} {chosen!r} does not read {label}",

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -329,3 +333,22 @@ def test_infer_methods(run: Run, method: str) -> None:
     odds = math.exp(1.1) * (math.exp(1.5) + 1) / (2 * math.exp(1.5))
     found = {row["atom"]: row["probability"] for row in answer["atoms"]}
     assert found["Smokes(Bob)"] == pytest.approx(odds / (1 + odds), abs=0.03)
+
+
+@pytest.mark.parametrize("num_people", [2, 3000], ids=["at the end", "on the way"])
+def test_output_that_cannot_be_written_is_told(tmp_path: Path, num_people: int) -> None:
+    """Little output is written when the process ends: there it was an exception of Python's."""
+    model, data = tmp_path / "m.mln", tmp_path / "d.db"
+    model.write_text("P(t)\n1 P(x)\n")
+    data.write_text("".join(f"?P(A{i})\n" for i in range(num_people)))
+    words = [sys.executable, "-m", "lapis", "infer", str(model), str(data), "--json"]
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    told = "error: the output is not whole: No space left on device\n"
+    assert (ran.returncode, ran.stderr) == (1, told)
+    # Nobody reads: no word about it.
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (ran.returncode, ran.stderr) == (1, "")

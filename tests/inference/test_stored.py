@@ -143,8 +143,10 @@ def test_an_error_that_a_method_does_not_know_is_not_zero(url: str, tmp_path: Pa
 
 def test_options_that_an_engine_does_not_read_are_refused(tmp_path: Path) -> None:
     model = lapis.parse("P(t)\nQ(t)\n1 P(x) => Q(x)\nt = {A, B}")
-    with pytest.raises(LapisError, match="ibound belongs to 'count-gibbs'"):
+    with pytest.raises(LapisError, match="method 'auto' does not read ibound"):
         lapis.infer(model, query="P", engine="duckdb", ibound=2)
+    with pytest.raises(LapisError, match="method 'count-gibbs' works on a whole model"):
+        lapis.infer(model, query="P", engine="duckdb", method="count-gibbs", ibound=2)
     data = lapis.Database.parse("P(A) Q(B)")
     with pytest.raises(LapisError, match="which one process asks"):
         lapis.learn_structure(model, data, engine="duckdb", jobs=2)

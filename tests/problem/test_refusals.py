@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import pandas as pd
 import pytest
 
 import lapis
@@ -156,3 +157,49 @@ def test_networks_without_a_world_are_written_all_the_same(run: Run) -> None:
     code, _, error = run("infer", model, "-q", "P,Q")
     assert code == 1
     assert "no world satisfies the hard formulas" in error
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        ({"P": pd.DataFrame({"x": ["A"]})}, "dict"),
+        (pd.DataFrame({"x": ["A"]}), "DataFrame"),
+        ([pd.DataFrame({"x": ["A"]})], "DataFrame"),
+        ([None], "NoneType"),
+        (3, "int"),
+    ],
+)
+def test_what_is_no_data_is_told(data: Any, kind: str) -> None:
+    """The columns of a frame, and the keys of a dictionary, were taken for paths."""
+    for question in (lapis.infer, lapis.map, lapis.count, lapis.score, lapis.learn):
+        with pytest.raises(lapis.LapisError) as caught:
+            question(lapis.parse("P(t)\n1 P(x)"), data)  # type: ignore[operator]
+        assert str(caught.value) == (
+            f"data is a Database, a path, or a list of these, not a {kind}\n"
+            '    frames make one: Database.from_frames({"P": frame})'
+        )
+
+
+@pytest.mark.parametrize("command", ["infer -q P", "map -q P", "count", "score", "ground -q P"])
+def test_what_a_model_file_is_warned_about_is_told_by_every_command(command: str, run: Run) -> None:
+    """A misspelt predicate is one more predicate: only `lapis check` said so."""
+    run.write("w.mln", "P(t)\nt = {A, B}\n1 P(x) => Quality(x)\n1 p(A)\n")
+    name, *flags = command.split()
+    code, out, err = run(name, "w.mln", *flags)
+    assert code == 0
+    assert out
+    told = [line for line in err.splitlines() if "warning: " in line]
+    assert told == [
+        "w.mln:4:3: warning: 'p' is read as the declared predicate 'P'",
+        "w.mln:3:11: warning: predicate 'Quality' is not declared; taken as Quality(t)",
+    ]
+
+
+def test_few_warnings_are_told_before_an_answer(run: Run) -> None:
+    listed = "".join(f"1 P(B{i})\n" for i in range(9))
+    run.write("w.mln", f"P(t)\nt = {{A}}\n{listed}")
+    _, _, err = run("infer", "w.mln", "-q", "P")
+    told = [line for line in err.splitlines() if "warning: " in line]
+    assert len(told) == 6
+    assert told[-1] == "warning: and 4 more (lapis check w.mln lists them)"
+    assert run("check", "w.mln")[2].count("warning: ") == 9

@@ -167,3 +167,17 @@ def test_rows_say_their_world_whichever_worlds_have_rows(
         assert found[world, name] == pytest.approx(alone[name])
     with pytest.raises(lapis.LapisError, match=r"'Sm\(Z\)' is not among the atoms asked in 'two'"):
         found["two", "Sm(Z)"]
+
+
+def test_counts_and_expected_counts_are_in_one_order() -> None:
+    """Rule by rule, though a later world has constants of + variables that the first has not."""
+    model = lapis.parse("P(t)\nQ(t)\nW\n0.5 P(+x) ^ Q(x)\n1 P(x)\n0.2 W")
+    worlds = [
+        lapis.Database.parse("P(A) Q(A) Q(B)", "one"),
+        lapis.Database.parse("P(C) Q(C) P(A)", "two"),
+    ]
+    for order in (worlds, worlds[::-1]):
+        rows = lapis.count(model, order).rows
+        assert [row.formula for row in rows[-2:]] == ["P(x)", "W"]
+        expected = lapis.infer(model, order, "W").expected_counts
+        assert [row.true for row in rows[:-1]] == pytest.approx(expected[:-1].tolist())

@@ -42,6 +42,13 @@ def test_a_belief_is_a_unit_rule_on_an_open_atom(
             model, database, case.query, soft_evidence={text: probability}, method="enumerate"
         )
 
+    known = oracle.known_atoms(model, facts, domains, set(case.query))
+    worlds = oracle.worlds_agreeing_with(known)
+    possible = worlds[name, constants][oracle.satisfies_blocks(model, domains, worlds)]
+    if len(set(possible.tolist())) == 1 and model.predicates[name].block:
+        with pytest.raises(lapis.LapisError):  # blocks decide it, whatever is believed
+            infer()
+        return
     try:
         expected = oracle.infer(believing, facts, case.query)
     except NoWorld:
@@ -148,3 +155,32 @@ def test_numpy_numbers_are_numbers() -> None:
     beliefs = {"Smokes(anna)": np.float32(0.5), "Smokes(bob)": np.int64(1)}
     answer = lapis.infer(lapis.parse(MODEL), PEOPLE, "Smokes", soft_evidence=beliefs)
     assert answer["Smokes(bob)"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("data", "query", "reason"),
+    [
+        ("Topic(P,C) Long(P)", "Long", "d.db states Topic(P,C), and only one value holds"),
+        ("Topic(P,C) Long(P)", "Topic", "d.db states Topic(P,C), and only one value holds"),
+        ("?Topic(P,A) Topic(P,C)", "Long", "d.db states Topic(P,C), and only one value holds"),
+        ("Long(P)", "Long", "one value must hold, and all others are false"),
+        ("!Topic(P,B) !Topic(P,C)", "Topic", "one value must hold, and all others are false"),
+    ],
+)
+def test_a_belief_that_a_block_decides_is_refused(data: str, query: str, reason: str) -> None:
+    """An unsure 0.7 was a certain 1, or 0, without a word."""
+    model = lapis.parse(
+        "Topic(page, topic!)\nLong(page)\n1 Long(x) => Topic(x, A)\ntopic = {A, B, C}"
+    )
+    world = lapis.Database.parse(data, "d.db")
+    with pytest.raises(lapis.LapisError) as caught:
+        lapis.infer(model, world, query, soft_evidence={"Topic(P,A)": 0.7})
+    assert caught.value.message == f"soft evidence for Topic(P,A) has no effect: {reason}"
+
+
+def test_beliefs_in_several_values_of_a_block_are_weighed() -> None:
+    """Odds of 0.7 and 0.2 against each other: 7/3 to 1/4, where one of the two must hold."""
+    model = lapis.parse("Topic(page, topic!)\nLong(page)\ntopic = {A, B, C}")
+    beliefs = {"Topic(P,A)": 0.7, "Topic(P,B)": 0.2}
+    answer = lapis.infer(model, lapis.Database.parse("Long(P)"), (), soft_evidence=beliefs)
+    assert answer.marginals == pytest.approx({"Topic(P,A)": 28 / 31, "Topic(P,B)": 3 / 31})

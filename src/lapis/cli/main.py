@@ -34,13 +34,16 @@ def main(arguments: list[str] | None = None) -> None:
             warnings.simplefilter("always", LapisWarning)
             show_others, warnings.showwarning = warnings.showwarning, show
             run(sys.argv[1:] if arguments is None else arguments)
+            sys.stdout.flush()
     except LapisError as error:
         tell(f"error: {error}" if error.span is None else str(error))
         sys.exit(error.exit_code)
     except OSError as error:
-        if error.errno != errno.EPIPE:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
             raise
-        # Nobody reads on: Python's own last flush must not complain.
+        if error.errno == errno.ENOSPC:
+            tell(f"error: the output is not whole: {error.strerror}")
+        # Nobody reads on, or nothing more can be written: Python's last flush must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(0)

@@ -64,7 +64,8 @@ def count_rules(
                 progress(Progress("counting", done, total, seconds, text=row.formula))
             before = totals.get((rule, row.formula))
             totals[rule, row.formula] = row if before is None else add(before, row)
-    return Counts(tuple(totals.values()))
+    # A later world may have more constants of a + variable: their rows belong to their rule.
+    return Counts(tuple(totals[key] for key in sorted(totals, key=lambda key: key[0])))
 
 
 def soften(model: Model) -> Model:

@@ -7,7 +7,7 @@ rule of weight log p/(1 − p) speaks for it. Probabilities 0 and 1 are certain:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from numbers import Real
 from typing import NamedTuple
@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.data.database import Database
-from lapis.data.tuples import contains
+from lapis.data.tuples import contains, union
 from lapis.errors import LapisError
 from lapis.language.ground_names import as_atom
-from lapis.language.model import Model, Rule
+from lapis.language.model import Model, Predicate, Rule
 from lapis.language.names import format_atom
 from lapis.language.parser import parse_formula
 from lapis.language.syntax import Atom, Constant, Formula, Not, Variable
@@ -34,9 +34,12 @@ class Belief(NamedTuple):
 
 
 def resolve_beliefs(
-    model: Model, worlds: Sequence[Database], stated: Mapping[str, float]
+    model: Model, worlds: Sequence[Database], stated: Mapping[str, float], opened: Set[str]
 ) -> tuple[Belief, ...]:
-    """The atoms believed, each unknown in every world that has its constants."""
+    """The atoms believed, each unknown in every world that has its constants.
+
+    `opened` are the predicates that are unknown where the data is silent.
+    """
     beliefs: dict[str, Belief] = {}
     for text, probability in stated.items():
         belief = resolve_belief(model, worlds, text, check_probability(text, probability))
@@ -47,6 +50,10 @@ def resolve_beliefs(
         beliefs[belief.name] = belief
         for world in worlds:
             refuse_known(belief, world)
+    for belief in beliefs.values():
+        predicate = model.predicates[belief.predicate]
+        for world in worlds if predicate.block else ():
+            refuse_decided(belief, predicate, world, beliefs.values(), predicate.name in opened)
     return tuple(beliefs.values())
 
 
@@ -99,6 +106,41 @@ def refuse_known(belief: Belief, world: Database) -> None:
                 code="soft-evidence",
                 hint=f"remove the fact, or mark it unknown: ?{belief.name}",
             )
+
+
+def refuse_decided(
+    belief: Belief, predicate: Predicate, world: Database, beliefs: Iterable[Belief], is_open: bool
+) -> None:
+    """Refuse a belief in a value of a block that the data leaves no choice of."""
+    row = row_of(belief, world)
+    if row is None:
+        return
+    relation = world.relations[predicate.name]
+    key = [place for place in range(predicate.arity) if place not in predicate.block]
+
+    def in_block(rows: np.ndarray) -> np.ndarray:
+        return rows[(rows[:, key] == row[:, key]).all(axis=1)]
+
+    reason = ""
+    for constants in world.decode(relation, in_block(relation.true)):
+        stated = format_atom(predicate.name, constants, predicate.function)
+        reason = f"{world.name} states {stated}, and only one value holds"
+    if not reason and predicate.exactly_one:
+        if is_open:
+            sizes = [len(world.domains[predicate.types[place]]) for place in predicate.block]
+            possible = math.prod(sizes) - len(in_block(relation.false))
+        else:
+            believed = unknown_rows(list(beliefs), world)[predicate.name]
+            possible = len(in_block(union(relation.unknown, believed)))
+        if possible == 1:
+            reason = "one value must hold, and all others are false"
+    if reason:
+        raise LapisError(
+            f"soft evidence for {belief.name} has no effect: {reason}",
+            code="soft-evidence",
+            hint="mark other values unknown (?fact)"
+            + ("" if is_open else f", or open the predicate (--open {predicate.name})"),
+        )
 
 
 def row_of(belief: Belief, world: Database) -> np.ndarray | None:

@@ -53,6 +53,8 @@ ModelLike = Model | str | Path
 WorldLike = Database | str | Path
 DataLike = WorldLike | Sequence[WorldLike] | None
 
+MOST_WARNINGS = 5  # of a model that are told before an answer
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -98,19 +100,41 @@ def open_inputs(
     resolved = model if isinstance(model, Model) else read_model(model)
     if probabilities:
         refuse_unsupported(resolved)
-    worlds = [data] if isinstance(data, Database | str | Path) else data
-    if worlds is None:
-        worlds = [Database({}, {})]
+    worlds: Sequence[WorldLike] = [Database({}, {})]
+    if isinstance(data, Sequence) and not isinstance(data, str):
+        worlds = data
+    elif data is not None:
+        worlds = [data]
     if not worlds:
         raise LapisError(
             "the list of databases is empty", code="no-data", hint="leave it out to use no data"
         )
-    read = [world if isinstance(world, Database) else Database.read(world) for world in worlds]
+    read = [read_world(world) for world in worlds]
     known, warnings = keep_known(read, resolved, strict=strict)
     warnings += same_numbers(resolved, known)
     if not quiet:
-        announce(warnings)
+        # Who holds a Model has its warnings in hand; of a file nobody else tells.
+        announce([*([] if isinstance(model, Model) else first_warnings(resolved)), *warnings])
     return Inputs(resolved, tuple(name_apart(known)), tuple(warnings))
+
+
+def first_warnings(model: Model) -> list[Warning]:
+    """What is doubtful about a model, as far as one reads on."""
+    more = len(model.warnings) - MOST_WARNINGS
+    rest = [Warning(f"and {more:,} more (lapis check {model.name} lists them)", "more")]
+    return [*model.warnings[:MOST_WARNINGS], *(rest if more > 0 else [])]
+
+
+def read_world(world: WorldLike) -> Database:
+    if isinstance(world, str | Path):
+        return Database.read(world)
+    if not isinstance(world, Database):
+        raise LapisError(
+            f"data is a Database, a path, or a list of these, not a {type(world).__name__}",
+            code="no-data",
+            hint='frames make one: Database.from_frames({"P": frame})',
+        )
+    return world
 
 
 def name_apart(databases: Sequence[Database]) -> list[Database]:
@@ -147,8 +171,9 @@ def build_task(
     bound = [bind(database, inputs.model) for database in inputs.databases]
     domains = [database.domains for database in bound]
     queries = resolve_queries(inputs.model, domains, parse_queries(query))
-    beliefs = resolve_beliefs(inputs.model, bound, soft_evidence or {})
     opened = [*opened, *opened_by_formulas(inputs.model, queries)]
+    unknown = {*opened, *(query.predicate for query in queries)}
+    beliefs = resolve_beliefs(inputs.model, bound, soft_evidence or {}, unknown)
     gathered = Gathered(inputs.model, tuple((n, None) for n in range(len(inputs.model.rules))))
     if gather:
         gathered = gather_instances(

@@ -154,9 +154,3 @@ def refuse_options(options: Options) -> None:
             code="bounds",
             hint="leave out --engine, or --bounds",
         )
-    if options.ibound is not None:
-        raise LapisError(
-            "ibound belongs to 'count-gibbs', which works on a whole model, not on an engine",
-            code="engine-method",
-            hint="leave out --engine, or --ibound",
-        )
