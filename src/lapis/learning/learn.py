@@ -280,8 +280,8 @@ def unmoved(
     names = parameters.names()
     shown = name_some([names[number] for number in posterior.free[still].tolist()])
     return [
-        f"no most likely world was wrong about {shown}: the weight is still 0, which leaves what it "
-        "is about to chance; a likelihood, without --expectation map, tells how rare that is"
+        f"no most likely world was wrong about {shown}: the weight is still 0, which leaves what "
+        "it is about to chance; a likelihood, without --expectation map, tells how rare that is"
     ]
 
 
