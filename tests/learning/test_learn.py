@@ -217,6 +217,29 @@ def test_most_likely_worlds_say_what_they_learn_nothing_about(optimizer: str) ->
     )
 
 
+LOWER = "standard errors are lower bounds: each as if the other weights were known"
+KNOWN = "standard errors are as if what was hidden were known"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, []),
+        ({"objective": "likelihood", "expectation": "gibbs", "max_iterations": 3}, [LOWER]),
+        ({"objective": "likelihood", "hidden": ["Cancer"]}, [KNOWN]),
+        ({"objective": "weighted-pseudo"}, []),  # which has none
+    ],
+)
+def test_what_standard_errors_leave_out_is_said(
+    options: dict[str, object], said: list[str]
+) -> None:
+    """The diagonal of the curvature was shown as ± like the inverse of the whole."""
+    fit = lapis.learn(lapis.parse(SMOKERS), data_of(FACTS), **options)
+    assert [text for text in fit.remarks() if text.startswith("standard errors")] == said
+    for line in said:
+        assert f"// {line}\n" in fit.text
+
+
 def test_a_given_rate_is_the_perceptrons_length() -> None:
     model, data = lapis.parse(SMOKERS.replace("0.3 !", "!")), data_of(FACTS)
     short, long = (
