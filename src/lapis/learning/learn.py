@@ -232,10 +232,11 @@ def climb_posterior(
 def farthest(
     posterior: Posterior, prior: Prior, unbounded: Sequence[Unbounded] = ()
 ) -> np.ndarray | None:
-    """float64[num_free], where weights are stopped; None where a prior holds them."""
-    if prior.kind != "none":
+    """float64[num_free], where weights are stopped; None where a prior holds all of them."""
+    held = prior.holds(len(posterior.base))
+    if held[posterior.free].all():
         return None
-    far = np.full(len(posterior.base), FARTHEST)
+    far = np.where(held, np.inf, FARTHEST)
     far[[weight.parameter for weight in unbounded]] = FAR
     return far[posterior.free]
 
