@@ -60,8 +60,19 @@ def test_leave_one_out_learns_on_the_rest_and_tests_on_the_held_out() -> None:
     )
     # The last world has no smoker, so no precision.
     assert found.spread("auc_pr").num_folds == 3
+    assert found.remarks() == [
+        "the mean AUC-PR is of 3 of 4 folds: in the others no query atom is true"
+    ]
     assert found.predicate_spread("Smokes", "cll") == found.spread("cll")
     assert not found.interrupted
+
+
+def test_what_was_doubtful_about_the_learning_of_a_fold_is_said() -> None:
+    """No smoker is left to learn from where the only one is held out: the weight has no bound."""
+    worlds = [Database.parse("Person(A) Person(B) Smokes(A)"), Database.parse("Person(A)")]
+    found = cross_validate(MODEL, worlds, "Smokes", learn_options={"prior": "none"}, jobs=1)
+    [first, *_] = found.remarks()
+    assert first.startswith("fold 1: Smokes(x): nothing in the data keeps its weight from growing")
 
 
 def test_pooled_measures_weigh_atoms_equally() -> None:
@@ -213,6 +224,8 @@ def test_what_a_notebook_shows() -> None:
         ({"method": "magic"}, "unknown method"),
         ({"learn_options": {"optimiser": "pscg"}}, "unknown learning option 'optimiser'"),
         ({"learn_options": {"checkpoint": "file"}}, "unknown learning option 'checkpoint'"),
+        ({"learn_options": {"engine": "duckdb"}}, "unknown learning option 'engine'"),
+        ({"learn_options": {"strict": True}}, "unknown learning option 'strict'"),
         ({"folds": 9}, "9 folds need"),
     ],
 )

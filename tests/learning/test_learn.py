@@ -203,6 +203,43 @@ def test_worlds_of_noisy_scores_give_weights_a_length_by_themselves() -> None:
     assert fit.weights == pytest.approx([np.log(3 / 7)], abs=0.15)
 
 
+@pytest.mark.parametrize("optimizer", ["vp", "vp-pw", "adam"])
+def test_most_likely_worlds_say_what_they_learn_nothing_about(optimizer: str) -> None:
+    """Q is never true: at weight 0 the world without Q ties, and it is that of the data."""
+    model = lapis.parse("P(t)\nQ(t)\n0 P(x)\n0 Q(x)")
+    data = lapis.Database.parse("P(A) P(B) P(C) !P(D)")
+    fit = lapis.learn(model, data, ["P", "Q"], optimizer=optimizer, expectation="map")
+    assert fit["Q(x)"] == 0.0
+    assert fit["P(x)"] > 0
+    assert fit.warnings == (
+        "no most likely world was wrong about 'Q(x)': the weight is still 0, which leaves what it "
+        "is about to chance; a likelihood, without --expectation map, tells how rare that is",
+    )
+
+
+LOWER = "standard errors are lower bounds: each as if the other weights were known"
+KNOWN = "standard errors are as if what was hidden were known"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, []),
+        ({"objective": "likelihood", "expectation": "gibbs", "max_iterations": 3}, [LOWER]),
+        ({"objective": "likelihood", "hidden": ["Cancer"]}, [KNOWN]),
+        ({"objective": "weighted-pseudo"}, []),  # which has none
+    ],
+)
+def test_what_standard_errors_leave_out_is_said(
+    options: dict[str, object], said: list[str]
+) -> None:
+    """The diagonal of the curvature was shown as ± like the inverse of the whole."""
+    fit = lapis.learn(lapis.parse(SMOKERS), data_of(FACTS), **options)
+    assert [text for text in fit.remarks() if text.startswith("standard errors")] == said
+    for line in said:
+        assert f"// {line}\n" in fit.text
+
+
 def test_a_given_rate_is_the_perceptrons_length() -> None:
     model, data = lapis.parse(SMOKERS.replace("0.3 !", "!")), data_of(FACTS)
     short, long = (

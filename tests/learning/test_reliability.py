@@ -69,3 +69,15 @@ def test_hidden_facts_do_not_hide_that_a_weight_has_no_bound(objective: str) -> 
     fit = lapis.learn(model, data, asked, objective=objective, prior="none")
     assert [weight.formula for weight in fit.unbounded] == ["P(x) => Q(x)", "Q(x) <=> R(x)"]
     assert np.abs(fit.weights).max() <= 100.0
+
+
+@pytest.mark.parametrize("objective", ["pseudo", "weighted-pseudo", "likelihood"])
+def test_weights_without_a_penalty_of_their_own_may_have_no_bound(objective: str) -> None:
+    """Nobody has R: its weight falls for ever, unless l1 holds it as it holds that of P."""
+    model = lapis.parse(DECLARED + "0 P(x)\n0 R(x)\n")
+    data = lapis.Database.parse("P(A) P(B) P(C) Q(A)")
+    loose = lapis.Prior("l1", np.array([0.1, 0.0]))
+    fit = lapis.learn(model, data, objective=objective, prior=loose)
+    assert fit.bounded.tolist() == [True, False]
+    held = lapis.learn(model, data, objective=objective, prior=lapis.Prior("l1", np.full(2, 0.01)))
+    assert held.bounded.all()

@@ -57,7 +57,10 @@ MEASURES = (
 PREDICATE_MEASURES = (
     "cll", "average_precision", "auc_pr_trapezoid", "brier", "pseudo_log_likelihood",
 )  # fmt: skip
-NOT_OF_FOLDS = ("checkpoint", "query", "hidden", "listed", "random_state")  # one for all folds
+# One for all folds, or of data that is read once.
+NOT_OF_FOLDS = (
+    "checkpoint", "query", "hidden", "listed", "random_state", "engine", "tables", "strict",
+)  # fmt: skip
 
 
 class Spread(NamedTuple):
@@ -222,7 +225,14 @@ class CrossValidation(Result):
             if fold.account.get("converged") is False:
                 reason = fold.account["reason"]
                 found.append(f"fold {fold.number}: learning has not converged ({reason})")
-            found += [f"fold {fold.number}: {note}" for note in fold.score.notes]
+            notes = *fold.account.get("warnings", ()), *fold.score.notes
+            found += [f"fold {fold.number}: {note}" for note in notes]
+        without = len(self.folds) - self.spread("auc_pr").num_folds
+        if 0 < without < len(self.folds):
+            found.append(
+                f"the mean AUC-PR is of {len(self.folds) - without} of {len(self.folds)} folds: "
+                "in the others no query atom is true"
+            )
         return found
 
     def plot(self, path: str | Path | None = None) -> Figure:

@@ -107,7 +107,7 @@ def learn_fold(task: FoldTask) -> Learned:
         "converged": fit.converged,
         "reason": fit.reason,
         "iterations": fit.iterations,
-        "warnings": list(fit.warnings),
+        "warnings": [*fit.warnings, *(f"{u.formula}: {u.reason}" for u in fit.unbounded)],
     }
     return Learned(fit.model, account, fit.interrupted)
 

@@ -85,6 +85,7 @@ class Fit(Result):
         ]
         if not self.converged:
             lines.append(f"not converged: {self.reason}")
+        lines += self.about_errors()
         lines += [f"{u.formula}: {u.reason}" for u in self.unbounded[:MAX_NAMED]]
         if len(self.unbounded) > MAX_NAMED:
             lines.append(f"… and {len(self.unbounded) - MAX_NAMED:,} more weights without bound")
@@ -103,6 +104,19 @@ class Fit(Result):
             spelled[offset[i] : offset[i + 1]] or [""]
             for i in range(len(self.parameters.model.rules))
         ]
+
+    def about_errors(self) -> list[str]:
+        """What the standard errors leave out, where there are some."""
+        if self.standard_errors is None or not np.isfinite(self.standard_errors).any():
+            return []
+        found = []
+        if self.details.get("standard_errors") == "diagonal":
+            found.append(
+                "standard errors are lower bounds: each as if the other weights were known"
+            )
+        if "standard_errors_note" in self.details:
+            found.append(f"standard errors are {self.details['standard_errors_note']}")
+        return found
 
     @cached_property
     def bounded(self) -> np.ndarray:
@@ -198,6 +212,7 @@ class Fit(Result):
                 "give a prior"
             )
         found += [f"warning: {warning}" for warning in self.warnings]
+        found += self.about_errors()
         if self.interrupted:
             found.append("stopped early: this is what there was so far")
         elif not self.converged:

@@ -42,8 +42,9 @@ from lapis.learning.objectives.conditional import ConditionalObjective
 from lapis.learning.objectives.posterior import Posterior, with_prior
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.options import CUTTING_PLANE, Options, check_together, check_words
-from lapis.learning.parameters import share_parameters
+from lapis.learning.parameters import Parameters, share_parameters
 from lapis.learning.reliability import FAR, find_unbounded
+from lapis.learning.separability import name_some
 from lapis.learning.unit_formulas import add_units
 from lapis.optimisation.checkpoint import Keeper
 from lapis.progress import Report, Stop
@@ -127,6 +128,8 @@ def learn_by_climbing(lesson: Lesson, objective: Objective) -> Fit:
         start = posterior.free_weights(start_of(lesson))
         course = climb_posterior(lesson, posterior, optimizer, start, far=far)
         course = give_length(lesson, course, optimizer, prior)
+        if lesson.expectation == "map":
+            lesson.notes.warnings.extend(unmoved(lesson.parameters, posterior, start, course))
     return account_climb(lesson, course, posterior, optimizer, prior, found)
 
 
@@ -229,10 +232,11 @@ def climb_posterior(
 def farthest(
     posterior: Posterior, prior: Prior, unbounded: Sequence[Unbounded] = ()
 ) -> np.ndarray | None:
-    """float64[num_free], where weights are stopped; None where a prior holds them."""
-    if prior.kind != "none":
+    """float64[num_free], where weights are stopped; None where a prior holds all of them."""
+    held = prior.holds(len(posterior.base))
+    if held[posterior.free].all():
         return None
-    far = np.full(len(posterior.base), FARTHEST)
+    far = np.where(held, np.inf, FARTHEST)
     far[[weight.parameter for weight in unbounded]] = FAR
     return far[posterior.free]
 
@@ -261,6 +265,25 @@ def give_length(lesson: Lesson, course: Course, optimizer: str, prior: Prior) ->
     length = find_length(posterior, direction, l1=posterior.l1, should_stop=lesson.stop)
     lesson.notes.details["length"] = length
     return course._replace(weights=length * direction)
+
+
+def unmoved(
+    parameters: Parameters, posterior: Posterior, start: np.ndarray, course: Course
+) -> list[str]:
+    """A warning of the weights that most likely worlds left at 0.
+
+    There true and false tie, and the world of a tie is that of the data where nothing is true:
+    no mistake is seen, though the model calls every atom a coin.
+    """
+    still = (start == 0.0) & (course.weights == 0.0) & (posterior.l1 is None)
+    if not still.any():
+        return []
+    names = parameters.names()
+    shown = name_some([names[number] for number in posterior.free[still].tolist()])
+    return [
+        f"no most likely world was wrong about {shown}: the weight is still 0, which leaves what "
+        "it is about to chance; a likelihood, without --expectation map, tells how rare that is"
+    ]
 
 
 def posterior_of(lesson: Lesson, objective: Objective, prior: Prior) -> Posterior:

@@ -46,11 +46,12 @@ def find_unbounded(
 ) -> list[Unbounded]:
     """The weights of a pseudo-likelihood that would be infinite; warns of those without effect."""
     objective = posterior.objective
-    if prior.kind != "none" or not isinstance(objective, PseudoObjective):
+    loose = ~parameters.fixed & ~prior.holds(len(parameters))
+    if not loose.any() or not isinstance(objective, PseudoObjective):
         return []
     from lapis.learning.separability import unbounded_parameters
 
-    found = unbounded_parameters(objective, ~parameters.fixed)
+    found = unbounded_parameters(objective, loose)
     names = parameters.names() if len(found.parameter) or len(found.idle) else []
     if len(found.idle):
         shown = ", ".join(repr(names[i]) for i in found.idle[:MAX_NAMED].tolist())
@@ -67,19 +68,21 @@ def still_growing(
     posterior: Posterior, parameters: Parameters, course: Course, prior: Prior
 ) -> list[Unbounded]:
     """The weights that neither data nor prior has stopped."""
-    if prior.kind != "none":
-        return []
-    weights = course.weights
-    suspects = np.flatnonzero(np.abs(weights) >= SUSPECT)[:MAX_SUSPECTS].tolist()
+    weights, loose = course.weights, ~prior.holds(len(parameters))[posterior.free]
+    suspects = np.flatnonzero(loose & (np.abs(weights) >= SUSPECT))[:MAX_SUSPECTS].tolist()
     if not suspects:
         return []
+    # Without the penalty of an l1 prior, which does not change where only loose weights move.
+    here = None if course.value is None else posterior.evaluate(weights).value
     constant = constant_space(posterior)
     moves = 1.0 - (constant**2).sum(axis=1) > CONSTANT  # some count changes with the weight
     sign = np.zeros(len(weights), np.int64)
     for i in suspects:
-        if moves[i] and (abs(weights[i]) >= FARTHEST or never_falls(posterior, course, i)):
+        away = weights.copy()
+        away[i] = np.copysign(FARTHEST, away[i])
+        if moves[i] and (abs(weights[i]) >= FARTHEST or never_falls(posterior, here, away)):
             sign[i] = np.sign(weights[i])
-    together = growing_together(posterior, course, constant)
+    together = growing_together(posterior, weights, here, constant, loose)
     grown = np.flatnonzero((sign != 0) | (together != 0)).tolist()
     names = parameters.names() if grown else []
     found = []
@@ -91,36 +94,35 @@ def still_growing(
     return found
 
 
-def never_falls(posterior: Posterior, course: Course, place: int) -> bool:
-    """Whether the objective, if it has values, is no smaller with one weight far away."""
-    away = course.weights.copy()
-    away[place] = np.copysign(FARTHEST, away[place])
-    return is_level(posterior, course, away)
-
-
-def is_level(posterior: Posterior, course: Course, away: np.ndarray) -> bool:
-    """Whether the objective, if it has values, is no smaller at these weights."""
-    if course.value is None:
+def never_falls(posterior: Posterior, here: float | None, away: np.ndarray) -> bool:
+    """Whether the objective, if it has a value here, is no smaller at weights far away."""
+    if here is None:
         return False
     there = posterior.evaluate(away).value
-    return there is not None and there >= course.value - LEVEL * abs(course.value)
+    return there is not None and there >= here - LEVEL * abs(here)
 
 
-def growing_together(posterior: Posterior, course: Course, constant: np.ndarray) -> np.ndarray:
+def growing_together(
+    posterior: Posterior,
+    weights: np.ndarray,
+    here: float | None,
+    constant: np.ndarray,
+    loose: np.ndarray,
+) -> np.ndarray:
     """int64[num_free], where each weight goes along a direction that never falls; 0: nowhere."""
-    weights = course.weights
     nowhere = np.zeros(len(weights), np.int64)
-    if course.value is None or not is_explored(posterior):
+    if here is None or not is_explored(posterior):
         return nowhere
     flat = flat_space(curvature_matrix(posterior.evaluate(weights)), FLAT)
     direction = flat @ (flat.T @ weights)
     direction -= constant @ (constant.T @ direction)
+    direction[~loose] = 0.0
     largest = np.abs(direction).max(initial=0.0)
     if largest < SUSPECT / 2:
         return nowhere
     direction = np.where(np.abs(direction) < TRACE * largest, 0.0, direction / largest)
     away = weights + STRIDE * direction
-    return np.sign(direction).astype(np.int64) if is_level(posterior, course, away) else nowhere
+    return np.sign(direction).astype(np.int64) if never_falls(posterior, here, away) else nowhere
 
 
 def constant_space(posterior: Posterior) -> np.ndarray:

@@ -57,6 +57,11 @@ class Prior:
         """float64[size], the λ of l1; None for other priors."""
         return self._each(self.strength, size) if self.kind == "l1" else None
 
+    def holds(self, size: int) -> np.ndarray:
+        """bool[size], the weights that it keeps finite whatever the data says."""
+        slope = self.slope(size)
+        return np.full(size, self.kind == "gaussian") if slope is None else slope > 0
+
     def means(self, size: int) -> np.ndarray:
         """float64[size]."""
         return self._each(self.mean, size)
