@@ -129,3 +129,17 @@ def test_starts_at_a_world_follows_the_weights_and_knows_where_it_is() -> None:
         exact = enumerate_worlds(network.with_weights(np.array(weights))).marginal
         found = summarize([tallies.atoms])
         assert (np.abs(found.mean - exact) <= 5 * found.stderr).all()
+
+
+def test_a_formula_is_refused() -> None:
+    """Its atom is tied to others by a hard rule: chains stood still, and P(A) was 0.2 off."""
+    model = lapis.parse("t = {A, B}\nP(t)\nQ(t)\n1 P(x) => Q(x)\n0.5 P(x)")
+    with pytest.raises(LapisError) as error:
+        lapis.infer(model, query=["P", "P(x) ^ Q(x)"], opened=["Q"], method="count-gibbs")
+    assert (error.value.code, error.value.message) == (
+        "formula-query",
+        "method 'count-gibbs' changes one atom at a time and cannot answer the formula "
+        "'P(x) ^ Q(x)'",
+    )
+    found = lapis.infer(model, query=["Q", "P(A)"], method="count-gibbs", max_samples=400)
+    assert "P(A)" in found.atoms

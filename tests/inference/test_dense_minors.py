@@ -112,3 +112,20 @@ def test_a_variable_of_one_state_joins_nothing() -> None:
     )
     network = ground(lapis.build_problem(lapis.parse(text), query=["Topic", "On"]))
     assert not has_dense_minor(network, 2).any()
+
+
+@pytest.mark.parametrize("part", ["P(x)", "(P(x) ^ Q(x))"])
+def test_a_long_clause_is_no_crowd(part: str) -> None:
+    """It is cut into a chain, so that a chain of atoms under EXIST stays as narrow as it was:
+    `auto` sampled forty of them, which `exact` answers with tables over four."""
+    size = 40
+    facts = " ".join(f"N(T{i},T{i + 1})" for i in range(size - 1))
+    model = lapis.parse(
+        f"P(t)\nQ(t)\nN(t, t)\n1.5 EXIST x {part}\n0.7 P(x) ^ N(x, y) ^ P(y)\n"
+        "-2 P(x)\n0.3 P(T3)\n-0.4 P(T20)\n0.2 Q(T7)"
+    )
+    data = lapis.Database.parse(facts)
+    found = lapis.infer(model, data, ["P", "Q"])
+    assert found.exact
+    expected = lapis.infer(model, data, ["P", "Q"], method="exact")
+    assert found.probability == pytest.approx(expected.probability, abs=1e-12)

@@ -222,3 +222,34 @@ def test_no_more_samples_than_asked_and_no_claim_on_few(
     assert not notes["converged"]
     assert found.stderr is not None
     assert np.isfinite(found.stderr).all()
+
+
+ISLANDS = {
+    "different": "P(A) <=> !P(B).\n1 P(A)",
+    "alike": "P(x) => P(y).\n0.7 P(A)",
+    "odd": "(P(A) <=> P(B)) <=> P(C).\n0.5 P(x)",
+    "alike, and others move": "P(x) => P(y).\n0.5 P(x) ^ Q(y)",
+}
+
+
+@pytest.mark.parametrize("rules", ISLANDS.values(), ids=list(ISLANDS))
+@pytest.mark.parametrize("num_chains", [1, 2])
+def test_chains_from_counts_that_cannot_leave_an_island_say_so(rules: str, num_chains: int) -> None:
+    """Nothing tells them which atoms hard rules tie: one chain was converged, and 0.27 off."""
+    model = lapis.parse(f"t = {{A, B, C}}\nP(t)\nQ(t)\n{rules}")
+    exact = lapis.infer(model, query=["P", "Q"], method="enumerate").probability
+    for seed in range(2):
+        found = lapis.infer(
+            model, query=["P", "Q"], method="count-gibbs", num_chains=num_chains,
+            max_samples=300, random_state=seed,
+        )  # fmt: skip
+        assert (np.abs(found.probability - exact) <= 5 * found.errors).all()
+        assert not found.diagnostics["converged"]
+
+
+def test_one_chain_that_may_not_reach_all_is_not_called_converged() -> None:
+    model = parities(45, 33, 0)
+    for method in ("gibbs", "mcsat"):
+        found = lapis.infer(model, query="P", method=method, num_chains=1, max_samples=2_000)
+        assert found.diagnostics["ergodic"] is None
+        assert not found.diagnostics["converged"]

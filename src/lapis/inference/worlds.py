@@ -21,6 +21,7 @@ from lapis.inference.figures import joined_methods, total_figures, total_or_none
 from lapis.inference.map.problem import map_problem
 from lapis.inference.map.solver import MapResult
 from lapis.inference.marginals import Marginals, Options, infer_problem
+from lapis.language.printer import print_formula
 from lapis.network.network import Network
 from lapis.problem.task import Task, World
 from lapis.progress import Progress
@@ -51,9 +52,23 @@ def infer_task(task: Task, method: str, options: Options) -> Answer:
 
 
 def infer_world(world: World, method: str, options: Options) -> Answer:
+    if method == "count-gibbs":
+        refuse_formulas(world)
     network, found = infer_problem(world.problem, method, options)
     answer = answer_world(world, network, found)
     return add_bounds(answer, world, network, found, options) if options.bounds else answer
+
+
+def refuse_formulas(world: World) -> None:
+    """A formula asked is an atom tied to others, none of which can change while it stays."""
+    for query in world.queries:
+        if query.formula is not None:
+            raise LapisError(
+                f"method 'count-gibbs' changes one atom at a time and cannot answer the formula "
+                f"{print_formula(query.formula)!r}",
+                code="formula-query",
+                hint="ask for predicates or atoms, or choose another method, as 'auto' or 'mcsat'",
+            )
 
 
 def add_bounds(

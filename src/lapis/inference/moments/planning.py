@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.exact.by_components import ExactPlan, plan_exact
+from lapis.inference.exact.by_components import WHOLE_MEMBERS, ExactPlan, plan_exact
 from lapis.inference.exact.dense_minors import (
     block_variables,
     distinct,
@@ -31,6 +31,7 @@ from lapis.network.parts import Subnetwork
 from lapis.progress import Stop
 
 BYTES_AN_ENTRY = 12  # of a table and its share of a message
+SEARCHED = 1000  # atoms; an order for so many is looked for in a second
 ROUND_SHARE = 0.9  # of the members that stay in a round: then there is not much more to gain
 
 
@@ -97,9 +98,13 @@ def crowded_members(
     A variable has no more neighbours than there are other members in its clauses. Where that is
     too few it goes at once, before any neighbours are listed: so do the millions of atoms of an
     open relation, each in a clause or two. What the first rounds leave is peeled by neighbours.
+    Of clauses that the planner always cuts into chains the members are no neighbours, but only in
+    components of up to `SEARCHED` atoms: in larger ones such a clause is a sign of a long search.
     """
     length = np.diff(network.clause_start)
-    several = length > 1
+    first_atom = np.abs(network.literal[network.clause_start[:-1]]) - 1
+    is_large = (np.bincount(network.component) > SEARCHED)[network.component[first_atom]]
+    several = (length > 1) & ((length <= WHOLE_MEMBERS) | is_large)
     clause = np.repeat(np.arange(np.count_nonzero(several), dtype=np.int32), length[several])
     member = variable[np.abs(network.literal[np.repeat(several, length)]) - 1]
     stays = np.zeros(len(clause), bool)

@@ -256,7 +256,7 @@ def doubt_islands(
     stuck, moved = np.zeros((2, int(component.max(initial=-1)) + 1), bool)
     stuck[component[found.rhat == np.inf]] = True
     moved[component[~found.still]] = True
-    dead = dead_components(component, moved, ergodic)
+    dead = dead_components(component, moved, num_chains, ergodic)
     floor = np.where((stuck | dead)[component], island_error(found.mean, num_chains), 0.0)
     return found._replace(
         rhat=np.where(dead[component], np.inf, found.rhat),
@@ -264,14 +264,18 @@ def doubt_islands(
     )
 
 
-def dead_components(component: np.ndarray, moved: np.ndarray, ergodic: bool | None) -> np.ndarray:
+def dead_components(
+    component: np.ndarray, moved: np.ndarray, num_chains: int, ergodic: bool | None
+) -> np.ndarray:
     """bool[num_components]: several values, none of which moved in chains that may not reach all.
 
-    `moved`, bool[num_components], tells in which components some value changed.
+    `moved`, bool[num_components], tells in which components some value changed. Of a chain without
+    others it is never known whether it moves on an island.
     """
     if ergodic is not None:
         return np.zeros(len(moved), bool)
-    dead: np.ndarray = (np.bincount(component, minlength=len(moved)) > 1) & ~moved
+    seen = moved & (num_chains > 1)
+    dead: np.ndarray = (np.bincount(component, minlength=len(moved)) > 1) & ~seen
     return dead
 
 

@@ -146,7 +146,7 @@ def recover(
         rhat, missed = max(rhat, found.worst_rhat), max(missed, found.worst_missed)
     if ergodic is None or stuck.any():  # most of the time there is no island
         gone = eliminated(reduction)
-        dead = dead_components(network.component[gone], moved, ergodic)
+        dead = dead_components(network.component[gone], moved, cut.num_chains, ergodic)
         rhat = np.inf if dead.any() else rhat
         gone = gone[(stuck | dead)[network.component[gone]]]
         stderr[gone] = np.maximum(stderr[gone], island_error(mean[gone], cut.num_chains))
