@@ -116,24 +116,28 @@ class DuckDBStore(Store):
             require_writable(Path(self.file))
             refuse_target(target, schema if schema != "main" else None, False)
             return
+        # DuckDB takes names that differ in case for the same.
         listed = fetch_all(
             self,
-            "SELECT schema_name AS s, CAST(NULL AS VARCHAR) AS v FROM duckdb_schemas() "
-            f"WHERE database_name = '{USER}' UNION ALL SELECT schema_name, view_name "
+            "SELECT lower(schema_name) AS s, CAST(NULL AS VARCHAR) AS v FROM duckdb_schemas() "
+            f"WHERE database_name = '{USER}' UNION ALL SELECT lower(schema_name), lower(view_name) "
             f"FROM duckdb_views() WHERE database_name = '{USER}'",
         )
         known = set(zip(listed["s"], listed["v"], strict=True))
-        missing = schema if schema and (schema, None) not in known else None
-        refuse_target(target, missing, (schema or "main", table) in known)
+        missing = schema if schema and (schema.lower(), None) not in known else None
+        refuse_target(target, missing, ((schema or "main").lower(), table.lower()) in known)
+
+    def target_reference(self, target: str) -> str:
+        schema, table = split_target(target)
+        return f"{USER}.{DUCKDB.identifier(schema or 'main')}.{DUCKDB.identifier(table)}"
 
     def publish(self, name: str, target: str) -> None:
         self.check_target(target)
-        schema, table = split_target(target)
-        place = f"{DUCKDB.identifier(schema or 'main')}.{DUCKDB.identifier(table)}"
+        place = self.target_reference(target)
         self._attach("READ_WRITE")
         try:
             self.execute(
-                f"CREATE OR REPLACE TABLE {USER}.{place} AS SELECT * FROM {self._reference(name)}"
+                f"CREATE OR REPLACE TABLE {place} AS SELECT * FROM {self._reference(name)}"
             )
         finally:
             self._attach("READ_ONLY")
