@@ -25,6 +25,7 @@ from lapis.relational.conjunction import cube_holds
 from lapis.relational.engines import Store, StoreEngine, fetch_all, fetch_number, open_store
 from lapis.relational.engines.spark import SparkStore, leases
 from lapis.relational.interpretation import interpret
+from stores import QUICK_STORES, store_url
 
 NASTY = "\"; DROP TABLE `x`; --\\'"
 
@@ -122,16 +123,25 @@ def test_an_error_among_later_batches_is_said(store: Store) -> None:
     assert caught.value.code == "engine-failed"
 
 
+# Minutes of work for the main thread, if it took any of it.
+LONG = {
+    "postgresql": "SELECT pg_sleep(60)::TEXT AS n",
+    "duckdb": "SELECT count(*) AS n FROM range(3000000) a, range(100000) b "
+    "WHERE (a.range * b.range) % 7 = 1",
+}
+
+
+@pytest.mark.parametrize("name", QUICK_STORES)
 def test_ctrl_c_ends_a_statement_as_it_ends_anything(
-    postgres_url: str, request: pytest.FixtureRequest
+    name: str, request: pytest.FixtureRequest
 ) -> None:
-    """The driver cancels the statement and tells that in words of its own."""
+    """It is cancelled at once, whoever works at it, and nothing is left of it."""
     # Processes of pytest-xdist do not hear Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(partial(signal.signal, signal.SIGINT, before))
-    asleep = "SELECT pg_sleep(60)::TEXT AS n"
-    with open_store(postgres_url) as store:
-        for ask in (partial(store.create, "sleep", asleep), partial(fetch_all, store, asleep)):
+    long = LONG[name]
+    with open_store(store_url(name, request)) as store:
+        for ask in 3 * (partial(store.create, "long", long), partial(fetch_all, store, long)):
             press = Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
             press.start()
             with pytest.raises(KeyboardInterrupt):

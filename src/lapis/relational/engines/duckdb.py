@@ -11,11 +11,13 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import tempfile
+import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -37,6 +39,8 @@ from lapis.relational.interpretation import Interpretation
 if TYPE_CHECKING:
     import duckdb
 
+Done = TypeVar("Done")
+
 BATCH = 1 << 20  # rows fetched at a time
 SCHEMA = "lapis"  # ours, in a database of our own
 USER = "data"  # the name under which the user's file is attached
@@ -49,7 +53,8 @@ class DuckDBStore(Store):
         self.file = file
         spill = tempfile.mkdtemp(prefix="lapis-")
         self._remove_spill = weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
-        config = {"temp_directory": spill}
+        # A table that is not there is not looked for among our variables.
+        config: dict[str, str] = {"temp_directory": spill, "python_enable_replacements": "false"}
         if max_memory is not None:
             config["memory_limit"] = f"{max(max_memory, 2**26)}B"
         self._connection = duckdb.connect(config=config)
@@ -78,8 +83,8 @@ class DuckDBStore(Store):
     def create(self, name: str, select: str) -> Table:
         reference = self._reference(name)
         with _complaints():
-            found = self._connection.execute(f"CREATE TABLE {reference} AS {select}").fetchall()
-            described = self._connection.execute(f"DESCRIBE {reference}").fetchall()
+            found = self._run(f"CREATE TABLE {reference} AS {select}")
+            described = self._run(f"DESCRIBE {reference}")
         return Table(name, tuple(row[0] for row in described), found[0][0], reference)
 
     def fetch(self, select: str) -> Iterator[Columns]:
@@ -87,19 +92,15 @@ class DuckDBStore(Store):
         cursor = self._connection.cursor()
         try:
             with _complaints():
-                found = cursor.sql(select)
-                if importlib.util.find_spec("pyarrow") is not None:
-                    # Before DuckDB 1.4 it had another name.
-                    reader = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
-                    yield from read_batches(reader(BATCH))
-                else:
-                    yield _whole_columns(found)
+                batches = _batches(cursor, select)
+                while (batch := _let_interrupt(cursor, lambda: next(batches, None))) is not None:
+                    yield batch
         finally:
             cursor.close()
 
     def execute(self, statement: str) -> None:
         with _complaints():
-            self._connection.execute(statement)
+            self._run(statement)
 
     def drop(self, name: str) -> None:
         self.execute(f"DROP TABLE IF EXISTS {self._reference(name)}")
@@ -161,6 +162,10 @@ class DuckDBStore(Store):
         self._connection.close()
         self._remove_spill()
 
+    def _run(self, statement: str) -> list[tuple[Any, ...]]:
+        connection = self._connection
+        return _let_interrupt(connection, lambda: connection.execute(statement).fetchall())
+
     def _reference(self, name: str) -> str:
         return f"{SCHEMA}.{DUCKDB.identifier(name)}"
 
@@ -178,6 +183,36 @@ class DuckDBEngine(StoreEngine):
 
     def close(self) -> None:
         self.store.close()
+
+
+def _let_interrupt(connection: duckdb.DuckDBPyConnection, work: Callable[[], Done]) -> Done:
+    """Do work of a connection that Ctrl-C ends at once.
+
+    DuckDB looks for signals in the main thread, between pieces of work; but this thread may have
+    taken such a piece itself, and then a join of minutes was waited for. So the main thread only
+    waits, and the statement runs beside it. Other threads never hear Ctrl-C.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    with ThreadPoolExecutor(1) as beside:
+        running = beside.submit(work)
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            while not running.done():  # it may not have begun
+                connection.interrupt()
+                wait([running], timeout=0.05)
+            raise
+
+
+def _batches(cursor: duckdb.DuckDBPyConnection, select: str) -> Iterator[Columns]:
+    found = cursor.sql(select)
+    if importlib.util.find_spec("pyarrow") is not None:
+        # Before DuckDB 1.4 it had another name.
+        reader = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
+        yield from read_batches(reader(BATCH))
+    else:
+        yield _whole_columns(found)
 
 
 def _whole_columns(found: duckdb.DuckDBPyRelation) -> Columns:
@@ -218,7 +253,3 @@ def _complaints() -> Iterator[None]:
                 hint="raise the memory limit, or give more evidence",
             ) from error
         raise LapisError(f"DuckDB: {error}", code="engine-failed") from error
-    except RuntimeError as error:
-        if str(error) == "Query interrupted":  # as it has Ctrl-C
-            raise KeyboardInterrupt from error
-        raise
