@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -86,19 +87,22 @@ def approximate(
 
     graph, row = open_factors(**opening)
     began = time.monotonic()
-    stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
+    stop = Stop(deadline=math.inf if time_limit is None else work_clock() + time_limit)
     structure = by.find_structure(graph, row, max_edges, num_samples, random_state, stop, progress)
     found = by.approximate(graph, structure, row, parameters, random_state, stop, progress)
     save(found.circuit, output)
     figures: dict[str, float | int | str | None] = {
         "parameters_by": found.parameters,
         **sizes(found.circuit),
-        "log_partition": cheap_partition(conditioned(graph, row)),
+        "log_partition": found.log_partition
+        if found.parameters == "E"
+        else cheap_partition(conditioned(graph, row), stop),
         "log_partition_bound": found.bound,
         "log_partition_upper": found.upper,
         "log_partition_estimate": found.log_partition,
         "log_partition_stderr": found.log_partition_stderr,
         "effective": found.effective,
+        "interrupted": stop.is_over(),
         "seconds": time.monotonic() - began,
     }
     return Figures(figures)
