@@ -67,10 +67,13 @@ def test_facts_that_tell_all_apart() -> None:
         ({"person": 1}, "type 'person' has 2 constants, more than the size 1 asked for"),
     ],
 )
-def test_sizes_that_cannot_be(sizes: dict[str, int], message: str) -> None:
-    model = lapis.parse("person = {Anna, Bob}\nS(person)\n1 S(x)")
+@pytest.mark.parametrize("rule", ["S(x)", "S(+x)", "S(x) ^ x != Anna"])
+@pytest.mark.parametrize("method", ["circuit", "cells"])
+def test_sizes_that_cannot_be(sizes: dict[str, int], message: str, rule: str, method: str) -> None:
+    """Whether constants are alike, or told apart by what the rule is about."""
+    model = lapis.parse(f"person = {{Anna, Bob}}\nS(person)\n1 {rule}")
     with pytest.raises(lapis.LapisError) as caught:
-        lapis.lift(model, sizes=sizes)
+        lapis.lift(model, sizes=sizes, method=method)
     assert caught.value.message == message
 
 
