@@ -11,13 +11,11 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import tempfile
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +23,7 @@ from lapis.data.whole_path import require_writable
 from lapis.errors import LapisError, TooLarge
 from lapis.relational.engines.arrow import read_batches
 from lapis.relational.engines.dialect import DUCKDB, Dialect
+from lapis.relational.engines.interrupting import Done, Interrupter
 from lapis.relational.engines.store import (
     Columns,
     Store,
@@ -38,8 +37,6 @@ from lapis.relational.interpretation import Interpretation
 
 if TYPE_CHECKING:
     import duckdb
-
-Done = TypeVar("Done")
 
 BATCH = 1 << 20  # rows fetched at a time
 SCHEMA = "lapis"  # ours, in a database of our own
@@ -58,6 +55,7 @@ class DuckDBStore(Store):
         if max_memory is not None:
             config["memory_limit"] = f"{max(max_memory, 2**26)}B"
         self._connection = duckdb.connect(config=config)
+        self._interrupter = Interrupter()
         self._connection.execute(f"CREATE SCHEMA {SCHEMA}")
         if file is not None and Path(file).exists():
             self._attach("READ_ONLY")
@@ -93,7 +91,7 @@ class DuckDBStore(Store):
         try:
             with _complaints():
                 batches = _batches(cursor, select)
-                while (batch := _let_interrupt(cursor, lambda: next(batches, None))) is not None:
+                while (batch := self._call(lambda: next(batches, None), cursor)) is not None:
                     yield batch
         finally:
             cursor.close()
@@ -160,11 +158,21 @@ class DuckDBStore(Store):
 
     def close(self) -> None:
         self._connection.close()
+        self._interrupter.close()
         self._remove_spill()
 
     def _run(self, statement: str) -> list[tuple[Any, ...]]:
         connection = self._connection
-        return _let_interrupt(connection, lambda: connection.execute(statement).fetchall())
+        return self._call(lambda: connection.execute(statement).fetchall(), connection)
+
+    def _call(self, work: Callable[[], Done], connection: duckdb.DuckDBPyConnection) -> Done:
+        try:
+            return self._interrupter.call(work, connection.interrupt)
+        except BaseException:
+            # What this one may still hear of a Ctrl-C is not about later calls.
+            self._interrupter.close()
+            self._interrupter = Interrupter()
+            raise
 
     def _reference(self, name: str) -> str:
         return f"{SCHEMA}.{DUCKDB.identifier(name)}"
@@ -183,26 +191,6 @@ class DuckDBEngine(StoreEngine):
 
     def close(self) -> None:
         self.store.close()
-
-
-def _let_interrupt(connection: duckdb.DuckDBPyConnection, work: Callable[[], Done]) -> Done:
-    """Do work of a connection that Ctrl-C ends at once.
-
-    DuckDB looks for signals in the main thread, between pieces of work; but this thread may have
-    taken such a piece itself, and then a join of minutes was waited for. So the main thread only
-    waits, and the statement runs beside it. Other threads never hear Ctrl-C.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return work()
-    with ThreadPoolExecutor(1) as beside:
-        running = beside.submit(work)
-        try:
-            return running.result()
-        except KeyboardInterrupt:
-            while not running.done():  # it may not have begun
-                connection.interrupt()
-                wait([running], timeout=0.05)
-            raise
 
 
 def _batches(cursor: duckdb.DuckDBPyConnection, select: str) -> Iterator[Columns]:
@@ -245,6 +233,8 @@ def _complaints() -> Iterator[None]:
 
     try:
         yield
+    except duckdb.InterruptException as error:
+        raise KeyboardInterrupt from error
     except (duckdb.Error, OSError) as error:  # what comes in batches fails as a file would
         if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in str(error):
             raise TooLarge(
@@ -253,3 +243,7 @@ def _complaints() -> Iterator[None]:
                 hint="raise the memory limit, or give more evidence",
             ) from error
         raise LapisError(f"DuckDB: {error}", code="engine-failed") from error
+    except RuntimeError as error:
+        if str(error) == "Query interrupted":  # as it has Ctrl-C
+            raise KeyboardInterrupt from error
+        raise
