@@ -461,3 +461,11 @@ def test_a_library_that_is_not_there_is_said(
     with pytest.raises(LapisError) as caught:
         open_store(url)
     assert str(caught.value) == message
+
+
+def test_tables_of_a_file_that_is_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "none.duckdb"
+    with open_store(f"duckdb:{file}") as store, pytest.raises(LapisError) as caught:
+        store.find_tables("main")
+    assert str(caught.value) == f"{file}: there is no such file"
+    assert not file.exists()

@@ -142,6 +142,8 @@ class DuckDBStore(Store):
             self._attach("READ_ONLY")
 
     def find_tables(self, schema: str) -> Mapping[str, str]:
+        if self.file is not None and not Path(self.file).exists():
+            raise LapisError(f"{self.file}: there is no such file", code="no-such-file")
         listed = fetch_all(
             self, "SELECT table_catalog, table_schema, table_name FROM information_schema.tables"
         )
