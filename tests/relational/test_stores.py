@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import signal
@@ -9,7 +10,7 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
-from threading import Event, Timer
+from threading import Event, Timer, active_count
 
 import numpy as np
 import pytest
@@ -469,3 +470,16 @@ def test_tables_of_a_file_that_is_not_there(tmp_path: Path) -> None:
         store.find_tables("main")
     assert str(caught.value) == f"{file}: there is no such file"
     assert not file.exists()
+
+
+def test_a_store_that_is_forgotten_leaves_no_thread() -> None:
+    before = active_count()
+    for _ in range(3):
+        store = open_store("duckdb")
+        assert fetch_number(store, "SELECT 1 AS n") == 1
+        with pytest.raises(LapisError):
+            store.execute("SELECT nothing")
+        assert active_count() == before + 1
+        del store
+        gc.collect()
+        assert active_count() == before

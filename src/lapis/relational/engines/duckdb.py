@@ -55,7 +55,7 @@ class DuckDBStore(Store):
         if max_memory is not None:
             config["memory_limit"] = f"{max(max_memory, 2**26)}B"
         self._connection = duckdb.connect(config=config)
-        self._interrupter = Interrupter()
+        self._interrupter = self._new_interrupter()
         self._connection.execute(f"CREATE SCHEMA {SCHEMA}")
         if file is not None and Path(file).exists():
             self._attach("READ_ONLY")
@@ -173,8 +173,14 @@ class DuckDBStore(Store):
         except BaseException:
             # What this one may still hear of a Ctrl-C is not about later calls.
             self._interrupter.close()
-            self._interrupter = Interrupter()
+            self._interrupter = self._new_interrupter()
             raise
+
+    def _new_interrupter(self) -> Interrupter:
+        """One that ends with the store, closed or forgotten."""
+        found = Interrupter()
+        weakref.finalize(self, found.close)
+        return found
 
     def _reference(self, name: str) -> str:
         return f"{SCHEMA}.{DUCKDB.identifier(name)}"
