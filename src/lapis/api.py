@@ -94,10 +94,12 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     """
     given = dict(locals())
     check_options("infer", given)
-    if tables is not None:
-        from lapis.relational.engines.tables import ask_in_place
+    if engine is not None or tables is not None:
+        from lapis.relational.engines.tables import ask_in_place, refuse_together
 
-        return ask_in_place(infer, given)
+        refuse_together(data, engine, tables)
+        if tables is not None:
+            return ask_in_place(infer, given)
     from lapis.inference.marginals import Options
     from lapis.inference.worlds import infer_task, refuse_without_engine
 
@@ -156,10 +158,12 @@ def map(  # type: ignore[misc]  # the keywords are those below
     """
     given = dict(locals())
     check_options("map", given)
-    if tables is not None:
-        from lapis.relational.engines.tables import ask_in_place
+    if engine is not None or tables is not None:
+        from lapis.relational.engines.tables import ask_in_place, refuse_together
 
-        return ask_in_place(map, given)
+        refuse_together(data, engine, tables)
+        if tables is not None:
+            return ask_in_place(map, given)
     from lapis.inference.marginals import Options
     from lapis.inference.worlds import map_task, refuse_without_engine
 

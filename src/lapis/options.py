@@ -156,7 +156,7 @@ ANY_DATA = Argument(
     is_required=False,
 )  # fmt: skip
 EVIDENCE = Option(
-    "evidence", "names", "States of a network's variables, as in smoke=yes.", (), is_keyword=False
+    "evidence", "texts", "States of a network's variables, as in smoke=yes.", (), is_keyword=False
 )
 CIRCUIT_OUT = Option(
     "output", "path", "Write the circuit: .npz, .ac or .dot.", flag="-o --output",

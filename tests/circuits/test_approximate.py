@@ -12,6 +12,7 @@ from random_factors import all_rows, enumerate_marginals, random_graph
 
 import lapis
 from lapis.circuits import infer as circuit_inference
+from lapis.circuits.approximation import approximate as approximating
 from lapis.circuits.approximation.approximate import approximate, find_structure
 from lapis.circuits.approximation.family import condition_circuit, family_circuit
 from lapis.circuits.approximation.importance import weigh
@@ -33,12 +34,14 @@ from lapis.circuits.approximation.variational import (
 )
 from lapis.circuits.circuit import SUM, Circuit
 from lapis.circuits.compilation.compile import compile_factors
+from lapis.circuits.compilation.partition import cheap_partition
 from lapis.circuits.evaluation import log_values, posteriors
 from lapis.circuits.factors.bif import parse_bif
 from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
 from lapis.circuits.properties import find_properties
 from lapis.circuits.queries import log_partition, no_evidence
 from lapis.errors import TooLarge
+from lapis.progress import Stop
 
 
 def positive_graph(rng: np.random.Generator, num_variables: int = 5) -> FactorGraph:
@@ -346,6 +349,41 @@ Smokes(person)
 -0.3 Smokes(x)
 0.2 Friends(x, y) <=> Friends(y, x)
 """
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whenever_it_is_stopped_there_is_a_circuit(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that strikes at the n-th look at it: later stages are left out, and the bound holds.
+
+    Without a junction tree, so that `auto` goes through V, VI and P.
+    """
+    monkeypatch.setattr(approximating, "sample_exactly", lambda *_: None)
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, 7) if seed % 2 else positive_graph(rng, 7)
+    row = some_evidence(graph, rng)
+    possible = agree(rows := all_rows(graph), row)
+    log_z = np.logaddexp.reduce(graph.log_score(rows)[possible])
+    if log_z == -np.inf:
+        row[:] = -1
+        log_z = enumerate_marginals(graph)[0]
+    found_by, looks = set(), 0
+    for strikes in [*range(12), *range(12, 120, 12), 10**6]:
+        clock = itertools.count()
+        stop = Stop(lambda clock=clock, strikes=strikes: next(clock) >= strikes)  # type: ignore[misc]
+        structure = find_structure(graph, row, 60, 200, seed, stop)
+        found = approximate(graph, structure, row, "auto", seed, stop)
+        assert log_partition(found.circuit) == pytest.approx(0.0, abs=1e-9)
+        assert found.bound is None or found.bound <= log_z + 1e-9
+        if found.log_partition is not None:
+            assert found.log_partition_stderr is not None
+            assert cheap_partition(graph, stop) is None or not stop()
+        found_by.add(found.parameters)
+        looks = max(looks, next(clock))
+    assert "V" in found_by
+    assert found_by & {"VI", "P"}
+    assert looks < 10**6
 
 
 def test_infer_says_whether_it_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from random_circuits import Builder, partial_rows, random_circuit, restrict
 
 from lapis.circuits import evaluation
@@ -24,6 +28,7 @@ from lapis.errors import LapisError
 
 SEEDS = range(40)
 EXACT = {"rtol": 1e-10, "atol": 1e-13}
+COIN = parse_ac("(2)\nv 0 0\nv 0 1\nn 0.25\nn 0.75\n* 0 2\n* 1 3\n+ 4 5\nEOF\n")
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -158,6 +163,45 @@ def test_structure_is_seen() -> None:
         posteriors(crossed, np.array([-1]))
 
 
+@given(st.integers(0, 2**32), st.sampled_from([1e-20, 1e-3, 1.0, 100.0, 1e4, 1e9]))
+def test_a_text_keeps_every_number(seed: int, scale: float) -> None:
+    """Whatever their size: exp(1000) is no double, and exp(-1000) would be an impossible world."""
+    rng = np.random.default_rng(seed)
+    circuit = COIN.with_parameters(scale * rng.normal(size=2))
+    again = parse_ac(format_ac(circuit))
+    np.testing.assert_array_equal(again.log_parameter, circuit.log_parameter)
+    format_dot(circuit)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"child": [0, 2, 1, 3, 4, 6]},  # its own child
+        {"child": [0, 2, 1, 3, 4, -1]},
+        {"child": [0, 2, 1, 3, 4]},
+        {"start": [0, 0, 0, 0, 0, 4, 2, 6]},
+        {"start": [0, 0, 0, 0, 1, 2, 4, 6]},  # a leaf with a child
+        {"kind": [0, 0, 1, 1, 3, 3, 9]},
+        {"leaf": [0, 2, 0, 1, -1, -1, -1]},  # a state that is not there
+        {"leaf": [0, 1, 0, 2, -1, -1, -1]},  # a parameter
+        {"leaf": [0, 1, 0]},
+    ],
+)
+def test_arrays_that_are_no_circuit(tmp_path: Path, damage: dict[str, list[int]]) -> None:
+    """Kernels do not look where arrays end."""
+    changed: dict[str, Any] = {name: np.array(value) for name, value in damage.items()}
+    save_circuit(replace(COIN, **changed), tmp_path / "c.npz")
+    with pytest.raises(LapisError, match="this is not a circuit"):
+        load_circuit(tmp_path / "c.npz")
+
+
+def test_a_text_that_was_cut_off_is_another_circuit() -> None:
+    lines = format_ac(COIN).splitlines()
+    for end in range(2, len(lines)):
+        with pytest.raises(LapisError, match="it ends before its last line, EOF"):
+            parse_ac("\n".join(lines[:end]))
+
+
 @pytest.mark.parametrize("ending", ["npz", "ac"])
 def test_files_give_the_circuit_back(ending: str, tmp_path: Path) -> None:
     circuit, table = random_circuit(5)
@@ -165,7 +209,7 @@ def test_files_give_the_circuit_back(ending: str, tmp_path: Path) -> None:
     save_circuit(circuit, path)
     again = load_circuit(path)
     rows = partial_rows(table.shape)
-    np.testing.assert_allclose(log_values(again, rows), log_values(circuit, rows), rtol=1e-14)
+    np.testing.assert_array_equal(log_values(again, rows), log_values(circuit, rows))
     assert again.properties == circuit.properties
     assert [len(s) for s in again.states] == [len(s) for s in circuit.states]
     if ending == "npz":

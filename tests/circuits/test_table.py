@@ -86,6 +86,11 @@ def test_missing_numbers(tmp_path: Path) -> None:
         ("", "t.csv: there is nothing in it"),
         ("A,A\n0,1\n", "t.csv: two columns have the same name"),
         ("A,C\n0,1\n", "t.csv: the circuit has no variable 'C'"),
+        (
+            "yes,no\n0,1\n",
+            "t.csv: the circuit has no variable 'yes'\n"
+            "    say --header no if the first row holds values, not names",
+        ),
         ("A,B\n0,1\n0,2\n", "t.csv: row 2: B has no state '2'\n    it has 0, 1"),
     ],
 )
@@ -103,8 +108,35 @@ def test_arrays_that_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "t.npy", np.array([[0.5, 1.0]]))
     with pytest.raises(LapisError, match="its numbers are not whole"):
         read_table(tmp_path / "t.npy")
+    np.save(tmp_path / "t.npy", np.array([[np.inf, 1.0]]))
+    with pytest.raises(LapisError, match="its numbers are not whole"):
+        read_table(tmp_path / "t.npy")
     with pytest.raises(LapisError, match="there is no such file"):
         read_table(tmp_path / "none.csv")
+
+
+def test_values_of_parquet_are_those_of_a_text(tmp_path: Path) -> None:
+    """Infinity and dates are values like others; a truth value is 0 or 1."""
+    pandas = pytest.importorskip("pandas")
+    day = pandas.Timestamp("2020-01-31")
+    columns = {"f": [1.0, 2.5, np.inf, None], "b": [True, False, True, False],
+               "d": [day, None, day, None], "i": [3, 1, 2, 1]}  # fmt: skip
+    pandas.DataFrame(columns).to_parquet(tmp_path / "t.parquet")
+    names, states = variables_of([read_table(tmp_path / "t.parquet")])
+    assert names == ("f", "b", "d", "i")
+    assert states == (("1", "2.5", "inf"), ("0", "1"), ("2020-01-31 00:00:00",), ("1", "2", "3"))
+
+
+def test_a_column_without_a_value_has_no_states(tmp_path: Path) -> None:
+    """What could be learned of it would be made up."""
+    path = write(tmp_path / "t.csv", "A,B\n?,1\n,0\n")
+    with pytest.raises(LapisError) as found:
+        variables_of([read_table(path)])
+    assert str(found.value) == (
+        f"{path}: no row has a value of A, so that it has no states\n    leave the column out"
+    )
+    other = write(tmp_path / "v.csv", "B,A\n1,x\n")
+    assert variables_of([read_table(path), read_table(other)])[1] == (("x",), ("0", "1"))
 
 
 def test_states_are_those_of_columns_of_one_name_in_whatever_order(tmp_path: Path) -> None:

@@ -61,6 +61,15 @@ def test_learn_tells_its_figures(learned: Run) -> None:
     small = learned.json("circuit", "learn", "t.csv", "--edges-max", "19", "--method", "greedy")
     assert (small["edges"], small["splits"], small["converged"]) == (14, 0, False)
     assert small["valid_log_likelihood"] is None
+    for more in (("--components", "3"), ("--method", "tree"), ()):
+        code, _, err = learned(
+            "circuit", "learn", "t.csv", "--edges-max", "9", *more, "-o", "no.npz"
+        )
+        assert (code, err.splitlines()[0][:47]) == (
+            3,
+            "error: no circuit of at most 9 edges was found;",
+        )
+    assert not (learned.folder / "no.npz").exists()
     limited = learned.json("circuit", "learn", "t.csv", "--time-limit", "600")
     assert (limited["splits"], limited["converged"]) == (1, True)
 
@@ -148,6 +157,7 @@ def test_one_query(learned: Run) -> None:
     found = learned.json("circuit", "query", "c.npz", "--evidence", "smokes=yes", "--mpe")
     assert found["log_probability"] == pytest.approx(math.log(given), abs=1e-10)
     assert found["most_likely"] == {"smokes": "yes", "cancer": "yes"}
+    assert math.exp(found["most_likely_log_probability"]) == pytest.approx(chance)
     code, out, _ = learned("circuit", "query", "c.npz")
     assert code == 0
     assert "smokes" in out

@@ -100,6 +100,47 @@ def test_a_variable_has_one_state(run: Run, command: str) -> None:
     assert (code, err) == (1, "error: a is given two states, h and t\n")
 
 
+ATOMS = """\
+topic = {Math, "Art, old"}
+Friends(person, person)
+Class(person, topic!)
+person Mother(person)
+0.7 Friends(x, y) ^ Friends(y, x)
+1 Class(x, Math) => Class(y, Math)
+2 Mother(x) = y => Friends(x, y)
+"""
+
+
+def test_every_state_of_a_circuit_of_rules_can_be_named(run: Run) -> None:
+    """Atoms have commas in their names, functions and blocks equality signs in states too."""
+    run.write("atoms.mln", ATOMS)
+    run.write("atoms.db", "Friends(Anna, Bob)")
+    asked = "Friends,Class,Mother"
+    run.json("circuit", "compile", "atoms.mln", "atoms.db", "-q", asked, "-o", "atoms.npz")
+    shares = run.json("circuit", "query", "atoms.npz")["distribution"]
+    assert len(shares) == 3 + 2 + 2
+    texts = {f"{name}={state}": p for name, own in shares.items() for state, p in own.items()}
+    for text, share in texts.items():
+        for typed in (text, text.replace(",", " , ").replace("=", " = ")):
+            found = run.json("circuit", "query", "atoms.npz", "-q", typed)
+            assert found["probability"] == pytest.approx(share)
+    given = ",".join(next(iter(own)).join((f"{name}=", "")) for name, own in shares.items())
+    everything = run.json("circuit", "query", "atoms.npz", "--evidence", given)
+    together = run.json("circuit", "query", "atoms.npz", "-q", given)
+    assert everything["distribution"] == {}
+    assert together["probability"] == pytest.approx(everything["probability"])
+    (sample,) = run.json("circuit", "sample", "atoms.npz", "-n", "1", "--evidence", given)[
+        "samples"
+    ]
+    assert sample == {name: next(iter(own)) for name, own in shares.items()}
+    for typed, wrong in (
+        ("Friends(Bob,Ann)", "unknown variable 'Friends(Bob,Ann)'"),
+        ("Friends(Bob,Anna)=tru,x", "unknown state of Friends(Bob,Anna) 'tru'"),
+    ):
+        code, _, err = run("circuit", "query", "atoms.npz", "-q", typed)
+        assert (code, err.splitlines()[0]) == (1, f"error: {wrong}")
+
+
 def test_evidence_files_and_options_agree(run: Run) -> None:
     run.write("coins.bif", COINS)
     run.write("one.evid", "1 0 0\n")

@@ -29,6 +29,24 @@ def test_facts_are_evidence_and_worlds_add_up(run: Run) -> None:
     assert found["expected_counts"] == pytest.approx([1 + 2 / (1 + exp(-1.5))], rel=1e-14)
 
 
+def test_circuits_that_are_not_one(run: Run) -> None:
+    """Facts of two worlds may make two circuits, and counting by cells makes none."""
+    run.write("one.mln", "S(person)\n1.5 S(x)\n")
+    run.write("a.db", "S(Anna) ?S(Bob)")
+    run.write("b.db", "?S(Dora) ?S(Emil)")
+    run.write("c.db", "?S(Fay) ?S(Gus)")
+    for files, wrong in (
+        (("a.db", "b.db"), "error: each of these worlds has a circuit of its own"),
+        (("--method", "cells"), "error: the method 'cells' has no circuit to draw"),
+    ):
+        for drawn in (("--tree",), ("--draw", "c.svg")):
+            code, _, err = run("lift", "one.mln", *files, *drawn)
+            assert (code, err.splitlines()[0]) == (1, wrong)
+    assert not (run.folder / "c.svg").exists()
+    alike, alone = (run("lift", "one.mln", *f, "--tree")[1] for f in (("b.db", "c.db"), ("b.db",)))
+    assert alike.splitlines()[:3] == alone.splitlines()[:3]
+
+
 def test_the_circuit_is_told_and_drawn(run: Run) -> None:
     code, out, _ = run("lift", "m.mln", "--size", "person=100", "--tree", "--draw", "c.svg")
     assert code == 0

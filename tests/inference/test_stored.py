@@ -21,7 +21,7 @@ from lapis.inference.parcels.contraction import MOST_VERTEX, connect
 from lapis.inference.parcels.rows import ParcelRows
 from lapis.inference.parcels.solving import Question, solve_parcel
 from lapis.inference.parcels.stored import Limits
-from lapis.relational.engines import fetch_all, open_store
+from lapis.relational.engines import fetch_all, open_store, open_tables
 from strategies import Case, cases
 
 GOLDEN = [
@@ -347,6 +347,70 @@ def test_a_table_that_cannot_be_left_is_refused_before_the_work(
             store.execute("DROP VIEW seen")
     with pytest.raises(LapisError, match="no database to keep the table answers in"):
         lapis.infer(model, data, "Smokes", engine="duckdb", output="table:answers")
+
+
+def test_only_an_answer_is_replaced_by_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_url: str
+) -> None:
+    """Facts that are read, by their name or in a query, survive a target that is called so too."""
+    import duckdb
+
+    model = lapis.parse(CIRCLES)
+    file = tmp_path / "facts.duckdb"
+    make = "CREATE TABLE \"Friends\" AS SELECT 'A' AS one, 'B' AS other"
+    with duckdb.connect(str(file)) as own:
+        own.execute(make)
+    (tmp_path / "duckdb.toml").write_text("Friends = 'SELECT * FROM data.\"Friends\"'")
+    (tmp_path / "postgresql.toml").write_text("Friends = 'SELECT * FROM \"Friends\"'")
+    kept = {f"duckdb:{file}": 'data."Friends"', postgres_url: '"Friends"'}
+    with open_store(postgres_url) as server:
+        server.execute(make)
+        try:
+            for url, place in kept.items():
+                toml = str(tmp_path / f"{url.partition(':')[0]}.toml")
+                # DuckDB takes both names for the same.
+                for name in ("Friends", "friends")[: 1 + url.startswith("duckdb")]:
+                    asked = {"tables": toml, "engine": url, "output": f"table:{name}"}
+                    with monkeypatch.context() as patch:
+                        patch.setattr(workers, "solve_parcel", die)  # nothing is solved
+                        with pytest.raises(LapisError) as error:
+                            lapis.infer(model, query="Smokes", **asked)  # type: ignore[arg-type]
+                    assert str(error.value).splitlines() == [
+                        f"the table {name} cannot be written: there is one with the columns one, "
+                        "other, which is no answer of Lapis",
+                        "    name another table, or drop it",
+                    ]
+                options = {"tables": toml, "engine": url, "output": "table:answers"}
+                lapis.map(model, query="Smokes", **options)  # type: ignore[arg-type]
+                told = lapis.infer(model, query="Smokes", **options)  # type: ignore[arg-type]
+                assert told.num_atoms == 2
+                with open_store(url) as store:
+                    assert list(fetch_all(store, f"SELECT * FROM {place}")) == ["one", "other"]
+        finally:
+            server.execute('DROP TABLE "Friends"')
+            server.execute('DROP TABLE IF EXISTS "answers"')
+
+
+def test_data_on_an_engine_is_asked_there_and_nowhere_else() -> None:
+    """A second engine would have no effect, and a world that is here no engine."""
+    model = lapis.parse(CIRCLES)
+    with open_store("duckdb") as store:
+        pairs = store.load("pairs", {"one": np.arange(3), "other": np.arange(1, 4)})
+        data = open_tables(store, {"Friends": str(pairs)})
+        for ask in (lapis.count, lapis.infer, lapis.map, lapis.learn, lapis.learn_structure):
+            with pytest.raises(LapisError) as error:
+                ask(model, data, engine="duckdb:other.duckdb")  # type: ignore[operator]
+            assert str(error.value).splitlines() == [
+                "the data is on an engine already, and the work is done there",
+                "    leave out engine='duckdb:other.duckdb'",
+            ]
+        for ask in (lapis.infer, lapis.map):
+            with pytest.raises(LapisError) as error:
+                ask(model, [data, lapis.Database.parse("Friends(A,B)")], "Smokes")  # type: ignore[operator]
+            assert str(error.value).splitlines() == [
+                "the data '<data>' is here, and that of other worlds on an engine",
+                "    ask about them one by one, or open its tables on the same engine",
+            ]
 
 
 def test_progress_tells_the_stages() -> None:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import lapis
 from lapis.language.ground_names import canonical_name
 from lapis.language.names import format_atom, quote
 
@@ -45,3 +46,11 @@ def test_an_atom_keeps_its_name_however_it_is_spaced_and_quoted(
 )
 def test_formulas_are_named_as_they_are_printed(written: str, name: str) -> None:
     assert canonical_name(written) == name
+
+
+def test_nothing_is_added_to_a_name() -> None:
+    """The formula of a weight is written out for each constant, also of one that is no number."""
+    model = lapis.parse("n = {1, Old}\nP(n)\n3 i < i+8 => P(+i)")
+    with pytest.raises(lapis.LapisError) as caught:
+        lapis.count(model)
+    assert str(caught.value) == "'Old' is not a number, so nothing can be added to it"

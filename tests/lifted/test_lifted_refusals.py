@@ -58,6 +58,19 @@ def test_facts_that_tell_all_apart() -> None:
     )
 
 
+@pytest.mark.parametrize("rule", ["S(x) ^ x < y", "S(+x) ^ x = y + 1", "EXIST y (S(y) ^ y > x)"])
+def test_sizes_of_numbers_that_are_compared(rule: str) -> None:
+    """A fourth number would be none, and smaller than no other."""
+    model = lapis.parse(f"n = {{1, 2, 3}}\nS(n)\n1 {rule}")
+    with pytest.raises(lapis.LapisError) as caught:
+        lapis.lift(model, sizes={"n": 4})
+    assert str(caught.value).splitlines() == [
+        "formulas compare the numbers of type 'n', and a size says nothing about them",
+        "    name them in the model, as in n = {1, 2, 3}",
+    ]
+    assert lapis.lift(model, sizes={"n": 3}).log_partition == lapis.lift(model).log_partition
+
+
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
@@ -67,10 +80,13 @@ def test_facts_that_tell_all_apart() -> None:
         ({"person": 1}, "type 'person' has 2 constants, more than the size 1 asked for"),
     ],
 )
-def test_sizes_that_cannot_be(sizes: dict[str, int], message: str) -> None:
-    model = lapis.parse("person = {Anna, Bob}\nS(person)\n1 S(x)")
+@pytest.mark.parametrize("rule", ["S(x)", "S(+x)", "S(x) ^ x != Anna"])
+@pytest.mark.parametrize("method", ["circuit", "cells"])
+def test_sizes_that_cannot_be(sizes: dict[str, int], message: str, rule: str, method: str) -> None:
+    """Whether constants are alike, or told apart by what the rule is about."""
+    model = lapis.parse(f"person = {{Anna, Bob}}\nS(person)\n1 {rule}")
     with pytest.raises(lapis.LapisError) as caught:
-        lapis.lift(model, sizes=sizes)
+        lapis.lift(model, sizes=sizes, method=method)
     assert caught.value.message == message
 
 
@@ -109,7 +125,7 @@ def test_groundings_beyond_64_bits_are_counted(size: int, arity: int) -> None:
     assert [row.groundings for row in found.formulas] == [size**arity]
 
 
-@pytest.mark.parametrize("rule", ["1 S(+x)", "1 S(x) ^ S(y) ^ x < y"])
+@pytest.mark.parametrize("rule", ["1 S(+x)", "1 S(x) ^ S(+y) ^ x != y"])
 def test_types_all_of_whose_constants_differ_are_refused_before_they_are_named(rule: str) -> None:
     with pytest.raises(lapis.TooLarge, match="tell 3,000,000,000 constants or groups"):
         lapis.lift(lapis.parse(f"S(p)\n{rule}"), sizes={"p": 3 * 10**9})

@@ -261,3 +261,28 @@ def test_a_table_that_cannot_be_read_is_named(store: Store, text: str) -> None:
     with pytest.raises(LapisError, match=r"^the facts of 'Friends' cannot be read: \w+: ") as error:
         open_tables(store, {"Friends": text})
     assert error.value.code == "data-table"
+
+
+@pytest.mark.parametrize(
+    "text", ["uuid()", "nextval('lapis.number')", "3 * nextval('lapis.number')"]
+)
+def test_rows_that_change_while_they_are_read_are_noticed(text: str) -> None:
+    """Constants are read first: a row that came later would be lost, or be of another constant."""
+    with open_store("duckdb") as store:
+        store.execute("CREATE SEQUENCE lapis.number")
+        data = open_tables(store, {"Smokes": f"SELECT {text} AS a FROM range(4)"})
+        with pytest.raises(LapisError) as caught:
+            lapis.count(lapis.parse("Smokes(person)\n1 Smokes(x)"), data)
+    assert str(caught.value).splitlines() == [
+        "the rows of Smokes changed while they were read",
+        "    read from a table that nobody writes to, or a query that always gives the same rows",
+    ]
+
+
+def test_money_is_read_as_it_is_written(postgres_url: str) -> None:
+    """The driver gives it as integers, which it is not there."""
+    with open_store(postgres_url) as store:
+        data = open_tables(store, {"Price": "SELECT a::money AS a FROM (VALUES (1.5), (20)) t(a)"})
+        model = lapis.parse("Price(amount)\n1 Price(x)")
+        assert lapis.count(model, data)[0].true == 2
+        assert set(data.bind(model).domains["amount"].constants) == {"$1.50", "$20.00"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import signal
@@ -9,7 +10,7 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
-from threading import Event, Timer
+from threading import Event, Timer, active_count
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from lapis.relational.conjunction import cube_holds
 from lapis.relational.engines import Store, StoreEngine, fetch_all, fetch_number, open_store
 from lapis.relational.engines.spark import SparkStore, leases
 from lapis.relational.interpretation import interpret
+from stores import QUICK_STORES, store_url
 
 NASTY = "\"; DROP TABLE `x`; --\\'"
 
@@ -122,16 +124,25 @@ def test_an_error_among_later_batches_is_said(store: Store) -> None:
     assert caught.value.code == "engine-failed"
 
 
+# Minutes of work for the main thread, if it took any of it.
+LONG = {
+    "postgresql": "SELECT pg_sleep(60)::TEXT AS n",
+    "duckdb": "SELECT count(*) AS n FROM range(3000000) a, range(100000) b "
+    "WHERE (a.range * b.range) % 7 = 1",
+}
+
+
+@pytest.mark.parametrize("name", QUICK_STORES)
 def test_ctrl_c_ends_a_statement_as_it_ends_anything(
-    postgres_url: str, request: pytest.FixtureRequest
+    name: str, request: pytest.FixtureRequest
 ) -> None:
-    """The driver cancels the statement and tells that in words of its own."""
+    """It is cancelled at once, whoever works at it, and nothing is left of it."""
     # Processes of pytest-xdist do not hear Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     request.addfinalizer(partial(signal.signal, signal.SIGINT, before))
-    asleep = "SELECT pg_sleep(60)::TEXT AS n"
-    with open_store(postgres_url) as store:
-        for ask in (partial(store.create, "sleep", asleep), partial(fetch_all, store, asleep)):
+    long = LONG[name]
+    with open_store(store_url(name, request)) as store:
+        for ask in 3 * (partial(store.create, "long", long), partial(fetch_all, store, long)):
             press = Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
             press.start()
             with pytest.raises(KeyboardInterrupt):
@@ -450,3 +461,24 @@ def test_a_library_that_is_not_there_is_said(
     with pytest.raises(LapisError) as caught:
         open_store(url)
     assert str(caught.value) == message
+
+
+def test_tables_of_a_file_that_is_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "none.duckdb"
+    with open_store(f"duckdb:{file}") as store, pytest.raises(LapisError) as caught:
+        store.find_tables("main")
+    assert str(caught.value) == f"{file}: there is no such file"
+    assert not file.exists()
+
+
+def test_a_store_that_is_forgotten_leaves_no_thread() -> None:
+    before = active_count()
+    for _ in range(3):
+        store = open_store("duckdb")
+        assert fetch_number(store, "SELECT 1 AS n") == 1
+        with pytest.raises(LapisError):
+            store.execute("SELECT nothing")
+        assert active_count() == before + 1
+        del store
+        gc.collect()
+        assert active_count() == before

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import zipfile
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,9 @@ from lapis.data.whole_path import whole_path
 from lapis.errors import LapisError, Source, Span
 
 FORMAT = 1
+DOUBLE_DIGITS = 17  # at most, of a double as it is written
+MOST_EXP = 700.0  # whose exponential is one
+WIDE = Context(Emax=MAX_EMAX, Emin=MIN_EMIN)
 ARRAYS = ("kind", "leaf", "start", "child", "log_parameter")
 
 
@@ -70,7 +74,9 @@ def load_circuit(path: str | Path) -> Circuit:
             head = json.loads(str(stored["head"]))
             arrays = {name: stored[name] for name in ARRAYS}
             properties = Properties(**head["properties"])
-            return new_circuit(head["names"], head["states"], properties=properties, **arrays)
+            found = new_circuit(head["names"], head["states"], properties=properties, **arrays)
+        check_arrays(found)
+        return found
     except FileNotFoundError:
         raise LapisError(f"{path}: there is no such file", code="no-such-file") from None
     except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
@@ -78,6 +84,24 @@ def load_circuit(path: str | Path) -> Circuit:
             f"{path}: this is not a circuit", code="circuit-file",
             hint="circuits are .npz files, as `lapis circuit learn -o` writes them, or .ac files",
         ) from None  # fmt: skip
+
+
+def check_arrays(circuit: Circuit) -> None:
+    """ValueError of arrays that are no circuit: kernels would read beyond their ends."""
+    kind, leaf, start, child = circuit.kind, circuit.leaf, circuit.start, circuit.child
+    if not len(kind) == len(leaf) == len(start) - 1 > 0 or start[0] or start[-1] != len(child):
+        raise ValueError
+    num_children = np.diff(start)
+    is_leaf = (kind == INDICATOR) | (kind == PARAMETER)
+    if not (is_leaf | (kind == SUM) | (kind == PRODUCT)).all() or (num_children < 0).any():
+        raise ValueError
+    if num_children[is_leaf].any():
+        raise ValueError
+    if not ((child >= 0) & (child < np.repeat(np.arange(len(kind)), num_children))).all():
+        raise ValueError
+    for own, size in ((INDICATOR, circuit.num_states), (PARAMETER, circuit.num_parameters)):
+        if not ((leaf >= 0) & (leaf < size))[kind == own].all():
+            raise ValueError
 
 
 def format_ac(circuit: Circuit) -> str:
@@ -89,7 +113,7 @@ def format_ac(circuit: Circuit) -> str:
         if kind == INDICATOR:
             lines.append(f"v {variable[leaf]} {leaf - first[variable[leaf]]}")
         elif kind == PARAMETER:
-            lines.append(f"n {math.exp(circuit.log_parameter[leaf])!r}")
+            lines.append(f"n {format_exp(float(circuit.log_parameter[leaf]))}")
         else:
             children = circuit.child[circuit.start[node] : circuit.start[node + 1]]
             lines.append(" ".join(["+" if kind == SUM else "*", *map(str, children)]))
@@ -125,8 +149,8 @@ def parse_ac(text: str, name: str = "<ac>") -> Circuit:
             elif mark == "n":
                 kind.append(PARAMETER)
                 leaf.append(len(numbers))
-                number = float(words[0])
-                numbers.append(math.log(number) if number else -math.inf)
+                (word,) = words
+                numbers.append(read_log(word))
             else:
                 children = [int(word) for word in words]
                 if not children or not all(0 <= c < len(kind) for c in children):
@@ -144,10 +168,48 @@ def parse_ac(text: str, name: str = "<ac>") -> Circuit:
         start.append(len(child))
     if not kind:
         raise ValueError("no nodes")
+    if mark != "EOF":
+        raise LapisError(
+            f"{name}: it ends before its last line, EOF", code="circuit-file",
+            hint="was it copied whole?",
+        )  # fmt: skip
     names = [f"x{variable}" for variable in range(len(sizes))]
     arrays = {"kind": kind, "leaf": leaf, "start": start, "child": child, "log_parameter": numbers}
     found = {name: np.array(arrays[name]) for name in ARRAYS}
     return new_circuit(names, states, properties=None, **found)
+
+
+def format_exp(log_value: float) -> str:
+    """exp of a number, in so many digits that `read_log` gives the number back.
+
+    >>> format_exp(-0.5), read_log(format_exp(1000.7)), read_log(format_exp(-1e-20))
+    ('0.6065306597126334', 1000.7, -1e-20)
+    """
+    if log_value == -math.inf:
+        return "0.0"
+    if abs(log_value) < MOST_EXP and read_log(short := repr(math.exp(log_value))) == log_value:
+        return short
+    small = -math.floor(math.log10(abs(log_value))) if log_value else 0
+    return str(decimal_exp(log_value, 20 + max(0, small)))
+
+
+def decimal_exp(log_value: float, digits: int) -> Decimal:
+    with localcontext(WIDE) as context:
+        context.prec = digits
+        return Decimal(log_value).exp()
+
+
+def read_log(text: str) -> float:
+    """The logarithm of a number of any size and with any digits; ValueError if it has none."""
+    number = float(text)
+    if not number >= 0.0 or text.lstrip("+").lower().startswith("inf"):
+        raise ValueError
+    digits = text.lower().partition("e")[0].replace(".", "").lstrip("+0")
+    if 0.0 < number < math.inf and len(digits) <= DOUBLE_DIGITS:
+        return math.log(number)
+    with localcontext(WIDE) as context:
+        context.prec = len(text) + 30
+        return float(Decimal(text).ln())
 
 
 def format_dot(circuit: Circuit) -> str:
@@ -167,7 +229,7 @@ def node_label(circuit: Circuit, node: int) -> str:
     """What a node is, in a few characters."""
     kind, leaf = circuit.kind[node], int(circuit.leaf[node])
     if kind == PARAMETER:
-        return f"{math.exp(circuit.log_parameter[leaf]):.3g}"
+        return f"{decimal_exp(float(circuit.log_parameter[leaf]), 6):.3g}"
     if kind == INDICATOR:
         variable = int(circuit.variable_of_state[leaf])
         state = circuit.states[variable][leaf - int(circuit.state_start[variable])]

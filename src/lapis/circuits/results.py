@@ -46,6 +46,7 @@ class CircuitAnswer(Result):
     log_probability: float  # of the states asked for given the evidence; without, of the evidence
     distribution: Mapping[str, Mapping[str, float]]  # state → probability, for each variable
     most_likely: Mapping[str, str] | None = None  # state of each variable
+    most_likely_log: float | None = None  # log P of these states given the evidence
 
     def columns(self) -> Columns:
         rows = [(v, s, p) for v, states in self.distribution.items() for s, p in states.items()]
@@ -66,10 +67,13 @@ class CircuitAnswer(Result):
         return views
 
     def summary(self) -> str:
-        return (
+        found = (
             f"log probability {format_number(self.log_probability)} "
             f"(probability {self.probability:.6g}), exact"
         )
+        if self.most_likely_log is None:
+            return found
+        return f"{found}; of the most likely states {math.exp(self.most_likely_log):.6g}"
 
     @property
     def probability(self) -> float:
@@ -83,6 +87,7 @@ class CircuitAnswer(Result):
         }
         if self.most_likely is not None:
             found["most_likely"] = dict(self.most_likely)
+            found["most_likely_log_probability"] = self.most_likely_log
         return found
 
 
@@ -128,14 +133,15 @@ def ask(
             v = circuit.names.index(name)
             own = chance[0, first[v] : first[v + 1]].tolist()
             distribution[name] = dict(zip(circuit.states[v], own, strict=True))
-    world = None
-    if with_most_likely:
-        row = most_likely(circuit, evidence)[0][0].tolist()
-        world = {
-            name: states[state]
-            for name, states, state in zip(circuit.names, circuit.states, row, strict=True)
-        }
-    return CircuitAnswer(float(value[0]), distribution, world)
+    if not with_most_likely:
+        return CircuitAnswer(float(value[0]), distribution)
+    rows, joint = most_likely(circuit, evidence)
+    row = rows[0].tolist()
+    world = {
+        name: states[state]
+        for name, states, state in zip(circuit.names, circuit.states, row, strict=True)
+    }
+    return CircuitAnswer(float(value[0]), distribution, world, float(joint[0] - log_evidence[0]))
 
 
 @dataclass(frozen=True, repr=False)

@@ -117,7 +117,7 @@ def read_parquet(path: Path) -> Table:
 
 def as_text(value: object) -> str:
     """A value as CSV has it; Booleans and whole floats as whole numbers."""
-    if isinstance(value, bool | float) and value == int(value):
+    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         return str(int(value))
     return "" if value is None else str(value)
 
@@ -132,7 +132,8 @@ def from_array(path: Path, array: np.ndarray) -> Table:
         )
     missing = np.isnan(array) if array.dtype.kind == "f" else array != array
     numbers = np.where(missing, -1, array)
-    whole = numbers.astype(np.int64)
+    with np.errstate(invalid="ignore"):  # infinity is not whole
+        whole = numbers.astype(np.int64)
     if (whole != numbers).any():
         raise LapisError(f"{path}: its numbers are not whole", code="data-table")
     values, codes = [], np.empty(whole.shape, np.int32)
@@ -184,6 +185,12 @@ def variables_of(tables: Sequence[Table]) -> tuple[tuple[str, ...], tuple[tuple[
     states = []
     for column, name in enumerate(names):
         seen = {value for table in tables for value in table.values[place(table, name, column)]}
+        if not seen and any(len(table.codes) for table in tables):
+            raise LapisError(
+                f"{first.path}: no row has a value of {name}, so that it has no states",
+                code="data-table",
+                hint="leave the column out",
+            )
         states.append(BOOLEAN if seen <= set(BOOLEAN) else tuple(sorted_values(seen)))
     return names, tuple(states)
 
@@ -209,10 +216,15 @@ def rows_of(table: Table, names: Sequence[str], states: Sequence[Sequence[str]])
     for column, name in enumerate(given):
         if name not in number:
             close = did_you_mean(name, names)
+            is_header = any(other in number for other in given)
             raise LapisError(
                 f"{table.path}: the circuit has no variable {name!r}",
                 code="unknown-variable",
-                hint=f"did you mean {close!r}?" if close else None,
+                hint=f"did you mean {close!r}?"
+                if close
+                else None
+                if is_header
+                else "say --header no if the first row holds values, not names",
             )
         known = {state: code for code, state in enumerate(states[number[name]])}
         translated = np.array([known.get(v, -2) for v in table.values[column]] + [-1], np.int32)

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lapis.cli.circuit_compile import row_of_states, sizes
-from lapis.cli.options import split, takes
-from lapis.errors import LapisError, check_word
+from lapis.circuits.typed_states import read_states, row_of_states
+from lapis.cli.circuit_compile import sizes
+from lapis.cli.options import takes
+from lapis.errors import LapisError
 from lapis.progress import Report, Stop, work_clock
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from lapis.circuits.circuit import Circuit
     from lapis.results.result import Result
 
 
@@ -109,11 +111,10 @@ def query(
     if rows is None:
         if given is not None:
             raise LapisError("--given is the evidence for --rows", code="option-value")
-        row = row_of_states(found.names, found.states, evidence)
-        asked = [text for text in split(query) if "=" not in text]
-        for name in asked:
-            check_word("variable", name, found.names, code="unknown-variable")
-        states = [text for text in split(query) if "=" in text]
+        row = given_row(found, evidence)
+        named = read_states(found.names, found.states, query)
+        asked = [name for name, state in named if state is None]
+        states = [(name, state) for name, state in named if state is not None]
         event = row_of_states(found.names, found.states, states)
         return ask(found, event, row, asked, most_likely)
     if query or evidence or most_likely:
@@ -148,7 +149,7 @@ def sample(
     from lapis.data.whole_path import whole_path
 
     found = load_circuit(circuit)
-    row = row_of_states(found.names, found.states, evidence)
+    row = given_row(found, evidence)
     worlds = draw_samples(found, num_samples, random_state, row)
     columns = [
         [states[code] for code in worlds[:, v].tolist()] for v, states in enumerate(found.states)
@@ -189,6 +190,11 @@ def info(circuit: Path, output: Path | None, plot: Path | None) -> Result:
         "entropy": entropy(found) if all(found.properties) else None,
     }
     return Figures(figures)
+
+
+def given_row(circuit: Circuit, evidence: Sequence[str]) -> np.ndarray:
+    given = read_states(circuit.names, circuit.states, evidence)
+    return row_of_states(circuit.names, circuit.states, given)
 
 
 def mean(values: np.ndarray) -> float | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lapis.circuits.typed_states import read_states, row_of_states
 from lapis.cli.options import read_worlds, takes
-from lapis.errors import LapisError, check_word
+from lapis.errors import LapisError
 from lapis.progress import Report, Stop, work_clock
 
 if TYPE_CHECKING:
@@ -86,19 +88,22 @@ def approximate(
 
     graph, row = open_factors(**opening)
     began = time.monotonic()
-    stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
+    stop = Stop(deadline=math.inf if time_limit is None else work_clock() + time_limit)
     structure = by.find_structure(graph, row, max_edges, num_samples, random_state, stop, progress)
     found = by.approximate(graph, structure, row, parameters, random_state, stop, progress)
     save(found.circuit, output)
     figures: dict[str, float | int | str | None] = {
         "parameters_by": found.parameters,
         **sizes(found.circuit),
-        "log_partition": cheap_partition(conditioned(graph, row)),
+        "log_partition": found.log_partition
+        if found.parameters == "E"
+        else cheap_partition(conditioned(graph, row), stop),
         "log_partition_bound": found.bound,
         "log_partition_upper": found.upper,
         "log_partition_estimate": found.log_partition,
         "log_partition_stderr": found.log_partition_stderr,
         "effective": found.effective,
+        "interrupted": stop.is_over(),
         "seconds": time.monotonic() - began,
     }
     return Figures(figures)
@@ -131,7 +136,8 @@ def open_factors(
                 if observed.setdefault(variable, state) != state:
                     name = graph.names[variable]
                     raise LapisError(f"{path}: {name} has another state before", code="data-table")
-        return graph, row_of_states(graph.names, graph.states, evidence, observed)
+        given = read_states(graph.names, graph.states, evidence)
+        return graph, row_of_states(graph.names, graph.states, given, observed)
     if evidence:
         raise LapisError(
             f"{model}: --evidence is for .bif and .uai files", code="option-value",
@@ -159,39 +165,6 @@ def nothing_known(graph: FactorGraph) -> np.ndarray:
     import numpy as np
 
     return np.full(graph.num_variables, -1, np.int32)
-
-
-def row_of_states(
-    names: Sequence[str],
-    states: Sequence[Sequence[str]],
-    texts: Sequence[str],
-    known: Mapping[int, int] | None = None,
-) -> np.ndarray:
-    """int32[num_variables], what texts like smoke=yes say and what is known, -1 for the rest."""
-    import numpy as np
-
-    row = np.full(len(names), -1, np.int32)
-    for variable, code in (known or {}).items():
-        row[variable] = code
-    for text in texts:
-        name, mark, state = (part.strip() for part in text.partition("="))
-        if not mark:
-            raise LapisError(
-                f"{text!r} is not a state of a variable",
-                code="option-value",
-                hint="as in smoke=yes",
-            )
-        check_word("variable", name, names, code="unknown-variable")
-        variable = names.index(name)
-        check_word(f"state of {name}", state, states[variable], code="unknown-state")
-        code = states[variable].index(state)
-        if row[variable] not in (-1, code):
-            raise LapisError(
-                f"{name} is given two states, {states[variable][row[variable]]} and {state}",
-                code="option-value",
-            )
-        row[variable] = code
-    return row
 
 
 def sizes(circuit: Circuit) -> dict[str, int]:

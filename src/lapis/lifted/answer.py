@@ -119,20 +119,31 @@ class Lifted(Result):
     @property
     def tree(self) -> str:
         """The circuit as an indented text."""
-        return "" if self.circuit is None else self.circuit.text()
+        return self.drawing.text()
+
+    @property
+    def drawing(self) -> Drawing:
+        if self.circuit is not None:
+            return self.circuit
+        if self.method == "circuit":
+            raise LapisError(
+                "each of these worlds has a circuit of its own",
+                code="no-circuit",
+                hint="draw that of one of them, or read them as one world (--merge)",
+            )
+        raise LapisError(
+            f"the method {self.method!r} has no circuit to draw",
+            code="no-circuit",
+            hint="use the method 'circuit'",
+        )
 
     def draw(self, path: str | Path) -> None:
         """Write the circuit as SVG."""
-        if self.circuit is None:
-            raise LapisError(
-                f"the method {self.method!r} has no circuit to draw",
-                code="no-circuit",
-                hint="use the method 'circuit'",
-            )
+        text = self.drawing.svg()
         if Path(path).suffix != ".svg":
             raise LapisError(f"{path}: circuits are drawn as .svg files", code="drawing-format")
         with whole_path(Path(path)) as place:
-            place.write_text(self.circuit.svg(), encoding="utf-8")
+            place.write_text(text, encoding="utf-8")
 
 
 def all_digits(number: Fraction) -> str:
@@ -179,8 +190,10 @@ def add_worlds(parts: Sequence[Lifted]) -> Lifted:
         for name, count in zip(names, part.expected_counts.tolist(), strict=True):
             counts[name] = counts.get(name, 0.0) + count
     log_partition = math.fsum(part.log_partition for part in parts)
+    drawn = {part.circuit.text() for part in parts if part.circuit is not None}
     return replace(
         parts[0],
+        circuit=parts[0].circuit if len(drawn) == 1 else None,
         liftable=all(part.liftable for part in parts),
         log_partition=log_partition,
         error_bound=sum(part.error_bound for part in parts) + rounding_of(log_partition),

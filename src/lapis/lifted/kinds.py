@@ -330,6 +330,15 @@ def listed_types(problem: Problem) -> set[str]:
         for name, type_name in feature.variables
         if name in feature.plus
     }
+    for own, by_number in compared_types(problem):
+        if by_number or len(own) == 2:  # or names of two types
+            found |= own
+    return found
+
+
+def compared_types(problem: Problem) -> Iterator[tuple[set[str], bool]]:
+    """The types that meet in each comparison, and whether as numbers."""
+    form = problem.normal_form
     parts = [(dict(f.variables), clause.conditions) for f in form.features for clause in f.clauses]
     parts += [
         (dict(d.variables + d.bound), cube.conditions) for d in form.definitions for cube in d.cubes
@@ -338,10 +347,20 @@ def listed_types(problem: Problem) -> set[str]:
         for condition in conditions:
             sides = condition.left, condition.right
             own = {types[side.name] for side in sides if isinstance(side, Variable)}
-            by_name = condition.operator in ("=", "!=") and not condition.offset
-            if not by_name or len(own) == 2:  # numbers, or names of two types
-                found |= own
-    return found
+            yield own, condition.operator not in ("=", "!=") or bool(condition.offset)
+
+
+def refuse_new_numbers(problem: Problem, extra: Mapping[str, int]) -> None:
+    """Refuse more constants of a type that is compared by number: which ones would they be?"""
+    for own, by_number in compared_types(problem):
+        for type_name in own:
+            if by_number and extra.get(type_name):
+                raise LapisError(
+                    f"formulas compare the numbers of type {type_name!r}, and a size says nothing "
+                    "about them",
+                    code="size",
+                    hint=f"name them in the model, as in {type_name} = {{1, 2, 3}}",
+                )
 
 
 def named_constants(problem: Problem) -> dict[str, set[str]]:

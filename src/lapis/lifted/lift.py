@@ -39,7 +39,13 @@ from lapis.lifted.encode import Encoding, encode
 from lapis.lifted.evaluation.evaluate import Partition, evaluate, hessian_product
 from lapis.lifted.evaluation.floats import num_states
 from lapis.lifted.evaluation.walk import Weights
-from lapis.lifted.kinds import listed_types, refuse_number, tell_apart
+from lapis.lifted.kinds import (
+    extra_constants,
+    listed_types,
+    refuse_new_numbers,
+    refuse_number,
+    tell_apart,
+)
 from lapis.problem.problem import Problem
 from lapis.progress import Report, Stop
 
@@ -155,6 +161,7 @@ def lift_problem(
     reasons: list[str] = []
     cache = {} if cache is None else cache
     sizes = sizes or {}
+    refuse_new_numbers(problem, extra_constants(problem, sizes))
     for type_name in listed_types(problem) & set(sizes):
         refuse_number(type_name, sizes[type_name])
         problem, sizes = name_constants(problem, type_name, sizes)

@@ -90,7 +90,8 @@ def find_structure(
     if thinned is not None and untied_edges(thinned, row) > max_edges:
         budget = max_edges * max_edges // untied_edges(thinned, row)
         thinned = thin_structure(given, budget, seed, stop)
-    if graph.num_variables > MAX_LEARNED or (stop is not None and stop.is_over()):
+    is_over = stop is not None and stop.is_over()
+    if graph.num_variables > MAX_LEARNED or (is_over and thinned is not None):
         if thinned is None:
             raise TooLarge(
                 f"no structure is looked for over {graph.num_variables:,} variables; at most "
@@ -100,7 +101,7 @@ def find_structure(
             )
         return thinned
     if worlds is None:
-        worlds = draw_worlds(graph, row, num_samples, seed)
+        worlds = draw_worlds(graph, row, num_samples, seed, stop)
     budget = max_edges
     for _ in range(MAX_TRIES):
         learned = learn_structure(worlds, graph, budget, stop, progress)
@@ -137,7 +138,9 @@ def given_row(graph: FactorGraph, row: np.ndarray) -> FactorGraph:
     return graph.condition({int(v): int(row[v]) for v in seen}) if len(seen) else graph
 
 
-def draw_worlds(graph: FactorGraph, row: np.ndarray, num_samples: int, seed: int) -> np.ndarray:
+def draw_worlds(
+    graph: FactorGraph, row: np.ndarray, num_samples: int, seed: int, stop: Stop | None = None
+) -> np.ndarray:
     """int32[num_samples, num_variables], independent where that is possible."""
     if graph.child is not None and (row < 0).all():
         return sample_forward(graph, num_samples, seed)
@@ -146,11 +149,12 @@ def draw_worlds(graph: FactorGraph, row: np.ndarray, num_samples: int, seed: int
     if exact is not None:
         return exact.rows
     if np.isneginf(given.log_value).any():  # chains may not find a possible world, nor leave it
-        particles = sample_particles(given, seed)
-        if particles is not None and len(particles.rows):
-            rng = np.random.default_rng(seed)
-            start = particles.rows[rng.integers(0, len(particles.rows), num_samples)]
-            return sample_gibbs(graph, row, num_samples, seed, start).rows
+        with suppress(TooLarge):
+            particles = sample_particles(given, seed, stop)
+            if particles is not None and len(particles.rows):
+                rng = np.random.default_rng(seed)
+                start = particles.rows[rng.integers(0, len(particles.rows), num_samples)]
+                return sample_gibbs(graph, row, num_samples, seed, start).rows
     return sample_gibbs(graph, row, num_samples, seed, thin=THIN).rows
 
 
@@ -163,7 +167,11 @@ def approximate(
     stop: Stop | None = None,
     progress: Report | None = None,
 ) -> Approximation:
-    """The structure with parameters for a row of states, negative where nothing is known."""
+    """The structure with parameters for a row of states, negative where nothing is known.
+
+    When the time is up, `auto` ends with those of V.
+    """
+    stop = stop or Stop()
     family = condition_circuit(structure, row)
     if not len(family.kind):  # all is observed
         score = float(graph.log_score(row[None])[0])
@@ -171,7 +179,7 @@ def approximate(
         certain = np.zeros(structure.num_states)
         name = "E" if parameters == "auto" else parameters
         return Approximation(circuit, name, score, score, 0.0, None, certain)
-    if parameters in ("auto", "E"):
+    if parameters == "E" or (parameters == "auto" and not stop.is_over()):
         exact = sample_exactly(given_row(graph, row), NUM_EXACT, seed)
         if exact is not None:
             return match_exactly(graph, structure, row, family, exact, seed)
@@ -187,18 +195,20 @@ def approximate(
         circuit = family_circuit(family, structure, row)
         return Approximation(circuit, parameters, None, None, None, None, None)
     if parameters == "P":
-        return match_particles(graph, structure, row, family, None, seed)
+        return match_particles(graph, structure, row, family, None, seed, stop)
     fitted = fit_best(family, find_terms(graph, row), stop, progress)
     bound = certified_bound(fitted, graph, row)
-    if parameters == "V":
+    if parameters == "V" or (parameters == "auto" and stop.is_over()):
         circuit = family_circuit(fitted.family, structure, row)
-        return Approximation(circuit, parameters, bound, None, None, None, None)
+        return Approximation(circuit, "V", bound, None, None, None, None)
     weighed = weigh(fitted.family, family, graph, row, seed)
     for extra in range(1, NUM_ROUNDS):
+        if stop.is_over():
+            break
         weighed = weigh(weighed.family, family, graph, row, seed + extra)
     if parameters == "auto":
         with suppress(TooLarge):
-            found = match_particles(graph, structure, row, family, bound, seed)
+            found = match_particles(graph, structure, row, family, bound, seed, stop)
             if sees_more(found, weighed):
                 return found
     return Approximation(
@@ -244,9 +254,10 @@ def match_particles(
     family: Family,
     bound: float | None,
     seed: int,
+    stop: Stop,
 ) -> Approximation:
     """P: the shares that particles have, and log Z as they estimate it."""
-    particles = sample_particles(given_row(graph, row), seed)
+    particles = sample_particles(given_row(graph, row), seed, stop)
     if particles is None or not len(particles.rows):
         raise TooLarge(
             "no particle found a possible world within memory",

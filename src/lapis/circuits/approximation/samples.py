@@ -24,6 +24,7 @@ from lapis.compiled import entry
 from lapis.inference.exact.junction_tree import build_tree, collect, sample_states
 from lapis.inference.random_numbers import random_states, uniform
 from lapis.network.csr import row_starts
+from lapis.progress import Stop
 
 NUM_CHAINS = 4
 BURN_IN = 100  # sweeps of a chain that are thrown away
@@ -93,14 +94,16 @@ class ParticleSamples(NamedTuple):
     state_stderr: np.ndarray  # float64[num_states], by the differences between runs
 
 
-def sample_particles(graph: FactorGraph, seed: int) -> ParticleSamples | None:
+def sample_particles(
+    graph: FactorGraph, seed: int, stop: Stop | None = None
+) -> ParticleSamples | None:
     """Worlds drawn back through elimination within memory; None if no order is found."""
     consistent = make_consistent(graph)
     if consistent is None:
         raise impossible()
     if graph.num_variables > MAX_SEARCHED:
         return None
-    found = estimate_partition(consistent.graph, seed)
+    found = estimate_partition(consistent.graph, seed, stop=stop)
     first, small = row_starts(graph.size)[:-1], row_starts(consistent.graph.size)[:-1]
     shares = np.zeros((len(found.runs), int(graph.size.sum())))
     for share, run in zip(shares, found.runs, strict=True):

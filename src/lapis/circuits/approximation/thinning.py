@@ -32,9 +32,10 @@ def thin_structure(
         return None
     max_entries = max_edges / EDGES_PER_ENTRY
     for _ in range(6):
+        is_over = stop is not None and stop.is_over()  # then no part has two variables
         part = strongest_part(graph, max_entries, seed, stop)
         try:
-            return compile_factors(part, max_edges, seed, stop).circuit
+            return compile_factors(part, max_edges, seed, None if is_over else stop).circuit
         except TooLarge:
             max_entries *= 0.6
     return None
@@ -60,7 +61,7 @@ def strongest_part(
 
     # The longest prefix by bisection, then one after another.
     low, high = 0, len(large)
-    while low < high:
+    while low < high and not (stop and stop.is_over()):
         middle = (low + high + 1) // 2
         if is_narrow(large[:middle]):
             low = middle

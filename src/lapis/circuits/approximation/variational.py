@@ -135,6 +135,8 @@ def fit_best(
     and other near-certainties make many modes the first climb ends in a poor one.
     """
     straight = fit_variational(family, terms, MAX_ITERATIONS, stop, progress)
+    if stop and stop.is_over():
+        return straight
     warm = family
     for beta in ANNEALING:
         shrunk = terms._replace(weight=beta * terms.weight)

@@ -30,10 +30,12 @@ from lapis.circuits.compilation.orders import elimination_order
 from lapis.circuits.compilation.partition import Placed, group_tables, times_of
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.compiled import entry
+from lapis.progress import Stop
 
 MAX_ENTRIES = 3e7  # of all messages
 LARGEST = 1 << 21  # entries of one message, to begin with
 NUM_PARTICLES, NUM_RUNS = 10_000, 4
+WORK = "drawing particles"
 WORN = 0.5  # effective particles, in parts of all, below which they are drawn anew
 
 
@@ -62,12 +64,14 @@ class Particles(NamedTuple):
     log_mean: float  # an estimate of log Z; −inf if none survived
 
 
-def fill_buckets(graph: FactorGraph, seed: int = 0) -> Buckets:
+def fill_buckets(graph: FactorGraph, seed: int = 0, stop: Stop | None = None) -> Buckets:
     """Messages of a model without impossible states, none too large."""
+    stop = stop or Stop()
     order = elimination_order(graph, np.inf, seed, 1).variable
     constant, _, tables = group_tables(graph, order)
     largest = LARGEST
     while True:
+        stop.check(WORK)
         groups = plan_groups(graph.size, order, tables, largest)
         entries = sum(
             float(np.prod(graph.size[scope], dtype=np.float64)) for _, scope in walk(groups)
@@ -75,7 +79,7 @@ def fill_buckets(graph: FactorGraph, seed: int = 0) -> Buckets:
         if entries <= MAX_ENTRIES or largest <= 2:
             break
         largest //= 2
-    return send(graph.size, order, tables, groups, constant)
+    return send(graph.size, order, tables, groups, constant, stop)
 
 
 Groups = list[list[tuple[list[int], np.ndarray]]]  # of each step: members, and the scope sent
@@ -120,7 +124,12 @@ def plan_groups(size: np.ndarray, order: np.ndarray, tables: list[Placed], large
 
 
 def send(
-    size: np.ndarray, order: np.ndarray, tables: list[Placed], groups: Groups, log_bound: float
+    size: np.ndarray,
+    order: np.ndarray,
+    tables: list[Placed],
+    groups: Groups,
+    log_bound: float,
+    stop: Stop,
 ) -> Buckets:
     """Compute the messages of a plan."""
     time = times_of(order)
@@ -129,6 +138,7 @@ def send(
         waiting[step].append(Message(scope.astype(np.int32), value, 0.0))
     buckets, num_splits = [], 0
     for step, v in enumerate(order.tolist()):
+        stop.check(WORK)
         received, sent = waiting[step], []
         if not groups[step]:
             log_bound += math.log(size[v])
@@ -158,7 +168,9 @@ def send(
     return Buckets(buckets, log_bound, num_splits, size)
 
 
-def draw_particles(buckets: Buckets, seed: int, num_particles: int) -> Particles:
+def draw_particles(
+    buckets: Buckets, seed: int, num_particles: int, stop: Stop | None = None
+) -> Particles:
     """Set the variables in the reverse order of elimination."""
     rng = np.random.default_rng(seed)
     size = buckets.size
@@ -168,6 +180,8 @@ def draw_particles(buckets: Buckets, seed: int, num_particles: int) -> Particles
         return Particles(rows, np.zeros(num_particles), -math.inf)
     log_mean = buckets.log_bound
     for bucket in reversed(buckets.bucket):
+        if stop is not None:
+            stop.check(WORK)
         v = bucket.variable
         likely = np.ones((num_particles, size[v]))
         for table in bucket.tables:
@@ -208,12 +222,15 @@ class Estimate(NamedTuple):
 
 
 def estimate_partition(
-    graph: FactorGraph, seed: int, num_particles: int = NUM_PARTICLES
+    graph: FactorGraph, seed: int, num_particles: int = NUM_PARTICLES, stop: Stop | None = None
 ) -> Estimate:
-    """log Z from independent runs, and their worlds, for a model without impossible states."""
-    buckets = fill_buckets(graph, seed)
+    """log Z from independent runs, and their worlds, for a model without impossible states.
+
+    TooLarge (`stopped`) if they do not end in time: how far they can be trusted, only all tell.
+    """
+    buckets = fill_buckets(graph, seed, stop)
     num_runs = NUM_RUNS if buckets.num_splits else 1
-    runs = [draw_particles(buckets, seed + n, num_particles) for n in range(num_runs)]
+    runs = [draw_particles(buckets, seed + n, num_particles, stop) for n in range(num_runs)]
     log_mean = np.array([run.log_mean for run in runs])
     top = float(log_mean.max())
     if top == -math.inf:

@@ -9,6 +9,7 @@ from lapis.inference.exact.elimination_order import Order, best_order
 from lapis.inference.exact.elimination_order_sparse import low_degree_order
 from lapis.inference.exact.junction_tree import build_tree
 from lapis.network.cubes import Cubes
+from lapis.progress import Stop
 
 MAX_SEARCHED = 4_000  # variables; a larger graph gets the order of degree alone
 SPARSE_SCOPE = 24
@@ -36,14 +37,18 @@ def elimination_order(
 
 
 def repeated_order(
-    graph: FactorGraph, max_entries: float, seed: int, num_searches: int = MAX_SEARCHES
+    graph: FactorGraph,
+    max_entries: float,
+    seed: int,
+    num_searches: int = MAX_SEARCHES,
+    stop: Stop | None = None,
 ) -> Order:
     """The cheapest of several searches: a compiled order is used often, ties are many."""
     best = None
     for number in range(num_searches):
         limit = max_entries if best is None else best.entries
         rng = np.random.default_rng([seed, number])
-        found = best_order(graph.size, graph.scope_start, graph.scope, limit, rng)
+        found = best_order(graph.size, graph.scope_start, graph.scope, limit, rng, stop)
         if best is None or found.is_complete:
             best = found
         if not best.is_complete or best.entries < SEARCHED:

@@ -30,6 +30,7 @@ from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
 from lapis.compiled import entry
 from lapis.errors import TooLarge
 from lapis.inference.exact.elimination_order import Order
+from lapis.progress import Stop
 
 MAX_ENTRIES, CHEAP_ENTRIES = 4e9, 2e7
 MAX_BYTES = 4_000_000_000
@@ -65,13 +66,15 @@ def find_partition(
     graph: FactorGraph,
     max_entries: float = MAX_ENTRIES,
     max_bytes: int = MAX_BYTES,
+    hopeless: float = HOPELESS,
+    stop: Stop | None = None,
 ) -> Partition:
     """log Σ_x Π_f f(x); TooLarge if that takes more than the limits."""
     consistent = make_consistent(graph)
     if consistent is None:
         return Partition(-np.inf, True, 0.0, 0, 0)
     small = without_leaves(consistent.graph)
-    order = repeated_order(small, HOPELESS, 0)
+    order = repeated_order(small, hopeless, 0, stop=stop)
     if not order.is_complete or order.entries > max_entries:
         raise too_wide(order, 0.0)
     log_value, exact, tables = group_tables(small, order.variable)
@@ -84,6 +87,8 @@ def find_partition(
         memory[at : at + len(table)] = table
         at += len(table)
     for step in steps:
+        if stop is not None:
+            stop.check("elimination")
         shape = small.size[step.axes].astype(np.int64)
         strides = [strides_of(scope, step.axes, small.size) for scope in step.scopes]
         count = int(np.prod(shape[:-1]))
@@ -101,12 +106,14 @@ def find_partition(
     return Partition(log_value, exact, order.entries, order.width, memory.nbytes)
 
 
-def cheap_partition(graph: FactorGraph) -> float | None:
+def cheap_partition(graph: FactorGraph, stop: Stop | None = None) -> float | None:
     """log Z where it is exact and costs less than an approximation; None otherwise."""
+    if stop is not None and stop.is_over():
+        return None
     with suppress(TooLarge):
-        found = find_partition(graph, CHEAP_ENTRIES)
+        found = find_partition(graph, CHEAP_ENTRIES, hopeless=CHEAP_ENTRIES, stop=stop)
         return found.log_value if found.exact else None
-    if np.isneginf(graph.log_value).any():
+    if np.isneginf(graph.log_value).any() and not (stop and stop.is_over()):
         with suppress(TooLarge):
             return count_worlds(graph, CHEAP_WORK).log_value
     return None

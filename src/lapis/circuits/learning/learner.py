@@ -19,7 +19,7 @@ from lapis.circuits.learning.learn import check_shape, learn_circuit
 from lapis.circuits.learning.mixture import join_circuits, learn_mixture
 from lapis.circuits.learning.tuning import Fit, Trial, choose_costs
 from lapis.circuits.merging import merge_close, merge_nodes
-from lapis.errors import LapisError
+from lapis.errors import LapisError, TooLarge
 from lapis.progress import Report, Stop, pressed_by_interrupt
 
 AnyMethod = Literal["greedy", "quick", "tree"]
@@ -89,7 +89,8 @@ def learn_rows(
                 train, valid, names, states, num_components or NUM_HIDDEN, num_starts, prior,
                 max_edges, seed, progress, stop,
             )  # fmt: skip
-        return Outcome(merged(fit), None, None, [], time.monotonic() - began)
+        fit = within(merged(fit), max_edges)
+        return Outcome(fit, None, None, [], time.monotonic() - began)
     num_components = num_components or 1
     is_complete = bool((train >= 0).all())
     shared: dict[str, Any] = {
@@ -121,7 +122,20 @@ def learn_rows(
             chosen = best.edge_cost, best.parameter_cost
         if not trials or (num_starts > 1 and not stop.is_over()):
             fit = learn(*chosen, num_starts)
-    return Outcome(merged(fit), *chosen, trials, time.monotonic() - began)
+    fit = within(merged(fit), max_edges)
+    return Outcome(fit, *chosen, trials, time.monotonic() - began)
+
+
+def within(fit: Fit, max_edges: int | None) -> Fit:
+    """The fit, if its circuit keeps to the budget: one without any split may be too large."""
+    num_edges = fit.circuit.num_edges
+    if max_edges is not None and num_edges > max_edges:
+        raise TooLarge(
+            f"no circuit of at most {max_edges:,} edges was found; the smallest has {num_edges:,}",
+            code="circuit-too-large",
+            hint="raise --edges-max",
+        )
+    return fit
 
 
 def learn_trees(

@@ -119,7 +119,12 @@ def store_for(world: World, url: str | None, max_memory: int | None) -> Iterator
         with corner_of(found) as corner:
             yield corner
         return
-    assert url is not None
+    if url is None:
+        raise LapisError(
+            f"the data '{world.name}' is here, and that of other worlds on an engine",
+            code="engine-worlds",
+            hint="ask about them one by one, or open its tables on the same engine",
+        )
     with open_store(url, max_memory) as opened:
         yield opened
 

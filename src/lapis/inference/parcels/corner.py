@@ -47,6 +47,9 @@ class Corner(Store):
     def check_target(self, target: str) -> None:
         self.store.check_target(target)
 
+    def target_reference(self, target: str) -> str:
+        return self.store.target_reference(target)
+
     def find_tables(self, schema: str) -> Mapping[str, str]:
         return self.store.find_tables(schema)
 

@@ -23,7 +23,7 @@ from lapis.language.printer import print_formula
 from lapis.problem.problem import Problem
 from lapis.problem.query import Query
 from lapis.problem.task import World
-from lapis.relational.engines.store import Store, Table, TaskStore
+from lapis.relational.engines.store import Store, Table, TaskStore, fetch_all
 from lapis.relational.engines.stored import StoreEngine
 from lapis.relational.interpretation import Interpretation
 from lapis.results.result import require
@@ -71,6 +71,7 @@ def check_place(store: Store, target: str) -> None:
     """Refuse a table or folder that this engine cannot write."""
     if target.startswith(TABLE):
         store.check_target(target.removeprefix(TABLE))
+        refuse_others(store, target.removeprefix(TABLE))
         return
     if not is_folder(target):
         return
@@ -82,6 +83,26 @@ def check_place(store: Store, target: str) -> None:
             code="output-target",
             hint="Spark does; or name a folder of this machine, which ends in /",
         )
+
+
+def refuse_others(store: Store, target: str) -> None:
+    """Refuse to replace a table that is no answer of ours: it may be the very facts we read."""
+    try:
+        columns = list(fetch_all(store, f"SELECT * FROM {store.target_reference(target)} LIMIT 0"))
+    except LapisError as error:
+        if error.code != "engine-failed":
+            raise
+        return  # there is none
+    for measures in (["probability", "stderr"], ["value"]):
+        if columns == ["predicate", *arguments(len(columns) - 1 - len(measures)), *measures]:
+            return
+    shown = ", ".join(columns[:5]) + ", …" * (len(columns) > 5)
+    raise LapisError(
+        f"the table {target} cannot be written: there is one with the columns {shown}, which is no "
+        "answer of Lapis",
+        code="engine-target",
+        hint="name another table, or drop it",
+    )
 
 
 def publish_answers(world: World, solved: Solved, target: str) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from math import isnan
 
+from lapis.errors import LapisError
 from lapis.language.model import Rule
-from lapis.language.names import format_constant
+from lapis.language.names import format_constant, read_number
 from lapis.language.parser import parse_formula
 from lapis.language.printer import print_formula
 from lapis.language.syntax import (
@@ -69,7 +71,16 @@ def put(term: Term, values: Mapping[str, str]) -> Term:
         case Variable(name) if name in values:
             return Constant(values[name])
         case Offset(variable, amount) if variable.name in values:
-            return Constant(f"{float(values[variable.name]) + amount:.17g}")
+            return Constant(f"{number_of(values[variable.name]) + amount:.17g}")
         case Application(function, terms, span):
             return Application(function, tuple(put(t, values) for t in terms), span)
     return term
+
+
+def number_of(constant: str) -> float:
+    value = read_number(constant)
+    if isnan(value):
+        raise LapisError(
+            f"{constant!r} is not a number, so nothing can be added to it", code="not-a-number"
+        )
+    return value

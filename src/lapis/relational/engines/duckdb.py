@@ -12,10 +12,10 @@ import importlib.util
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from lapis.data.whole_path import require_writable
 from lapis.errors import LapisError, TooLarge
 from lapis.relational.engines.arrow import read_batches
 from lapis.relational.engines.dialect import DUCKDB, Dialect
+from lapis.relational.engines.interrupting import Done, Interrupter
 from lapis.relational.engines.store import (
     Columns,
     Store,
@@ -49,10 +50,12 @@ class DuckDBStore(Store):
         self.file = file
         spill = tempfile.mkdtemp(prefix="lapis-")
         self._remove_spill = weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
-        config = {"temp_directory": spill}
+        # A table that is not there is not looked for among our variables.
+        config: dict[str, str] = {"temp_directory": spill, "python_enable_replacements": "false"}
         if max_memory is not None:
             config["memory_limit"] = f"{max(max_memory, 2**26)}B"
         self._connection = duckdb.connect(config=config)
+        self._interrupter = self._new_interrupter()
         self._connection.execute(f"CREATE SCHEMA {SCHEMA}")
         if file is not None and Path(file).exists():
             self._attach("READ_ONLY")
@@ -78,8 +81,8 @@ class DuckDBStore(Store):
     def create(self, name: str, select: str) -> Table:
         reference = self._reference(name)
         with _complaints():
-            found = self._connection.execute(f"CREATE TABLE {reference} AS {select}").fetchall()
-            described = self._connection.execute(f"DESCRIBE {reference}").fetchall()
+            found = self._run(f"CREATE TABLE {reference} AS {select}")
+            described = self._run(f"DESCRIBE {reference}")
         return Table(name, tuple(row[0] for row in described), found[0][0], reference)
 
     def fetch(self, select: str) -> Iterator[Columns]:
@@ -87,19 +90,15 @@ class DuckDBStore(Store):
         cursor = self._connection.cursor()
         try:
             with _complaints():
-                found = cursor.sql(select)
-                if importlib.util.find_spec("pyarrow") is not None:
-                    # Before DuckDB 1.4 it had another name.
-                    reader = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
-                    yield from read_batches(reader(BATCH))
-                else:
-                    yield _whole_columns(found)
+                batches = _batches(cursor, select)
+                while (batch := self._call(lambda: next(batches, None), cursor)) is not None:
+                    yield batch
         finally:
             cursor.close()
 
     def execute(self, statement: str) -> None:
         with _complaints():
-            self._connection.execute(statement)
+            self._run(statement)
 
     def drop(self, name: str) -> None:
         self.execute(f"DROP TABLE IF EXISTS {self._reference(name)}")
@@ -116,29 +115,35 @@ class DuckDBStore(Store):
             require_writable(Path(self.file))
             refuse_target(target, schema if schema != "main" else None, False)
             return
+        # DuckDB takes names that differ in case for the same.
         listed = fetch_all(
             self,
-            "SELECT schema_name AS s, CAST(NULL AS VARCHAR) AS v FROM duckdb_schemas() "
-            f"WHERE database_name = '{USER}' UNION ALL SELECT schema_name, view_name "
+            "SELECT lower(schema_name) AS s, CAST(NULL AS VARCHAR) AS v FROM duckdb_schemas() "
+            f"WHERE database_name = '{USER}' UNION ALL SELECT lower(schema_name), lower(view_name) "
             f"FROM duckdb_views() WHERE database_name = '{USER}'",
         )
         known = set(zip(listed["s"], listed["v"], strict=True))
-        missing = schema if schema and (schema, None) not in known else None
-        refuse_target(target, missing, (schema or "main", table) in known)
+        missing = schema if schema and (schema.lower(), None) not in known else None
+        refuse_target(target, missing, ((schema or "main").lower(), table.lower()) in known)
+
+    def target_reference(self, target: str) -> str:
+        schema, table = split_target(target)
+        return f"{USER}.{DUCKDB.identifier(schema or 'main')}.{DUCKDB.identifier(table)}"
 
     def publish(self, name: str, target: str) -> None:
         self.check_target(target)
-        schema, table = split_target(target)
-        place = f"{DUCKDB.identifier(schema or 'main')}.{DUCKDB.identifier(table)}"
+        place = self.target_reference(target)
         self._attach("READ_WRITE")
         try:
             self.execute(
-                f"CREATE OR REPLACE TABLE {USER}.{place} AS SELECT * FROM {self._reference(name)}"
+                f"CREATE OR REPLACE TABLE {place} AS SELECT * FROM {self._reference(name)}"
             )
         finally:
             self._attach("READ_ONLY")
 
     def find_tables(self, schema: str) -> Mapping[str, str]:
+        if self.file is not None and not Path(self.file).exists():
+            raise LapisError(f"{self.file}: there is no such file", code="no-such-file")
         listed = fetch_all(
             self, "SELECT table_catalog, table_schema, table_name FROM information_schema.tables"
         )
@@ -155,7 +160,27 @@ class DuckDBStore(Store):
 
     def close(self) -> None:
         self._connection.close()
+        self._interrupter.close()
         self._remove_spill()
+
+    def _run(self, statement: str) -> list[tuple[Any, ...]]:
+        connection = self._connection
+        return self._call(lambda: connection.execute(statement).fetchall(), connection)
+
+    def _call(self, work: Callable[[], Done], connection: duckdb.DuckDBPyConnection) -> Done:
+        try:
+            return self._interrupter.call(work, connection.interrupt)
+        except BaseException:
+            # What this one may still hear of a Ctrl-C is not about later calls.
+            self._interrupter.close()
+            self._interrupter = self._new_interrupter()
+            raise
+
+    def _new_interrupter(self) -> Interrupter:
+        """One that ends with the store, closed or forgotten."""
+        found = Interrupter()
+        weakref.finalize(self, found.close)
+        return found
 
     def _reference(self, name: str) -> str:
         return f"{SCHEMA}.{DUCKDB.identifier(name)}"
@@ -174,6 +199,16 @@ class DuckDBEngine(StoreEngine):
 
     def close(self) -> None:
         self.store.close()
+
+
+def _batches(cursor: duckdb.DuckDBPyConnection, select: str) -> Iterator[Columns]:
+    found = cursor.sql(select)
+    if importlib.util.find_spec("pyarrow") is not None:
+        # Before DuckDB 1.4 it had another name.
+        reader = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
+        yield from read_batches(reader(BATCH))
+    else:
+        yield _whole_columns(found)
 
 
 def _whole_columns(found: duckdb.DuckDBPyRelation) -> Columns:
@@ -206,6 +241,8 @@ def _complaints() -> Iterator[None]:
 
     try:
         yield
+    except duckdb.InterruptException as error:
+        raise KeyboardInterrupt from error
     except (duckdb.Error, OSError) as error:  # what comes in batches fails as a file would
         if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in str(error):
             raise TooLarge(

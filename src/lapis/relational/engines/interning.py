@@ -138,10 +138,25 @@ def _open_source(store: Store, table: str, text: str) -> Source:
             hint="is the table, or the query, written as the engine would have it?",
         ) from error
     integers = tuple(
-        each.dtype.kind in "iu" and np.can_cast(each.dtype, np.int64) for each in columns.values()
+        each.dtype.kind in "iu"
+        and np.can_cast(each.dtype, np.int64)
+        and _is_castable(store, place, name)
+        for name, each in columns.items()
     )
     reals = tuple(each.dtype.kind == "f" for each in columns.values())
     return Source(place, tuple(columns), integers, reals)
+
+
+def _is_castable(store: Store, place: str, column: str) -> bool:
+    """Whether what comes as integers is so there too; PostgreSQL's money is none."""
+    cast = f"CAST({store.dialect.identifier(column)} AS BIGINT)"
+    try:
+        fetch_all(store, f"SELECT {cast} AS v FROM {place} t LIMIT 0")
+    except LapisError as error:
+        if error.code != "engine-failed":
+            raise
+        return False
+    return True
 
 
 class _Binding:
@@ -304,13 +319,26 @@ class _Binding:
                 continue
             key = f"d{position}.{'number' if own.integers else 'name'}"
             same = column if own.integers else source.name(position, dialect)
-            joins += f" JOIN {own.table} d{position} ON {key} = {same}"
+            joins += f" LEFT JOIN {own.table} d{position} ON {key} = {same}"
             columns.append(f"d{position}.code AS c{position}")
         if predicate.arity:
             select = f"SELECT DISTINCT {', '.join(columns)} FROM {joins}"
         else:
             select = f"SELECT 1 AS n FROM {source.text} t LIMIT 1"
         table = self.store.create(fresh_name("relation"), select)
+        # Constants were read before: what has none now would be lost, or be another one.
+        wrong = [
+            f"c{position} IS NULL OR c{position} < 0 OR c{position} >= {len(numbered[name].domain)}"
+            for position, name in enumerate(predicate.types)
+        ]
+        counted = f"SELECT count(*) AS n FROM {table} WHERE {' OR '.join(wrong)}"
+        if wrong and fetch_number(self.store, counted):
+            raise LapisError(
+                f"the rows of {predicate.name} changed while they were read",
+                code="data-changed",
+                hint="read from a table that nobody writes to, or a query that always gives the "
+                "same rows",
+            )
         rows = TableRows(self.store, table, predicate.arity)
         return StoredRelation(predicate.name, predicate.types, rows, predicate.function)
 

@@ -132,6 +132,9 @@ class PostgresStore(Store):
         refuse_target(target, None if known else schema or "public", is_view)
         self._rehearse(target)
 
+    def target_reference(self, target: str) -> str:
+        return ".".join(self._place_of(target))
+
     def publish(self, name: str, target: str) -> None:
         place, quoted = self._place_of(target)
         ours = f"published {secrets.token_hex(8)}"  # a name that is free here and there

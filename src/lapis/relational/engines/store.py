@@ -72,6 +72,9 @@ class Store(Protocol):
     def check_target(self, target: str) -> None:
         """Refuse a name that `publish` could not give, before there is anything to publish."""
 
+    def target_reference(self, target: str) -> str:
+        """The table that a target names, as statements write it, whether or not there is one."""
+
     def find_tables(self, schema: str) -> Mapping[str, str]:
         """The user's tables in a schema, by name, as statements write them."""
 

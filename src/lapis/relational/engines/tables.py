@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lapis.data.database import Database
-from lapis.data.elsewhere import StoredDomain
+from lapis.data.elsewhere import ElsewhereDatabase, StoredDomain
 from lapis.data.formats.table_files import TYPE_MARK
 from lapis.errors import LapisError, did_you_mean
 from lapis.language.model import Model
@@ -46,7 +46,7 @@ def open_on_engine(
     max_memory: int | None = None,
 ) -> Iterator[tuple[Inputs, Store | None]]:
     """A model and its data, read here or, where `tables` says which, in place; and the store."""
-    _refuse_together(data, engine, tables)
+    refuse_together(data, engine, tables)
     if engine is None:
         yield open_inputs(model, data, strict=strict, probabilities=probabilities), None
         return
@@ -60,12 +60,12 @@ def open_on_engine(
 def ask_in_place(ask: Callable[..., Answered], given: Mapping[str, Any]) -> Answered:
     """What `infer` or `map` answers on the tables of an engine; `given` are its keywords."""
     options = dict(given)
-    model, data = options.pop("model"), options.pop("data")
+    model = options.pop("model")
     engine, tables = options.pop("engine"), options.pop("tables")
-    _refuse_together(data, engine, tables)
     known = model if isinstance(model, Model) else read_model(model)
     with open_store(engine, options["max_memory"]) as store:
-        answer = ask(known, read_in_place(store, tables, known), **options)
+        options["data"] = read_in_place(store, tables, known)
+        answer = ask(known, **options)
         if isinstance(answer, AtomResult):
             for group in answer.asked.groups:
                 for domain in group.domains:
@@ -74,7 +74,15 @@ def ask_in_place(ask: Callable[..., Answered], given: Mapping[str, Any]) -> Answ
         return answer
 
 
-def _refuse_together(data: DataLike, engine: str | None, tables: str | None) -> None:
+def refuse_together(data: DataLike, engine: str | None, tables: str | None) -> None:
+    """Refuse what would say twice where the facts are, or nowhere."""
+    worlds = [data] if isinstance(data, Database | str | Path) else data or ()
+    if engine is not None and any(isinstance(world, ElsewhereDatabase) for world in worlds):
+        raise LapisError(
+            "the data is on an engine already, and the work is done there",
+            code="option-value",
+            hint=f"leave out engine={engine!r}",
+        )
     if tables is not None and engine is None:
         raise LapisError(
             f"the tables {tables!r} are on no engine",

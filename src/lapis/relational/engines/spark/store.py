@@ -115,23 +115,26 @@ class SparkStore(TaskStore):
             self.execute(f"DROP {kind} IF EXISTS {reference}")
 
     def check_target(self, target: str) -> None:
-        schema, table = split_target(target)
+        schema, _ = split_target(target)
         with self._complaints():
             catalog = self.session.catalog
             missing = schema if schema and not catalog.databaseExists(schema) else None
-            place = f"{SPARK.identifier(schema)}." if schema else ""
-            name = f"{place}{SPARK.identifier(table)}"
+            name = self.target_reference(target)
             is_view = missing is None and catalog.tableExists(name)
             is_view = is_view and catalog.getTable(name).tableType == "VIEW"
         refuse_target(target, missing, is_view)
 
+    def target_reference(self, target: str) -> str:
+        schema, table = split_target(target)
+        return ".".join(SPARK.identifier(part) for part in (schema, table) if part)
+
     def publish(self, name: str, target: str) -> None:
         # A table cannot change its database, so it is copied beside the target and renamed there.
         # Spark has no transactions: what had the name is put aside first and dropped last.
-        schema, table = split_target(target)
+        schema, _ = split_target(target)
         place = f"{SPARK.identifier(schema)}." if schema else ""
         copy, aside = (f"{place}lapis_{secrets.token_hex(8)}" for _ in range(2))
-        final = f"{place}{SPARK.identifier(table)}"
+        final = self.target_reference(target)
         with self._complaints():
             replaces = self.session.catalog.tableExists(final)
             try:
