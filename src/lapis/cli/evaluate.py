@@ -20,7 +20,7 @@ def run_evaluate(
 ) -> CrossValidation:
     """Cross-validate, and write the picture asked for."""
     if plot is not None:
-        from lapis.evaluation.plots import check_picture
+        from lapis.results.plots import check_picture
 
         check_picture(plot)
     found = cross_validate(model, worlds, query, **options)
