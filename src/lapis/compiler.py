@@ -74,8 +74,7 @@ class LazyLibrary(JITCodeLibrary):  # type: ignore[misc]
             if not any(one.name == name for one in self.get_defined_functions()):
                 return 0
             self.make_executable()
-        pointer: int = super().get_pointer_to_function(name)
-        return pointer
+        return super().get_pointer_to_function(name)
 
     def serialize_using_object_code(self) -> Any:
         self.make_executable()

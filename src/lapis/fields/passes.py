@@ -38,8 +38,7 @@ class Values(NamedTuple):
 
     def log_weight(self, ground: GroundField) -> np.ndarray:
         """float64[num_worlds], the logs of unnormalised probabilities."""
-        found: np.ndarray = self.exponent[:, ground.nodes[ground.root].offset]
-        return found
+        return self.exponent[:, ground.nodes[ground.root].offset]
 
 
 def base_values(ground: GroundField, worlds: np.ndarray) -> np.ndarray:

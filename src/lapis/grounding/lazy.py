@@ -206,8 +206,7 @@ class CurrentWorld:
         value = self.world[atoms.first : atoms.first + atoms.num_unknown]
         unknown_true: np.ndarray = atoms.unknown[value]
         if kind == "unknown false":
-            unknown_false: np.ndarray = atoms.unknown[~value]
-            return unknown_false
+            return atoms.unknown[~value]
         if kind == "unknown true":
             return unknown_true
         return np.concatenate((atoms.true, unknown_true))

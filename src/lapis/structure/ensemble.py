@@ -207,8 +207,7 @@ class Ensemble:
 
     def _field(self, j: int) -> np.ndarray:
         """float64[num_classes] of target j."""
-        field: np.ndarray = self.targets[j].matrix @ self.weights + self.units[j]
-        return field
+        return self.targets[j].matrix @ self.weights + self.units[j]
 
     def _value(self) -> float:
         return sum(target_value(t, self._field(j)) for j, t in enumerate(self.targets))

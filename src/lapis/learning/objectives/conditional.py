@@ -72,8 +72,7 @@ class ConditionalPoint:
     def curvature_product(self, direction: np.ndarray) -> np.ndarray:
         """float64[num_parameters], Cov[n | given]·d."""
         if self.scale is not None:
-            product: np.ndarray = self.scale * direction
-            return product
+            return self.scale * direction
         return total((side.covariance_product(direction) for side in self.free), len(direction))
 
 
