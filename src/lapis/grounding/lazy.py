@@ -213,13 +213,7 @@ class CurrentWorld:
 
 
 def _of_sign(rows: FlatRows, weights: np.ndarray, sign: int) -> FlatRows:
-    keep = np.sign(weights[rows.weight_id]) == sign
-    return FlatRows(
-        rows.length[keep],
-        rows.literal[np.repeat(keep, rows.length)],
-        rows.weight_id[keep],
-        rows.multiplicity[keep],
-    )
+    return rows.take(np.sign(weights[rows.weight_id]) == sign)
 
 
 def _union(old: FlatRows, new: FlatRows) -> FlatRows:
