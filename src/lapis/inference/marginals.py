@@ -311,9 +311,10 @@ def by_enumeration(network: Network, options: Options) -> Marginals:
 
 def by_belief_propagation(network: Network, options: Options) -> Marginals:
     """The cheap estimate: no standard error, exact only where the factor graph is a forest."""
+    from lapis.inference.exact.by_components import DEFAULT_MEMORY
     from lapis.inference.propagation.belief_propagation import propagate_beliefs
 
-    found = propagate_beliefs(network)
+    found = propagate_beliefs(network, max_memory=options.max_memory or DEFAULT_MEMORY)
     notes = {
         "converged": found.converged,
         "passes": found.num_passes,
