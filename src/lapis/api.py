@@ -95,7 +95,7 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     given = dict(locals())
     check_options("infer", given)
     if tables is not None:
-        from lapis.relational.engines.tables import ask_in_place
+        from lapis.relational.engines.mapped_tables import ask_in_place
 
         return ask_in_place(infer, given)
     from lapis.inference.marginals import Options
@@ -157,7 +157,7 @@ def map(  # type: ignore[misc]  # the keywords are those below
     given = dict(locals())
     check_options("map", given)
     if tables is not None:
-        from lapis.relational.engines.tables import ask_in_place
+        from lapis.relational.engines.mapped_tables import ask_in_place
 
         return ask_in_place(map, given)
     from lapis.inference.marginals import Options
@@ -241,7 +241,7 @@ def count(
     """
     check_options("count", locals())
     from lapis.counting.rule_counts import count_rules
-    from lapis.relational.engines.tables import open_on_engine
+    from lapis.relational.engines.mapped_tables import open_on_engine
 
     opened = open_on_engine(model, data, engine, tables, strict=strict, probabilities=False)
     with opened as (inputs, store):
@@ -353,7 +353,7 @@ def learn(
     check_options("learn", given)
     from lapis.learning.learn import learn_weights
     from lapis.learning.options import Options
-    from lapis.relational.engines.tables import open_on_engine
+    from lapis.relational.engines.mapped_tables import open_on_engine
 
     options = options_of(
         Options, given, checkpoint=None if checkpoint is None else Path(checkpoint)
@@ -433,7 +433,7 @@ def learn_structure(
     options = dict(locals())
     check_options("structure", options)
     from lapis.cores import num_cores
-    from lapis.relational.engines.tables import open_on_engine
+    from lapis.relational.engines.mapped_tables import open_on_engine
     from lapis.structure.learn_rules import learn_rules
 
     inputs_of = ("model", "data", "query", "engine", "tables", "strict")

@@ -36,8 +36,8 @@ import numpy as np
 
 from lapis.errors import LapisError, check_word
 from lapis.inference.moments.closed_form import ClosedForm, Source, Walking
-from lapis.inference.moments.sides import Side, SideMoments, total
 from lapis.inference.moments.statistics import Statistics, gather_statistics
+from lapis.inference.moments.whole_network import Side, SideMoments, total
 from lapis.learning.examples import HIDDEN, Example
 from lapis.learning.parameters import Parameters
 from lapis.methods import find_method

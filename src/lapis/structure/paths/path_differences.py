@@ -3,7 +3,7 @@
 Let a path have atoms A_1 … A_k, and let U be a set of them that the ground atom g can be at once
 (unified with each other; mostly a single atom). For S among the other atoms write N_U,S(g) for the
 number of groundings in which the atoms of U are g and those in S are true. By Möbius inversion
-over supersets, as for whole counts (`lapis.counting.path`),
+over supersets, as for whole counts (`lapis.counting.path_counts`),
 
     F_U,p(g) = Σ_{S ⊇ p} (−1)^{|S∖p|} N_U,S(g)
 
