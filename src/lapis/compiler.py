@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from numba import config, njit
-from numba.core import event
+from numba.core import caching, event
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.registry import cpu_target
 
@@ -91,6 +91,19 @@ class LazyCodegen(JITCPUCodegen):  # type: ignore[misc]
             super().set_env(env_name, env)
 
 
+class KeptIndex(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """Which versions of a kernel are kept: none, if it names types that have moved since.
+
+    An upgrade leaves the index of the version before, and numba looks at its types before its date.
+    """
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except (ImportError, AttributeError):
+            return {}
+
+
 def find_place() -> None:
     """Let numba keep kernels in a temporary folder if it finds no other."""
     try:
@@ -147,6 +160,7 @@ class Compilations(event.Listener):  # type: ignore[misc]
 
 
 cpu_target.target_context.codegen().__class__ = LazyCodegen
+caching.IndexDataCacheFile = KeptIndex
 event.register("numba:compile", Compilations())
 find_place()
 load_without_blas()
