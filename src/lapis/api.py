@@ -95,7 +95,7 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     given = dict(locals())
     check_options("infer", given)
     if engine is not None or tables is not None:
-        from lapis.relational.engines.tables import ask_in_place, refuse_together
+        from lapis.relational.engines.mapped_tables import ask_in_place, refuse_together
 
         refuse_together(data, engine, tables)
         if tables is not None:
@@ -159,7 +159,7 @@ def map(  # type: ignore[misc]  # the keywords are those below
     given = dict(locals())
     check_options("map", given)
     if engine is not None or tables is not None:
-        from lapis.relational.engines.tables import ask_in_place, refuse_together
+        from lapis.relational.engines.mapped_tables import ask_in_place, refuse_together
 
         refuse_together(data, engine, tables)
         if tables is not None:
@@ -245,7 +245,7 @@ def count(
     """
     check_options("count", locals())
     from lapis.counting.rule_counts import count_rules
-    from lapis.relational.engines.tables import open_on_engine
+    from lapis.relational.engines.mapped_tables import open_on_engine
 
     opened = open_on_engine(model, data, engine, tables, strict=strict, probabilities=False)
     with opened as (inputs, store):
@@ -357,7 +357,7 @@ def learn(
     check_options("learn", given)
     from lapis.learning.learn import learn_weights
     from lapis.learning.options import Options
-    from lapis.relational.engines.tables import open_on_engine
+    from lapis.relational.engines.mapped_tables import open_on_engine
 
     options = options_of(
         Options, given, checkpoint=None if checkpoint is None else Path(checkpoint)
@@ -437,7 +437,7 @@ def learn_structure(
     options = dict(locals())
     check_options("structure", options)
     from lapis.cores import num_cores
-    from lapis.relational.engines.tables import open_on_engine
+    from lapis.relational.engines.mapped_tables import open_on_engine
     from lapis.structure.learn_rules import learn_rules
 
     inputs_of = ("model", "data", "query", "engine", "tables", "strict")

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from numba import config, njit
-from numba.core import event
+from numba.core import caching, event
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.registry import cpu_target
 
@@ -74,8 +74,7 @@ class LazyLibrary(JITCodeLibrary):  # type: ignore[misc]
             if not any(one.name == name for one in self.get_defined_functions()):
                 return 0
             self.make_executable()
-        pointer: int = super().get_pointer_to_function(name)
-        return pointer
+        return super().get_pointer_to_function(name)
 
     def serialize_using_object_code(self) -> Any:
         self.make_executable()
@@ -90,6 +89,19 @@ class LazyCodegen(JITCPUCodegen):  # type: ignore[misc]
     def set_env(self, env_name: str, env: Any) -> None:
         if self._engine.is_symbol_defined(env_name):
             super().set_env(env_name, env)
+
+
+class KeptIndex(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """Which versions of a kernel are kept: none, if it names types that have moved since.
+
+    An upgrade leaves the index of the version before, and numba looks at its types before its date.
+    """
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except (ImportError, AttributeError):
+            return {}
 
 
 def find_place() -> None:
@@ -148,6 +160,7 @@ class Compilations(event.Listener):  # type: ignore[misc]
 
 
 cpu_target.target_context.codegen().__class__ = LazyCodegen
+caching.IndexDataCacheFile = KeptIndex
 event.register("numba:compile", Compilations())
 find_place()
 load_without_blas()

@@ -18,6 +18,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 WIDEST = 400  # characters of a line that an error shows
 
@@ -109,6 +110,10 @@ class LapisError(Exception):
         self.hint = hint
         self.notes = tuple(notes)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """An error of another process is raised here as it was there."""
+        return rebuild_error, (type(self), self.args, self.__dict__)
+
     def __str__(self) -> str:
         lines = [f"{self.span}: {self.message}" if self.span else self.message]
         if self.span:
@@ -118,6 +123,14 @@ class LapisError(Exception):
         for note in self.notes:
             lines += note.lines()
         return "\n".join(lines)
+
+
+def rebuild_error(
+    kind: type[LapisError], arguments: tuple[Any, ...], fields: dict[str, Any]
+) -> LapisError:
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(fields)
+    return error
 
 
 class LapisErrors(LapisError):

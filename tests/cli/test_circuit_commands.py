@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.backend_bases import FigureCanvasBase
 
 from cli_run import Run
 
@@ -229,7 +230,8 @@ def test_info_and_other_forms(learned: Run) -> None:
         (("query", "c.npz", "--given", "t.csv"), "--given is the evidence for --rows"),
         (("query", "c.npz", "--rows", "t.csv", "--mpe"), "a query stands in --query or in --rows, "
          "not in both"),
-        (("info", "c.npz", "--plot", "c.txt"), "c.txt: pictures are .png, .svg or .pdf files"),
+        (("info", "c.npz", "--plot", "c.txt"), "c.txt: the ending says what kind of picture to "
+         f"write\n    one of {', '.join(sorted(FigureCanvasBase.filetypes))}"),
     ],
 )  # fmt: skip
 def test_mistakes(learned: Run, arguments: tuple[str, ...], message: str) -> None:

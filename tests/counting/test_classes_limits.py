@@ -14,6 +14,7 @@ from counting.small_worlds import build
 from lapis.counting.differences import argument_classes, classes
 from lapis.counting.differences import block_classes as blocks
 from lapis.counting.differences.argument_classes import Function, count_signatures
+from lapis.counting.differences.atom_differences import open_differences
 from lapis.counting.differences.block_classes import block_classes
 from lapis.counting.differences.class_likelihood import pseudo_log_likelihood
 from lapis.counting.differences.classes import difference_classes
@@ -120,22 +121,14 @@ def test_ten_billion_atoms_fall_into_few_classes() -> None:
     }
 
 
-def test_rules_and_world_can_be_chosen() -> None:
-    alone = feature(literal("Smokes", "x"), variables="x", rule=1)
-    problem = build({"p": NAMES[:3]}, (SMOKES, FRIENDS), (INFLUENCE, alone), set()).problem
-    only = difference_classes(problem, "Smokes", rules=[1])
-    assert (only.weight_id.tolist(), only.difference.tolist()) == ([1], [1])
+def test_another_world_takes_the_place_of_the_data() -> None:
+    problem = build({"p": NAMES[:3]}, (SMOKES, FRIENDS), (INFLUENCE,), set()).problem
     world = {"Smokes": np.array([[2], [0]]), "Friends": np.array([[2, 1]])}
-    found = difference_classes(problem, "Smokes", world=world, rules=[0])
+    vectors, truth = open_differences(problem, "Smokes", world).at_rows(np.array([[0], [1], [2]]))
     # Smokes(P2) breaks Friends(P2,P1), Smokes(P1) mends it, P0 has no friend.
-    values = [tuple(found.vectors.take(np.array([each])).value) for each in range(len(found))]
-    assert dict(zip(values, found.truth.tolist(), strict=True)) == {
-        (): True,
-        (1,): False,
-        (-1,): True,
-    }
-    assert found.multiplicity.tolist() == [1, 1, 1]
-    assert World(problem, world=world).counts.tolist() == [8, 2]
+    values = [tuple(vectors.take(np.array([each])).value) for each in range(3)]
+    assert (values, truth.tolist()) == ([(), (1,), (-1,)], [True, False, True])
+    assert World(problem, world=world).counts.tolist() == [8]
 
 
 def test_data_that_breaks_a_hard_rule_is_named() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lapis
-from lapis.cli.evaluate import run_evaluate
+from lapis.cli.commands import run_evaluate
 from lapis.cli.render import present, show
 from lapis.data.database import Database
 from lapis.evaluation.cross_validation import CrossValidation

@@ -40,5 +40,5 @@ def test_the_command(run: Run) -> None:
     assert code == 0
     assert out == "drawn to f.svg\n"
     assert "<svg" in (run.folder / "f.svg").read_text(encoding="utf-8")
-    with pytest.raises(LapisError, match="unknown kind of picture"):
+    with pytest.raises(LapisError, match="the ending says what kind of picture to write"):
         fields.draw(run.folder / "f.rrf", "f.txt")

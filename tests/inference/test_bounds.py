@@ -15,6 +15,7 @@ from test_overclaims import coupled_pairs
 import lapis
 from lapis.inference.bounds import eliminated, self_avoiding
 from lapis.inference.bounds.certified import Bounds, bound_network
+from lapis.inference.bounds.clause_tables import find_tables
 from lapis.inference.bounds.eliminated import planes
 from lapis.inference.bounds.forests import bound_above
 from lapis.inference.bounds.mean_field import find_mean_field
@@ -23,7 +24,6 @@ from lapis.inference.bounds.self_avoiding import (
     bound_log_odds,
     build_walks,
 )
-from lapis.inference.bounds.tables import find_tables
 from lapis.inference.bounds.terms import find_terms
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.network.network import Network

@@ -11,7 +11,9 @@ from sampled_networks import GOLDEN, agreement, golden_network, random_networks
 
 import lapis
 from golden_models import GoldenModel
+from lapis.inference.exact.by_components import ExactPlan, plan_exact
 from lapis.inference.exact.enumerate import Enumeration, enumerate_worlds
+from lapis.inference.marginals import Options, by_belief_propagation
 from lapis.inference.propagation.belief_propagation import BeliefPropagation, propagate_beliefs
 from lapis.network.network import Network
 
@@ -144,6 +146,18 @@ def test_random_networks_never_claim_too_much() -> None:
         if found.exact:
             assert found.marginal.tolist() == pytest.approx(exact.marginal.tolist(), abs=1e-9)
     assert claimed > 10
+
+
+def test_tables_of_a_forest_keep_the_memory_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def plan(network: Network, max_memory: int) -> ExactPlan:
+        asked.append(max_memory)
+        return plan_exact(network, max_memory)
+
+    monkeypatch.setattr("lapis.inference.propagation.belief_propagation.plan_exact", plan)
+    by_belief_propagation(make_network(2, [([-1, 2], 0, 1.0)]), Options(max_memory=1 << 20))
+    assert asked == [1 << 20]
 
 
 def test_weak_loops_are_nearly_right() -> None:

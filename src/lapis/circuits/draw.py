@@ -8,20 +8,18 @@ import numpy as np
 
 from lapis.circuits.circuit import INDICATOR, PARAMETER, Circuit
 from lapis.circuits.files import node_label
-from lapis.data.whole_path import whole_path
-from lapis.errors import LapisError, TooLarge
+from lapis.errors import TooLarge
 from lapis.results.escaping import escape
-from lapis.results.plots import COLOUR, new_figure
+from lapis.results.plots import COLOUR, check_picture, new_figure, save_picture
 
 MAX_NODES = 200
 SWEEPS = 8  # of moving nodes to the middle of their neighbours
 
 
 def draw_circuit(circuit: Circuit, path: str | Path) -> None:
-    """Draw a circuit to a .png, .svg or .pdf file."""
+    """Draw a circuit to a file of a kind that its ending says."""
     path = Path(path)
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise LapisError(f"{path}: pictures are .png, .svg or .pdf files", code="plot-file")
+    check_picture(path)
     if circuit.num_nodes > MAX_NODES:
         raise TooLarge(
             f"{circuit.num_nodes:,} nodes are too many to draw",
@@ -50,8 +48,7 @@ def draw_circuit(circuit: Circuit, path: str | Path) -> None:
         )  # fmt: skip
     axes.set_xlim(x.min() - 0.7, x.max() + 0.7)
     axes.set_ylim(-0.5, y.max() + 0.5)
-    with whole_path(path) as temporary:
-        figure.savefig(temporary, dpi=150)
+    save_picture(figure, path)
 
 
 def place_nodes(circuit: Circuit) -> tuple[np.ndarray, np.ndarray]:

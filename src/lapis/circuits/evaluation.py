@@ -152,8 +152,8 @@ def run_in_shares(work: Callable[[slice], Found], num_rows: int, cost: int) -> l
 
 
 @inner
-def climb(circuit, row, value):  # type: ignore[no-untyped-def]
-    """Write the log value of every node."""
+def climb(circuit, row, maximise, value):  # type: ignore[no-untyped-def]
+    """Write the log value of every node; with the largest child of a sum in the place of all."""
     kind, leaf, start, child = circuit.kind, circuit.leaf, circuit.start, circuit.child
     for n in range(len(kind)):
         if kind[n] == INDICATOR:
@@ -176,7 +176,7 @@ def climb(circuit, row, value):  # type: ignore[no-untyped-def]
                     possible += 1
                     if one > best:
                         best = one
-            if possible > 1:
+            if possible > 1 and not maximise:
                 total = 0.0
                 for e in range(start[n], start[n + 1]):
                     one = value[child[e]]
@@ -189,7 +189,7 @@ def climb(circuit, row, value):  # type: ignore[no-untyped-def]
 @entry
 def _evaluate(circuit, rows, value, found):  # type: ignore[no-untyped-def]
     for r in range(len(rows)):
-        climb(circuit, rows[r], value)
+        climb(circuit, rows[r], False, value)
         found[r] = value[len(circuit.kind) - 1]
 
 
@@ -200,7 +200,7 @@ def _flow(circuit, rows, weight, memory, found, states, parameters):  # type: ig
     value, flow = memory[0], memory[1]
     root = len(kind) - 1
     for r in range(len(rows)):
-        climb(circuit, rows[r], value)
+        climb(circuit, rows[r], False, value)
         found[r] = value[root]
         if value[root] == -math.inf:
             if len(states):

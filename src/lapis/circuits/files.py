@@ -25,7 +25,7 @@ from lapis.circuits.circuit import (
     new_circuit,
     state_starts,
 )
-from lapis.data.whole_path import whole_path
+from lapis.data.whole_path import require_writable, whole_path
 from lapis.errors import LapisError, Source, Span
 
 FORMAT = 1
@@ -59,9 +59,7 @@ def check_output(path: Path | None) -> None:
         return
     if path.suffix not in (".npz", ".ac", ".dot"):
         raise LapisError(f"{path}: circuits are written as .npz, .ac or .dot", code="circuit-file")
-    if path.is_dir() or not path.parent.is_dir():
-        wrong = "it is a folder" if path.is_dir() else f"no folder {path.parent}"
-        raise LapisError(f"{path}: cannot be written: {wrong}", code="unwritable")
+    require_writable(path)
 
 
 def load_circuit(path: str | Path) -> Circuit:

@@ -147,32 +147,16 @@ def _descend(circuit, value, rng, stack, row):  # type: ignore[no-untyped-def]
 
 @entry
 def _maximise(circuit, rows, value, rng, stack, found, worlds):  # type: ignore[no-untyped-def]
-    kind, leaf, start, child = circuit.kind, circuit.leaf, circuit.start, circuit.child
-    root = len(kind) - 1
     for r in range(len(rows)):
-        for n in range(len(kind)):
-            if kind[n] == SUM:
-                value[n] = -math.inf
-                for e in range(start[n], start[n + 1]):
-                    value[n] = max(value[n], value[child[e]])
-            elif kind[n] == PRODUCT:
-                value[n] = 0.0
-                for e in range(start[n], start[n + 1]):
-                    value[n] += value[child[e]]
-            elif kind[n] == INDICATOR:
-                v = circuit.variable_of_state[leaf[n]]
-                agrees = rows[r, v] < 0 or rows[r, v] == leaf[n] - circuit.state_start[v]
-                value[n] = 0.0 if agrees else -math.inf
-            else:
-                value[n] = circuit.log_parameter[leaf[n]]
-        found[r] = value[root]
-        if value[root] > -math.inf:
+        climb(circuit, rows[r], True, value)
+        found[r] = value[len(circuit.kind) - 1]
+        if found[r] > -math.inf:
             _descend(circuit, value, rng, stack, worlds[r])
 
 
 @entry
 def _sample(circuit, row, value, stack, rng, worlds):  # type: ignore[no-untyped-def]
-    climb(circuit, row, value)
+    climb(circuit, row, False, value)
     if value[len(circuit.kind) - 1] > -math.inf:
         for r in range(len(worlds)):
             _descend(circuit, value, rng, stack, worlds[r])
@@ -184,7 +168,7 @@ def _complete(circuit, value, stack, rng, rows, possible):  # type: ignore[no-un
         possible[r] = True
         for v in range(rows.shape[1]):
             if rows[r, v] < 0:
-                climb(circuit, rows[r], value)
+                climb(circuit, rows[r], False, value)
                 possible[r] = value[len(circuit.kind) - 1] > -math.inf
                 if possible[r]:
                     _descend(circuit, value, rng, stack, rows[r])
@@ -193,7 +177,7 @@ def _complete(circuit, value, stack, rng, rows, possible):  # type: ignore[no-un
 
 @entry
 def _entropy(circuit, row, value, found):  # type: ignore[no-untyped-def]
-    climb(circuit, row, value)
+    climb(circuit, row, False, value)
     kind, start, child = circuit.kind, circuit.start, circuit.child
     for n in range(len(kind)):
         for e in range(start[n], start[n + 1]):

@@ -36,7 +36,8 @@ def compile_(
     from lapis.circuits.queries import log_partition
     from lapis.results.result import Figures
 
-    graph = conditioned(*open_factors(**opening))
+    graph, row = open_factors(**opening)
+    graph = graph.given(row)
     began = time.monotonic()
     stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
     found = compile_factors(graph, max_edges, random_state, stop, progress)
@@ -60,7 +61,7 @@ def marginals(time_limit: float | None, random_state: int, **opening: Any) -> Mo
 
     graph, row = open_factors(**opening)
     stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
-    found = find_marginals(conditioned(graph, row), seed=random_state, stop=stop)
+    found = find_marginals(graph.given(row), seed=random_state, stop=stop)
     first = row_starts(graph.size).tolist()
     distribution = {
         name: dict(zip(graph.states[v], found.state[first[v] : first[v + 1]].tolist(), strict=True))
@@ -97,7 +98,7 @@ def approximate(
         **sizes(found.circuit),
         "log_partition": found.log_partition
         if found.parameters == "E"
-        else cheap_partition(conditioned(graph, row), stop),
+        else cheap_partition(graph.given(row), stop),
         "log_partition_bound": found.bound,
         "log_partition_upper": found.upper,
         "log_partition_estimate": found.log_partition,
@@ -152,19 +153,7 @@ def open_factors(
         raise LapisError("one circuit is one world", code="several-worlds", hint="use --merge")
     task = build_task(model, worlds or None, query, opened=opened, strict=strict)
     graph = ground_factors(ground(task.worlds[0].problem)).graph
-    return graph, nothing_known(graph)
-
-
-def conditioned(graph: FactorGraph, row: np.ndarray) -> FactorGraph:
-    """The model with what a row of states observes in its tables."""
-    seen = {v: state for v, state in enumerate(row.tolist()) if state >= 0}
-    return graph.condition(seen) if seen else graph
-
-
-def nothing_known(graph: FactorGraph) -> np.ndarray:
-    import numpy as np
-
-    return np.full(graph.num_variables, -1, np.int32)
+    return graph, row_of_states(graph.names, graph.states, ())
 
 
 def sizes(circuit: Circuit) -> dict[str, int]:

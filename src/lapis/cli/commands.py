@@ -15,6 +15,7 @@ from lapis.errors import LapisError
 
 if TYPE_CHECKING:
     from lapis.data.database import Database
+    from lapis.evaluation.cross_validation import CrossValidation
     from lapis.progress import Report
     from lapis.results.result import Result
 
@@ -67,7 +68,7 @@ def count(
                     hint=f"leave out {flag}, or --explain",
                 )
         from lapis.counting.rule_counts import explain_counts
-        from lapis.relational.engines.tables import open_on_engine
+        from lapis.relational.engines.mapped_tables import open_on_engine
 
         places = {name: options[name] for name in ("engine", "tables", "strict")}
         with open_on_engine(model, worlds or None, probabilities=False, **places) as opened:
@@ -149,11 +150,26 @@ def score(model: Path, worlds: Worlds, **options: Any) -> Result:
 @takes("evaluate", "cross-validation")
 def evaluate(model: Path, worlds: Worlds, **options: Any) -> Result:
     """Cross-validate: learn on some data files, predict the query in the others, in turn."""
-    from lapis.cli.evaluate import run_evaluate
     from lapis.options import LEARNING
 
     learning = {option.name: options.pop(option.name) for option in LEARNING}
     return run_evaluate(model, worlds, learn_options=learning, **options)
+
+
+def run_evaluate(
+    model: Path, worlds: Worlds, query: Sequence[str], *, plot: Path | None = None, **options: Any
+) -> CrossValidation:
+    """Cross-validate, and write the picture asked for."""
+    from lapis.evaluation.cross_validation import cross_validate
+
+    if plot is not None:
+        from lapis.results.plots import check_picture
+
+        check_picture(plot)
+    found = cross_validate(model, worlds, query, **options)
+    if plot is not None:
+        found.plot(plot)
+    return found
 
 
 BY_NAME = {command.__name__: command for command in (

@@ -2,5 +2,6 @@
 
 Totals read in this order: `totals` (every rule of a model) → `relational.compile` (a conjunction
 becomes signed terms of `relational.algebra`) → an engine. `derived` adds quantified subformulas to
-the world, `path` counts sign patterns, `differences` what each ground atom changes; `ijgp` guesses.
+the world, `path_counts` has sign patterns, `differences` what each ground atom changes; `ijgp`
+guesses.
 """

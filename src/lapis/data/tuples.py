@@ -37,8 +37,7 @@ def contains(rows: np.ndarray, queries: np.ndarray) -> np.ndarray:
     keys, wanted = share_keys(rows.T, queries.T).parts
     place = np.searchsorted(keys, wanted)
     place[place == len(keys)] = 0
-    found: np.ndarray = keys[place] == wanted
-    return found
+    return keys[place] == wanted
 
 
 def difference(left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -156,15 +156,6 @@ def run_one_by_one(
         yield fold
 
 
-class Failure(NamedTuple):
-    """An error in another process. Errors with fields of their own do not pickle by themselves."""
-
-    kind: type[LapisError] | None  # None: a bug
-    arguments: tuple[Any, ...]
-    fields: dict[str, Any]
-    traceback: str
-
-
 def run_side_by_side(
     tasks: Sequence[FoldTask], learn: Learner, num_jobs: int, stop: Stop
 ) -> Generator[Fold, None, None]:
@@ -209,13 +200,13 @@ def work(connection: Connection, learn: Learner) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         task: FoldTask = connection.recv()
-        result: Fold | Failure | None
+        result: Fold | Exception | None
         try:
             result = run_fold(task, learn)
         except LapisError as error:
-            result = Failure(type(error), error.args, dict(error.__dict__), "")
+            result = error
         except Exception:
-            result = Failure(None, (), {}, traceback.format_exc())
+            result = RuntimeError(f"fold {task.number} failed:\n{traceback.format_exc()}")
         connection.send(result)
 
 
@@ -235,13 +226,9 @@ def receive(connection: Connection, task: FoldTask) -> Fold:
         raise name_fold(process_ended(), task) from None
     if isinstance(result, Fold):
         return result
-    if not isinstance(result, Failure):
-        raise KeyboardInterrupt
-    if result.kind is None:
-        raise RuntimeError(f"fold {task.number} failed:\n{result.traceback}")
-    error = result.kind.__new__(result.kind, *result.arguments)
-    error.__dict__.update(result.fields)
-    raise name_fold(error, task)
+    if isinstance(result, LapisError):
+        raise name_fold(result, task)
+    raise result or KeyboardInterrupt
 
 
 def process_ended() -> LapisError:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from lapis.errors import LapisError, TooLarge
 from lapis.evaluation.predictions import exact_log_partition
+from lapis.inference.figures import joined_methods
 from lapis.inference.marginals import MAX_ELEMENTS, Options
 from lapis.learning.examples import Example
 from lapis.problem.problem import Problem
@@ -119,7 +120,7 @@ def add_log_likelihoods(worlds: list[LogLikelihood]) -> LogLikelihood:
     return LogLikelihood(
         sum(world.value for world in worlds),
         math.hypot(*errors) if errors else None,
-        "+".join(dict.fromkeys(name for world in worlds for name in world.method.split("+"))),
+        joined_methods([world.method for world in worlds]),
     )
 
 

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.data.whole_path import whole_path
-from lapis.errors import LapisError
 from lapis.evaluation.curves import calibration_curve, precision_recall
 from lapis.evaluation.metrics import average_precision
 from lapis.evaluation.predictions import Predictions
+from lapis.results.plots import finish, new_figure, save_picture
 from lapis.results.plots import label as plot_label
-from lapis.results.plots import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +23,6 @@ Series = Predictions | Mapping[str, Predictions]
 MAIN_COLOUR, FAINT = "#2f5d8a", "#9aa5b1"
 COLOURS = ("#2f5d8a", "#c8553d", "#4f8a5b", "#8a6bb1", "#b8862b", "#3d8a8a", "#a04a7a", "#6b6b6b")
 MAX_NAMED = 8  # curves with a colour and a name of their own
-DOTS_PER_INCH = 150
 
 
 def plot_precision_recall(series: Series, to: Axes | str | Path | None = None) -> Axes:
@@ -57,7 +54,7 @@ def plot_quality(
     draw_precision_recall(series, left, pooled)
     draw_calibration({"": pooled}, right, 10)
     if path is not None:
-        save(figure, Path(path))
+        save_picture(figure, Path(path))
     return figure
 
 
@@ -71,28 +68,8 @@ def draw(
     axes: Axes = figure.subplots()
     paint(axes)
     if to is not None:
-        save(figure, Path(to))
+        save_picture(figure, Path(to))
     return axes
-
-
-def save(figure: Figure, path: Path) -> None:
-    """Write a picture, whole or not at all; the format is that of the name's ending."""
-    check_picture(path)
-    with whole_path(path) as temporary:
-        figure.savefig(temporary, dpi=DOTS_PER_INCH)
-
-
-def check_picture(path: Path) -> None:
-    """Refuse a picture that could not be written, before the work it is to show."""
-    known = new_figure((1, 1), shown=False).canvas.get_supported_filetypes()
-    if not path.absolute().parent.is_dir():
-        raise LapisError(f"{path}: there is no such folder", code="unwritable")
-    if path.suffix[1:].lower() not in known:
-        raise LapisError(
-            f"{path}: the ending says what kind of picture to write",
-            code="picture-format",
-            hint=f"one of {', '.join(sorted(known))}",
-        )
 
 
 def as_mapping(series: Series) -> Mapping[str, Predictions]:
@@ -183,8 +160,3 @@ def draw_calibration(series: Mapping[str, Predictions], axes: Axes, num_bins: in
 
 def add_legend(axes: Axes, title: str | None, place: str) -> None:
     axes.legend(frameon=False, fontsize="small", title=title, title_fontsize="small", loc=place)
-
-
-def finish(axes: Axes) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(length=3)

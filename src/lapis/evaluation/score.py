@@ -36,6 +36,7 @@ from lapis.evaluation.predictions import (
     join_predictions,
     predict_example,
 )
+from lapis.inference.figures import joined_methods, total_or_none
 from lapis.inference.marginals import Options
 from lapis.language.model import Model
 from lapis.language.resolution.gather import gather_instances
@@ -260,7 +261,7 @@ def score_worlds(
         total_or_none([part.log_likelihood for part in found]),
         quality.num_atoms,
         quality.num_true,
-        "+".join(dict.fromkeys(name for part in found for name in part.method.split("+"))),
+        joined_methods([part.method for part in found]),
         exact,
         None if exact else predictions.max_stderr,
         tuple(predicate_score(name, measure(predictions.of(name)), parts) for name in names),
@@ -349,8 +350,3 @@ def predicate_score(
 ) -> PredicateScore:
     pseudo = None if parts is None or name not in parts else parts[name].value
     return PredicateScore(name, *quality, pseudo)
-
-
-def total_or_none(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None

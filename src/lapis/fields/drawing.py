@@ -10,16 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lapis.data.whole_path import whole_path
-from lapis.errors import LapisError
 from lapis.fields.field import ROOT, Field
 from lapis.fields.field_text import call, print_target, read_field
-from lapis.results.plots import label, new_axes, new_figure
+from lapis.results.plots import label, new_axes, new_figure, save_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-PICTURES = (".png", ".svg", ".pdf")
 POSITIVE, NEGATIVE = "#4c72b0", "#c44e52"
 WIDTH, HEIGHT = 1.5, 1.4  # inches for a leaf and for a level
 MAX_SIZE = 60.0  # inches
@@ -49,23 +46,11 @@ def draw(
     levels = max(box.level for box in boxes.values())
     size = (min(MAX_SIZE, WIDTH * (right + 1.5)), min(MAX_SIZE, HEIGHT * (levels + 1)))
     if path is not None:
-        check_picture(Path(path))
         figure = new_figure(size, shown=False)
-        axes = figure.subplots()
-        paint(axes, boxes, lines)
-        with whole_path(Path(path)) as place:
-            figure.savefig(place, dpi=150)
+        axes = paint(figure.subplots(), boxes, lines)
+        save_picture(figure, Path(path))
         return axes
     return paint(new_axes(axes, size), boxes, lines)
-
-
-def check_picture(path: Path) -> None:
-    if path.suffix.lower() not in PICTURES:
-        raise LapisError(
-            f"{path}: unknown kind of picture {path.suffix!r}",
-            code="picture",
-            hint=f"name a file {', '.join(PICTURES)}",
-        )
 
 
 def lay_out(field: Field) -> tuple[dict[str, Box], list[Line]]:

@@ -230,5 +230,4 @@ def compare(parfeature: Parfeature, child: Child, domains: Mapping[str, Domain])
         if isinstance(term, Variable):
             shape[variables.index(term.name)] = len(domain)
         sides.append(values.reshape(shape))
-    holds: np.ndarray = np.asarray(COMPARE[child.target](*sides), bool)
-    return holds
+    return np.asarray(COMPARE[child.target](*sides), bool)

@@ -35,8 +35,7 @@ class Lesson:
     @property
     def world(self) -> np.ndarray:
         """bool[num_unknown], what is true of it; hidden atoms are not."""
-        found: np.ndarray = self.answer == 1
-        return found
+        return self.answer == 1
 
     @property
     def has_hidden(self) -> bool:

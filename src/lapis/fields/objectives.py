@@ -159,8 +159,7 @@ def world_with(lesson: Lesson, hidden: np.ndarray) -> np.ndarray:
     """bool[num_unknown], the data with what is hidden as given, bool[num_hidden]."""
     # Both are tables of the same shape: only what is known in them differs.
     values = base_values(lesson.given.ground, hidden[None])[0]
-    world: np.ndarray = values[lesson.cached.ground.cell] > 0.5
-    return world
+    return values[lesson.cached.ground.cell] > 0.5
 
 
 def pseudo_objective(lessons: Sequence[Lesson], num_samples: int, seed: int) -> Objective:

@@ -38,8 +38,7 @@ class Values(NamedTuple):
 
     def log_weight(self, ground: GroundField) -> np.ndarray:
         """float64[num_worlds], the logs of unnormalised probabilities."""
-        found: np.ndarray = self.exponent[:, ground.nodes[ground.root].offset]
-        return found
+        return self.exponent[:, ground.nodes[ground.root].offset]
 
 
 def base_values(ground: GroundField, worlds: np.ndarray) -> np.ndarray:
@@ -102,7 +101,7 @@ def world_gradients(ground: GroundField, weights: np.ndarray, worlds: np.ndarray
 def child_sums(ground: GroundField, edge: Edge, value: np.ndarray) -> np.ndarray:
     """s, with axes (worlds, the parent's parameters); of length 1 where the child has no such."""
     child = ground.nodes[edge.child]
-    kept = kept_parameters(edge, child)
+    kept = kept_parameters(edge)
     shape = [size if k in kept else 1 for k, size in enumerate(edge.sizes[: edge.num_parameters])]
     if 0 in edge.sizes or child.size == 0:
         return np.zeros((len(value), *shape))
@@ -116,7 +115,7 @@ def spread(ground: GroundField, edge: Edge, table: np.ndarray, by_value: np.ndar
     child = ground.nodes[edge.child]
     if 0 in edge.sizes or child.size == 0:
         return
-    kept = kept_parameters(edge, child)
+    kept = kept_parameters(edge)
     others = tuple(1 + k for k in range(edge.num_parameters) if k not in kept)
     reduced = table.sum(axis=others)
     cells = view_of(edge, child, kept, by_value)
@@ -124,7 +123,7 @@ def spread(ground: GroundField, edge: Edge, table: np.ndarray, by_value: np.ndar
     cells += reduced.reshape(*reduced.shape, *[1] * (cells.ndim - reduced.ndim))
 
 
-def kept_parameters(edge: Edge, child: Node) -> list[int]:
+def kept_parameters(edge: Edge) -> list[int]:
     """The parent's parameters that are in the child."""
     return [k for k in range(edge.num_parameters) if -1 - k in edge.places]
 

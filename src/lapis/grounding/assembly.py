@@ -28,6 +28,11 @@ class FlatRows(NamedTuple):
     weight_id: np.ndarray  # int32[num_rows], HARD or the id
     multiplicity: np.ndarray  # float64[num_rows], groundings that became this row
 
+    def take(self, kept: np.ndarray) -> FlatRows:
+        """The rows kept, bool[num_rows]."""
+        literal = self.literal[np.repeat(kept, self.length)]
+        return FlatRows(self.length[kept], literal, self.weight_id[kept], self.multiplicity[kept])
+
 
 class Assembled(NamedTuple):
     network: Network

@@ -79,8 +79,7 @@ class PredicateAtoms:
         if self.num_unknown == 0:
             return np.zeros(len(codes), np.int32)
         if self.total <= min(LARGEST_TABLE, 4 * (len(codes) + self.num_unknown)):
-            literals: np.ndarray = self._table[codes]
-            return literals
+            return self._table[codes]
         at = np.searchsorted(self.unknown_codes, codes)
         at[at == self.num_unknown] = 0
         found = self.unknown_codes[at] == codes

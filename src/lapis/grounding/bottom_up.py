@@ -253,12 +253,7 @@ class GroundingSession:
             start, literal, alive = resolve_references(block.rows, resolved, in_place)
             part = FlatRows(np.diff(start), literal, block.weight_id, block.rows.multiplicity)
             if not alive.all():
-                part = FlatRows(
-                    part.length[alive],
-                    literal[np.repeat(alive, part.length)],
-                    part.weight_id[alive],
-                    part.multiplicity[alive],
-                )
+                part = part.take(alive)
             if block.feature.hard:
                 refuse_falsified(self, block, alive, part)
             flat.append(part)

@@ -17,6 +17,7 @@ import numpy as np
 
 from lapis.data.database import Domain
 from lapis.data.keys import fits, pack, unpack
+from lapis.data.tuples import union
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Predicate
 from lapis.problem.problem import Evidence, Problem
@@ -100,7 +101,7 @@ def _close(evidence: Evidence, domains: Mapping[str, Domain]) -> Evidence:
     forced = np.isin(unknown_keys, candidates[times == 1])
     return replace(
         evidence,
-        true=_union(evidence.true, unknown[forced]),
+        true=union(evidence.true, unknown[forced]),
         unknown=unknown[~forced],
     )
 
@@ -130,19 +131,13 @@ def _close_open(
             mine = forced[at] == keys
             total = np.full(len(forced), shape.num_values * (shape.num_values - 1) // 2)
             np.subtract.at(total, at[mine], values[mine])
-            true = _union(true, shape.rows(forced, total))
+            true = union(true, shape.rows(forced, total))
     keys, values = shape.keys(true), shape.values(true)
     others = np.repeat(keys, shape.num_values)
     every = np.tile(np.arange(shape.num_values, dtype=np.int64), len(keys))
     excluded = every != np.repeat(values, shape.num_values)
     implied = shape.rows(others[excluded], every[excluded])
-    return replace(evidence, true=true, false=_union(false, implied))
-
-
-def _union(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    if len(left) == 0 or len(right) == 0:
-        return right if len(left) == 0 else left
-    return np.unique(np.concatenate((left, right)), axis=0)
+    return replace(evidence, true=true, false=union(false, implied))
 
 
 def _first_missing(sorted_keys: np.ndarray) -> int:

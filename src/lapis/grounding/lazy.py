@@ -206,21 +206,14 @@ class CurrentWorld:
         value = self.world[atoms.first : atoms.first + atoms.num_unknown]
         unknown_true: np.ndarray = atoms.unknown[value]
         if kind == "unknown false":
-            unknown_false: np.ndarray = atoms.unknown[~value]
-            return unknown_false
+            return atoms.unknown[~value]
         if kind == "unknown true":
             return unknown_true
         return np.concatenate((atoms.true, unknown_true))
 
 
 def _of_sign(rows: FlatRows, weights: np.ndarray, sign: int) -> FlatRows:
-    keep = np.sign(weights[rows.weight_id]) == sign
-    return FlatRows(
-        rows.length[keep],
-        rows.literal[np.repeat(keep, rows.length)],
-        rows.weight_id[keep],
-        rows.multiplicity[keep],
-    )
+    return rows.take(np.sign(weights[rows.weight_id]) == sign)
 
 
 def _union(old: FlatRows, new: FlatRows) -> FlatRows:

@@ -124,8 +124,7 @@ class Marginals:
         if self.chosen is None:
             return self.sampled.astype(np.int8)
         first = 1 if names[0] == "exact" else 0
-        ids: np.ndarray = np.where(self.sampled, self.chosen + first, 0).astype(np.int8)
-        return ids
+        return np.where(self.sampled, self.chosen + first, 0).astype(np.int8)
 
 
 Answered = tuple[Network, Marginals]
@@ -151,8 +150,7 @@ def infer_network(
         from lapis.inference.by_samplers import by_sampling
 
         return by_sampling(network, method, options)
-    found: Marginals = chosen.load()(network, options.begin_exact())
-    return found
+    return chosen.load()(network, options.begin_exact())
 
 
 def infer_problem(
@@ -164,8 +162,7 @@ def infer_problem(
         from lapis.grounding.hard_formulas import refuse_relaxing
 
         refuse_relaxing(method, options.relax)
-        answered: tuple[Network, Marginals] = chosen.load()(problem, options.begin_exact())
-        return answered
+        return chosen.load()(problem, options.begin_exact())
     if method == "auto" and not options.relax:
         lift = partial(try_lifting, problem, options)
         if num_groundings(problem) <= MANY_GROUNDINGS:
@@ -314,9 +311,10 @@ def by_enumeration(network: Network, options: Options) -> Marginals:
 
 def by_belief_propagation(network: Network, options: Options) -> Marginals:
     """The cheap estimate: no standard error, exact only where the factor graph is a forest."""
+    from lapis.inference.exact.by_components import DEFAULT_MEMORY
     from lapis.inference.propagation.belief_propagation import propagate_beliefs
 
-    found = propagate_beliefs(network)
+    found = propagate_beliefs(network, max_memory=options.max_memory or DEFAULT_MEMORY)
     notes = {
         "converged": found.converged,
         "passes": found.num_passes,

@@ -65,7 +65,7 @@ def relax(problem: Problem, method: str, options: Options) -> Relaxation:
         network, clause_of_row = session.assemble(
             rows, decided_counts(soft.problem, rows), session.distinct
         )
-        weight, gain = outweighing(network, soft.is_hard)
+        weight, gain = outweighing(network)
         network = network.with_weights(np.where(soft.is_hard, weight, network.weights))
         found = most_likely_world(network, method, options)
         is_broken = of_weights(network.weight_id, soft.is_hard)
@@ -200,7 +200,7 @@ def of_weights(weight_id: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     return (weight_id >= 0) & np.append(chosen, False)[weight_id]
 
 
-def outweighing(network: Network, is_hard: np.ndarray) -> tuple[float, float]:
+def outweighing(network: Network) -> tuple[float, float]:
     """A weight above that of all soft formulas of any component together, and that of all."""
     gain = np.abs(np.append(network.weights, 0.0)[network.weight_id] * network.coefficient)
     first_atom = np.abs(network.literal[network.clause_start[:-1]]) - 1

@@ -5,7 +5,7 @@ start with #, the one domain is given by its size (`person = 3`, constants perso
 constants, predicates are not declared, a formula without weight and period is hard, and there are
 cardinality constraints (`|P| - |Q| = 0`), evidence lines (`p(a), ~q(b)`), weights of a
 predicate's true and false atoms (`2.7 1 p`), `ExactlyOne[P, Q]`, and names that speak of a linear
-order (orders.py). All of it is translated into our statements; the size, or a quantified
+order (resolution/orders.py). All of it is translated into our statements; the size, or a quantified
 upper-case variable, is what gives such a file away.
 """
 
@@ -18,8 +18,8 @@ from lapis.errors import LapisError, Source, Span
 from lapis.language.cardinality import is_cardinality, parse_cardinality
 from lapis.language.formulas import parse_formula_tokens, variable_name
 from lapis.language.lexer import Token, split_statements, tokenize
-from lapis.language.orders import order_axioms
 from lapis.language.parser import parse_type
+from lapis.language.resolution.orders import order_axioms
 from lapis.language.syntax import (
     And,
     Formula,

@@ -34,8 +34,7 @@ class Parameters:
 
     def of_world(self, world: int, values: np.ndarray) -> np.ndarray:
         """float64[num_weights of the world]: its weights, from values of the parameters."""
-        taken: np.ndarray = values[self.world_index[world]]
-        return taken
+        return values[self.world_index[world]]
 
     def to_parameters(self, world: int, values: np.ndarray) -> np.ndarray:
         """float64[num_parameters]: numbers for a world's weights, added up by parameter."""

@@ -216,21 +216,8 @@ def maximise(
     gain: np.ndarray, matrix: csr_array, least: np.ndarray, limit: np.ndarray
 ) -> np.ndarray | None:
     """max gain · x with matrix · x ≥ least and 0 ≤ x ≤ limit, by HiGHS."""
-    import highspy
+    from scipy.optimize import linprog
 
-    program = highspy.HighsLp()
-    program.num_col_, program.num_row_ = len(gain), len(least)
-    program.col_cost_ = -gain
-    program.col_lower_, program.col_upper_ = np.zeros(len(gain)), limit
-    program.row_lower_, program.row_upper_ = least, np.full(len(least), np.inf)
-    program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    program.a_matrix_.start_ = matrix.indptr.astype(np.int32)
-    program.a_matrix_.index_ = matrix.indices.astype(np.int32)
-    program.a_matrix_.value_ = matrix.data
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.passModel(program)
-    solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-        return None
-    return np.asarray(solver.getSolution().col_value)
+    bounds = np.column_stack((np.zeros(len(gain)), limit))
+    found = linprog(-gain, A_ub=-matrix, b_ub=-least, bounds=bounds, method="highs")
+    return found.x if found.status == 0 else None

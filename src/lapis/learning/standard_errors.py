@@ -51,5 +51,4 @@ def errors_of(curvature: np.ndarray) -> np.ndarray:
     kept = vectors[:, ~flat]
     variance = (kept**2 / values[~flat]).sum(axis=1)
     variance[(vectors[:, flat] ** 2).sum(axis=1) > FLAT] = np.nan
-    errors: np.ndarray = np.sqrt(variance) / scale
-    return errors
+    return np.sqrt(variance) / scale

@@ -31,9 +31,9 @@ from lapis.data.database import Domain
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Rule
 from lapis.lifted.compilation.circuit import Factor, Grounding, Node, product
+from lapis.lifted.compilation.compilation_rules import compile_theory
 from lapis.lifted.compilation.compile import MAX_CLAUSES, NotLiftable, TooManyTheories
 from lapis.lifted.compilation.regions import Region
-from lapis.lifted.compilation.rules import compile_theory
 from lapis.lifted.compilation.theory import Theory, clause_key
 from lapis.lifted.encode import Encoding, encode
 from lapis.lifted.evaluation.evaluate import Partition, evaluate, hessian_product

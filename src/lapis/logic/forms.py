@@ -89,5 +89,4 @@ def formula_of(form: Form, number: dict[Formula, int]) -> Formula:
         return atom
     kind, *inner = form
     parts = tuple(formula_of(part, number) for part in inner)
-    found: Formula = kind(parts) if kind is And or kind is Or else kind(*parts)
-    return found
+    return kind(parts) if kind is And or kind is Or else kind(*parts)

@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 def connected_components(network: Network) -> np.ndarray:
     """int32[num_atoms], the component of each atom."""
     find = _components.for_work(3 * len(network.literal) + 2 * network.num_atoms)
-    labels: np.ndarray = find(
+    return find(
         network.num_atoms,
         network.clause_start,
         np.abs(network.literal) - 1,
         network.block_start,
         network.block_atom,
     )
-    return labels
 
 
 @allocating_entry

@@ -185,5 +185,4 @@ class Network:
 def _any_in_rows(start: np.ndarray, holds: np.ndarray) -> np.ndarray:
     """bool[num_rows], whether some entry of each row of a CSR array is true."""
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(holds)))
-    any_true: np.ndarray = before[start[1:]] > before[start[:-1]]
-    return any_true
+    return before[start[1:]] > before[start[:-1]]

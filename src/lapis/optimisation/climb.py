@@ -213,5 +213,4 @@ def make_optimizer(name: str, **options: float) -> Optimizer | Solver:
     >>> make_optimizer("cd", rate=0.1).name
     'cd'
     """
-    made: Optimizer | Solver = find_method("optimizer", name).make(**options)
-    return made
+    return find_method("optimizer", name).make(**options)

@@ -134,8 +134,7 @@ class Terrain(Around):
             inside &= point.weights > self.lower
         if self.upper is not None:
             inside &= point.weights < self.upper
-        free: np.ndarray = inside | (point.gradient != 0)
-        return free
+        return inside | (point.gradient != 0)
 
     def within_bounds(self, weights: np.ndarray, direction: np.ndarray) -> np.ndarray:
         """The direction, zero where it leads out of the bounds at once."""

@@ -84,8 +84,7 @@ def _compare(test: Test, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         holds = known & _COMPARE[condition.operator](left, right + condition.offset)
     else:
         holds = _COMPARE[condition.operator](left, right)
-    outcome: np.ndarray = holds == test.expected
-    return outcome
+    return holds == test.expected
 
 
 def _column(
@@ -97,14 +96,12 @@ def _column(
     """What is compared of a term: one value for each row, or one for all."""
     if isinstance(term, Constant):
         return read(Domain("", (term.name,)))
-    values: np.ndarray = read(domains[term.name])[factor.column(term.name)]
-    return values
+    return read(domains[term.name])[factor.column(term.name)]
 
 
 def _number(domain: Domain) -> np.ndarray:
     """float64[size], NaN for what is no number."""
-    numbers: np.ndarray = domain.numeric
-    return numbers
+    return domain.numeric
 
 
 def _constant_number(name: str) -> np.ndarray:

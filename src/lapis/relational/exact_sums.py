@@ -159,11 +159,11 @@ def _sum_small(
     space = math.prod(radix)
     if is_dense(space, num_pairs):
         table = np.zeros(space, np.int64)
-        kernels.accumulate_dense(*runs, *left, *right, table)
+        kernels.accumulate_dense(runs, left, right, table)
         key = np.flatnonzero(table)
         return key, table[key]
     capacity = 1 << min(20, max(6, num_pairs.bit_length()))
-    key, value = kernels.accumulate_hashed(*runs, *left, *right, capacity)
+    key, value = kernels.accumulate_hashed(runs, left, right, capacity)
     order = np.argsort(key)
     order = order[value[order] != 0]
     return key[order], value[order]

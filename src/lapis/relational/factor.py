@@ -53,15 +53,13 @@ class Factor:
 
     def column(self, variable: str) -> np.ndarray:
         """int32[num_rows], the variable's constant in each row."""
-        column: np.ndarray = self.rows[:, self.variables.index(variable)]
-        return column
+        return self.rows[:, self.variables.index(variable)]
 
     def columns(self, variables: Sequence[str]) -> np.ndarray:
         """int32[num_rows, len(variables)], the variables' constants in each row."""
         if tuple(variables) == self.variables:
             return self.rows
-        columns: np.ndarray = self.rows[:, [self.variables.index(name) for name in variables]]
-        return columns
+        return self.rows[:, [self.variables.index(name) for name in variables]]
 
     def take(self, index: np.ndarray) -> Factor:
         """The rows that `index`, a mask or positions, selects."""
@@ -159,7 +157,7 @@ def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
     sides = _sides(left, right, target.variables, radix)
     wanted = pack(list(target.rows.T), radix, len(target))
     kernels = choose_kernels(runs.num_pairs + len(target))
-    sums = kernels.accumulate_onto(*runs, *sides[0], *sides[1], wanted)
+    sums = kernels.accumulate_onto(runs, *sides, wanted)
     found = Factor(target.variables, target.rows, multiply_exactly(sums, target.value))
     return found.take(sums != 0)
 
@@ -243,12 +241,10 @@ def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) 
         choose_kernels(num_pairs).expand_pairs(*runs, left_index, right_index)
 
     def from_left(column: np.ndarray) -> np.ndarray:
-        spread: np.ndarray = np.repeat(column, len(right)) if is_product else column[left_index]
-        return spread
+        return np.repeat(column, len(right)) if is_product else column[left_index]
 
     def from_right(column: np.ndarray) -> np.ndarray:
-        spread: np.ndarray = np.tile(column, len(left)) if is_product else column[right_index]
-        return spread
+        return np.tile(column, len(left)) if is_product else column[right_index]
 
     rows = np.empty((num_pairs, len(keep)), np.int32, order="F")
     for position, name in enumerate(keep):

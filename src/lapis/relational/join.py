@@ -5,7 +5,7 @@ the part of the packed output key that the row contributes (mixed radix, so the 
 pair just add up), and the value. The right factor is sorted by the shared key, so each left row
 meets one run of right rows, and the product is added straight into the output:
 
-    out[left_part[i] + right_part[j]] += left_value[i] · right_value[j]
+    out[left.key[i] + right.key[j]] += left.value[i] · right.value[j]
 
 This is a sparse matrix product with any number of row, column and inner indices; the join itself
 is never stored. The output is a dense table when its key space is small, else a hash table.
@@ -14,41 +14,36 @@ Listing the pairs and sorting them takes 6 times as long on the million SameBib 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from lapis.compiled import allocating_entry, allocating_inner, entry, inner
+
+if TYPE_CHECKING:
+    from lapis.relational.exact_sums import Runs, Side
 
 _EMPTY = np.int64(-1)
 
 
 @entry
-def accumulate_dense(
-    start: np.ndarray,  # int64[num_left], the run of right rows that match
-    stop: np.ndarray,  # int64[num_left]
-    left_part: np.ndarray,  # int64[num_left]
-    left_value: np.ndarray,  # int64[num_left]
-    right_part: np.ndarray,  # int64[num_right]
-    right_value: np.ndarray,  # int64[num_right]
-    out: np.ndarray,  # int64[key_space], added to
-) -> None:
-    for i in range(len(start)):
-        part = left_part[i]
-        value = left_value[i]
-        for j in range(start[i], stop[i]):
-            out[part + right_part[j]] += value * right_value[j]
+def accumulate_dense(runs: Runs, left: Side, right: Side, out: np.ndarray) -> None:
+    """Add to `out`, int64[key_space]; values are int64."""
+    for i in range(len(left.key)):
+        part = left.key[i]
+        value = left.value[i]
+        for j in range(runs.start[i], runs.stop[i]):
+            out[part + right.key[j]] += value * right.value[j]
 
 
 @allocating_entry
 def accumulate_hashed(
-    start: np.ndarray,
-    stop: np.ndarray,
-    left_part: np.ndarray,
-    left_value: np.ndarray,
-    right_part: np.ndarray,
-    right_value: np.ndarray,
-    capacity: int,  # a power of two, the first size of the table
+    runs: Runs, left: Side, right: Side, capacity: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `accumulate_dense`, into open addressing; (keys, values), unsorted."""
+    """As `accumulate_dense`, into open addressing; (keys, values), unsorted.
+
+    `capacity`, a power of two, is the first size of the table.
+    """
     keys = np.full(capacity, _EMPTY, np.int64)
     sums = np.zeros(capacity, np.int64)
     shift = 64
@@ -57,16 +52,16 @@ def accumulate_hashed(
         size >>= 1
         shift -= 1
     used = 0
-    for i in range(len(start)):
-        part = left_part[i]
-        value = left_value[i]
-        for j in range(start[i], stop[i]):
-            key = part + right_part[j]
+    for i in range(len(left.key)):
+        part = left.key[i]
+        value = left.value[i]
+        for j in range(runs.start[i], runs.stop[i]):
+            key = part + right.key[j]
             slot = _find(keys, key, shift)
             if keys[slot] == _EMPTY:
                 keys[slot] = key
                 used += 1
-            sums[slot] += value * right_value[j]
+            sums[slot] += value * right.value[j]
             if 2 * used > len(keys):
                 keys, sums = _grow(keys, sums, shift - 1)
                 shift -= 1
@@ -113,16 +108,11 @@ def expand_pairs(
 
 
 @allocating_entry
-def accumulate_onto(
-    start: np.ndarray,
-    stop: np.ndarray,
-    left_part: np.ndarray,
-    left_value: np.ndarray,
-    right_part: np.ndarray,
-    right_value: np.ndarray,
-    keys: np.ndarray,  # int64[num_keys], distinct, the only ones to sum for
-) -> np.ndarray:
-    """int64[num_keys], Σ left·right over the pairs whose parts add up to each key."""
+def accumulate_onto(runs: Runs, left: Side, right: Side, keys: np.ndarray) -> np.ndarray:
+    """int64[num_keys], Σ left·right over the pairs whose parts add up to each key.
+
+    `keys`, int64[num_keys], are distinct, and the only ones to sum for.
+    """
     shift = 63
     while (1 << (64 - shift)) < 2 * len(keys):
         shift -= 1
@@ -132,13 +122,13 @@ def accumulate_onto(
     sums = np.zeros(mask + 1, np.int64)
     for number in range(len(keys)):
         table[_find(table, keys[number], shift)] = keys[number]
-    for i in range(len(start)):
-        part = left_part[i]
-        value = left_value[i]
-        for j in range(start[i], stop[i]):
-            slot = _find(table, part + right_part[j], shift)
+    for i in range(len(left.key)):
+        part = left.key[i]
+        value = left.value[i]
+        for j in range(runs.start[i], runs.stop[i]):
+            slot = _find(table, part + right.key[j], shift)
             if table[slot] != _EMPTY:
-                sums[slot] += value * right_value[j]
+                sums[slot] += value * right.value[j]
     ordered = np.empty(len(keys), np.int64)
     for number in range(len(keys)):
         ordered[number] = sums[_find(table, keys[number], shift)]

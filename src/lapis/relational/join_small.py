@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from lapis.relational.exact_sums import Runs, Side
 
 _SMALL = 200_000  # pairs, or keys to sort
 
@@ -38,56 +42,37 @@ def expand_pairs(
     left_index[:], right_index[:] = list_pairs(start, stop)
 
 
-def accumulate_dense(
-    start: np.ndarray,
-    stop: np.ndarray,
-    left_part: np.ndarray,
-    left_value: np.ndarray,
-    right_part: np.ndarray,
-    right_value: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    left, right = list_pairs(start, stop)
-    np.add.at(out, left_part[left] + right_part[right], left_value[left] * right_value[right])
+def accumulate_dense(runs: Runs, left: Side, right: Side, out: np.ndarray) -> None:
+    np.add.at(out, *_list_products(runs, left, right))
 
 
 def accumulate_hashed(
-    start: np.ndarray,
-    stop: np.ndarray,
-    left_part: np.ndarray,
-    left_value: np.ndarray,
-    right_part: np.ndarray,
-    right_value: np.ndarray,
-    capacity: int,
+    runs: Runs, left: Side, right: Side, capacity: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """(keys, values); nothing is hashed here, so the capacity is of no use."""
-    left, right = list_pairs(start, stop)
-    keys, number = np.unique(left_part[left] + right_part[right], return_inverse=True)
+    pair, product = _list_products(runs, left, right)
+    keys, number = np.unique(pair, return_inverse=True)
     sums = np.zeros(len(keys), np.int64)
-    np.add.at(sums, number, left_value[left] * right_value[right])
+    np.add.at(sums, number, product)
     return keys, sums
 
 
-def accumulate_onto(
-    start: np.ndarray,
-    stop: np.ndarray,
-    left_part: np.ndarray,
-    left_value: np.ndarray,
-    right_part: np.ndarray,
-    right_value: np.ndarray,
-    keys: np.ndarray,
-) -> np.ndarray:
-    left, right = list_pairs(start, stop)
+def accumulate_onto(runs: Runs, left: Side, right: Side, keys: np.ndarray) -> np.ndarray:
+    pair, product = _list_products(runs, left, right)
     order = np.argsort(keys)
     ranked = keys[order]
-    pair = left_part[left] + right_part[right]
     place = np.searchsorted(ranked, pair)
     found = place < len(ranked)
     found[found] = ranked[place[found]] == pair[found]
     sums = np.zeros(len(keys), np.int64)
-    chosen = order[place[found]]
-    np.add.at(sums, chosen, left_value[left[found]] * right_value[right[found]])
+    np.add.at(sums, order[place[found]], product[found])
     return sums
+
+
+def _list_products(runs: Runs, left: Side, right: Side) -> tuple[np.ndarray, np.ndarray]:
+    """int64[num_pairs] twice: the output key of each pair, and its value."""
+    one, other = list_pairs(*runs)
+    return left.key[one] + right.key[other], left.value[one] * right.value[other]
 
 
 def sort_by_counting(key: np.ndarray, space: int) -> tuple[np.ndarray, np.ndarray]:

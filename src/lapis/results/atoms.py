@@ -102,8 +102,7 @@ def write_constants(domain: Domain, codes: np.ndarray, escape: Callable[[str], s
         names = names[used]
     texts = np.empty(len(names), object)
     texts[:] = [escape(format_constant(name)) for name in names]
-    found: np.ndarray = texts[codes]
-    return found
+    return texts[codes]
 
 
 @dataclass(frozen=True)

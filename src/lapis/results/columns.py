@@ -44,8 +44,7 @@ class Coded:
 
     def values(self) -> np.ndarray:
         """object[num_rows]"""
-        found: np.ndarray = self.with_none()[self.codes]
-        return found
+        return self.with_none()[self.codes]
 
 
 @dataclass(frozen=True)
@@ -73,9 +72,9 @@ def same_for_all(atoms: Atoms, texts: Sequence[str]) -> Coded:
     return Coded(np.repeat(np.arange(len(texts)), np.diff(atoms.offset)), as_objects(texts))
 
 
-def as_objects(texts: Sequence[str]) -> np.ndarray:
-    found = np.empty(len(texts), object)
-    found[:] = texts
+def as_objects(values: Sequence[object]) -> np.ndarray:
+    found = np.empty(len(values), object)
+    found[:] = values
     return found
 
 
@@ -183,8 +182,7 @@ def json_texts(column: np.ndarray | Coded | None, size: int) -> list[str]:
 
 
 def take_texts(texts: Sequence[str], codes: np.ndarray) -> list[str]:
-    found: list[str] = as_objects(texts)[codes].tolist()
-    return found
+    return as_objects(texts)[codes].tolist()
 
 
 def json_numbers(values: np.ndarray) -> list[str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lapis.data.whole_path import whole_path
 from lapis.errors import LapisError
 from lapis.results.escaping import escape
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 COLOUR = "#4c72b0"
 MAX_LABEL = 40  # characters
 TITLE_WIDTH = 64
+DOTS_PER_INCH = 150
 
 
 def new_figure(size: tuple[float, float], *, shown: bool) -> Figure:
@@ -42,8 +45,27 @@ def new_axes(axes: Axes | None, size: tuple[float, float]) -> Axes:
     """The axes given, or those of a new figure."""
     if axes is not None:
         return axes
-    found: Axes = new_figure(size, shown=True).subplots()
-    return found
+    return new_figure(size, shown=True).subplots()
+
+
+def save_picture(figure: Figure, path: Path) -> None:
+    """Write a picture, whole or not at all; the format is that of the name's ending."""
+    check_picture(path)
+    with whole_path(path) as temporary:
+        figure.savefig(temporary, dpi=DOTS_PER_INCH)
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a picture that could not be written, before the work it is to show."""
+    known = new_figure((1, 1), shown=False).canvas.get_supported_filetypes()
+    if not path.absolute().parent.is_dir():
+        raise LapisError(f"{path}: there is no such folder", code="unwritable")
+    if path.suffix[1:].lower() not in known:
+        raise LapisError(
+            f"{path}: the ending says what kind of picture to write",
+            code="picture-format",
+            hint=f"one of {', '.join(sorted(known))}",
+        )
 
 
 def label(text: str) -> str:

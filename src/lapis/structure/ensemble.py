@@ -60,11 +60,16 @@ class TargetAtoms:
         if column is None:
             self.matrix = np.column_stack([self.matrix, np.zeros(len(self.first))])
             return
+        first, number = self.split(column)
+        self.matrix = np.column_stack([self.matrix[self.class_of[first]], column[first]])
+        self.class_of, self.first = number, first
+
+    def split(self, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """An atom of each class that a clause's differences leave, and the class of each atom."""
         value = np.unique(column, return_inverse=True)[1]
         key = self.class_of * (int(value.max(initial=0)) + 1) + value
         _, first, number = np.unique(key, return_index=True, return_inverse=True)
-        self.matrix = np.column_stack([self.matrix[self.class_of[first]], column[first]])
-        self.class_of, self.first = number, first
+        return first, number
 
     def drop_last(self) -> None:
         self.matrix = self.matrix[:, :-1]
@@ -207,8 +212,7 @@ class Ensemble:
 
     def _field(self, j: int) -> np.ndarray:
         """float64[num_classes] of target j."""
-        field: np.ndarray = self.targets[j].matrix @ self.weights + self.units[j]
-        return field
+        return self.targets[j].matrix @ self.weights + self.units[j]
 
     def _value(self) -> float:
         return sum(target_value(t, self._field(j)) for j, t in enumerate(self.targets))
@@ -217,9 +221,7 @@ class Ensemble:
         """Differences, fields without the unit, truth and share of classes split by the column."""
         target = self.targets[j]
         assert column is not None
-        value = np.unique(column, return_inverse=True)[1]
-        key = target.class_of * (int(value.max(initial=0)) + 1) + value
-        _, first, number = np.unique(key, return_index=True, return_inverse=True)
+        first, number = target.split(column)
         offset = (self._field(j) - self.units[j])[target.class_of[first]]
         return column[first], offset, target.truth[first], np.bincount(number, target.share)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lapis.counting.path import path_counts
+from lapis.counting.path_counts import path_counts
 from lapis.data.database import Database
 from lapis.errors import LapisError, Warning, announce
 from lapis.language.model import Model

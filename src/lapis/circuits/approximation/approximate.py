@@ -81,7 +81,7 @@ def find_structure(
 
     `worlds`, int32[num_worlds, num_variables], are samples of it; they are drawn if not given.
     """
-    given = given_row(graph, row)
+    given = graph.given(row)
     if make_consistent(given) is None:
         raise impossible()
     if (row >= 0).all():  # there is nothing to be found
@@ -132,19 +132,13 @@ def untied_edges(structure: Circuit, row: np.ndarray) -> int:
     return family_circuit(condition_circuit(structure, row), structure, row).num_edges
 
 
-def given_row(graph: FactorGraph, row: np.ndarray) -> FactorGraph:
-    """The model with the states of a row in its tables."""
-    seen = np.flatnonzero(row >= 0)
-    return graph.condition({int(v): int(row[v]) for v in seen}) if len(seen) else graph
-
-
 def draw_worlds(
     graph: FactorGraph, row: np.ndarray, num_samples: int, seed: int, stop: Stop | None = None
 ) -> np.ndarray:
     """int32[num_samples, num_variables], independent where that is possible."""
     if graph.child is not None and (row < 0).all():
         return sample_forward(graph, num_samples, seed)
-    given = given_row(graph, row)
+    given = graph.given(row)
     exact = sample_exactly(given, num_samples, seed)
     if exact is not None:
         return exact.rows
@@ -180,7 +174,7 @@ def approximate(
         name = "E" if parameters == "auto" else parameters
         return Approximation(circuit, name, score, score, 0.0, None, certain)
     if parameters == "E" or (parameters == "auto" and not stop.is_over()):
-        exact = sample_exactly(given_row(graph, row), NUM_EXACT, seed)
+        exact = sample_exactly(graph.given(row), NUM_EXACT, seed)
         if exact is not None:
             return match_exactly(graph, structure, row, family, exact, seed)
         if parameters == "E":
@@ -257,7 +251,7 @@ def match_particles(
     stop: Stop,
 ) -> Approximation:
     """P: the shares that particles have, and log Z as they estimate it."""
-    particles = sample_particles(given_row(graph, row), seed, stop)
+    particles = sample_particles(graph.given(row), seed, stop)
     if particles is None or not len(particles.rows):
         raise TooLarge(
             "no particle found a possible world within memory",

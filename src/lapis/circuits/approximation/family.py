@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, SUM, Circuit, new_circuit
-from lapis.circuits.evaluation import structure_of
+from lapis.circuits.evaluation import climb, structure_of
 from lapis.circuits.queries import refuse_impossible
-from lapis.compiled import entry
+from lapis.compiled import entry, inner
 
 NOTHING = -1  # a node that evidence turned into a number
 
@@ -122,27 +122,7 @@ def _prune(  # type: ignore[no-untyped-def]
     """Fill the arrays of a family; the number of its nodes."""
     kind, leaf, start, child = circuit.kind, circuit.leaf, circuit.start, circuit.child
     root = len(kind) - 1
-    for n in range(root + 1):
-        value[n] = 0.0
-        if kind[n] == INDICATOR:
-            v = circuit.variable_of_state[leaf[n]]
-            if row[v] >= 0 and row[v] != leaf[n] - circuit.state_start[v]:
-                value[n] = -math.inf
-        elif kind[n] == PARAMETER:
-            value[n] = circuit.log_parameter[leaf[n]]
-        elif kind[n] == PRODUCT:
-            for e in range(start[n], start[n + 1]):
-                value[n] += value[child[e]]
-        else:
-            best = -math.inf
-            for e in range(start[n], start[n + 1]):
-                best = max(best, value[child[e]])
-            if best > -math.inf:
-                for e in range(start[n], start[n + 1]):
-                    value[n] += math.exp(value[child[e]] - best)
-                value[n] = best + math.log(value[n])
-            else:
-                value[n] = best
+    climb(circuit, row, False, value)
     used[root] = value[root] > -math.inf
     for n in range(root, -1, -1):
         if used[n]:
@@ -177,3 +157,20 @@ def _prune(  # type: ignore[no-untyped-def]
         count += 1
         new_start[count] = end
     return count
+
+
+@inner
+def hold(family, row, holds):  # type: ignore[no-untyped-def]
+    """Which nodes a world is below."""
+    kind, start, child = family.kind, family.start, family.child
+    for n in range(len(kind)):
+        if kind[n] == INDICATOR:
+            v = family.variable_of_state[family.leaf[n]]
+            holds[n] = row[v] == family.leaf[n] - family.state_start[v]
+        else:
+            is_product = kind[n] == PRODUCT
+            holds[n] = is_product
+            for e in range(start[n], start[n + 1]):
+                if holds[child[e]] != is_product:
+                    holds[n] = not is_product
+                    break

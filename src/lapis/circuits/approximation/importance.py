@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.approximation.family import Family
+from lapis.circuits.approximation.family import Family, hold
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.compiled import entry, inner
@@ -137,26 +137,9 @@ def _draw(family, share, rng, rows, stack):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _hold(family, row, holds):  # type: ignore[no-untyped-def]
-    """Which nodes a world is below."""
-    kind, start, child = family.kind, family.start, family.child
-    for n in range(len(kind)):
-        if kind[n] == INDICATOR:
-            v = family.variable_of_state[family.leaf[n]]
-            holds[n] = row[v] == family.leaf[n] - family.state_start[v]
-        else:
-            is_product = kind[n] == PRODUCT
-            holds[n] = is_product
-            for e in range(start[n], start[n + 1]):
-                if holds[child[e]] != is_product:
-                    holds[n] = not is_product
-                    break
-
-
-@inner
 def _follow(family, row, holds, stack, path):  # type: ignore[no-untyped-def]
     """Write the edges of sums that a world takes; how many."""
-    _hold(family, row, holds)
+    hold(family, row, holds)
     height, length = 0, 0
     if len(family.kind):
         stack[0] = len(family.kind) - 1

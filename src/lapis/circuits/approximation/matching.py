@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.approximation.family import Family
+from lapis.circuits.approximation.family import Family, hold
 from lapis.circuits.approximation.samples import GibbsSamples
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM
 from lapis.compiled import entry
@@ -89,19 +89,8 @@ def _count(family, decisions, rows, conditional, holds, reached, counts):  # typ
     kind, start, child = family.kind, family.start, family.child
     root = len(kind) - 1
     for r in range(len(rows)):
-        for n in range(root + 1):
-            if kind[n] == INDICATOR:
-                v = family.variable_of_state[family.leaf[n]]
-                holds[n] = rows[r, v] == family.leaf[n] - family.state_start[v]
-            elif kind[n] == PRODUCT:
-                holds[n] = True
-                for e in range(start[n], start[n + 1]):
-                    holds[n] &= holds[child[e]]
-            else:
-                holds[n] = False
-                for e in range(start[n], start[n + 1]):
-                    holds[n] |= holds[child[e]]
-            reached[n] = False
+        hold(family, rows[r], holds)
+        reached[:] = False
         if root >= 0:
             reached[root] = True
         for n in range(root, -1, -1):

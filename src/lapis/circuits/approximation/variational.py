@@ -60,6 +60,9 @@ class Terms(NamedTuple):
     size: np.ndarray  # int32[num_variables]
 
 
+NOTHING = np.empty(0)
+
+
 class Fitted(NamedTuple):
     family: Family
     bound: float  # J with `FLOOR` for zeros; see `certified_bound`
@@ -164,21 +167,20 @@ class Climb:
         family = self.family
         share = np.exp(log_share)
         gain = np.zeros(len(share))
-        expected = _expect(
-            family, self.terms, share, gain, self.value[0], self.value[1], self.before,
-            self.touched, self.is_touched, self.digit, self.place,
-        )  # fmt: skip
+        expected = self.expect(share, gain)
         entropy = np.zeros(len(family.kind))
         reach = np.zeros(len(family.kind))
         _finish(family, share, log_share, gain, entropy, reach)
         return self.terms.constant + expected + float(entropy[-1] if len(entropy) else 0.0), gain
 
-    def expect(self, log_share: np.ndarray) -> float:
-        """Σ_k u_k Q(g_k)"""
-        return float(_expect(
-            self.family, self.terms, np.exp(log_share), np.zeros(len(log_share)), self.value[0],
-            self.value[1], self.before, self.touched, self.is_touched, self.digit, self.place,
-        ))  # fmt: skip
+    def expect(self, share: np.ndarray, gain: np.ndarray, found: np.ndarray = NOTHING) -> float:
+        """Σ_k u_k Q(g_k), and its derivatives added to `gain`; or Q(g_k) of all entries `found`."""
+        return float(
+            _expect(
+                self.family, self.terms, share, gain, *self.value, self.before, self.touched,
+                self.is_touched, self.digit, self.place, found,
+            )
+        )  # fmt: skip
 
     def step(self, log_share: np.ndarray, target: np.ndarray, rate: float) -> np.ndarray:
         """The shares moved towards the target, normalised."""
@@ -199,7 +201,8 @@ def certified_bound(fitted: Fitted, graph: FactorGraph, row: np.ndarray) -> floa
     if not hard.any():
         return fitted.bound
     terms = find_terms(replace(graph, log_value=np.where(hard, 1.0, 0.0)), row)
-    mass = terms.constant + Climb(family, terms).expect(family.log_share)
+    share = np.exp(family.log_share)
+    mass = terms.constant + Climb(family, terms).expect(share, np.zeros(len(share)))
     if mass > MAX_IMPOSSIBLE:
         return None
     if mass <= 0.0:
@@ -217,20 +220,16 @@ def table_marginals(family: Family, graph: FactorGraph) -> np.ndarray:
         graph.scope_start, graph.scope, graph.table_start, np.arange(len(first)) - first,
         graph.log_value, 0.0, graph.size,
     )  # fmt: skip
-    climb = Climb(family, everything)
     found = np.ones(len(graph.log_value))
-    _measure(
-        family, everything, np.exp(family.log_share), climb.value[0], climb.touched,
-        climb.is_touched, climb.digit, climb.place, found,
-    )  # fmt: skip
+    Climb(family, everything).expect(np.exp(family.log_share), NOTHING, found)
     return found
 
 
 @entry
 def _expect(  # type: ignore[no-untyped-def]
-    family, terms, share, gain, value, slope, before, touched, is_touched, digit, place
+    family, terms, share, gain, value, slope, before, touched, is_touched, digit, place, found
 ):
-    """Σ_k u_k Q(g_k); its derivatives by the shares are added to `gain`."""
+    """Σ_k u_k Q(g_k); its derivatives by the shares are added to `gain`, or Q(g_k) is `found`."""
     total = 0.0
     for factor in range(len(terms.scope_start) - 1):
         first, last = terms.scope_start[factor], terms.scope_start[factor + 1]
@@ -247,6 +246,11 @@ def _expect(  # type: ignore[no-untyped-def]
             count = _read_entries(terms, factor, at, digit)
             _ascend(family, share, nodes, is_touched, place, digit, count, value)
             root = nodes[num_touched - 1]
+            if len(found):
+                for b in range(count):
+                    found[at + b] = value[root, b]
+                at += count
+                continue
             for n in nodes:
                 for b in range(count):
                     slope[n, b] = 0.0
@@ -258,28 +262,6 @@ def _expect(  # type: ignore[no-untyped-def]
         for at in range(first, last):
             place[terms.scope[at]] = -1
     return total
-
-
-@entry
-def _measure(family, terms, share, value, touched, is_touched, digit, place, found):  # type: ignore[no-untyped-def]
-    """Q(g_k) of all entries."""
-    for factor in range(len(terms.scope_start) - 1):
-        first, last = terms.scope_start[factor], terms.scope_start[factor + 1]
-        if first == last:
-            continue
-        for at in range(first, last):
-            place[terms.scope[at]] = at - first
-        num_touched = _touch(family, place, touched, is_touched)
-        nodes = touched[:num_touched]
-        at = terms.entry_start[factor]
-        while at < terms.entry_start[factor + 1]:
-            count = _read_entries(terms, factor, at, digit)
-            _ascend(family, share, nodes, is_touched, place, digit, count, value)
-            for b in range(count):
-                found[at + b] = value[nodes[num_touched - 1], b]
-            at += count
-        for at in range(first, last):
-            place[terms.scope[at]] = -1
 
 
 @inner

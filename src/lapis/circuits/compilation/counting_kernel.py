@@ -357,14 +357,14 @@ def decide(model, formula, count, first):  # type: ignore[no-untyped-def]
     frame[ENTRY], frame[IS_SECOND], frame[SELF] = number, 0, first
     frame[TRAIL_END] = formula.counter[TRAIL]
     count.number[depth, TOTAL] = -math.inf
-    literal = choose(model, formula, count, first)
+    literal = choose(formula, count, first)
     frame[LITERAL] = literal
     put(formula, literal, DECIDED, depth)
     return RUNNING if settle(model, formula, count) else TOO_DEEP
 
 
 @inner
-def choose(model, formula, count, first):  # type: ignore[no-untyped-def]
+def choose(formula, count, first):  # type: ignore[no-untyped-def]
     """The literal of a component that most clauses hold, and that conflicts were about."""
     work, score = count.work, count.score
     for at in range(first + 2, first + work[first]):

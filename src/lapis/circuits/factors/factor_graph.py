@@ -57,6 +57,11 @@ class FactorGraph:
             total += self.table(factor)[tuple(worlds[:, self.variables_of(factor)].T)]
         return total
 
+    def given(self, row: np.ndarray) -> FactorGraph:
+        """The model with the states of a row in its tables, negative where nothing is known."""
+        seen = np.flatnonzero(row >= 0)
+        return self.condition({int(v): int(row[v]) for v in seen}) if len(seen) else self
+
     def condition(self, evidence: Mapping[int, int]) -> FactorGraph:
         """The same product where variables are in the states observed.
 

@@ -78,8 +78,7 @@ class GroundFactors:
         own = self.cubes.clause >= 0
         lost = sum_by_weight(network, self.cubes.clause[own], probability[own])
         true = network.constant_count + sum_by_weight(network, soft, np.ones(len(soft)))
-        expected: np.ndarray = true - lost
-        return expected
+        return true - lost
 
 
 def ground_factors(network: Network) -> GroundFactors:

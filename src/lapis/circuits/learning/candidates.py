@@ -129,7 +129,7 @@ def refresh_best(candidates, row):  # type: ignore[no-untyped-def]
 
 @entry
 def choose_split(graph, layout, walk, candidates, num_rows, is_descendant, price, step, is_greedy):  # type: ignore[no-untyped-def]
-    """The distribution and variable of the best split, or -1, -1, and how many were priced.
+    """The distribution and variable of the best split, or -1, -1.
 
     `is_descendant` is bool[num_variables, num_variables]: a split on a descendant would close a
     cycle, now and forever.
@@ -137,14 +137,13 @@ def choose_split(graph, layout, walk, candidates, num_rows, is_descendant, price
     is_boolean = True
     for v in range(len(layout.size)):
         is_boolean &= layout.size[v] == 2
-    num_priced = 0
     while True:
         row = 0
         for other in range(1, num_rows):
             if candidates.best[other] > candidates.best[row]:
                 row = other
         if candidates.best[row] <= 0.0:
-            return -1, -1, num_priced
+            return -1, -1
         v = 0
         while candidates.bound[row, v] != candidates.best[row]:
             v += 1
@@ -152,7 +151,7 @@ def choose_split(graph, layout, walk, candidates, num_rows, is_descendant, price
         if is_descendant[own, v]:
             candidates.bound[row, v] = candidates.gain[row, v] = NEVER
         elif price == 0.0 or candidates.priced[row, v] >= (1 if is_greedy else step):
-            return row, v, num_priced
+            return row, v
         else:
             limit = np.int64(candidates.gain[row, v] / price) + 1 if is_boolean else NO_LIMIT
             cost = edge_cost(
@@ -160,7 +159,6 @@ def choose_split(graph, layout, walk, candidates, num_rows, is_descendant, price
             )
             candidates.bound[row, v] = candidates.gain[row, v] - price * cost
             candidates.priced[row, v] = step
-            num_priced += 1
         refresh_best(candidates, row)
 
 

@@ -135,7 +135,7 @@ class Search:
         self.first_child: list[int] = []
         self.first_parameter: list[int] = []
         self.num_parameters = 0  # ever
-        self.num_splits = self.num_priced = 0
+        self.num_splits = 0
         everything = pack_bits(np.ones(len(data), np.bool_))
         for variable in range(num_variables):
             self.add_distribution(variable, everything, self.allowed[variable])
@@ -195,11 +195,10 @@ class Search:
         """The distribution and the variable of the best split, if one improves the score."""
         self.grow_walk()
         price = self.edge_cost if self.with_circuit else 0.0
-        number, variable, priced = choose_split(
+        number, variable = choose_split(
             self.graph, self.layout, self.walk, self.candidates, len(self.variable),
             self.is_descendant, price, self.num_splits + 1, method == "greedy",
         )  # fmt: skip
-        self.num_priced += priced
         return None if number < 0 else (number, variable)
 
     def grow_walk(self) -> None:

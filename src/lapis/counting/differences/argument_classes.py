@@ -161,8 +161,7 @@ def too_many_classes(number: int) -> TooLarge:
 def outer_counts(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     if left.dtype == object or float(left.max(initial=0)) * float(right.max(initial=0)) >= 2.0**62:
         left, right = left.astype(object), right.astype(object)
-    product: np.ndarray = np.multiply.outer(left, right).ravel()
-    return product
+    return np.multiply.outer(left, right).ravel()
 
 
 def merge_signatures(parts: Sequence[Signatures]) -> Signatures:

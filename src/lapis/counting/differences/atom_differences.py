@@ -93,30 +93,25 @@ class AtomDifferences:
 
 
 def open_differences(
-    problem: Problem,
-    predicate: str,
-    rules: Sequence[int] | None = None,
-    world: Mapping[str, np.ndarray] | None = None,
+    problem: Problem, predicate: str, world: Mapping[str, np.ndarray] | None = None
 ) -> Differences:
-    """The differences of the given rules (all, by default) for one predicate."""
+    """The differences of one predicate's atoms."""
     target = flip_target(problem, predicate)
-    features = chosen_features(problem, rules)
+    features = problem.normal_form.features
     if all(is_direct(clause, target) for feature in features for clause in feature.clauses):
-        return evaluate_differences(problem, target, features, world)
+        return evaluate_differences(problem, target, world)
     from lapis.counting.differences.listed_differences import listed_differences
 
-    return listed_differences(problem, target, rules, world)
+    return listed_differences(problem, target, world)
 
 
 def evaluate_differences(
-    problem: Problem,
-    target: Target,
-    features: Sequence[Feature],
-    world: Mapping[str, np.ndarray] | None,
+    problem: Problem, target: Target, world: Mapping[str, np.ndarray] | None
 ) -> AtomDifferences | StoredDifferences:
     """Evaluates the difference terms of features that all are direct, where the world is."""
+    features = problem.normal_form.features
     interpretation = add_derived(
-        base_world(problem, world), needed_definitions(problem, features), num_levels(target)
+        base_world(problem, world), problem.normal_form.definitions, num_levels(target)
     )
     keys = number_weights(problem)
     if isinstance(interpretation, StoredWorld):

@@ -23,7 +23,6 @@ import numpy as np
 from lapis.counting.differences.argument_classes import Function, count_signatures, look_up
 from lapis.counting.differences.atom_differences import (
     AtomDifferences,
-    chosen_features,
     evaluate_differences,
     flip_target,
 )
@@ -93,13 +92,9 @@ class BlockClasses:
 
 
 def block_classes(
-    problem: Problem,
-    predicate: str,
-    *,
-    rules: Sequence[int] | None = None,
-    world: Mapping[str, np.ndarray] | None = None,
+    problem: Problem, predicate: str, world: Mapping[str, np.ndarray] | None = None
 ) -> BlockClasses:
-    """All blocks of a predicate with marked arguments, in classes.
+    """All blocks of a predicate with marked arguments, in classes; `world` is in place of the data.
 
     >>> import lapis
     >>> model = lapis.parse('''
@@ -115,15 +110,14 @@ def block_classes(
     ([1, 1], [1, 1, 1, 1])
     """
     target = flip_target(problem, predicate)._replace(clears_block=True)
-    features = chosen_features(problem, rules)
     is_direct = all(
         literal.predicate == predicate or not target.touches(literal.predicate)
-        for feature in features
+        for feature in problem.normal_form.features
         for clause in feature.clauses
         for literal in clause.literals
     )
     if is_direct:
-        differences = evaluate_differences(problem, target, features, world)
+        differences = evaluate_differences(problem, target, world)
         if isinstance(differences, StoredDifferences):
             with differences.scratch:
                 if is_listed(differences):
@@ -131,11 +125,11 @@ def block_classes(
                     weights, broken = differences.keys.num_weights, differences.violated
                     return _group(candidates, target.predicate, weights, broken)
             here = {name: evidence.true for name, evidence in problem.evidence.items()}
-            return block_classes(problem, predicate, rules=rules, world=here)
+            return block_classes(problem, predicate, here)
         keys, violated = differences.keys, differences.violated
         candidates = _count_candidates(differences)
     else:
-        listed = listed_differences(problem, target, rules, world)
+        listed = listed_differences(problem, target, world)
         keys, violated = listed.keys, listed.violated
         candidates = _list_candidates(listed)
     return _group(candidates, target.predicate, keys.num_weights, violated)

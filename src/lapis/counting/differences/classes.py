@@ -14,7 +14,6 @@ gone through one by one in an incremental `World`, up to `MAX_LISTED` of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,24 +70,13 @@ class DifferenceClasses:
     @property
     def is_forced(self) -> np.ndarray:
         """bool[num_classes], whether the hard rules leave the atoms only their value."""
-        forced: np.ndarray = np.where(
-            self.truth, self.hard_false_violations > 0, self.hard_true_violations > 0
-        )
-        return forced
+        return np.where(self.truth, self.hard_false_violations > 0, self.hard_true_violations > 0)
 
 
-def difference_classes(
-    problem: Problem,
-    predicate: str,
-    *,
-    rules: Sequence[int] | None = None,
-    world: Mapping[str, np.ndarray] | None = None,
-) -> DifferenceClasses:
+def difference_classes(problem: Problem, predicate: str) -> DifferenceClasses:
     """All ground atoms of a predicate, in classes.
 
-    `rules` restricts the formulas (all by default; weight ids stay those of the whole model),
-    `world` replaces the problem's data as the truth values. Raises `TooLarge` where the atoms
-    fall into too many classes to be listed.
+    Raises `TooLarge` where the atoms fall into too many classes to be listed.
 
     >>> import lapis
     >>> model = lapis.parse('''
@@ -106,7 +94,7 @@ def difference_classes(
     1 False [-1]
     1 True [-1]
     """
-    differences = open_differences(problem, predicate, rules, world)
+    differences = open_differences(problem, predicate)
     if isinstance(differences, AtomDifferences):
         vectors, truth, count = _count_atoms(differences)
     elif isinstance(differences, StoredDifferences):

@@ -6,7 +6,7 @@ neighbourhood; it just has to be asked for every atom.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,12 +50,9 @@ class ListedDifferences:
 
 
 def listed_differences(
-    problem: Problem,
-    target: Target,
-    rules: Sequence[int] | None,
-    world: Mapping[str, np.ndarray] | None,
+    problem: Problem, target: Target, world: Mapping[str, np.ndarray] | None
 ) -> ListedDifferences:
-    flips = World(problem, rules=rules, world=world)
+    flips = World(problem, world=world)
     return ListedDifferences(
         target, base_world(problem, world), number_weights(problem), flips, flips.violated_rules
     )

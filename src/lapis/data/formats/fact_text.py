@@ -149,8 +149,7 @@ def _has_empty_constant(
     if empty is None:
         return np.zeros(len(head), np.bool_)
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(codes == empty)])
-    lacking: np.ndarray = before[head + 1 + arity] > before[head + 1]
-    return lacking
+    return before[head + 1 + arity] > before[head + 1]
 
 
 def _collect_exact(found: _Collected, texts: Iterable[tuple[str, int]]) -> int | None:

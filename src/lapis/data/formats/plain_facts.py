@@ -146,5 +146,4 @@ def _without(line_of: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Which characters stand on none of the lines."""
     keep = np.ones(int(line_of[-1]) + 1, np.bool_)
     keep[others] = False
-    kept: np.ndarray = keep[line_of]
-    return kept
+    return keep[line_of]

@@ -26,8 +26,7 @@ class Numbering:
         first, which = number_rows(list(rows.T), len(rows))
         index = self._index
         found = [index.setdefault(tuple(row), len(index)) for row in rows[first].tolist()]
-        numbers: np.ndarray = np.array(found, np.int64)[which]
-        return numbers
+        return np.array(found, np.int64)[which]
 
     def rows(self, width: int) -> np.ndarray:
         """int64[len, width], in the order of their numbers."""
@@ -77,8 +76,7 @@ class Combinations:
             written.append((found[fresh][rows.row], rows.col.astype(np.int64), rows.data))
         self._written += written
         self._code = np.concatenate([self._code, code[first[fresh]]])
-        numbers: np.ndarray = found[which]
-        return numbers
+        return found[which]
 
     def matrix(self, num_terms: int) -> csr_array:
         """int64[len, num_terms], the counts."""
@@ -97,5 +95,4 @@ def scramble(number: np.ndarray, side: int) -> np.ndarray:
     )
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
-    mixed: np.ndarray = (bits ^ (bits >> np.uint64(31))).view(np.int64)
-    return mixed
+    return (bits ^ (bits >> np.uint64(31))).view(np.int64)

@@ -93,8 +93,7 @@ def bound_network(network: Network, stop: Stop | None = None) -> Bounds:
 
 def logistic(log_odds: np.ndarray) -> np.ndarray:
     small = np.exp(-np.abs(log_odds))
-    found: np.ndarray = np.where(log_odds >= 0, 1.0, small) / (1.0 + small)
-    return found
+    return np.where(log_odds >= 0, 1.0, small) / (1.0 + small)
 
 
 def rounding_of(reduction: Reduction) -> float:

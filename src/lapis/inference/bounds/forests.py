@@ -15,8 +15,8 @@ that are written out are one at any time.
 
 Forests are greedy: each takes first what no earlier one has, then whatever else makes no cycle, so
 that all terms occur and most occur often. All have the same ρ. Terms over three or four
-atoms are tables like pairs (`tables`), longer ones are left out at their largest value. What the
-forests fall short of the score by rounding is added to the bound.
+atoms are tables like pairs (`clause_tables`), longer ones are left out at their largest value. What
+the forests fall short of the score by rounding is added to the bound.
 
 In each forest P_t(x) is known for every atom, and log Z_t(x) = log Z_t + log P_t(x): the same
 forests bound the clamped sums, log Z(x) ≤ bound + Σ_t ρ_t log P_t(x), and with a lower bound of
@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.inference.bounds.clause_tables import Tables, find_tables
 from lapis.inference.bounds.forests_kernel import (
     Forests,
     bring_back,
@@ -37,7 +38,6 @@ from lapis.inference.bounds.forests_kernel import (
     order_forest,
     sum_up,
 )
-from lapis.inference.bounds.tables import Tables, find_tables
 from lapis.inference.bounds.terms import Terms
 from lapis.network.csr import row_starts
 from lapis.progress import Stop

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.compiled import allocating_entry, entry, inner
+from lapis.network.components import find_root
 
 
 class Forests(NamedTuple):
@@ -34,28 +35,20 @@ def choose_forest(tables, covered, leader, chosen):  # type: ignore[no-untyped-d
             begin, end = tables.scope_start[table], tables.scope_start[table + 1]
             free = True
             for at in range(begin, end):
-                one = _find(leader, tables.scope[at])
+                one = find_root(leader, tables.scope[at])
                 for other in range(begin, at):
-                    if _find(leader, tables.scope[other]) == one:
+                    if find_root(leader, tables.scope[other]) == one:
                         free = False
             if free:
-                root = _find(leader, tables.scope[begin])
+                root = find_root(leader, tables.scope[begin])
                 for at in range(begin + 1, end):
-                    leader[_find(leader, tables.scope[at])] = root
+                    leader[find_root(leader, tables.scope[at])] = root
                 chosen[table] = True
                 if turn == 0:
                     fresh += 1
     for table in range(len(covered)):
         covered[table] = covered[table] or chosen[table]
     return fresh
-
-
-@inner
-def _find(leader, atom):  # type: ignore[no-untyped-def]
-    while leader[atom] != atom:
-        leader[atom] = leader[leader[atom]]
-        atom = leader[atom]
-    return atom
 
 
 @entry

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.inference.sampling.couplings.pairs import total
 from lapis.inference.sampling.kernels.clause_graph import clause_weights
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.network import Network
@@ -135,8 +136,3 @@ def block_rows(network: Network) -> list[Rows]:
             length, hard = np.full(len(rows), rows.shape[1]), np.full(len(rows), np.inf)
             found.append(Rows(length, rows.ravel(), hard))
     return found
-
-
-def total(place: np.ndarray, amount: np.ndarray, size: int) -> np.ndarray:
-    """float64[size], the amounts added up by place."""
-    return np.bincount(place, amount, size).astype(np.float64)

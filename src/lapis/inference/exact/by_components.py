@@ -79,8 +79,7 @@ class ExactPlan:
         """bool[num_atoms], the atoms of components that are solved."""
         refused = np.zeros(len(self.duplicates.first), bool)
         refused[[refusal.component for refusal in self.refused]] = True
-        fits: np.ndarray = ~refused[self.duplicates.first[self.network.component]]
-        return fits
+        return ~refused[self.duplicates.first[self.network.component]]
 
     @property
     def is_complete(self) -> bool:
@@ -176,8 +175,7 @@ class ExactPlan:
             state = np.zeros(len(forest.cubes.size), np.int32)
             maximise_states(forest.tree, forest.cubes.size, potentials, state)
             set_atoms(forest, state[None], world[None])
-        best: np.ndarray = world[self.duplicates.first_atom] & self.affordable
-        return best
+        return world[self.duplicates.first_atom] & self.affordable
 
     def sample(self, num_samples: int, rng: np.random.Generator) -> np.ndarray:
         """bool[num_samples, num_atoms], independent samples; false where not affordable.

@@ -48,8 +48,7 @@ def has_dense_minor(network: Network, degree: int) -> np.ndarray:
         left = ~found[component[one]]
         one, other, component = contract(one[left], other[left], component, rng)
         one, other = drop_small(component, one, other, degree)
-    hopeless: np.ndarray = found[network.component]
-    return hopeless
+    return found[network.component]
 
 
 def short_edges(network: Network) -> tuple[np.ndarray, np.ndarray]:

@@ -63,8 +63,7 @@ def have_twins(network: Network, ignored: np.ndarray) -> np.ndarray:
     shape += np.bincount(clause_label, minlength=num_components)
     shape[label[ignored]] = -1
     _, back, times = np.unique(shape, return_inverse=True, return_counts=True)
-    twins: np.ndarray = (times[back] > 1) & (shape >= 0)
-    return twins
+    return (times[back] > 1) & (shape >= 0)
 
 
 def component_words(
@@ -132,5 +131,4 @@ def mix(word: np.ndarray) -> np.ndarray:
     """A bijection of uint64 that spreads every bit (the finaliser of splitmix64); 0 stays 0."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: np.ndarray = word ^ (word >> np.uint64(31))
-    return mixed
+    return word ^ (word >> np.uint64(31))

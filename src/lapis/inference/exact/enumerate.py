@@ -190,8 +190,7 @@ class Component:
 
     def axis_marginal(self, position: int) -> np.ndarray:
         others = tuple(axis for axis in range(len(self.shape)) if axis != position)
-        probability: np.ndarray = self.probability.sum(axis=others)
-        return probability
+        return self.probability.sum(axis=others)
 
     def axis_log_odds(self, position: int) -> np.ndarray:
         """By log Σ exp, since probabilities of unlikely states round to 0."""

@@ -74,15 +74,13 @@ class Objective:
 
     def rows_of(self, clauses: np.ndarray, size: int) -> np.ndarray:
         """int32[num_chosen, size], the literals of clauses of this length."""
-        rows: np.ndarray = self.literal[self.clause_start[clauses][:, None] + np.arange(size)]
-        return rows
+        return self.literal[self.clause_start[clauses][:, None] + np.arange(size)]
 
     def is_satisfied(self, world: np.ndarray) -> np.ndarray:
         """bool[num_clauses], for a world bool[num_atoms]."""
         holds = world[np.abs(self.literal) - 1] == (self.literal > 0)
         before = np.concatenate((np.zeros(1, np.int64), np.cumsum(holds)))
-        satisfied: np.ndarray = before[self.clause_start[1:]] > before[self.clause_start[:-1]]
-        return satisfied
+        return before[self.clause_start[1:]] > before[self.clause_start[:-1]]
 
     def cost(self, world: np.ndarray) -> float:
         """Σ |weight| over violated soft clauses; +inf where a hard one or a block is."""

@@ -129,8 +129,7 @@ class Program:
         self.value.append(1.0 - 2.0 * is_negated)
         self.length.append(np.diff(cliques.start))
         before = np.concatenate(([0.0], np.cumsum(is_negated)))
-        negated: np.ndarray = before[cliques.start[1:]] - before[cliques.start[:-1]]
-        return negated
+        return before[cliques.start[1:]] - before[cliques.start[:-1]]
 
     def add_soft_cliques(self) -> None:
         """k = Σ literals as a column, then a column y ≥ k − j of cost w for each j < n."""

@@ -67,8 +67,7 @@ def most_likely_world(
             code="needs-model",
             hint="choose another method",
         )
-    found: MapResult = chosen.load()(network, method, options or Options())
-    return found
+    return chosen.load()(network, method, options or Options())
 
 
 def solve_by_components(network: Network, method: str, options: Options) -> MapResult:

@@ -99,22 +99,18 @@ class LoneMoments:
 
     @property
     def mean(self) -> np.ndarray:
-        expected: np.ndarray = self.statistics.lone_count * self.probability
-        return expected
+        return self.statistics.lone_count * self.probability
 
     @property
     def variance(self) -> np.ndarray:
         """float64[num_statistics]; statistics of lone atoms are independent."""
-        spread: np.ndarray = self.mean * np.exp(-np.logaddexp(0.0, self.natural))
-        return spread
+        return self.mean * np.exp(-np.logaddexp(0.0, self.natural))
 
     def mean_variance(self) -> None:
         return None
 
     def covariance_product(self, direction: np.ndarray) -> np.ndarray:
-        product: np.ndarray = self.variance * direction
-        return product
+        return self.variance * direction
 
     def count_variance(self) -> np.ndarray:
-        found: np.ndarray = self.statistics.squared_design.T @ self.variance
-        return found
+        return self.statistics.squared_design.T @ self.variance

@@ -42,14 +42,12 @@ class SampleCovariance:
     def deviations(self) -> np.ndarray:
         """float64[num_draws, num_statistics], whose products are the sampled part of Cov[z]."""
         centered = (self.drawn - self.drawn.mean(axis=0)) / np.sqrt(len(self.drawn) - 1)
-        scaled: np.ndarray = np.where(self.spread > 0, np.sqrt(self.share), 1.0) * centered
-        return scaled
+        return np.where(self.spread > 0, np.sqrt(self.share), 1.0) * centered
 
     def product(self, direction: np.ndarray) -> np.ndarray:
         """float64[num_statistics], Cov[z]·v."""
         sampled = self.deviations.T @ (self.deviations @ direction)
-        product: np.ndarray = sampled + (1.0 - self.share) * self.spread * direction
-        return product
+        return sampled + (1.0 - self.share) * self.spread * direction
 
     def count_variance(self) -> np.ndarray:
         """float64[num_parameters], the diagonal of Aᵀ·Cov[z]·A."""

@@ -34,8 +34,7 @@ class Draws(NamedTuple):
     def count_means(self) -> np.ndarray:
         """float64[num_batches, num_weights], the counts drawn, averaged over each batch."""
         first = np.cumsum(self.size) - self.size
-        means: np.ndarray = np.add.reduceat(self.counts, first) / self.size[:, None]
-        return means
+        return np.add.reduceat(self.counts, first) / self.size[:, None]
 
 
 class PersistentChain(Generic[PlanType, StateType]):

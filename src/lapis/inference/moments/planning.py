@@ -86,8 +86,7 @@ def has_dense_core(network: Network, degree: int) -> np.ndarray:
     one, _ = drop_sparse(*distinct(*join_members(clause, member)), degree)
     dense = np.zeros(int(network.component.max(initial=-1)) + 1, bool)
     dense[network.component[one]] = True
-    found: np.ndarray = dense[network.component]
-    return found
+    return dense[network.component]
 
 
 def crowded_members(

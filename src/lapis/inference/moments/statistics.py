@@ -68,13 +68,11 @@ class Statistics:
 
     def natural(self, weights: np.ndarray) -> np.ndarray:
         """float64[num_statistics], θ = A·w."""
-        found: np.ndarray = self.design @ weights
-        return found
+        return self.design @ weights
 
     def to_parameters(self, statistics: np.ndarray) -> np.ndarray:
         """float64[num_parameters], Aᵀ·z; of rows float64[…, num_statistics], row by row."""
-        found: np.ndarray = (self.design.T @ statistics.T).T
-        return found
+        return (self.design.T @ statistics.T).T
 
 
 def gather_statistics(

@@ -28,7 +28,7 @@ from lapis.inference.worlds import (
 )
 from lapis.problem.problem import StoredEvidence
 from lapis.problem.task import Task, World
-from lapis.relational.engines.opening import open_store
+from lapis.relational.engines.engine_urls import open_store
 from lapis.relational.engines.placing import TableRows
 from lapis.relational.engines.store import Store
 from lapis.results.answer import Answer

@@ -178,8 +178,7 @@ class Reduction:
         return self._world(state)
 
     def _expected_count(self, clause: np.ndarray, false: np.ndarray) -> np.ndarray:
-        expected: np.ndarray = self.all_true - sum_by_weight(self.network, clause, false)
-        return expected
+        return self.all_true - sum_by_weight(self.network, clause, false)
 
     @cached_property
     def all_true(self) -> np.ndarray:

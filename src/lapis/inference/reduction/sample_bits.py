@@ -78,8 +78,7 @@ def share_true(pieces: Pieces) -> np.ndarray:
     """float64[num_pieces, num_atoms], in how many samples of a piece each atom is true."""
     counts = np.zeros((len(pieces.size), len(pieces.bits)))
     _count_true(pieces, counts)
-    shares: np.ndarray = counts / pieces.size[:, None]
-    return shares
+    return counts / pieces.size[:, None]
 
 
 @entry

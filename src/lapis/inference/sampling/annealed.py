@@ -106,7 +106,7 @@ def anneal(network: Network, options: Options) -> Annealed:
         late = options.time_limit is not None and spent > options.time_limit
         more = 2 * (len(beta) - 1)
         if error <= precision or interrupted or late or used + NUM_RUNS * more > max_samples:
-            return describe(reduction, plan, best, constant, precision, interrupted)
+            return describe(reduction, best, constant, precision, interrupted)
         beta = place_temperatures(now, more)
 
 
@@ -198,12 +198,7 @@ def place_temperatures(before: Round, sweeps: int) -> np.ndarray:
 
 
 def describe(
-    reduction: Reduction,
-    plan: Plan,
-    found: Round,
-    constant: float,
-    precision: float,
-    interrupted: bool,
+    reduction: Reduction, found: Round, constant: float, precision: float, interrupted: bool
 ) -> Annealed:
     """Marginals and counts from the last worlds, drawn again by weight in groups of runs."""
     network, base = reduction.network, reduction.network.num_base_atoms

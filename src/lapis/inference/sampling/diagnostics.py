@@ -275,15 +275,13 @@ def dead_components(
     if ergodic is not None:
         return np.zeros(len(moved), bool)
     seen = moved & (num_chains > 1)
-    dead: np.ndarray = (np.bincount(component, minlength=len(moved)) > 1) & ~seen
-    return dead
+    return (np.bincount(component, minlength=len(moved)) > 1) & ~seen
 
 
 def island_error(mean: np.ndarray, num_chains: int) -> np.ndarray:
     """float64[num_values], the error of a probability of which each chain is one draw."""
     drawn = (num_chains * mean + 0.5) / (num_chains + 1)
-    error: np.ndarray = np.sqrt(drawn * (1 - drawn) / num_chains)
-    return error
+    return np.sqrt(drawn * (1 - drawn) / num_chains)
 
 
 def collect_trace(tallies: Sequence[Tally]) -> Trace:

@@ -49,8 +49,7 @@ class Classes(NamedTuple):
     @property
     def is_shared(self) -> np.ndarray:
         """bool[num_counts]"""
-        shared: np.ndarray = self.num_atoms > 1
-        return shared
+        return self.num_atoms > 1
 
 
 class Pattern(NamedTuple):
@@ -227,8 +226,7 @@ def log_choices(num_atoms: int) -> np.ndarray:
     from scipy.special import gammaln
 
     log_factorial = gammaln(np.arange(num_atoms + 1) + 1.0)
-    choices: np.ndarray = log_factorial[-1] - log_factorial - log_factorial[::-1]
-    return choices
+    return log_factorial[-1] - log_factorial - log_factorial[::-1]
 
 
 def outer(vectors: Sequence[np.ndarray]) -> np.ndarray:

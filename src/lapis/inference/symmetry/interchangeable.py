@@ -83,8 +83,7 @@ def share_neighbourhoods(terms: Terms, size: int) -> bool:
 
 
 def has_followers(first: np.ndarray) -> np.ndarray:
-    followed: np.ndarray = np.bincount(first, minlength=len(first)) > 1
-    return followed
+    return np.bincount(first, minlength=len(first)) > 1
 
 
 def group_equal(digest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -36,8 +36,8 @@ import numpy as np
 
 from lapis.errors import LapisError, check_word
 from lapis.inference.moments.closed_form import ClosedForm, Source, Walking
-from lapis.inference.moments.sides import Side, SideMoments, total
 from lapis.inference.moments.statistics import Statistics, gather_statistics
+from lapis.inference.moments.whole_network import Side, SideMoments, total
 from lapis.learning.examples import HIDDEN, Example
 from lapis.learning.parameters import Parameters
 from lapis.methods import find_method
@@ -72,8 +72,7 @@ class ConditionalPoint:
     def curvature_product(self, direction: np.ndarray) -> np.ndarray:
         """float64[num_parameters], Cov[n | given]·d."""
         if self.scale is not None:
-            product: np.ndarray = self.scale * direction
-            return product
+            return self.scale * direction
         return total((side.covariance_product(direction) for side in self.free), len(direction))
 
 

@@ -72,8 +72,7 @@ class Posterior(Around):
 
     @property
     def true_counts(self) -> np.ndarray:
-        taken: np.ndarray = self.objective.true_counts[self.free]
-        return taken
+        return self.objective.true_counts[self.free]
 
     def gaussian(self, weights: np.ndarray) -> float:
         """−Σ (w_i − m_i)² p_i / 2, of weights float64[num_free] as the optimiser sees them."""
@@ -102,8 +101,7 @@ class Posterior(Around):
 
     def free_weights(self, weights: np.ndarray) -> np.ndarray:
         """float64[num_free], what the optimiser sees of weights float64[num_parameters]."""
-        taken: np.ndarray = weights[self.free] - self.origin
-        return taken
+        return weights[self.free] - self.origin
 
 
 def with_prior(

@@ -75,5 +75,4 @@ def decided_counts(feature: Feature, world: Interpretation, asked: Sequence[Targ
                 )
                 plan = plan_violations(either, feature.variables, world, feature.plus)
                 decided += (-1) ** size * count_table(plan, world)
-    found: list[int] = decided.reshape(-1).tolist()
-    return found
+    return decided.reshape(-1).tolist()

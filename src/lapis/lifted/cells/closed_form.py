@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from math import comb
 
 from lapis.errors import TooLarge
+from lapis.lifted.cells.cell_tables import Tables
 from lapis.lifted.cells.numbers import Number, Numbers, TooManyDigits, num_bits
-from lapis.lifted.cells.tables import Tables
 
 MAX_TERMS = 3_000_000
 MAX_BITS = 1 << 35  # of all powers together, in exact numbers: a few GB

@@ -25,6 +25,7 @@ import numpy as np
 
 from lapis.errors import TooLarge
 from lapis.language.syntax import Atom, Formula, Iff, Not, Variable
+from lapis.lifted.cells.cell_tables import Tables, split_requirement, truth
 from lapis.lifted.cells.closed_form import applies, sum_compositions
 from lapis.lifted.cells.elimination import eliminate_elements
 from lapis.lifted.cells.insertion import insert_elements
@@ -38,7 +39,6 @@ from lapis.lifted.cells.numbers import (
 )
 from lapis.lifted.cells.scott import build_sentence
 from lapis.lifted.cells.sentence import HARD, Factor, Sentence, Total
-from lapis.lifted.cells.tables import Tables, split_requirement, truth
 from lapis.lifted.cells.two_orders import insert_in_two_orders
 from lapis.problem.problem import Problem
 

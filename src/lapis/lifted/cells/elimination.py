@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from math import comb
 
+from lapis.lifted.cells.cell_tables import Tables, Vector
 from lapis.lifted.cells.meetings import NOWHERE, Counts, Meetings, add_counts, refuse_states
 from lapis.lifted.cells.numbers import Number, Numbers
-from lapis.lifted.cells.tables import Tables, Vector
 
 Layer = dict[tuple[Counts, Vector], Number]  # (classes of those left, totals)
 

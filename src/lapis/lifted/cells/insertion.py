@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import factorial, prod
 from typing import NamedTuple
 
+from lapis.lifted.cells.cell_tables import Context, Tables, Vector
 from lapis.lifted.cells.meetings import (
     NOWHERE,
     Counts,
@@ -26,7 +27,6 @@ from lapis.lifted.cells.meetings import (
 )
 from lapis.lifted.cells.numbers import Number, Numbers
 from lapis.lifted.cells.orders import Order
-from lapis.lifted.cells.tables import Context, Tables, Vector
 
 FIRST = -1  # stands for the first element among the recent ones
 

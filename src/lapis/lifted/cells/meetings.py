@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lapis.errors import TooLarge
+from lapis.lifted.cells.cell_tables import Context, Monomials, Tables, Vector
 from lapis.lifted.cells.numbers import Number, Numbers
 from lapis.lifted.cells.sentence import Total, holds
-from lapis.lifted.cells.tables import Context, Monomials, Tables, Vector
 
 MIN_BOUND = 3  # of a total that is worth a polynomial
 MAX_STATES = 400_000

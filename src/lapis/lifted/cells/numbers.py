@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from lapis.lifted.cells.cell_tables import Monomials
 from lapis.lifted.cells.sentence import Parameter
-from lapis.lifted.cells.tables import Monomials
 
 Number = Any  # fmpq or arb; flint does not say which of them a sum or a product is
 

@@ -14,9 +14,9 @@ from math import factorial, prod
 from typing import NamedTuple
 
 from lapis.errors import LapisError
+from lapis.lifted.cells.cell_tables import Context, Tables, Vector
 from lapis.lifted.cells.meetings import Counts, Meetings, Ways, add_counts, refuse_states
 from lapis.lifted.cells.numbers import Number, Numbers
-from lapis.lifted.cells.tables import Context, Tables, Vector
 
 NEXT, BEFORE = Context(neighbour=1), Context(neighbour=-1)
 

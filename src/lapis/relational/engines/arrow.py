@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.relational.engines.store import Columns
+from lapis.results.columns import as_objects
 
 if TYPE_CHECKING:
     import pyarrow
@@ -36,9 +37,8 @@ def to_numpy(array: pyarrow.Array) -> np.ndarray:
     if pyarrow.types.is_decimal(kind):
         return _whole_numbers(array)
     if isinstance(kind, pyarrow.OpaqueType):  # PostgreSQL's NUMERIC, as digits
-        return _objects([int(digits) for digits in array.storage.to_pylist()])
-    values: np.ndarray = array.to_numpy(zero_copy_only=False)
-    return values
+        return as_objects([int(digits) for digits in array.storage.to_pylist()])
+    return array.to_numpy(zero_copy_only=False)
 
 
 def to_arrow(columns: Columns) -> pyarrow.Table:
@@ -58,9 +58,3 @@ def _whole_numbers(array: pyarrow.Array) -> np.ndarray:
     halves = np.frombuffer(whole.buffers()[1], np.uint64)[2 * whole.offset :][: 2 * len(whole)]
     high = halves[1::2].astype(np.int64).astype(object)
     return high * 2**64 + halves[::2].astype(object)
-
-
-def _objects(values: list[int]) -> np.ndarray:
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array

@@ -228,10 +228,7 @@ def _plain(column: np.ndarray) -> np.ndarray:
     if not isinstance(column, np.ma.MaskedArray):
         return column
     missing = None if column.dtype == object else np.nan
-    filled: np.ndarray = np.ma.filled(
-        column.astype(object if missing is None else np.float64), missing
-    )
-    return filled
+    return np.ma.filled(column.astype(object if missing is None else np.float64), missing)
 
 
 @contextmanager

@@ -63,7 +63,7 @@ class LoadedRows(TableRows):
     @cached_property
     def table(self) -> Table:
         columns = {f"c{place}": column for place, column in enumerate(self.rows.T)}
-        if not columns:
+        if not columns:  # one of no arguments needs a column to hold its one row with
             columns = {"n": np.ones(len(self.rows), np.int32)}
         return self.store.load(fresh_name("relation"), columns)
 

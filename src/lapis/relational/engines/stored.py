@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,7 +11,12 @@ from lapis.errors import TooLarge
 from lapis.relational.algebra import Expression
 from lapis.relational.answers import Product, fold_numbers
 from lapis.relational.engines.dialect import Dialect
-from lapis.relational.engines.placing import StoredExtension, TableNames
+from lapis.relational.engines.placing import (
+    LoadedNames,
+    LoadedRows,
+    StoredExtension,
+    TableNames,
+)
 from lapis.relational.engines.residues import combine, moduli
 from lapis.relational.engines.sql import Integer, Writer, bound, write_parts
 from lapis.relational.engines.store import Columns, Store, Table
@@ -20,8 +24,6 @@ from lapis.relational.exact_sums import narrow
 from lapis.relational.factor import Factor
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import Plan
-
-_prefixes = itertools.count()
 
 
 class StoreEngine:
@@ -31,8 +33,7 @@ class StoreEngine:
         self.world = world
         self.store = store
         self.max_memory = max_memory  # bytes that answers may take here
-        self._prefix = f"e{next(_prefixes)}_"
-        self._tables: dict[tuple[str, str], Table] = {}
+        self._loaded: dict[tuple[str, str], LoadedRows | LoadedNames] = {}
 
     def run(self, plan: Plan) -> list[Product]:
         parts = _parts(plan)
@@ -64,33 +65,25 @@ class StoreEngine:
 
     def close(self) -> None:
         """Drop the tables."""
-        for table in self._tables.values():
-            self.store.drop(table.name)
-        self._tables.clear()
+        for loaded in self._loaded.values():
+            self.store.drop(loaded.table.name)
+        self._loaded.clear()
 
     def relation_table(self, name: str) -> Table:
         extension = self.world.relations[name]
         if isinstance(extension, StoredExtension):
             return extension.rows.table
-
-        def columns() -> Columns:
-            tuples = extension.tuples
-            # A nullary relation needs a column to hold its one row with.
-            listed = {f"c{i}": column for i, column in enumerate(tuples.T)}
-            return listed or {"n": np.ones(len(tuples), np.int32)}
-
-        return self._known("relation", name, columns)
+        if ("relation", name) not in self._loaded:
+            self._loaded["relation", name] = LoadedRows(self.store, extension.tuples)
+        return self._loaded["relation", name].table
 
     def domain_table(self, type_name: str) -> Table:
         domain = self.world.domains[type_name]
         if isinstance(domain, StoredDomain) and isinstance(domain.stored, TableNames):
             return domain.stored.table
-
-        def columns() -> Columns:
-            codes = np.arange(len(domain), dtype=np.int32)
-            return {"code": codes, "name": domain.names, "value": domain.numeric}
-
-        return self._known("domain", type_name, columns)
+        if ("domain", type_name) not in self._loaded:
+            self._loaded["domain", type_name] = LoadedNames(self.store, domain)
+        return self._loaded["domain", type_name].table
 
     def _bound(self, parts: Sequence[Expression], plan: Plan) -> int:
         return max(bound(part, plan, self.world) for part in parts)
@@ -136,12 +129,6 @@ class StoreEngine:
                     hint="raise the memory limit, or give more evidence",
                 )
         return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
-
-    def _known(self, kind: str, name: str, columns: Callable[[], Columns]) -> Table:
-        if (kind, name) not in self._tables:
-            table = f"{self._prefix}{len(self._tables)}"
-            self._tables[kind, name] = self.store.load(table, columns())
-        return self._tables[kind, name]
 
 
 def exact_type(largest: int, dialect: Dialect) -> str:

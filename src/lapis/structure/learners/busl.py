@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from lapis.counting.differences.argument_classes import Function, count_signatures
-from lapis.data.tuples import contains
+from lapis.relational.factor import indicator
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, PathAtom, canonical, has_dangling, is_connected
+from lapis.structure.paths.path_differences import Column, count_values
 from lapis.structure.scores import ClauseScore
 from lapis.structure.select import Criteria, Selection, select
 
@@ -103,40 +103,19 @@ def tabulate_nodes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """bool[num_classes, num_nodes] and the classes' shares of P's atoms."""
     data, sums = search.data, search.scorer.sums
-    arity = data.predicates[name].arity
-    types = data.predicates[name].types
-    values, counts = [], []
-    for world in range(data.num_worlds):
-        sizes = data.sizes(name, world)
-        if 0 in sizes:
-            continue
-        by_axes: dict[tuple[int, ...], list[tuple[int, np.ndarray]]] = {}
-        for number, node in enumerate(nodes):
-            inside = {v for atom in node for v in atom.variables}
-            axes = tuple(at for at in range(arity) if at in inside)
-            rows = sums.sum_out(node, axes).rows
-            bounds = data.offset[types[axes[0]]][world : world + 2]
-            begin, end = np.searchsorted(rows[:, 0], bounds)
-            shift = np.array([data.offset[types[at]][world] for at in axes], np.int32)
-            by_axes.setdefault(axes, []).append((number, rows[begin:end] - shift))
-        functions, tables = [], []
-        for axes, members in by_axes.items():
-            points = np.unique(np.concatenate([rows for _, rows in members]), axis=0)
-            bits = np.zeros((len(points), len(members)), bool)
-            for place, (_, rows) in enumerate(members):
-                bits[:, place] = contains(rows, points)
-            distinct, kind = np.unique(bits, axis=0, return_inverse=True)
-            functions.append(Function(axes, points, kind.reshape(-1) + 1))
-            none = np.zeros((1, len(members)), bool)
-            tables.append(([m for m, _ in members], np.concatenate([none, distinct])))
-        found = count_signatures(functions, sizes)
-        value = np.zeros((len(found.value), len(nodes)), bool)
-        for place, (numbers, table) in enumerate(tables):
-            value[:, numbers] = table[found.value[:, place]]
-        values.append(value)
-        counts.append(found.multiplicity.astype(np.float64))
-    count = np.concatenate(counts)
-    return np.concatenate(values), count / count.sum()
+    columns = []
+    for node in nodes:
+        inside = {v for atom in node for v in atom.variables}
+        axes = tuple(at for at in range(data.predicates[name].arity) if at in inside)
+        found = sums.sum_out(node, axes)
+        columns.append(Column(axes, indicator(found.variables, found.rows)))
+    parts = [
+        count_values(data, name, columns, world)
+        for world in range(data.num_worlds)
+        if 0 not in data.sizes(name, world)
+    ]
+    value, count = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return value > 0, count / count.sum()
 
 
 class Independence:

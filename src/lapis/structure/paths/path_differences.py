@@ -3,7 +3,7 @@
 Let a path have atoms A_1 … A_k, and let U be a set of them that the ground atom g can be at once
 (unified with each other; mostly a single atom). For S among the other atoms write N_U,S(g) for the
 number of groundings in which the atoms of U are g and those in S are true. By Möbius inversion
-over supersets, as for whole counts (`lapis.counting.path`),
+over supersets, as for whole counts (`lapis.counting.path_counts`),
 
     F_U,p(g) = Σ_{S ⊇ p} (−1)^{|S∖p|} N_U,S(g)
 
@@ -243,15 +243,9 @@ class HeldPath(PathDifferences):
     def classes(self) -> AtomClasses:
         parts = []
         for world in range(self.data.num_worlds):
-            sizes = self.data.sizes(self.predicate, world)
-            if 0 in sizes:
-                continue
-            functions, tables = zip(*self._functions(world), strict=True)
-            found = count_signatures(functions, sizes)
-            values = np.empty((len(found.value), len(self.columns)))
-            for number, (members, table) in enumerate(tables):
-                values[:, members] = table[found.value[:, number]]
-            parts.append(self.assemble(values, world, found.multiplicity.astype(np.float64)))
+            if 0 not in self.data.sizes(self.predicate, world):
+                values, number = count_values(self.data, self.predicate, self.columns, world)
+                parts.append(self.assemble(values, world, number))
         return stack_classes(parts)
 
     def values_at(self, rows: np.ndarray) -> np.ndarray:
@@ -260,19 +254,35 @@ class HeldPath(PathDifferences):
             values[:, number] = _look_up(factor, rows[:, list(axes)])
         return values
 
-    def _functions(self, world: int) -> Iterator[tuple[Function, tuple[list[int], np.ndarray]]]:
-        """Columns of the same axes as one function; a table gives back the columns' values."""
-        types = self.data.predicates[self.predicate].types
-        for axes, members in group_columns(self.columns).items():
-            shift = np.array([self.data.offset[types[a]][world] for a in axes], np.int32)
-            parts, values = [], []
-            for number in members:
-                factor = self.columns[number].factor
-                bounds = self.data.offset[types[axes[0]]][world : world + 2]
-                begin, end = np.searchsorted(factor.rows[:, 0], bounds)
-                parts.append(factor.rows[begin:end] - shift)
-                values.append(factor.value[begin:end])
-            yield _join_functions(axes, members, parts, values)
+
+def count_values(
+    data: TrainingData, predicate: str, columns: Sequence[Column[Factor]], world: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The atoms of a world in classes: the columns' values, float64[num_classes, num_columns], and
+    how many atoms have them. Rows of factors are sorted, and no domain is empty."""
+    functions, tables = zip(*_functions(data, predicate, columns, world), strict=True)
+    found = count_signatures(functions, data.sizes(predicate, world))
+    values = np.empty((len(found.value), len(columns)))
+    for number, (members, table) in enumerate(tables):
+        values[:, members] = table[found.value[:, number]]
+    return values, found.multiplicity.astype(np.float64)
+
+
+def _functions(
+    data: TrainingData, predicate: str, columns: Sequence[Column[Factor]], world: int
+) -> Iterator[tuple[Function, tuple[list[int], np.ndarray]]]:
+    """Columns of the same axes as one function; a table gives back the columns' values."""
+    types = data.predicates[predicate].types
+    for axes, members in group_columns(columns).items():
+        shift = np.array([data.offset[types[a]][world] for a in axes], np.int32)
+        parts, values = [], []
+        for number in members:
+            factor = columns[number].factor
+            bounds = data.offset[types[axes[0]]][world : world + 2]
+            begin, end = np.searchsorted(factor.rows[:, 0], bounds)
+            parts.append(factor.rows[begin:end] - shift)
+            values.append(factor.value[begin:end])
+        yield _join_functions(axes, members, parts, values)
 
 
 def group_columns(columns: Sequence[Column[F]]) -> dict[tuple[int, ...], list[int]]:

@@ -94,8 +94,7 @@ def writable_atoms(objective: Objective, component: np.ndarray) -> np.ndarray:
     bad[component[objective.block_atom]] = True
     clash = objective.literal[objective.clause_start[:-1][objective.hard & (length == 1)]]
     bad[component[np.abs(clash[np.isin(-clash, clash)]) - 1]] = True  # contradictions of two units
-    taken: np.ndarray = ~bad[component]
-    return taken
+    return ~bad[component]
 
 
 def whole_weights(objective: Objective, mine: np.ndarray) -> tuple[np.ndarray, float]:

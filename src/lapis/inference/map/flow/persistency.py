@@ -120,8 +120,7 @@ def later_literals(cover: Cover, tied: np.ndarray) -> np.ndarray:
         return np.zeros(len(tied), bool)
     # Both nodes of an atom are tied, and stand next to each other: codes 2·atom and 2·atom + 1.
     mirror = order.reshape(-1, 2)[:, ::-1].reshape(-1)
-    later: np.ndarray = order < mirror
-    return later
+    return order < mirror
 
 
 @allocating_entry

@@ -30,24 +30,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.sampling import gibbs
-from lapis.inference.sampling.couplings.pairs import Coupled, couple
+from lapis.inference.sampling.couplings.pairs import Coupled, CoupledSampler
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.kernels.cluster import Clusters, new_clusters, run_clusters
 from lapis.inference.sampling.kernels.tally import Tallies
-from lapis.network.network import Network
 
 PAIR_WORK, ATOM_WORK = 2.2, 5.0  # literals of a sweep that a pair and an atom cost, as measured
-
-
-class Plan(NamedTuple):
-    """What all chains share."""
-
-    coupled: Coupled
-    freeze: np.ndarray  # float64[num_pairs], 1 − exp(−2|J|); negative where a pair wants to differ
-
-    @property
-    def ergodic(self) -> bool | None:
-        return self.coupled.ergodic
 
 
 class State(NamedTuple):
@@ -65,47 +53,23 @@ class Info(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cluster:
+class Cluster(CoupledSampler):
     """Swendsen–Wang moves and Gibbs sweeps; one sample is one of each, or a sweep alone."""
 
     name: str = "cluster"
 
-    def prepare(self, network: Network) -> Plan:
-        return complete_plan(Gibbs().prepare(network))
+    def init(self, plan: Coupled, world: np.ndarray, rng: np.ndarray) -> State:
+        state = Gibbs().init(plan.gibbs, world, rng)
+        return State(state, new_clusters(len(plan.pairs.field)))
 
-    def start(self, plan: Plan, chain: int, rng: np.ndarray) -> np.ndarray:
-        return Gibbs().start(plan.coupled.gibbs, chain, rng)
-
-    def init(self, plan: Plan, world: np.ndarray, rng: np.ndarray) -> State:
-        state = Gibbs().init(plan.coupled.gibbs, world, rng)
-        return State(state, new_clusters(len(plan.coupled.pairs.field)))
-
-    def reweigh(self, plan: Plan, state: State, weights: np.ndarray) -> tuple[Plan, State]:
-        after, chain = Gibbs().reweigh(plan.coupled.gibbs, state.gibbs, weights)
-        return complete_plan(after), state._replace(gibbs=chain)
-
-    def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
-        chain, (plan_of_gibbs, pairs, near, plain, order) = state.gibbs, plan.coupled
+    def step(self, plan: Coupled, state: State, tallies: Tallies, num_samples: int) -> Info:
+        chain, (plan_of_gibbs, *coupled) = state.gibbs, plan
         bonds, clusters, turned, _, changes = run_clusters(
-            plan_of_gibbs.graph, plan_of_gibbs.units, pairs, near, plain, order, plan.freeze,
-            chain.world, chain.estimate, chain.rng, chain.score, chain.digit, state.clusters,
-            tallies, num_samples,
+            plan_of_gibbs.graph, plan_of_gibbs.units, *coupled, chain.world, chain.estimate,
+            chain.rng, chain.score, chain.digit, state.clusters, tallies, num_samples,
         )  # fmt: skip
         return Info(bonds, clusters, turned, changes)
 
-    def work(self, plan: Plan, state: State) -> float:
-        pairs = plan.coupled.pairs
-        moves = PAIR_WORK * len(pairs.one) + ATOM_WORK * len(pairs.field)
-        return plan.coupled.sweep_work + moves
-
-    def counts(self, state: State) -> np.ndarray:
-        return state.gibbs.world.count
-
-    def world(self, state: State) -> np.ndarray:
-        return Gibbs().world(state.gibbs)
-
-
-def complete_plan(plan: gibbs.Plan) -> Plan:
-    coupled = couple(plan)
-    coupling = coupled.pairs.coupling
-    return Plan(coupled, -np.sign(coupling) * np.expm1(-2.0 * np.abs(coupling)))
+    def work(self, plan: Coupled, state: State) -> float:
+        moves = PAIR_WORK * len(plan.pairs.one) + ATOM_WORK * len(plan.pairs.field)
+        return plan.sweep_work + moves

@@ -25,11 +25,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.sampling import gibbs
-from lapis.inference.sampling.couplings.pairs import Coupled, couple
+from lapis.inference.sampling.couplings.pairs import Coupled, CoupledSampler
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.kernels.forest import Forest, new_forest, run_forests
 from lapis.inference.sampling.kernels.tally import Tallies
-from lapis.network.network import Network
 
 PAIR_WORK, ATOM_WORK = 3.0, 12.0  # literals of a sweep that a pair and an atom cost, as measured
 
@@ -48,25 +47,15 @@ class Info(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TreeGibbs:
+class TreeGibbs(CoupledSampler):
     """Gibbs sweeps and draws of random forests; one sample is one of each."""
 
     name: str = "forest"
-
-    def prepare(self, network: Network) -> Coupled:
-        return couple(Gibbs().prepare(network))
-
-    def start(self, plan: Coupled, chain: int, rng: np.ndarray) -> np.ndarray:
-        return Gibbs().start(plan.gibbs, chain, rng)
 
     def init(self, plan: Coupled, world: np.ndarray, rng: np.ndarray) -> State:
         eligible = np.flatnonzero(plan.pairs.plain)
         state = Gibbs().init(plan.gibbs, world, rng)
         return State(state, new_forest(eligible, plan.gibbs.network.num_base_atoms))
-
-    def reweigh(self, plan: Coupled, state: State, weights: np.ndarray) -> tuple[Coupled, State]:
-        after, chain = Gibbs().reweigh(plan.gibbs, state.gibbs, weights)
-        return couple(after), state._replace(gibbs=chain)
 
     def step(self, plan: Coupled, state: State, tallies: Tallies, num_samples: int) -> Info:
         chain = state.gibbs
@@ -80,9 +69,3 @@ class TreeGibbs:
     def work(self, plan: Coupled, state: State) -> float:
         forest = PAIR_WORK * len(plan.pairs.one) + ATOM_WORK * int(plan.pairs.plain.sum())
         return plan.sweep_work + forest
-
-    def counts(self, state: State) -> np.ndarray:
-        return state.gibbs.world.count
-
-    def world(self, state: State) -> np.ndarray:
-        return Gibbs().world(state.gibbs)

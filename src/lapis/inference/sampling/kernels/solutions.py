@@ -78,7 +78,7 @@ def draw_solution(graph, units, world, part, search, members, found, budget, est
     if items > FEW_ITEMS:
         budget, most = min(budget, RIGID_NODES * items), RIGID_SOLUTIONS
     solutions = _search(graph, part, search, items, budget, most, rng)
-    _close_clauses(graph, part, search, members, found)
+    _close_clauses(graph, search, members, found)
     if solutions <= 0:
         return solutions
     for item in range(items):
@@ -148,7 +148,7 @@ def _open_clauses(graph, world, part, search, members, found):  # type: ignore[n
 
 
 @inner
-def _close_clauses(graph, part, search, members, found):  # type: ignore[no-untyped-def]
+def _close_clauses(graph, search, members, found):  # type: ignore[no-untyped-def]
     for place in range(found):
         search.inside[members[place]] = False
         for at in range(graph.atom_start[members[place]], graph.atom_start[members[place] + 1]):

@@ -26,8 +26,8 @@ from lapis.errors import LapisError, did_you_mean
 from lapis.language.model import Model
 from lapis.language.resolution.resolve import read_model
 from lapis.problem.task import DataLike, Inputs, ModelLike, open_inputs
+from lapis.relational.engines.engine_urls import open_store
 from lapis.relational.engines.interning import open_tables
-from lapis.relational.engines.opening import open_store
 from lapis.relational.engines.store import Store
 from lapis.results.atom_result import AtomResult
 

@@ -1,6 +1,6 @@
 """How long a start takes: the first job of an installation, and the smallest jobs of any.
 
-    python benchmarks/start.py [cold] [warm] [--people 1000] [--friends 10] [--runs 3]
+    python benchmarks/startup.py [cold] [warm] [--people 1000] [--friends 10] [--runs 3]
 
 Cold is `lapis infer` and `lapis map` on friends and smokers (data as in `scale.py`) with an empty
 cache: seconds by the clock, processor seconds of all processes, and of each process what its

@@ -200,6 +200,23 @@ def test_little_work_is_interpreted_where_the_kernel_was_never_compiled() -> Non
 # --- what is kept
 
 
+def test_kernels_of_a_version_whose_types_have_moved_are_compiled_again(tmp_path: Path) -> None:
+    """The index of a kernel names the types it was called with by their modules."""
+    source = "from typing import NamedTuple\nclass Pair(NamedTuple):\n    one: int\n"
+    kernel = "from lapis.compiled import entry\n@entry\ndef first(pair):\n    return pair.one\n"
+    for name, text in (("old_place", source), ("new_place", source), ("some_kernel", kernel)):
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+    call = "import {0}, some_kernel\nassert some_kernel.first({0}.Pair(3)) == 3\n"
+
+    def run(place: str) -> None:
+        code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{call.format(place)}"
+        subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+
+    run("old_place")
+    (tmp_path / "old_place.py").unlink()
+    run("new_place")
+
+
 def test_tables_are_kept_where_one_may_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
