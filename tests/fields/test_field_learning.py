@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -177,6 +178,24 @@ def test_a_wish_to_stop_gives_what_there_is(tmp_path: Path) -> None:
     assert resumed.value == pytest.approx(fields.learn(field, data).value, abs=1e-4)
     with pytest.raises(LapisError, match="checkpoint"):
         fields.learn(field, Database.parse("Smokes(A)"), checkpoint=place)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"prior": "gaussian:3"}, {"prior": "l1:1"}, {"query": "Smokes"}, {"random_state": 1},
+     {"num_samples": 9}, {"hidden": ["Smokes"]}, {"prior_mean": "initial"}],
+    ids=str,
+)  # fmt: skip
+def test_a_checkpoint_of_another_course_is_refused(changed: dict[str, Any], tmp_path: Path) -> None:
+    """Only how long to go on may change: what another prior ended in would count as converged."""
+    field, data, place = fields.parse(FRIENDS), Database.parse(FACTS), tmp_path / "state.npz"
+    given = {"objective": "likelihood", "max_iterations": 2, "checkpoint": place}
+    if "query" in changed:
+        given["objective"] = "pseudo"
+    fields.learn(field, data, **given)  # type: ignore[arg-type]
+    with pytest.raises(LapisError, match="checkpoint"):
+        fields.learn(field, data, **{**given, **changed})
+    fields.learn(field, data, **{**given, "max_iterations": 3, "tolerance": 1e-3})  # type: ignore[arg-type]
 
 
 def test_refusals() -> None:

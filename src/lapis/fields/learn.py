@@ -140,6 +140,7 @@ def learn(
     wish, rng = Stop(stop), np.random.default_rng(seed)
     best: tuple[float, Course] | None = None
     starts: list[dict[str, object]] = []
+    how = objective, asked, sorted(hidden), num_samples, rate, seed, chosen.kind
     for number in range(restarts + 1):
         left = None if time_limit is None else time_limit - (work_clock() - began)
         if best is not None and (wish() or (left is not None and left <= 0)):
@@ -156,7 +157,7 @@ def learn(
             progress=progress,
             should_stop=wish,
             checkpoint=None if checkpoint is None else restart_path(Path(checkpoint), number),
-            fingerprint=fingerprint(resolved, lessons, objective, number),
+            fingerprint=fingerprint(resolved, lessons, (*how, number), chosen),
         )
         value = None if judge is None else value_of(judge, course)
         starts.append({"value": value, "converged": course.converged, "reason": course.reason})
@@ -205,11 +206,14 @@ def restart_path(path: Path, number: int) -> Path:
     return path if number == 0 else path.with_name(f"{path.name}.{number}")
 
 
-def fingerprint(field: Field, lessons: Sequence[Lesson], objective: str, number: int) -> str:
-    """Names what is learned, so that a checkpoint of something else is not resumed."""
-    worlds = [lesson.answer.tobytes().hex() for lesson in lessons]
-    text = "\n".join([objective, str(number), print_field(field), *worlds])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def fingerprint(
+    field: Field, lessons: Sequence[Lesson], how: tuple[object, ...], prior: Prior
+) -> str:
+    """Names what is learned from what and how, so that only its own checkpoint is resumed."""
+    found = hashlib.sha256(repr((print_field(field), field.weights.tolist(), how)).encode())
+    for numbers in (prior.strength, prior.mean, *(lesson.answer for lesson in lessons)):
+        found.update(np.ascontiguousarray(numbers).tobytes())
+    return found.hexdigest()[:16]
 
 
 def account(
