@@ -35,7 +35,7 @@ from lapis.counting.differences.differences import (
     cube_difference,
 )
 from lapis.counting.indexed_relations import IndexedRelations, run_kernel, strides_of
-from lapis.counting.kernels.flips import DRAW, FLIP, LOOK, visit
+from lapis.counting.kernels.flips import DRAW, FLIP, LOOK, Program, State, Visits, visit
 from lapis.counting.kernels.indexed_relations import contains, insert
 from lapis.counting.kernels.nested_loops import (
     END,
@@ -68,49 +68,6 @@ class Change(NamedTuple):
     weight_id: tuple[int, ...]  # increasing
     difference: tuple[int, ...]  # nonzero
     violations: int  # more violated groundings of hard rules
-
-
-class Program(NamedTuple):
-    """The loops around atoms of all predicates that were visited."""
-
-    code: np.ndarray  # word[...]; `word` is int64, object in wide worlds
-    number: np.ndarray  # float64[...], of constants that are compared
-    entry: np.ndarray  # int64[num_predicates, 2], where loops start around false and true atoms
-    definition: np.ndarray  # int64[num_definitions], derived predicates in order
-
-
-class State(NamedTuple):
-    """What kernels work on while they look at an atom, and what has moved since."""
-
-    value: np.ndarray  # word[num_slots], of variables
-    total: np.ndarray  # word[num_registers]
-    cursor: np.ndarray  # int64[num_cursors], of loops
-    change: np.ndarray  # word[num_weights + 1], by a flip; the last is of hard rules
-    is_changed: np.ndarray  # bool[num_weights + 1]
-    changed: np.ndarray  # int64[num_weights + 1], those that are
-    moved: np.ndarray  # word[num_weights + 1], by all flips so far
-    level: np.ndarray  # int64[5]: how full the others are, and what was short
-    flip_predicate: np.ndarray  # int64[room]
-    flip: np.ndarray  # word[room], atoms that were flipped since a visit began
-    touched_predicate: np.ndarray  # int64[room]
-    touched: np.ndarray  # word[room], derived atoms whose witnesses changed,
-    touched_number: np.ndarray  # word[room], by so many
-    derived: np.ndarray  # word[num_places], derived atoms in an open-addressing table
-    witnesses: np.ndarray  # word[num_places], of each
-
-
-class Visits(NamedTuple):
-    """Atoms in the order of visits, and what was seen."""
-
-    predicate: np.ndarray  # int64[n]
-    atom: np.ndarray  # word[n]
-    noise: np.ndarray  # float64[n], or empty
-    truth: np.ndarray  # bool[n], before
-    flipped: np.ndarray  # bool[n]
-    probability: np.ndarray  # float64[n], P(true | rest), where drawn
-    start: np.ndarray  # int64[n + 1], where differences begin; empty if not asked for
-    column: np.ndarray  # int64[...], weights, and the number of weights for all hard rules
-    value: np.ndarray  # word[...], n(atom = 1) − n(atom = 0)
 
 
 class World:
@@ -273,22 +230,12 @@ class World:
                 visits = visits._replace(atom=atom, value=value)
             end = min(number, done + self._budget)
             work = (end - done) * (20 + len(self._writer.code) // max(1, len(self._entries)))
-            layout, arrays = relations.arrays
-            before, done = (
-                done,
-                run_kernel(visit, relations.wide, work)(
-                    mode,
-                    layout,
-                    arrays,
-                    self._made_program(),
-                    self._made_state(),
-                    nothing if weights is None else weights,
-                    visits,
-                    done,
-                    end,
-                ),
-            )
-            self._budget -= done - before
+            kernel = run_kernel(visit, relations.wide, work)
+            program, state = self._made_program(), self._made_state()
+            given = nothing if weights is None else weights
+            stopped = kernel(mode, *relations.arrays, program, state, given, visits, done, end)
+            self._budget -= stopped - done
+            done = stopped
             visits = self._make_room(visits)
         if noted:
             used = int(visits.start[-1])
@@ -302,8 +249,8 @@ class World:
         if shortage == ROOM_FOR_ATOMS:
             self._relations.grow()
         if shortage == ROOM_TO_FOLLOW:
-            self._add_up()
             self._room_to_follow *= 2
+            self._add_up()
         if shortage == ROOM_TO_NOTE:
             more = np.zeros_like(visits.column), np.zeros_like(visits.value)
             return visits._replace(
@@ -346,19 +293,15 @@ class World:
 
     def _made_state(self) -> State:
         if self._state is None:
-            word, room, size = (
-                self._relations.word,
-                self._room_to_follow,
-                self._keys.num_weights + 1,
-            )
+            word, room = self._relations.word, self._room_to_follow
+            size = self._keys.num_weights + 1
             atoms, numbers = (each.astype(word) for each in self._witnesses)
             places = 2 * room
             while places < 2 * (len(atoms) + room):
                 places *= 2
-            total = np.ones(self._writer.num_registers, word)
             self._state = State(
                 np.zeros(self._writer.num_slots, word),
-                total,
+                np.ones(self._writer.num_registers, word),
                 np.zeros(self._writer.num_cursors, np.int64),
                 np.zeros(size, word),
                 np.zeros(size, bool),

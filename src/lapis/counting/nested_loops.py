@@ -14,9 +14,9 @@ runs (`counting/kernels/nested_loops.py`). Time is proportional to the tuples ar
 that must be false and stand alone have been expanded away beforehand, so no loop runs over a
 domain, but for numeric comparisons without a relation to restrict them.
 
-Before, each conjunction was a tree of closures over dictionaries of sets: simple, and 20 to 60
-times slower. A kernel for each conjunction would save the interpreting, about half of what is left,
-and take a second of compiling for each.
+Before, each conjunction was a tree of closures over dictionaries of sets: simpler, and 22 to 36
+times slower (`benchmarks/flipping.py`). A kernel for each conjunction would save the interpreting,
+but every new rule would be compiled for a second.
 """
 
 from __future__ import annotations

@@ -7,6 +7,9 @@ them it is flipped with all that follows, and all is undone where it does not st
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
+
+import numpy as np
 
 from lapis.compiled import entry, inner
 from lapis.counting.kernels.indexed_relations import contains, has_room, place_of, toggle
@@ -23,6 +26,49 @@ from lapis.counting.kernels.nested_loops import (
 
 LOOK, FLIP, DRAW = 0, 1, 2  # never flip, always, where score and noise are positive together
 LARGEST_SCORE = 700.0  # exp beyond this overflows
+
+
+class Program(NamedTuple):
+    """The loops around atoms of all predicates that were visited."""
+
+    code: np.ndarray  # word[...]; `word` is int64, object in wide worlds
+    number: np.ndarray  # float64[...], of constants that are compared
+    entry: np.ndarray  # int64[num_predicates, 2], where loops start around false and true atoms
+    definition: np.ndarray  # int64[num_definitions], derived predicates in order
+
+
+class State(NamedTuple):
+    """What kernels work on while they look at an atom, and what has moved since."""
+
+    value: np.ndarray  # word[num_slots], of variables
+    total: np.ndarray  # word[num_registers]
+    cursor: np.ndarray  # int64[num_cursors], of loops
+    change: np.ndarray  # word[num_weights + 1], by a flip; the last is of hard rules
+    is_changed: np.ndarray  # bool[num_weights + 1]
+    changed: np.ndarray  # int64[num_weights + 1], those that are
+    moved: np.ndarray  # word[num_weights + 1], by all flips so far
+    level: np.ndarray  # int64[5]: how full the others are, and what was short
+    flip_predicate: np.ndarray  # int64[room]
+    flip: np.ndarray  # word[room], atoms that were flipped since a visit began
+    touched_predicate: np.ndarray  # int64[room]
+    touched: np.ndarray  # word[room], derived atoms whose witnesses changed,
+    touched_number: np.ndarray  # word[room], by so many
+    derived: np.ndarray  # word[num_places], derived atoms in an open-addressing table
+    witnesses: np.ndarray  # word[num_places], of each
+
+
+class Visits(NamedTuple):
+    """Atoms in the order of visits, and what was seen."""
+
+    predicate: np.ndarray  # int64[n]
+    atom: np.ndarray  # word[n]
+    noise: np.ndarray  # float64[n], or empty
+    truth: np.ndarray  # bool[n], before
+    flipped: np.ndarray  # bool[n]
+    probability: np.ndarray  # float64[n], P(true | rest), where drawn
+    start: np.ndarray  # int64[n + 1], where differences begin; empty if not asked for
+    column: np.ndarray  # int64[...], weights, and the number of weights for all hard rules
+    value: np.ndarray  # word[...], n(atom = 1) − n(atom = 0)
 
 
 @entry

@@ -154,6 +154,18 @@ def _meet(code, at, value, total, relations):  # type: ignore[no-untyped-def]
                 smallest, chosen = which, end
         end += code[end]
     found = 0
+    if code[at + 4] == 2:  # one other atom: its number is base + stride · constant
+        entry = first + code[first] if smallest == 0 else first
+        holds, key = (1 - smallest) < inside, after(code, entry + 3)
+        value[code[at + 2]] = 0
+        base = read(code, key, value)
+        value[code[at + 2]] = 1
+        stride = read(code, key, value) - base
+        while row >= 0:
+            atom = base + stride * relations.argument[row, code[chosen + 2]]
+            if contains(relations, atom) == holds:
+                found += 1
+            row = relations.following[code[chosen + 1], row]
     while row >= 0:
         value[code[at + 2]] = relations.argument[row, code[chosen + 2]]
         row = relations.following[code[chosen + 1], row]

@@ -35,7 +35,9 @@ evaluation makes `PERSISTENT_SWEEPS` sweeps, unless asked for, and the first of 
 averaged. That scores −.251 on the same fold after 20 iterations. (Restarted chains of a sweep were
 scored on a sample of the atoms only, which tells no difference of .01: −.260.) Restarted chains
 near the data learn what pseudo-likelihood does, which predicts badly where all atoms are asked at
-once.
+once. Unless told, an evaluation makes those sweeps wherever they are at most `MOST_STEPS`, which is
+ten million atoms with exact counts: steps are in proportion to the data, and only beyond that are
+chains restarted.
 
 Curvature is the covariance of the counts. From worlds less than a sweep apart it cannot be read:
 they hardly differ, it comes out near zero, and Newton steps explode (tried). Without as many
