@@ -27,7 +27,6 @@ import numpy as np
 
 from lapis.counting.complete_world import base_world
 from lapis.counting.derived import count_witnesses
-from lapis.counting.differences.atom_differences import chosen_features, needed_definitions
 from lapis.counting.differences.differences import (
     Difference,
     Target,
@@ -90,15 +89,9 @@ class World:
     ((1,), [4])
     """
 
-    def __init__(
-        self,
-        problem: Problem,
-        *,
-        rules: Sequence[int] | None = None,
-        world: Mapping[str, np.ndarray] | None = None,
-    ) -> None:
-        self._features = chosen_features(problem, rules)
-        self._definitions = needed_definitions(problem, self._features)
+    def __init__(self, problem: Problem, *, world: Mapping[str, np.ndarray] | None = None) -> None:
+        self._features = problem.normal_form.features
+        self._definitions = problem.normal_form.definitions
         _require_followable(self._definitions)
         self._domains = problem.domains
         self._keys = number_weights(problem)

@@ -6,7 +6,7 @@ it, and the atom-by-atom path of `lapis.counting.differences.listed_differences`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,7 +20,6 @@ from lapis.counting.differences.sparse_vectors import SparseVectors, add_entries
 from lapis.counting.differences.stored_differences import StoredDifferences, stored_differences
 from lapis.counting.weight_keys import WeightKeys, number_weights, violated_rules
 from lapis.data.tuples import contains
-from lapis.logic.clauses import Definition, Feature
 from lapis.problem.problem import Problem
 from lapis.relational.engines.placing import StoredWorld
 from lapis.relational.interpretation import Interpretation
@@ -137,30 +136,3 @@ def evaluate_differences(
 
 def flip_target(problem: Problem, predicate: str) -> Target:
     return Target(problem.model.predicates[predicate], problem.normal_form.derived, problem.domains)
-
-
-def chosen_features(problem: Problem, rules: Sequence[int] | None) -> tuple[Feature, ...]:
-    features = problem.normal_form.features
-    return features if rules is None else tuple(features[rule] for rule in rules)
-
-
-def needed_definitions(problem: Problem, features: Sequence[Feature]) -> tuple[Definition, ...]:
-    """The definitions that the features use, directly or through others, in order."""
-    used = {
-        literal.predicate
-        for feature in features
-        for clause in feature.clauses
-        for literal in clause.literals
-    }
-    for definition in reversed(problem.normal_form.definitions):
-        if definition.predicate.name in used:
-            used |= set(_predicates_of(definition))
-    return tuple(
-        definition
-        for definition in problem.normal_form.definitions
-        if definition.predicate.name in used
-    )
-
-
-def _predicates_of(definition: Definition) -> Iterator[str]:
-    return (literal.predicate for cube in definition.cubes for literal in cube.literals)
