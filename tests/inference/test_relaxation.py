@@ -100,8 +100,8 @@ def test_a_core_names_its_formulas_and_the_facts_behind_them() -> None:
         str(refused.value)
         == """\
 no world satisfies the hard formulas: these 2 contradict each other
-    correct the data, give a rule a weight instead of its final period, or relax (relax=True, \
---relax): break as few as possible
+    correct the data, or give a rule a weight instead of its final period; infer and map can \
+break as few as possible (relax=True, --relax)
 <text>:4:1: Wrote(Ann, Emma) ^ Wrote(Ann, Moby) ^ Topic(Emma, Love) => Topic(Moby, Love), \
 given Wrote(Ann,Emma), Wrote(Ann,Moby), Topic(Emma,Love)
     Wrote(x, b) ^ Wrote(x, c) ^ Topic(b, t) => Topic(c, t).
@@ -122,8 +122,8 @@ def test_data_that_break_a_rule_are_named_with_the_facts() -> None:
 Topic(c, t)' at x = Ann, b = Moby, c = Emma, t = Whales
     Wrote(x, b) ^ Wrote(x, c) ^ Topic(b, t) => Topic(c, t).
     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-    correct the data, give a rule a weight instead of its final period, or relax (relax=True, \
---relax): break as few as possible
+    correct the data, or give a rule a weight instead of its final period; infer and map can \
+break as few as possible (relax=True, --relax)
 given Wrote(Ann,Moby), Wrote(Ann,Emma), Topic(Moby,Whales), !Topic(Emma,Whales)"""
     )
 
