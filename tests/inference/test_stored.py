@@ -224,6 +224,8 @@ def test_answers_as_a_table_on_the_engine(postgres_url: str, tmp_path: Path) -> 
         with open_store(url) as store:
             place = "answers" if url is postgres_url else "data.answers"
             found = fetch_all(store, f"SELECT * FROM {place} ORDER BY arg1")
+            if url is postgres_url:
+                store.execute("DROP TABLE answers")
         assert list(found) == ["predicate", "arg1", "probability", "stderr"]
         names = [f"{p}({a})" for p, a in zip(found["predicate"], found["arg1"], strict=True)]
         assert names == sorted(here.atoms)
