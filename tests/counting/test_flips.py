@@ -134,3 +134,15 @@ def test_witnesses_beyond_64_bits() -> None:
     assert world.flip("S", [0]).difference == (2,)
     assert world.flip("R", [4]).difference == ()
     assert world.flip("S", [0]).difference == (-3,)
+
+
+@pytest.mark.parametrize("rules", ["", "1 P(A) => P(A)", "1 P(x)", "1 EXIST x P(x)"])
+def test_predicates_that_no_rule_mentions_flip_too(rules: str) -> None:
+    """Kernels have room for the arguments of every atom, whatever variables the rules have."""
+    model = lapis.parse(f"t = {{A, B}}\nP(t)\nQ(t, t, t, t)\n{rules}")
+    world = World(lapis.build_problem(model, lapis.Database({}, {})))
+    before = world.counts.tolist()
+    for row in ([1, 0, 1, 1], [0, 0, 0, 1]):
+        assert world.delta("Q", row) == world.flip("Q", row) == ((), (), 0)
+        assert world.is_true("Q", row)
+    assert world.counts.tolist() == before

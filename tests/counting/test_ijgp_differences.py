@@ -177,7 +177,7 @@ def test_listed_worlds_agree_with_flips() -> None:
     )
     target = flip_target(problem, "E")
     rows = list_atoms((3, 3))
-    vectors, _ = listed_differences(problem, target, None, None).at_rows(rows)
+    vectors, _ = listed_differences(problem, target, None).at_rows(rows)
     dense = np.zeros((len(rows), len(problem.weight_table) + 1))
     dense[vectors.row, vectors.column] = vectors.value
     np.testing.assert_array_equal(dense[:, :-1], exact_differences(problem, "E", rows))

@@ -322,9 +322,11 @@ class World:
         self._add_up()
         self._program, self._budget = None, 0
         target = Target(self._predicates[predicate], {}, self._domains)
+        writer = self._writer
+        writer.num_slots = max(writer.num_slots, 1 + len(self._types[predicate]))
         entries = []
         for truth in (False, True):
-            entries.append(self._writer.here().at)
+            entries.append(writer.here().at)
             for feature in self._features:
                 own = [clause_difference(c, feature.variables, target) for c in feature.clauses]
                 key = self._keys.of_rule[feature.rule]
@@ -338,7 +340,7 @@ class World:
                 relations = self._relations
                 where = relations.offset[name], relations.strides[name], relations.number[name]
                 self._compile(own, truth, target, Result(heads, *where))
-            self._writer.put(END)
+            writer.put(END)
         self._entries[predicate] = entries[0], entries[1]
         for definition in self._definitions:
             self._write_loops(definition.predicate.name)

@@ -26,8 +26,8 @@ from lapis.problem.problem import Problem
 
 SATISFIED = np.iinfo(np.int32).min
 HINT = (
-    "correct the data, or give a rule a weight instead of its final period; infer and map can break "
-    "as few as possible (relax=True, --relax)"
+    "correct the data, or give a rule a weight instead of its final period; infer and map can "
+    "break as few as possible (relax=True, --relax)"
 )
 
 

@@ -100,11 +100,7 @@ def open_inputs(
     resolved = model if isinstance(model, Model) else read_model(model)
     if probabilities:
         refuse_unsupported(resolved)
-    worlds: Sequence[WorldLike] = [Database({}, {})]
-    if isinstance(data, Sequence) and not isinstance(data, str):
-        worlds = data
-    elif data is not None:
-        worlds = [data]
+    worlds = [Database({}, {})] if data is None else list_worlds(data)
     if not worlds:
         raise LapisError(
             "the list of databases is empty", code="no-data", hint="leave it out to use no data"
@@ -123,6 +119,12 @@ def first_warnings(model: Model) -> list[Warning]:
     more = len(model.warnings) - MOST_WARNINGS
     rest = [Warning(f"and {more:,} more (lapis check {model.name} lists them)", "more")]
     return [*model.warnings[:MOST_WARNINGS], *(rest if more > 0 else [])]
+
+
+def list_worlds(data: DataLike) -> Sequence[WorldLike]:
+    if isinstance(data, Sequence) and not isinstance(data, str):
+        return data
+    return [] if data is None else [data]
 
 
 def read_world(world: WorldLike) -> Database:

@@ -25,7 +25,7 @@ from lapis.data.formats.table_files import TYPE_MARK
 from lapis.errors import LapisError, did_you_mean
 from lapis.language.model import Model
 from lapis.language.resolution.resolve import read_model
-from lapis.problem.task import DataLike, Inputs, ModelLike, open_inputs
+from lapis.problem.task import DataLike, Inputs, ModelLike, list_worlds, open_inputs
 from lapis.relational.engines.engine_urls import open_store
 from lapis.relational.engines.interning import open_tables
 from lapis.relational.engines.store import Store
@@ -76,8 +76,8 @@ def ask_in_place(ask: Callable[..., Answered], given: Mapping[str, Any]) -> Answ
 
 def refuse_together(data: DataLike, engine: str | None, tables: str | None) -> None:
     """Refuse what would say twice where the facts are, or nowhere."""
-    worlds = [data] if isinstance(data, Database | str | Path) else data or ()
-    if engine is not None and any(isinstance(world, ElsewhereDatabase) for world in worlds):
+    is_there = (isinstance(world, ElsewhereDatabase) for world in list_worlds(data))
+    if engine is not None and any(is_there):
         raise LapisError(
             "the data is on an engine already, and the work is done there",
             code="option-value",
