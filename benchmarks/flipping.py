@@ -15,8 +15,8 @@ against trees of Python's closures over dictionaries of sets:
     er        374,000   14,800   25.3×       353,000   10,100   35×     .22
 
 From Python one by one, 10,000 to 15,000 a second are asked: a call of the kernel with all its
-arrays takes longer than a difference did before (17,500 to 58,500 a second). So atoms are visited
-in batches, and only blocks one by one.
+arrays takes longer than a difference did before (17,500 to 58,500 a second). So atoms and blocks
+are visited in batches.
 """
 
 from __future__ import annotations

@@ -57,6 +57,76 @@ def test_a_chain_is_that_of_the_definition(small: Small, seed: int, wide: bool) 
         assert rows == {atom for atom in true if atom[0] == predicate.name}
 
 
+@settings(max_examples=60, deadline=None)
+@given(small_problems(quantifiers=True), st.integers(0, 2**32 - 1), st.booleans())
+def test_blocks_are_drawn_as_defined(small: Small, seed: int, wide: bool) -> None:
+    """Any atoms of a predicate make a block; some have two values at first, and one comes twice."""
+    rng = np.random.default_rng(seed)
+    have_atoms = [each for each in PREDICATES if list(all_atoms(small.problem, each))]
+    predicate = have_atoms[int(rng.integers(len(have_atoms)))]
+    rows = np.array(list(all_atoms(small.problem, predicate)), np.int32)
+    rows = rows.reshape(len(rows), predicate.arity)
+    cuts = np.sort(rng.choice(np.arange(1, len(rows)), min(2, len(rows) - 1), replace=False))
+    parts = np.split(rows[rng.permutation(len(rows))], cuts)
+    parts = [parts[at] for at in rng.integers(len(parts), size=5).tolist()]
+    start = np.cumsum([0, *map(len, parts)])
+    is_exact = rng.random(len(parts)) < 0.5
+    world = World(small.problem)
+    if wide:
+        world._relations.widen()
+    weights = rng.normal(size=len(world.counts))
+    noise = rng.gumbel(size=start[-1] + len(parts))
+    visits, blocks = world.draw_blocks(
+        predicate.name, np.concatenate(parts), start, is_exact, weights, noise, noted=True
+    )
+    true = frozenset(small.true)
+    for number, part in enumerate(parts):
+        atoms = [(predicate.name, tuple(row)) for row in part.tolist()]
+        seen = visits.truth[start[number] : start[number + 1]].tolist()
+        assert seen == [atom in true for atom in atoms]
+        true -= frozenset(atoms)
+        empty, bad = count_true(small.problem, true)
+        values = []  # score, hard groundings that hold more than without
+        for place, atom in enumerate(atoms, start[number]):
+            counts, worse = count_true(small.problem, true | {atom})
+            noted = np.zeros(len(counts) + 1, np.int64)
+            entries = slice(visits.start[place], visits.start[place + 1])
+            noted[visits.column[entries]] = visits.value[entries]
+            assert noted.tolist() == [*np.subtract(counts, empty).tolist(), bad - worse]
+            values.append((float(weights @ np.subtract(counts, empty)), bad - worse))
+        if not is_exact[number]:
+            values.append((0.0, 0))
+        most = max(hard for _, hard in values)
+        own = slice(start[number] + number, start[number + 1] + number + 1)
+        score = [value if hard == most else -math.inf for value, hard in values]
+        score += [-math.inf] * bool(is_exact[number])
+        np.testing.assert_allclose(blocks.score[own], score, atol=1e-12)
+        assert blocks.taken[number] == np.argmax(score + noise[own])
+        true |= frozenset(atoms[blocks.taken[number] : blocks.taken[number] + 1])
+    assert (world.counts.tolist(), world.violations) == count_true(small.problem, true)
+
+
+def test_a_world_grows_while_blocks_are_drawn() -> None:
+    """From no atom to one in each of 400 blocks, with witnesses that follow: room runs short."""
+    size = 400
+    model = (
+        f"t = {{1, ..., {size}}}\nc = {{1, ..., 5}}\nF(t, c!)\nS(t)\nF(x,+y) ^ S(x)\nEXIST y F(x,y)"
+    )
+    problem = lapis.build_problem(lapis.parse(model), lapis.Database.parse("S(3)"))
+    world = World(problem)
+    rows = np.stack(np.divmod(np.arange(5 * size), 5), axis=1).astype(np.int32)
+    start, noise = 5 * np.arange(size + 1), np.random.default_rng(0).gumbel(size=6 * size)
+    weights = np.linspace(-1.0, 1.0, len(world.counts))
+    for _ in range(2):
+        given = "F", rows, start, np.ones(size, bool), weights, noise
+        visits, blocks = world.draw_blocks(*given, noted=True)
+        true = rows[start[:-1] + blocks.taken]
+        assert sorted(world.true_rows("F").tolist()) == true.tolist()
+        anew = World(problem, world={"F": true, "S": np.array([[2]], np.int32)})
+        assert world.counts.tolist() == anew.counts.tolist()
+        assert len(visits.start) == 5 * size + 1
+
+
 def test_a_world_grows_and_shrinks() -> None:
     """A thousand atoms come, go and come back; at the end all is counted anew."""
     text = """

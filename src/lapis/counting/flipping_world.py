@@ -34,6 +34,7 @@ from lapis.counting.differences.differences import (
     cube_difference,
 )
 from lapis.counting.indexed_relations import IndexedRelations, run_kernel, strides_of
+from lapis.counting.kernels.blocks import Blocks, visit_blocks
 from lapis.counting.kernels.flips import DRAW, FLIP, LOOK, Program, State, Visits, visit
 from lapis.counting.kernels.indexed_relations import contains, insert
 from lapis.counting.kernels.nested_loops import (
@@ -181,6 +182,27 @@ class World:
         """
         return self._visit(DRAW, parts, weights, noise, noted)
 
+    def draw_blocks(
+        self,
+        predicate: str,
+        rows: np.ndarray,  # int32[num_atoms, arity], block by block
+        start: np.ndarray,  # int64[num_blocks + 1]
+        is_exact: np.ndarray,  # bool[num_blocks], one of its atoms is true
+        weights: np.ndarray,
+        noise: np.ndarray,  # float64[num_atoms + num_blocks]
+        noted: bool = False,
+    ) -> tuple[Visits, Blocks]:
+        """Gives blocks, one after the other, the value v with the largest w · d(v) + noise.
+
+        d(v) is what the value adds to the empty block, which is the last value of each. With noise
+        of a Gumbel distribution this is Gibbs sampling. Values that break more hard groundings than
+        another are never taken.
+        """
+        taken, score = np.zeros(len(start) - 1, np.int64), np.zeros_like(noise)
+        hard = np.zeros(len(noise), self._relations.word)
+        blocks = Blocks(start, is_exact, noise, taken, score, hard)
+        return self._visit(DRAW, [(predicate, rows)], weights, None, noted, blocks), blocks
+
     def _visit_one(self, mode: int, predicate: str, arguments: Sequence[int]) -> Visits:
         rows = np.array([arguments], np.int32).reshape(1, len(arguments))
         return self._visit(mode, [(predicate, rows)], None, None, True)
@@ -198,6 +220,7 @@ class World:
         weights: np.ndarray | None,
         noise: np.ndarray | None,
         noted: bool,
+        blocks: Blocks | None = None,
     ) -> Visits:
         for name, _ in parts:
             self._write_loops(name)
@@ -214,21 +237,32 @@ class World:
             np.empty(16 * number if noted else 0, np.int64),
             np.empty(16 * number if noted else 0, relations.word),
         )
-        done = 0
+        given = nothing if weights is None else weights
+        flips = np.arange(number + 1)  # at most, up to each visit
+        if blocks is not None:
+            number = len(blocks.taken)
+            flips = blocks.start + np.arange(number + 1)
+        done, resumes = 0, False
         while done < number:
-            if not self._budget:
-                self._add_up()
+            least = int(flips[done + 1] - flips[done])
+            if self._budget < least:
+                self._add_up(least)
             if relations.word is object and visits.atom.dtype != object:
                 atom, value = visits.atom.astype(object), visits.value.astype(object)
                 visits = visits._replace(atom=atom, value=value)
-            end = min(number, done + self._budget)
-            work = (end - done) * (20 + len(self._writer.code) // max(1, len(self._entries)))
-            kernel = run_kernel(visit, relations.wide, work)
-            program, state = self._made_program(), self._made_state()
-            given = nothing if weights is None else weights
-            stopped = kernel(mode, *relations.arrays, program, state, given, visits, done, end)
-            self._budget -= stopped - done
-            done = stopped
+                if blocks is not None:
+                    blocks = blocks._replace(hard=blocks.hard.astype(object))
+            end = int(np.searchsorted(flips, flips[done] + self._budget, "right")) - 1
+            steps = int(flips[end] - flips[done])
+            work = steps * (20 + len(self._writer.code) // max(1, len(self._entries)))
+            what = (*relations.arrays, self._made_program(), self._made_state(), given, visits)
+            if blocks is None:
+                stopped = run_kernel(visit, relations.wide, work)(mode, *what, done, end)
+            else:
+                kernel = run_kernel(visit_blocks, relations.wide, work)
+                stopped = kernel(*what, blocks, done, end, resumes)
+            self._budget -= int(flips[min(stopped + 1, end)] - flips[done])
+            done, resumes = stopped, stopped < end
             visits = self._make_room(visits)
         if noted:
             used = int(visits.start[-1])
@@ -252,8 +286,8 @@ class World:
             )
         return visits
 
-    def _add_up(self) -> None:
-        """Add what has moved to the counts, and make a new state."""
+    def _add_up(self, least: int = 1) -> None:
+        """Add what has moved to the counts, and make a new state, for `least` flips and more."""
         if self._state is not None:
             self._counts = _settle(self._counts.astype(object) + self._state.moved)
             there = self._state.derived >= 0
@@ -264,7 +298,7 @@ class World:
         self._budget = LARGEST_KEY // (self._writer.bound * flips)
         if self._relations.wide:
             self._budget = LARGEST_KEY
-        elif not self._budget:
+        elif self._budget < least:
             self._relations.widen()
             self._program, self._budget = None, LARGEST_KEY
 

@@ -60,9 +60,14 @@ class BlockShape:
         return pack([rows[:, i] for i in self.value], self.value_sizes, len(rows))
 
     def rows(self, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """int32[n, arity], as keys and values are."""
         rows = np.empty((len(keys), len(self.key) + len(self.value)), np.int32)
         rows[:, self.key] = unpack(keys, self.key_sizes)
         rows[:, self.value] = unpack(values, self.value_sizes)
+        return rows
+
+    def sorted_rows(self, keys: np.ndarray, values: np.ndarray) -> np.ndarray:
+        rows = self.rows(keys, values)
         return rows[np.lexsort(rows.T[::-1])] if len(rows) > 1 else rows
 
 
@@ -121,7 +126,7 @@ def _close_open(
             _refuse(evidence, shape, first, domains, "no possible value")
         if shape.num_values == 1:
             all_keys = np.arange(shape.num_keys, dtype=np.int64)
-            return replace(evidence, true=shape.rows(all_keys, np.zeros_like(all_keys)))
+            return replace(evidence, true=shape.sorted_rows(all_keys, np.zeros_like(all_keys)))
         forced = denied[times == shape.num_values - 1]
         if len(forced):
             # The values of a block add up to V(V−1)/2; the one not denied is what is missing.
@@ -131,12 +136,12 @@ def _close_open(
             mine = forced[at] == keys
             total = np.full(len(forced), shape.num_values * (shape.num_values - 1) // 2)
             np.subtract.at(total, at[mine], values[mine])
-            true = union(true, shape.rows(forced, total))
+            true = union(true, shape.sorted_rows(forced, total))
     keys, values = shape.keys(true), shape.values(true)
     others = np.repeat(keys, shape.num_values)
     every = np.tile(np.arange(shape.num_values, dtype=np.int64), len(keys))
     excluded = every != np.repeat(values, shape.num_values)
-    implied = shape.rows(others[excluded], every[excluded])
+    implied = shape.sorted_rows(others[excluded], every[excluded])
     return replace(evidence, true=true, false=union(false, implied))
 
 

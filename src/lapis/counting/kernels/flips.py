@@ -74,30 +74,23 @@ class Visits(NamedTuple):
 @entry
 def visit(mode, layout, relations, program, state, weights, visits, begin, end):  # type: ignore[no-untyped-def]
     """Visit atoms from `begin` on; returns where it stopped, `end` unless something is short."""
-    level, hard = state.level, len(state.change) - 1
-    follows = len(program.definition) > 0
     for number in range(begin, end):
         predicate, atom = visits.predicate[number], visits.atom[number]
         truth = contains(relations, atom)
-        _follow(layout, relations, program, state, predicate, atom)
-        _sort(state.changed, level[NUM_CHANGED])
-        if level[SHORTAGE] == 0 and len(visits.start) > 0:
-            _note(state, visits, number, -1 if truth else 1)
-        if level[SHORTAGE] != 0:
-            _undo(layout, relations, state)
-            _clear(state)
+        follow(layout, relations, program, state, predicate, atom)
+        if state.level[SHORTAGE] == 0 and len(visits.start) > 0:
+            note(state, visits, number, -1 if truth else 1)
+        if state.level[SHORTAGE] != 0:
+            undo(layout, relations, state)
+            clear(state)
             return number
         flips = mode == FLIP
         if mode == DRAW:
-            score = 0.0
-            for at in range(level[NUM_CHANGED]):
-                weight = state.changed[at]
-                if weight < hard:
-                    score += weights[weight] * state.change[weight]
-            forced = -state.change[hard] if truth else state.change[hard]
-            score = -score if truth else score
-            if forced != 0:
-                value = forced > 0
+            score, hard = weigh(state, weights)
+            if truth:
+                score, hard = -score, -hard
+            if hard != 0:
+                value = hard > 0
                 visits.probability[number] = 1.0 if value else 0.0
             else:
                 value = score + visits.noise[number] > 0
@@ -105,25 +98,43 @@ def visit(mode, layout, relations, program, state, weights, visits, begin, end):
             flips = value != truth
         visits.truth[number], visits.flipped[number] = truth, flips
         if flips:
-            if not follows:
-                toggle(layout, relations, predicate, atom)
-            for at in range(level[NUM_CHANGED]):
-                weight = state.changed[at]
-                state.moved[weight] += state.change[weight]
-        elif follows:
-            _undo(layout, relations, state)
-        _clear(state)
+            keep(layout, relations, program, state, predicate, atom)
+        else:
+            undo(layout, relations, state)
+        clear(state)
     return end
 
 
 @inner
-def _follow(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
+def weigh(state, weights):  # type: ignore[no-untyped-def]
+    """What a flip adds to the score, and to the hard groundings that hold."""
+    score, hard = 0.0, len(state.change) - 1
+    for at in range(state.level[NUM_CHANGED]):
+        weight = state.changed[at]
+        if weight < hard:
+            score += weights[weight] * state.change[weight]
+    return score, state.change[hard]
+
+
+@inner
+def keep(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
+    """Let the flip that was followed be: what it changes has moved."""
+    if len(program.definition) == 0:
+        toggle(layout, relations, predicate, atom)
+    for at in range(state.level[NUM_CHANGED]):
+        weight = state.changed[at]
+        state.moved[weight] += state.change[weight]
+
+
+@inner
+def follow(layout, relations, program, state, predicate, atom):  # type: ignore[no-untyped-def]
     """Add up what a flip changes; where something may follow, flip, and let it follow."""
     if len(program.definition) == 0:
         if not has_room(layout, relations, predicate):
             state.level[SHORTAGE] = ROOM_FOR_ATOMS
             return
         _add_changes(layout, relations, program, state, predicate, atom)
+        _sort(state.changed, state.level[NUM_CHANGED])
         return
     _flip_one(layout, relations, program, state, predicate, atom)
     for at in range(len(program.definition)):
@@ -136,6 +147,7 @@ def _follow(layout, relations, program, state, predicate, atom):  # type: ignore
                     own = state.touched_predicate[touched]
                     _flip_one(layout, relations, program, state, own, derived)
             touched += 1
+    _sort(state.changed, state.level[NUM_CHANGED])
 
 
 @inner
@@ -167,7 +179,7 @@ def _add_changes(layout, relations, program, state, predicate, atom):  # type: i
 
 
 @inner
-def _undo(layout, relations, state):  # type: ignore[no-untyped-def]
+def undo(layout, relations, state):  # type: ignore[no-untyped-def]
     for at in range(state.level[NUM_FLIPS] - 1, -1, -1):
         toggle(layout, relations, state.flip_predicate[at], state.flip[at])
     for at in range(state.level[NUM_TOUCHED]):
@@ -175,7 +187,7 @@ def _undo(layout, relations, state):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _clear(state):  # type: ignore[no-untyped-def]
+def clear(state):  # type: ignore[no-untyped-def]
     for at in range(state.level[NUM_CHANGED]):
         weight = state.changed[at]
         state.change[weight], state.is_changed[weight] = 0, 0
@@ -183,7 +195,7 @@ def _clear(state):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _note(state, visits, number, sign):  # type: ignore[no-untyped-def]
+def note(state, visits, number, sign):  # type: ignore[no-untyped-def]
     """Keep the nonzero differences n(atom = 1) − n(atom = 0), if there is room."""
     end = visits.start[number]
     if end + state.level[NUM_CHANGED] > len(visits.column):

@@ -5,7 +5,8 @@ gives d from the atom's neighbourhood alone (section 4 of the approximate-counti
 exact counts in place of IJGP's; those can be asked for). Memory follows the facts of the current
 world, not the ground clauses, so that a formula with four variables over a thousand constants
 costs no more than its neighbourhoods. A sweep is slower than on a ground network; this is for
-networks that do not fit. One kernel makes all the steps of a sweep over atoms that are in no block.
+networks that do not fit. One kernel makes all the steps of a sweep over the atoms or the blocks of
+a predicate.
 
 To the chains it is a sampler like the others, on a network that has atoms and blocks and no
 clauses. A block is resampled as one variable: emptied, each candidate's change taken, one drawn.
@@ -22,15 +23,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.counting.differences.sparse_vectors import gather_ranges
 from lapis.grounding.atoms import atom_table, number_atoms
 from lapis.grounding.blocks import network_blocks
 from lapis.grounding.evidence import close_blocks
 from lapis.grounding.limits import check_atoms, memory_limit
-from lapis.inference.sampling.counted_world import (
-    CountedWorld,
-    count_world,
-    empty_block,
-)
+from lapis.inference.sampling.counted_world import Blocks, CountedWorld, count_world
 from lapis.inference.sampling.kernels.tally import Tallies, record
 from lapis.inference.sampling.starting_worlds import random_world
 from lapis.network.network import Network
@@ -38,11 +36,18 @@ from lapis.problem.problem import Problem
 
 
 class Site(NamedTuple):
-    """Atoms of one predicate that are visited one after the other, or a block."""
+    """Atoms of one predicate that are visited one after the other."""
 
     predicate: str
     atom: np.ndarray  # int64[n]
     rows: np.ndarray  # int32[n, arity]
+
+
+class BlockSite(NamedTuple):
+    """Blocks of one predicate that are visited one after the other."""
+
+    atom: np.ndarray  # int64[num_atoms]
+    blocks: Blocks
 
 
 class Plan(NamedTuple):
@@ -51,7 +56,7 @@ class Plan(NamedTuple):
     network: Network
     known: dict[str, np.ndarray]  # int32[num_true, arity], the evidence
     single: tuple[Site, ...]  # atoms in no block, by predicate
-    blocks: tuple[Site, ...]
+    blocks: tuple[BlockSite, ...]
     ergodic: bool | None
 
 
@@ -83,16 +88,18 @@ class CountGibbs:
         table = network.atoms
         in_block = np.zeros(network.num_atoms, bool)
         in_block[network.block_atom] = True
-        single, predicate_of = [], np.repeat(np.arange(len(table.tuples)), np.diff(table.offset))
+        first_atom = network.block_atom[network.block_start[:-1]]
+        single, blocks = [], []
         for name, first, rows in zip(table.predicates, table.offset, table.tuples, strict=False):
             free = np.flatnonzero(~in_block[first : first + len(rows)])
             single.append(Site(name, first + free, rows[free]))
-        blocks = []
-        for begin, end in zip(network.block_start[:-1], network.block_start[1:], strict=True):
-            atom = network.block_atom[begin:end].astype(np.int64)
-            place = int(predicate_of[atom[0]])
-            rows = table.tuples[place][atom - table.offset[place]]
-            blocks.append(Site(table.predicates[place], atom, rows))
+            own = np.flatnonzero((first <= first_atom) & (first_atom < first + len(rows)))
+            if len(own):
+                begin, end = network.block_start[own], network.block_start[own + 1]
+                start, places = gather_ranges(begin, end)
+                atom = network.block_atom[places].astype(np.int64)
+                is_exact = network.block_exact[own].astype(bool)
+                blocks.append(BlockSite(atom, Blocks(name, rows[atom - first], start, is_exact)))
         known = {name: e.true for name, e in close_blocks(self.problem).items()}
         ergodic = None if any(rule.hard for rule in self.problem.model.rules) else True
         return Plan(network, known, tuple(single), tuple(blocks), ergodic)
@@ -119,8 +126,7 @@ class CountGibbs:
         changes = broken = 0
         for _ in range(num_samples):
             changes += sweep_atoms(plan.single, state, weights)
-            for site, exact in zip(plan.blocks, plan.network.block_exact.tolist(), strict=True):
-                changes += resample_block(site, exact, state, weights)
+            changes += sum(sweep_blocks(site, state, weights) for site in plan.blocks)
             broken += state.world.is_broken
             record(tallies.atoms, state.estimate)
             record(tallies.counts, state.world.counts())
@@ -147,16 +153,14 @@ def sweep_atoms(sites: Sequence[Site], state: State, weights: np.ndarray) -> int
     return int(found.flipped.sum())
 
 
-def resample_block(site: Site, exact: bool, state: State, weights: np.ndarray) -> int:
-    """Draw a block's value; 1 if it changed."""
-    choice = empty_block(state.world, site.predicate, site.rows, exact, weights.tolist())
-    state.estimate[site.atom] = choice.probability[: len(site.atom)]
-    taken = int(state.rng.choice(len(choice.values), p=choice.probability))
-    state.value[site.atom] = False
-    if taken < len(site.atom):
-        state.world.flip([(site.predicate, site.rows[taken : taken + 1])])
-        state.value[site.atom[taken]] = True
-    return int(taken not in choice.before)
+def sweep_blocks(site: BlockSite, state: State, weights: np.ndarray) -> int:
+    """Resample blocks in turn; how many changed."""
+    blocks = site.blocks
+    noise = state.rng.gumbel(size=blocks.num_values)
+    found = state.world.draw_blocks(blocks, weights, noise, noted=False)
+    state.estimate[site.atom] = found.probability[blocks.is_atom]
+    state.value[site.atom] = found.taken[blocks.is_atom]
+    return int((found.taken & ~found.before).sum())
 
 
 def unknown_atoms(problem: Problem, max_memory: int | None = None) -> Network:

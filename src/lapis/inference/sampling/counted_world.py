@@ -18,12 +18,14 @@ with an error of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from math import exp
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from lapis.counting.differences.sparse_vectors import SparseVectors, split_column
+from lapis.counting.differences.sparse_vectors import SparseVectors, gather_ranges, split_column
 from lapis.counting.flipping_world import Parts, World
 from lapis.counting.kernels.flips import LARGEST_SCORE
 from lapis.problem.problem import Problem
@@ -57,11 +59,60 @@ class Drawn(NamedTuple):
     vectors: SparseVectors | None  # d of each, if it was asked for
 
 
+@dataclass(frozen=True)
+class Blocks:
+    """The undecided atoms of some blocks of a predicate, block by block.
+
+    The values of a block are its atoms, and none of them, which is the last.
+    """
+
+    predicate: str
+    rows: np.ndarray  # int32[num_atoms, arity]
+    start: np.ndarray  # int64[num_blocks + 1]
+    is_exact: np.ndarray  # bool[num_blocks], some value must be taken
+
+    @property
+    def num_values(self) -> int:
+        return len(self.rows) + len(self.is_exact)
+
+    @cached_property
+    def value_start(self) -> np.ndarray:
+        """int64[num_blocks + 1]"""
+        start: np.ndarray = self.start + np.arange(len(self.start))
+        return start
+
+    @cached_property
+    def block(self) -> np.ndarray:
+        """int64[num_values], of each value."""
+        return np.repeat(np.arange(len(self.is_exact)), np.diff(self.value_start))
+
+    @cached_property
+    def is_atom(self) -> np.ndarray:
+        """bool[num_values], all but the last of each block."""
+        found = np.ones(self.num_values, bool)
+        found[self.value_start[1:] - 1] = False
+        return found
+
+
+class DrawnBlocks(NamedTuple):
+    """What visits to blocks have seen, in their order."""
+
+    before: np.ndarray  # bool[num_values], the values there were
+    taken: np.ndarray  # bool[num_values], one of each block
+    probability: np.ndarray  # float64[num_values], given the rest
+    vectors: SparseVectors | None  # what each value adds to the empty block, if it was asked for
+
+
 class CountedWorld(Protocol):
     batch: int  # atoms of one predicate that are best visited one after the other
 
     def draw(self, parts: Parts, weights: np.ndarray, noise: np.ndarray, noted: bool) -> Drawn:
         """Give atoms, one after the other, the value 1 where w · d + noise > 0, else 0."""
+
+    def draw_blocks(
+        self, blocks: Blocks, weights: np.ndarray, noise: np.ndarray, noted: bool
+    ) -> DrawnBlocks:
+        """Give blocks, one after the other, the value with the largest w · d + noise."""
 
     def differences(self, predicate: str, rows: np.ndarray) -> list[Difference]:
         """Of atoms int32[n, arity], in the world as it is."""
@@ -97,6 +148,17 @@ class ExactWorld:
             every = SparseVectors(found.start, found.column, found.value)
             vectors, _ = split_column(every, self.num_weights)
         return Drawn(found.truth, found.flipped, found.probability, vectors)
+
+    def draw_blocks(
+        self, blocks: Blocks, weights: np.ndarray, noise: np.ndarray, noted: bool
+    ) -> DrawnBlocks:
+        given = blocks.predicate, blocks.rows, blocks.start, blocks.is_exact, weights, noise
+        found, chosen = self.world.draw_blocks(*given, noted)
+        vectors = None
+        if noted:
+            every = SparseVectors(found.start, found.column, found.value)
+            vectors, _ = split_column(every, self.num_weights)
+        return drawn_blocks(blocks, found.truth, chosen.taken, chosen.score, vectors)
 
     def differences(self, predicate: str, rows: np.ndarray) -> list[Difference]:
         found = self.world.look([(predicate, rows)])
@@ -160,6 +222,26 @@ class EstimatedWorld:
                     self.flip([(name, row[None])])
         truth = np.array([each.truth for each in seen], bool)
         return Drawn(truth, flipped, probability, sparse_vectors(seen) if noted else None)
+
+    def draw_blocks(
+        self, blocks: Blocks, weights: np.ndarray, noise: np.ndarray, noted: bool
+    ) -> DrawnBlocks:
+        local: list[float] = weights.tolist()
+        name, seen = blocks.predicate, list[Difference]()
+        score, taken = np.zeros(len(noise)), np.empty(len(blocks.is_exact), np.int64)
+        truth = np.empty(len(blocks.rows), bool)
+        score[blocks.value_start[1:] - 1] = np.where(blocks.is_exact, -np.inf, 0.0)
+        for number, (begin, end) in enumerate(zip(blocks.start, blocks.start[1:], strict=False)):
+            rows = blocks.rows[begin:end]
+            truth[begin:end] = [self.is_true(name, row) for row in rows.tolist()]
+            self.flip([(name, rows[truth[begin:end]])])
+            values = self.differences(name, rows)
+            own = slice(begin + number, end + number + 1)
+            score[own][:-1] = [value.score(local) for value in values]
+            taken[number] = np.argmax(score[own] + noise[own])
+            self.flip([(name, rows[taken[number] : taken[number] + 1])])
+            seen += values
+        return drawn_blocks(blocks, truth, taken, score, sparse_vectors(seen) if noted else None)
 
     def differences(self, predicate: str, rows: np.ndarray) -> list[Difference]:
         return list(self._differences(predicate, rows))
@@ -252,29 +334,21 @@ def sparse_vectors(differences: Sequence[Difference]) -> SparseVectors:
     return SparseVectors(start, column, value)
 
 
-class BlockChoice(NamedTuple):
-    """The values a block may take, the last of them none if it may be empty."""
-
-    values: list[Difference]  # what each adds to the block left empty
-    score: np.ndarray  # float64[num_values], −inf where hard rules forbid it
-    probability: np.ndarray  # float64[num_values], given the rest
-    before: list[int]  # the values it had
-
-
-def empty_block(
-    world: CountedWorld, predicate: str, rows: np.ndarray, exact: bool, weights: Sequence[float]
-) -> BlockChoice:
-    """Take a block's value away, atoms int32[num_atoms, arity], and weigh all it may have."""
-    listed = rows.tolist()
-    before = [at for at, row in enumerate(listed) if world.is_true(predicate, row)]
-    if before:
-        world.flip([(predicate, rows[before])])
-    values = world.differences(predicate, rows)
-    if not exact:
-        values.append(Difference((), (), 0, False))
-        before = before or [len(rows)]
-    score = np.array([value.score(weights) for value in values], np.float64)
-    hard = np.array([value.hard for value in values])
-    score[hard < hard.max()] = -np.inf
-    probability = np.exp(score - score.max())
-    return BlockChoice(values, score, probability / probability.sum(), before)
+def drawn_blocks(
+    blocks: Blocks,
+    truth: np.ndarray,  # bool[num_atoms], before
+    taken: np.ndarray,  # int64[num_blocks], numbers of values in their blocks
+    score: np.ndarray,  # float64[num_values], −inf where a value may not be
+    vectors: SparseVectors | None,  # of atoms
+) -> DrawnBlocks:
+    begin, block = blocks.value_start[:-1], blocks.block
+    weight = np.exp(score - np.maximum.reduceat(score, begin)[block])
+    before, after = np.zeros((2, blocks.num_values), bool)
+    before[blocks.is_atom] = truth
+    before[blocks.value_start[1:] - 1] = ~(np.logical_or.reduceat(before, begin) | blocks.is_exact)
+    after[begin + taken] = True
+    if vectors is not None:  # an empty vector for the last of each block
+        _, places = gather_ranges(blocks.start[:-1], blocks.start[1:] + 1)
+        start = np.append(vectors.start[places], vectors.start[-1])
+        vectors = vectors._replace(start=start)
+    return DrawnBlocks(before, after, weight / np.add.reduceat(weight, begin)[block], vectors)

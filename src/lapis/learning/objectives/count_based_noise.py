@@ -21,15 +21,15 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIXERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
-def hashed_uniform(key: int, numbers: np.ndarray) -> np.ndarray:
-    """float64[n] in (0, 1), the same for the same key and number, int64[n].
+def hashed_uniform(key: int | np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """float64[n] in (0, 1), the same for the same key, one or uint64[n], and number, int64[n].
 
     >>> one, two = hashed_uniform(1, np.arange(100_000)), hashed_uniform(2, np.arange(100_000))
     >>> bool(abs(one.mean() - 0.5) < 0.004), bool(abs(np.corrcoef(one, two)[0, 1]) < 0.02)
     (True, True)
     """
     with np.errstate(over="ignore"):
-        word = np.uint64(key) + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN
+        word = np.asarray(key, np.uint64) + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN
         for shift, mixer in zip((30, 27), MIXERS, strict=True):
             word = (word ^ (word >> np.uint64(shift))) * mixer
     word ^= word >> np.uint64(31)

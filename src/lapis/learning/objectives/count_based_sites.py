@@ -12,9 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
+from lapis.counting.differences.sparse_vectors import gather_ranges
 from lapis.data.keys import unpack
 from lapis.grounding.atoms import PredicateAtoms, number_atoms
 from lapis.grounding.evidence import BlockShape, block_shape, close_blocks
+from lapis.inference.sampling.counted_world import Blocks
 from lapis.language.model import Predicate
 from lapis.problem.problem import Problem
 
@@ -39,14 +41,19 @@ class Sites:
         codes = self.unknown.unknown_codes
         return unpack(sites if codes is None else codes[sites], self.unknown.sizes)
 
-    def block(self, site: int) -> np.ndarray:
-        """int32[num_values, arity], the undecided atoms of one block."""
+    def blocks(self, sites: np.ndarray) -> Blocks:
+        """The undecided atoms of the blocks with these numbers."""
         assert self.shape is not None
         if self.unknown.unknown_codes is None:
-            keys = np.full(self.shape.num_values, site, np.int64)
-            return self.shape.rows(keys, np.arange(self.shape.num_values, dtype=np.int64))
-        start, end = self._block_start[site : site + 2].tolist()
-        return self._block_rows[start:end]
+            number, size = len(sites), self.shape.num_values
+            values = np.tile(np.arange(size, dtype=np.int64), number)
+            rows = self.shape.rows(np.repeat(sites, size), values)
+            start = size * np.arange(number + 1)
+        else:
+            start, places = gather_ranges(self._block_start[sites], self._block_start[sites + 1])
+            rows = self._block_rows[places]
+        is_exact = np.full(len(sites), self.predicate.exactly_one)
+        return Blocks(self.predicate.name, rows, start, is_exact)
 
     @cached_property
     def _block_rows(self) -> np.ndarray:

@@ -5,8 +5,9 @@ Gibbs sampling; kept for a round of sweeps it is local search for the best world
 (`count_based_noise`).
 
 Atoms are visited in stretches between two worlds that are counted, each of them one call of the
-chain; blocks one by one. Of long walks the differences of every k-th visit are kept, which estimate
-the curvature as well as all of them do: memory stays where it is however many atoms there are.
+chain, and so are batches of blocks. Of long walks the differences of every k-th visit are kept,
+which estimate the curvature as well as all of them do: memory stays where it is however many atoms
+there are.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lapis.counting.differences.sparse_vectors import SparseVectors, stack_vectors
-from lapis.inference.sampling.counted_world import BlockChoice, CountedWorld, Drawn, empty_block
+from lapis.inference.sampling.counted_world import CountedWorld, Drawn, DrawnBlocks
 from lapis.learning.objectives.count_based_noise import gumbel, hashed_uniform, logistic
 from lapis.learning.objectives.count_based_sites import Sites
 
@@ -45,6 +46,16 @@ class Visits(NamedTuple):
     scale: np.ndarray  # float64[n], P(1 − P), scaled to a sweep; P in blocks
 
 
+class _Values(NamedTuple):
+    """Values of blocks that wait to be added up."""
+
+    vectors: SparseVectors
+    block: np.ndarray  # int64[n], from 0 on with the first that waits
+    importance: np.ndarray  # float64[n]
+    probability: np.ndarray  # float64[n]
+    pull: np.ndarray  # float64[n]
+
+
 @dataclass
 class _Tally:
     """What visits add up to, and the differences of some of them."""
@@ -57,6 +68,7 @@ class _Tally:
     pull_variance: np.ndarray = field(init=False)
     vectors: list[SparseVectors] = field(default_factory=list)
     scale: list[np.ndarray] = field(default_factory=list)
+    waiting: list[_Values] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.pull, self.pull_variance = np.zeros((2, self.num_weights))
@@ -88,32 +100,45 @@ class _Tally:
         visit = np.arange(len(chance))
         self.add(drawn.vectors, visit, importance, chance * (1.0 - chance), pull)
 
-    def add_block(self, choice: BlockChoice, taken: int | None, importance: float) -> None:
-        """The rows D(v) − E[D] with P(v), which make up the covariance within the block.
+    def add_blocks(
+        self, block: np.ndarray, drawn: DrawnBlocks, importance: np.ndarray, searches: bool
+    ) -> None:
+        """Their values wait until there are many: a sparse product of few takes as long."""
+        assert drawn.vectors is not None
+        pull = drawn.before.astype(np.float64) - (drawn.taken if searches else 0.0)
+        if self.waiting:
+            block = block + self.waiting[-1].block[-1] + 1
+        self.waiting.append(_Values(drawn.vectors, block, importance, drawn.probability, pull))
+        if block[-1] >= MOST_AT_ONCE:
+            self.add_waiting()
+
+    def add_waiting(self) -> None:
+        """The rows D(v) − E[D] with P(v), which make up the covariance within a block.
 
         Σ_v P(v) (D(v) − E[D]) = 0, so that the pull is the row of the value before alone, or less
         the row of the value taken where it counts as certain.
         """
-        values, _, probability, before = choice
-        columns = sorted({column for value in values for column in value.weight_id})
-        place = {column: number for number, column in enumerate(columns)}
-        size, width = len(values), len(columns)
-        table = np.zeros((size, width))
-        for number, value in enumerate(values):
-            table[number, [place[column] for column in value.weight_id]] = value.value
-        table -= probability @ table
-        pull = np.zeros(size)
-        pull[before] = 1.0
-        if taken is not None:
-            pull[taken] -= 1.0
-        start, column = width * np.arange(size + 1), np.tile(np.array(columns, np.int64), size)
-        vectors = SparseVectors(start, column, table.ravel())
-        weight = np.full(size, importance)
-        self.add(vectors, np.zeros(size, np.int64), weight, probability, pull)
+        from scipy.sparse import csr_matrix
+
+        if not self.waiting:
+            return
+        stacked, *arrays = zip(*self.waiting, strict=True)
+        self.waiting.clear()
+        block, importance, probability, pull = map(np.concatenate, arrays)
+        start, column, value = stack_vectors(stacked)
+        number = len(block)
+        rows = csr_matrix((value.astype(np.float64), column, start), (number, self.num_weights))
+        places = block, np.arange(number)
+        mean = csr_matrix((probability, places), (block[-1] + 1, number)) @ rows
+        rows = (rows - mean[block]).tocsr()
+        start, column = rows.indptr.astype(np.int64), rows.indices.astype(np.int64)
+        vectors = SparseVectors(start, column, rows.data)
+        self.add(vectors, block, importance, probability, pull)
 
     def summary(self, counts: list[np.ndarray]) -> Visits:
         from scipy.sparse import csr_matrix
 
+        self.add_waiting()
         nothing = SparseVectors(np.zeros(1, np.int64), np.empty(0, np.int64), np.empty(0))
         start, column, value = stack_vectors([nothing, *self.vectors])
         shape = (len(start) - 1, self.num_weights)
@@ -173,7 +198,10 @@ def walk(
 
 @dataclass
 class _Walker:
-    """Makes the visits: those to atoms are gathered until somebody wants the world as it is."""
+    """Makes the visits: they are gathered until somebody wants the world as it is.
+
+    Atoms of all predicates wait together, or blocks of one.
+    """
 
     chain: CountedWorld
     weights: np.ndarray
@@ -181,62 +209,66 @@ class _Walker:
     searches: bool
     tally: _Tally
     keys: dict[str, int] = field(default_factory=dict)  # of the noise in this round
-    parts: list[tuple[str, np.ndarray]] = field(default_factory=list)
-    noise: list[np.ndarray] = field(default_factory=list)
-    importance: list[np.ndarray] = field(default_factory=list)
+    parts: list[tuple[Sites, np.ndarray]] = field(default_factory=list)  # with sites that wait
+    part_keys: list[int] = field(default_factory=list)
+    importance: list[float] = field(default_factory=list)
     flips: list[tuple[str, np.ndarray]] = field(default_factory=list)  # in their order
 
     def change_noise(self, sites: Sequence[Sites]) -> None:
         self.keys = {own.predicate.name: int(self.rng.integers(1 << 62)) for own in sites}
 
     def visit(self, own: Sites, drawn: np.ndarray, importance: float) -> None:
-        if own.shape is None:
-            self.parts.append((own.predicate.name, own.rows(drawn)))
-            self.noise.append(logistic(self._uniform(own, drawn)))
-            self.importance.append(np.full(len(drawn), importance))
-            if len(self.parts) * self.chain.batch >= MOST_AT_ONCE:
+        if self.parts:
+            last = self.parts[-1][0]
+            together = last is own or (last.shape is None and own.shape is None)
+            if not together or len(self.parts) * self.chain.batch >= MOST_AT_ONCE:
                 self.make_visits()
-            return
-        self.make_visits()
-        for site in drawn.tolist():
-            self._visit_block(own, site, importance)
-
-    def _uniform(self, own: Sites, numbers: np.ndarray) -> np.ndarray:
-        if self.searches:
-            return hashed_uniform(self.keys[own.predicate.name], numbers)
-        return self.rng.random(len(numbers))
+        self.parts.append((own, drawn))
+        self.part_keys.append(self.keys.get(own.predicate.name, 0))
+        self.importance.append(importance)
 
     def make_visits(self) -> None:
-        """Visit the atoms that were gathered."""
+        """Visit what was gathered."""
         if not self.parts:
             return
-        noise = np.concatenate(self.noise)
-        drawn = self.chain.draw(self.parts, self.weights, noise, noted=True)
-        self.tally.add_drawn(drawn, np.concatenate(self.importance), self.searches)
+        length = [len(drawn) for _, drawn in self.parts]
+        key = np.repeat(np.array(self.part_keys, np.uint64), length)
+        importance = np.repeat(self.importance, length)
+        drawn = np.concatenate([drawn for _, drawn in self.parts])
+        if self.parts[0][0].shape is None:
+            self._visit_atoms(drawn, key, importance)
+        else:
+            self._visit_blocks(self.parts[0][0], drawn, key, importance)
+        self.parts, self.part_keys, self.importance = [], [], []
+
+    def _uniform(self, key: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """float64[n], of each key and number in a search."""
+        return hashed_uniform(key, numbers) if self.searches else self.rng.random(len(numbers))
+
+    def _visit_atoms(self, drawn: np.ndarray, key: np.ndarray, importance: np.ndarray) -> None:
+        parts = [(own.predicate.name, own.rows(sites)) for own, sites in self.parts]
+        noise = logistic(self._uniform(key, drawn))
+        found = self.chain.draw(parts, self.weights, noise, noted=True)
+        self.tally.add_drawn(found, importance, self.searches)
         begin = 0
-        for name, rows in self.parts:
-            flipped = rows[drawn.flipped[begin : begin + len(rows)]]
+        for name, rows in parts:
+            flipped = rows[found.flipped[begin : begin + len(rows)]]
             begin += len(rows)
             if len(flipped):
                 self.flips.append((name, flipped))
-        self.parts, self.noise, self.importance = [], [], []
 
-    def _visit_block(self, own: Sites, site: int, importance: float) -> None:
-        """Give a block the value that is best with noise."""
-        name, rows = own.predicate.name, own.block(site)
+    def _visit_blocks(
+        self, own: Sites, drawn: np.ndarray, key: np.ndarray, importance: np.ndarray
+    ) -> None:
+        """Give blocks the values that are best with noise."""
         assert own.shape is not None
-        size = own.shape.num_values + 1
-        noise = gumbel(self._uniform(own, site * size + np.arange(size)))
-        choice = empty_block(
-            self.chain, name, rows, own.predicate.exactly_one, self.weights.tolist()
-        )
-        taken = int(np.argmax(choice.score + noise[: len(choice.score)]))
-        self.tally.add_block(choice, taken if self.searches else None, importance)
-        flipped = [at for at in choice.before if at < len(rows)]
-        if taken < len(rows):
-            self.chain.flip([(name, rows[taken : taken + 1])])
-            flipped.append(taken)
-        self.flips.append((name, rows[flipped]))
+        blocks = own.blocks(drawn)
+        block, first = blocks.block, drawn * (own.shape.num_values + 1) - blocks.value_start[:-1]
+        noise = gumbel(self._uniform(key[block], first[block] + np.arange(len(block))))
+        found = self.chain.draw_blocks(blocks, self.weights, noise, noted=True)
+        self.tally.add_blocks(block, found, importance[block], self.searches)
+        flipped = (found.before ^ found.taken)[blocks.is_atom]
+        self.flips.append((blocks.predicate, blocks.rows[flipped]))
 
 
 def _draw_sites(
