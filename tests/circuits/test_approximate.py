@@ -244,6 +244,28 @@ def test_samples_have_the_model_s_frequencies(how: str) -> None:
         assert (np.abs(found - expected) <= 5 * slack * error).all()
 
 
+@pytest.mark.parametrize(("looks", "each"), [(1, 7), (3, 21), (1_000, 50)])
+@pytest.mark.parametrize("begun", [False, True])
+def test_chains_look_at_the_clock(
+    looks: int, each: int, begun: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seven worlds of each chain from one look to the next; they are those of an endless run."""
+    graph = parse_bif(ALARM)
+    nothing = np.full(5, -1, np.int32)
+    start = drawn_exactly(graph, 200) if begun else None
+    whole = sample_gibbs(graph, nothing, 200, 1, start)
+    asked = itertools.count(1)
+    monkeypatch.setattr("lapis.circuits.approximation.samples.CHUNK", 7 * 5)
+    stop = Stop(lambda: next(asked) >= looks)
+    found = sample_gibbs(graph, nothing, 200, 1, start, stop=stop)
+    for part, all_of_it in zip(found, whole, strict=True):
+        chains = all_of_it.reshape(4, 50, -1)[:, :each]
+        assert np.array_equal(part, chains.reshape(len(part), -1))
+    bare = sample_gibbs(graph, nothing, 200, 1, start, with_conditional=False)
+    assert np.array_equal(bare.rows, whole.rows)
+    assert bare.conditional.shape == (200, 0)
+
+
 @pytest.mark.parametrize("parameters", ["F", "G", "V", "VI", "E", "P"])
 def test_an_approximation_given_evidence(parameters: str) -> None:
     graph = parse_bif(ALARM)

@@ -39,7 +39,7 @@ def test_circuits_that_are_not_one(run: Run) -> None:
         (("a.db", "b.db"), "error: each of these worlds has a circuit of its own"),
         (("--method", "cells"), "error: the method 'cells' has no circuit to draw"),
     ):
-        for drawn in (("--tree",), ("--draw", "c.svg")):
+        for drawn in (("--tree",), ("--tree", "--json"), ("--draw", "c.svg")):
             code, _, err = run("lift", "one.mln", *files, *drawn)
             assert (code, err.splitlines()[0]) == (1, wrong)
     assert not (run.folder / "c.svg").exists()
@@ -49,6 +49,9 @@ def test_circuits_that_are_not_one(run: Run) -> None:
 
 def test_the_circuit_is_told_and_drawn(run: Run) -> None:
     code, out, _ = run("lift", "m.mln", "--size", "person=100", "--tree", "--draw", "c.svg")
+    told = run.json("lift", "m.mln", "--size", "person=100", "--tree", "--json")
+    assert out.startswith(told["tree"] + "\n")
+    assert "tree" not in run.json("lift", "m.mln", "--size", "person=100", "--json")
     assert code == 0
     assert "Σ over m₁ = 0 … n, the number of person with Smokes(y): C(n, m₁) times" in out
     root = ElementTree.parse(run.folder / "c.svg").getroot()

@@ -50,7 +50,7 @@ def check_world(network: Network, found: MapResult, best: float) -> None:
     assert found.bound >= best - 1e-6
     assert found.gap == close(found.bound - found.score)
     if found.optimal:
-        assert found.gap == 0.0
+        assert found.gap <= 1e-11 * max(1.0, found.cost)
         assert found.score == close(best)
 
 
@@ -206,7 +206,7 @@ def test_progress_tells_how_many_components_are_done() -> None:
     told: list[Progress] = []
     most_likely_world(chain_of_votes(80), options=Options(progress=told.append))
     assert told[-1].done == told[-1].total == 1
-    assert told[-1].figures["gap"] == 0.0
+    assert told[-1].figures["gap"] < 1e-10  # proven: what doubles do not tell apart
 
 
 def test_local_search_alone_says_when_it_found_no_world() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+import lapis
 from lapis.learning.standard_errors import standard_errors
 
 
@@ -57,6 +58,39 @@ def test_undetermined_weights_have_none() -> None:
     errors, _ = standard_errors(Curved(matrix), full=True)
     assert np.isnan(errors).tolist() == [True, True, True, False]
     assert errors[3] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_held_weights_are_as_if_they_were_not_there(full: bool) -> None:
+    rng = np.random.default_rng(3)
+    root = rng.normal(size=(5, 5))
+    matrix = root @ root.T
+    held = np.array([False, True, False, True, False])
+    errors, method = standard_errors(Curved(matrix), full=full, held=held)
+    alone, same = standard_errors(Curved(matrix[np.ix_(~held, ~held)]), full=full)
+    assert method == same
+    assert np.isnan(errors[held]).all()
+    assert errors[~held] == pytest.approx(alone, rel=1e-12)
+
+
+@pytest.mark.parametrize("objective", ["pseudo", "conditional"])
+def test_errors_of_l1_are_of_the_weights_that_move(objective: str) -> None:
+    """Three of ten have P, whether or not they have Q; a prior holds the rule of both at 0.
+
+    The weight of P alone is then that of ten coins: its curvature is Σ p(1 − p).
+    """
+    model = lapis.parse("P(t)\nQ(t)\nP(x)\nP(x) ^ Q(x)")
+    names = [f"A{i}" for i in range(10)]
+    facts = [f"P({a})" for a in names[:3]] + [f"Q({a})" for a in names[::2]]
+    data = lapis.Database.parse(f"t = {{{', '.join(names)}}}\n" + " ".join(facts))
+    fit = lapis.learn(
+        model, data, query=["P"], objective=objective, prior=lapis.Prior("l1", np.array([0.1, 9.0]))
+    )
+    assert fit.weights[1] == 0.0
+    p = 1 / (1 + np.exp(-fit.weights[0]))
+    assert fit.standard_errors is not None
+    assert fit.standard_errors[0] == pytest.approx(1 / np.sqrt(10 * p * (1 - p)), rel=1e-9)
+    assert np.isnan(fit.standard_errors[1])
 
 
 def test_nothing_to_say_of_no_weights() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 import lapis
 from lapis.lifted.kinds import tell_apart
+from lapis.lifted.lift import lift_problem
+from lapis.progress import Progress
 
 MODEL = lapis.parse("Smokes(p)\nFriends(p, p)\n0.05 Friends(x, y) ^ Smokes(x) => Smokes(y)")
 
@@ -72,3 +74,23 @@ def test_odds_beyond_floats() -> None:
 
     _, found = infer_problem(lapis.build_problem(model, query=["S", "Q"]), "lifted")
     assert found.log_odds == pytest.approx([900, 900, -20000, -20000], rel=1e-12)
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_facts_are_decided_at_once(closed: bool) -> None:
+    """In a chain or a ring everybody is told apart; its n² facts are not as many theories."""
+    n, told = 12, list[Progress]()
+    data = lapis.Database.parse(
+        " ".join(f"Friends(P{i},P{(i + 1) % n})" for i in range(n if closed else n - 1))
+    )
+    problem = lapis.build_problem(MODEL, data, query=["Smokes"])
+    lifted = lift_problem(problem, progress=told.append).at()
+    # A chain of pairs by transfer matrices: 0.05 for each ordered pair but (smokes, does not).
+    step = np.exp(0.05 * np.array([[1.0, 1.0], [0.0, 1.0]]))
+    if closed:
+        pairs = np.trace(np.linalg.matrix_power(step, n))
+    else:
+        pairs = np.linalg.matrix_power(step, n - 1).sum()
+    strangers = n * n - (n if closed else n - 1)
+    assert lifted.log_partition == pytest.approx(np.log(pairs) + 0.05 * strangers, rel=1e-12)
+    assert max((event.done for event in told), default=0) < n * n

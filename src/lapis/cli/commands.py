@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +122,7 @@ def lift(
         found.draw(draw)
     if tree and not as_json:
         print(found.tree)
-    return found
+    return replace(found, with_tree=tree)
 
 
 @takes("learn", "learning")

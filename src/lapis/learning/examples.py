@@ -20,10 +20,11 @@ import numpy as np
 from lapis.data.database import Database, Relation, empty_tuples
 from lapis.data.elsewhere import ElsewhereDatabase
 from lapis.data.tuples import contains, sorted_unique
-from lapis.errors import LapisError, raise_all
+from lapis.errors import LapisError, announce, raise_all
 from lapis.language.model import Model
 from lapis.network.network import Network
 from lapis.problem.problem import Evidence, Problem, build_problem, unknown_query
+from lapis.problem.query import closed_but_asked
 
 HIDDEN = -1
 
@@ -76,6 +77,7 @@ def build_examples(
     """
     names = (*query, *hidden)
     raise_all([unknown_query(name, model) for name in names if name not in model.predicates])
+    announce(closed_but_asked(model, query))
     asked = tuple(dict.fromkeys(query)) or tuple(n for n in model.predicates if n not in hidden)
     explained = () if query else hidden
     return [

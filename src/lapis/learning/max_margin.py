@@ -162,7 +162,8 @@ class Rival:
             network = self.rest.network.with_weights(natural)
             found = most_likely_world(network, "auto", Options(time_limit=limit, seed=self.seed))
             counted += network.counts(found.world)
-            excess, interrupted = found.gap, found.interrupted
+            excess = 0.0 if found.optimal else found.gap
+            interrupted = found.interrupted
         counts = self.statistics.constant + self.statistics.to_parameters(counted)
         return WorstWorld(counts, excess, interrupted)
 

@@ -151,11 +151,10 @@ def flat_space(curvature: np.ndarray, least: float) -> np.ndarray:
 def find_errors(
     posterior: Posterior, parameters: Parameters, course: Course, unbounded: Sequence[Unbounded]
 ) -> tuple[np.ndarray, str]:
-    """float64[num_parameters], NaN for weights that are fixed, infinite or set to 0 by L1."""
+    """float64[num_parameters], NaN for weights that are fixed, infinite or held by L1."""
     point = posterior.evaluate(course.weights)
-    own, method = standard_errors(point, full=posterior.is_fixed)
-    if posterior.l1 is not None:
-        own[course.weights == 0] = np.nan
+    held = None if posterior.l1 is None else (course.weights == 0) & (posterior.l1 > 0)
+    own, method = standard_errors(point, full=posterior.is_fixed, held=held)
     errors = np.full(len(parameters), np.nan)
     errors[posterior.free] = own
     errors[[weight.parameter for weight in unbounded]] = np.nan

@@ -2,11 +2,13 @@
 
 Near the maximum the posterior is about Gaussian with covariance C⁻¹, C the curvature (prior
 included), so the standard error of weight i is √(C⁻¹)_ii. Where a combination of weights has no
-curvature the data does not determine it, and the weights in it get none. For a pseudo-likelihood
-this treats atoms as independent given the others; the errors are then a guide, not a promise.
+curvature the data does not determine it, and the weights in it get none. Weights that an L1 prior
+holds at its corner do not move when the data changes a little: they have no error, and C is the
+curvature among the others. For a pseudo-likelihood this treats atoms as independent given the
+others; the errors are then a guide, not a promise.
 
-With more than `MAX_FULL` weights, or a curvature from a few samples, the diagonal alone is used:
-1/√C_ii, what the error would be if all other weights were known, a lower bound.
+With more than `MAX_FULL` weights that move, or a curvature from a few samples, the diagonal alone
+is used: 1/√C_ii, what the error would be if all other weights were known, a lower bound.
 """
 
 from __future__ import annotations
@@ -19,13 +21,17 @@ MAX_FULL = 400
 FLAT = 1e-10  # of the largest curvature, after scaling: no information
 
 
-def standard_errors(point: Point, *, full: bool) -> tuple[np.ndarray, str]:
-    """float64[num_parameters], NaN where the data says nothing; and "full" or "diagonal"."""
-    size = len(point.weights)
+def standard_errors(
+    point: Point, *, full: bool, held: np.ndarray | None = None
+) -> tuple[np.ndarray, str]:
+    """float64[num_parameters], NaN where the data says nothing; and "full" or "diagonal".
+
+    `held`, bool[num_parameters], are weights that stay where they are.
+    """
     diagonal = point.curvature_diagonal()
-    errors = np.full(size, np.nan)
-    curved = np.flatnonzero(diagonal > 0)
-    if not full or size > MAX_FULL:
+    errors = np.full(len(point.weights), np.nan)
+    curved = np.flatnonzero(diagonal > 0 if held is None else (diagonal > 0) & ~held)
+    if not full or len(curved) > MAX_FULL:
         errors[curved] = 1.0 / np.sqrt(diagonal[curved])
         return errors, "diagonal"
     if len(curved):

@@ -59,6 +59,7 @@ class Lifted(Result):
     reasons: tuple[str, ...] = ()  # why types were grounded
     circuit: Drawing | None = None  # where it has one
     count: Fraction | None = None  # Z itself, where it is known exactly
+    with_tree: bool = False  # in its document
 
     def columns(self) -> Columns:
         names = ["formula", *["group"] * self.has_groups, "weight", "expected", "groundings"]
@@ -114,6 +115,7 @@ class Lifted(Result):
             "reasons": list(self.reasons),
             "formulas": rows,
             **({} if self.count is None else {"count": all_digits(self.count)}),
+            **({"tree": self.tree} if self.with_tree else {}),
         }
 
     @property

@@ -8,7 +8,7 @@ is closed: its atoms are false except the facts given, and except those marked ?
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,8 +21,8 @@ from lapis.data.tuples import sorted_unique
 from lapis.errors import LapisError, announce, did_you_mean, raise_all
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.names import format_constant
-from lapis.language.syntax import Constant, Variable
-from lapis.logic.clauses import Condition, NormalForm, TypedVariable
+from lapis.language.syntax import Comparison, Constant, Formula, Offset, Variable, children
+from lapis.logic.clauses import NormalForm, TypedVariable
 from lapis.logic.normalize import normalize
 
 
@@ -187,7 +187,7 @@ def problem_on(
     places = [*((name, "the query") for name in query), *((name, "--open") for name in opened)]
     raise_all([unknown_query(n, model, where) for n, where in places if n not in model.predicates])
     normal_form = normalize(model) if normal_form is None else normal_form
-    raise_all(check_numbers(model, normal_form, bound.domains))
+    raise_all(check_numbers(model, bound.domains))
     evidence = {
         name: predicate_evidence(predicate, bound, name in names, (unknown or {}).get(name))
         for name, predicate in model.predicates.items()
@@ -246,19 +246,23 @@ def unknown_query(name: str, model: Model, where: str = "the query") -> LapisErr
     )
 
 
-def check_numbers(
-    model: Model, normal_form: NormalForm, domains: Mapping[str, Domain]
-) -> list[LapisError]:
-    """Comparisons with < and arithmetic need types all of whose constants are numbers."""
+def check_numbers(model: Model, domains: Mapping[str, Domain]) -> list[LapisError]:
+    """Comparisons with < and arithmetic need types all of whose constants are numbers.
+
+    As written: i >= i and i < i+1 need them too, though no clause has them.
+    """
     errors: dict[tuple[int, str], LapisError] = {}
-    for index, conditions, types in numeric_conditions(normal_form):
-        for condition in conditions:
-            if condition.operator in ("=", "!=") and not condition.offset:
+    for index, rule in enumerate(model.rules):
+        types = dict(rule.variables + rule.bound)
+        for comparison in comparisons_in(rule.formula):
+            terms = comparison.left, comparison.right
+            if comparison.operator in ("=", "!=") and not any(isinstance(t, Offset) for t in terms):
                 continue
-            for term in (condition.left, condition.right):
-                word = not_a_number(term, types, domains)
+            for term in terms:
+                plain = term.variable if isinstance(term, Offset) else term
+                assert isinstance(plain, Variable | Constant)
+                word = not_a_number(plain, types, domains)
                 if word is not None:
-                    rule = model.rules[index]
                     errors[index, word] = LapisError(
                         f"{rule.text!r} compares numbers, but {word} is none",
                         code="not-a-number",
@@ -267,29 +271,12 @@ def check_numbers(
     return list(errors.values())
 
 
-def numeric_conditions(
-    normal_form: NormalForm,
-) -> list[tuple[int, tuple[Condition, ...], dict[str, str]]]:
-    """(rule, conditions, types of variables) for every clause and every definition it uses."""
-    found: list[tuple[int, tuple[Condition, ...], dict[str, str]]] = []
-    derived = normal_form.derived
-
-    def visit_literals(index: int, names: Sequence[str]) -> None:
-        for name in names:
-            if name in derived:
-                definition = derived[name]
-                types = dict(definition.variables + definition.bound)
-                for cube in definition.cubes:
-                    found.append((index, cube.conditions, types))
-                    visit_literals(index, [literal.predicate for literal in cube.literals])
-
-    for feature in normal_form.features:
-        for clause in feature.clauses:
-            if clause.conditions:
-                found.append((feature.rule, clause.conditions, dict(feature.variables)))
-            if derived:
-                visit_literals(feature.rule, [literal.predicate for literal in clause.literals])
-    return found
+def comparisons_in(formula: Formula) -> Iterator[Comparison]:
+    """The formula's comparisons, from left to right."""
+    if isinstance(formula, Comparison):
+        yield formula
+    for part in children(formula):
+        yield from comparisons_in(part)
 
 
 def not_a_number(

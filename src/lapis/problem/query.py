@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lapis.data.database import Domain
-from lapis.errors import LapisError, Span, did_you_mean, raise_all
+from lapis.errors import LapisError, Span, Warning, did_you_mean, raise_all
 from lapis.language.ground_names import as_atom
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.parser import parse_formula
@@ -283,6 +283,21 @@ def with_queries(model: Model, queries: Sequence[Query]) -> Model:
             tie = Iff(head, query.rule.formula)
             rules.append(replace(query.rule, formula=tie, weight=None, hard=True))
     return replace(model, predicates=predicates, rules=tuple(rules))
+
+
+def closed_but_asked(model: Model, names: Sequence[str]) -> list[Warning]:
+    """Predicates declared closed (*P) that a query opens, whatever their declaration says."""
+    declared = [model.predicates[name] for name in dict.fromkeys(names) if name in model.predicates]
+    return [
+        Warning(
+            f"{predicate.name!r} is evidence by its declaration, but the query opens it",
+            "closed-query",
+            predicate.span,
+            "ask for other predicates, or leave out the *",
+        )
+        for predicate in declared
+        if predicate.closed
+    ]
 
 
 def opened_by_formulas(model: Model, queries: Sequence[Query]) -> list[str]:

@@ -35,6 +35,7 @@ from lapis.problem.problem import (
 )
 from lapis.problem.query import (
     Query,
+    closed_but_asked,
     is_askable,
     opened_by_formulas,
     parse_queries,
@@ -175,6 +176,8 @@ def build_task(
     queries = resolve_queries(inputs.model, domains, parse_queries(query))
     opened = [*opened, *opened_by_formulas(inputs.model, queries)]
     unknown = {*opened, *(query.predicate for query in queries)}
+    warnings = closed_but_asked(inputs.model, [query.predicate for query in queries])
+    announce(warnings)
     beliefs = resolve_beliefs(inputs.model, bound, soft_evidence or {}, unknown)
     gathered = Gathered(inputs.model, tuple((n, None) for n in range(len(inputs.model.rules))))
     if gather:
@@ -188,7 +191,7 @@ def build_task(
             code="no-query",
             hint="name the predicates to predict (-q P,Q), or mark facts unknown (?fact)",
         )
-    return Task(inputs.model, queries, worlds, inputs.warnings)
+    return Task(inputs.model, queries, worlds, (*inputs.warnings, *warnings))
 
 
 def type_sizes(model: Model, worlds: Sequence[Database]) -> dict[str, int]:

@@ -22,6 +22,7 @@ more of it. What is asked afterwards is exact on the circuit.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -90,8 +91,8 @@ def find_structure(
     if thinned is not None and untied_edges(thinned, row) > max_edges:
         budget = max_edges * max_edges // untied_edges(thinned, row)
         thinned = thin_structure(given, budget, seed, stop)
-    is_over = stop is not None and stop.is_over()
-    if graph.num_variables > MAX_LEARNED or (is_over and thinned is not None):
+    stop = stop or Stop()
+    if graph.num_variables > MAX_LEARNED or (stop.is_over() and thinned is not None):
         if thinned is None:
             raise TooLarge(
                 f"no structure is looked for over {graph.num_variables:,} variables; at most "
@@ -102,6 +103,8 @@ def find_structure(
         return thinned
     if worlds is None:
         worlds = draw_worlds(graph, row, num_samples, seed, stop)
+    if stop.is_over() and thinned is not None:
+        return thinned
     budget = max_edges
     for _ in range(MAX_TRIES):
         learned = learn_structure(worlds, graph, budget, stop, progress)
@@ -139,6 +142,7 @@ def draw_worlds(
     if graph.child is not None and (row < 0).all():
         return sample_forward(graph, num_samples, seed)
     given = graph.given(row)
+    go_on = partial(sample_gibbs, graph, row, num_samples, seed, stop=stop, with_conditional=False)
     exact = sample_exactly(given, num_samples, seed)
     if exact is not None:
         return exact.rows
@@ -148,8 +152,8 @@ def draw_worlds(
             if particles is not None and len(particles.rows):
                 rng = np.random.default_rng(seed)
                 start = particles.rows[rng.integers(0, len(particles.rows), num_samples)]
-                return sample_gibbs(graph, row, num_samples, seed, start).rows
-    return sample_gibbs(graph, row, num_samples, seed, thin=THIN).rows
+                return go_on(start=start).rows
+    return go_on(thin=THIN).rows
 
 
 def approximate(
@@ -184,7 +188,7 @@ def approximate(
                 hint="choose other parameters: G (Gibbs samples), V (variational) or VI",
             )
     if parameters == "G":
-        family = match_samples(family, sample_gibbs(graph, row, NUM_MATCHED, seed))
+        family = match_samples(family, sample_gibbs(graph, row, NUM_MATCHED, seed, stop=stop))
     if parameters in ("F", "G"):
         circuit = family_circuit(family, structure, row)
         return Approximation(circuit, parameters, None, None, None, None, None)

@@ -28,12 +28,14 @@ from lapis.progress import Stop
 
 NUM_CHAINS = 4
 BURN_IN = 100  # sweeps of a chain that are thrown away
+CHUNK = 100_000  # draws of a variable by each chain between two looks at the clock
 MAX_ENTRIES = 4e6  # of a junction tree's tables
 
 
 class GibbsSamples(NamedTuple):
     rows: np.ndarray  # int32[num_samples, num_variables]
-    conditional: np.ndarray  # float64[num_samples, num_states], P(x_v | all others) there
+    # float64[num_samples, num_states], P(x_v | all others) there; without columns where not wanted
+    conditional: np.ndarray
 
 
 class _Tables(NamedTuple):
@@ -124,11 +126,14 @@ def sample_gibbs(
     seed: int,
     start: np.ndarray | None = None,
     thin: int = 1,
+    stop: Stop | None = None,
+    with_conditional: bool = True,
 ) -> GibbsSamples:
     """Worlds of several chains given a row of states, negative where nothing is known.
 
-    With worlds of the model for `start`, int32[num_samples, num_variables], each goes on by one
-    sweep, which leaves them its worlds.
+    When the time is up there are fewer, the same number of each chain. With worlds of the model
+    for `start`, int32[num_samples, num_variables], each goes on by one sweep, which leaves them
+    its worlds.
     """
     length = np.diff(graph.scope_start)
     stride = np.empty(len(graph.scope), np.int64)
@@ -150,19 +155,27 @@ def sample_gibbs(
     free = np.flatnonzero(row < 0).astype(np.int32)
     share = -(-num_samples // NUM_CHAINS)
     rows = np.empty((NUM_CHAINS, share, len(size)), np.int32)
-    conditional = np.zeros((NUM_CHAINS, share, int(state_start[-1])))
+    num_columns = int(state_start[-1]) if with_conditional else 0
+    conditional = np.zeros((NUM_CHAINS, share, num_columns))
     starts = np.empty((NUM_CHAINS, 0, len(size)), np.int32)
     if start is not None:
         starts = np.resize(start, (NUM_CHAINS, share, len(size)))
-    for chain in range(NUM_CHAINS):
-        state = np.where(row < 0, rng.integers(0, size), row).astype(np.int32)
-        _sweep(
-            tables, free, state, generators[chain], BURN_IN if start is None else 0, thin,
-            starts[chain], np.empty(int(size.max())), rows[chain], conditional[chain],
-        )  # fmt: skip
+    states = [
+        np.where(row < 0, rng.integers(0, size), row).astype(np.int32) for _ in range(NUM_CHAINS)
+    ]
+    burn_in, score = BURN_IN if start is None else 0, np.empty(int(size.max()))
+    done, chunk = 0, max(1, CHUNK // (thin * len(size)))
+    while done < share and not (done and stop and stop.is_over()):
+        part = slice(done, done + chunk)
+        for chain, state in enumerate(states):
+            _sweep(
+                tables, free, state, generators[chain], 0 if done else burn_in, thin,
+                starts[chain, part], score, rows[chain, part], conditional[chain, part],
+            )  # fmt: skip
+        done += chunk
     return GibbsSamples(
-        rows.reshape(-1, len(size))[:num_samples],
-        conditional.reshape(-1, int(state_start[-1]))[:num_samples],
+        rows[:, :done].reshape(-1, len(size))[:num_samples],
+        conditional[:, :done].reshape(NUM_CHAINS * min(done, share), num_columns)[:num_samples],
     )
 
 
@@ -200,7 +213,7 @@ def _sweep(tables, free, state, rng, burn_in, thin, starts, score, rows, conditi
                 rest -= score[chosen]
                 chosen += 1
             state[v] = chosen
-            if is_kept:
+            if is_kept and conditional.shape[1]:
                 for s in range(size):
                     conditional[kept, tables.state_start[v] + s] = score[s] / total
         if is_kept:

@@ -138,10 +138,10 @@ def fit_best(
     and other near-certainties make many modes the first climb ends in a poor one.
     """
     straight = fit_variational(family, terms, MAX_ITERATIONS, stop, progress)
-    if stop and stop.is_over():
-        return straight
     warm = family
     for beta in ANNEALING:
+        if stop and stop.is_over():
+            return straight
         shrunk = terms._replace(weight=beta * terms.weight)
         warm = fit_variational(warm, shrunk, ANNEALED_ITERATIONS, stop, progress).family
     annealed = fit_variational(warm, terms, MAX_ITERATIONS, stop, progress)

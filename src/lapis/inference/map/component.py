@@ -28,12 +28,6 @@ class Found:
     flips: int = 0
     possible: bool = True  # False if proven that the hard clauses contradict each other
 
-    @property
-    def optimal(self) -> bool:
-        from lapis.inference.map.integer_program import is_tight
-
-        return self.world is not None and is_tight(self.cost, self.bound)
-
 
 def improve(
     objective: Objective, start: np.ndarray, method: str, seed: int, seconds: float, stop: Stop
@@ -93,7 +87,7 @@ def prove(objective: Objective, found: Found, method: str, seconds: float, stop:
             found = replace(
                 found, world=best.world, cost=best.cost, bound=best.bound, method="branch-and-bound"
             )
-        if found.optimal or stop.is_over():
+        if objective.is_proven(found.cost, found.bound) or stop.is_over():
             return found
         solution = ilp.solve(
             objective,

@@ -39,7 +39,7 @@ def climb(
             return found
         world, flips = found.world, found.flips
     clauses, walk = prepare(objective, world)
-    begin(clauses, walk, 1.0 + float(np.abs(objective.weight[~objective.hard]).sum()))
+    begin(clauses, walk, 1.0 + float(np.abs(clauses.weight).sum()))
     while descend(clauses, walk):
         if should_stop is not None and should_stop():
             break

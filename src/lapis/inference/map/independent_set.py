@@ -23,12 +23,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.compiled import allocating_entry, allocating_inner, inner
-from lapis.inference.map.objective import Objective
+from lapis.inference.map.objective import RESOLUTION, Objective
 from lapis.progress import work_clock
 
 MAX_VERTICES = 1500
 CHUNK = 20_000  # nodes between two looks at the clock
-SLACK = 1e-9  # what a better set must gain
+SLACK = RESOLUTION  # what a better set must gain; weights are scaled to at most 1
 
 
 class IndependentSet(NamedTuple):
@@ -81,10 +81,10 @@ def solve_independent_set(
     time_limit: float = math.inf,
     should_stop: Callable[[], bool] | None = None,
 ) -> IndependentSet:
-    """The best world; its cost is the bound if the search has come to an end."""
+    """The best world; nothing beats its cost if the search has come to an end."""
     deadline = work_clock() + time_limit
     order, compatible = compatible_bits(conflicts)
-    weight = conflicts.weight[order]
+    weight = conflicts.weight[order] * objective.scale
     count = len(weight)
     chosen = np.zeros(count, bool)
     if start is not None and objective.cost(start) < math.inf:
@@ -112,7 +112,8 @@ def solve_independent_set(
     world = ~conflicts.literal
     world[conflicts.vertex] ^= kept
     cost = objective.cost(world)
-    bound = cost if done else max(0.0, min(cost, float(weight.sum()) - search.weight[1]))
+    left = cost if done else (float(weight.sum()) - search.weight[1]) / objective.scale
+    bound = min(cost, objective.least_cost(left))
     return IndependentSet(world, cost, bound, int(search.position[1]))
 
 

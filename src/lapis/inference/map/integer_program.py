@@ -2,7 +2,9 @@
 
 Riedel (Improving the Accuracy and Efficiency of MAP Inference for Markov Logic, UAI 2008) and
 RockIt (Noessner, Niepert & Stuckenschmidt, AAAI 2013); the program itself is `map_program`, the
-solver is HiGHS with no gap allowed.
+solver is HiGHS with no gap allowed. Its tolerances are absolute, a millionth for the next best
+world, so the largest cost is passed on as 2^20, where a millionth is the objective's `resolution`.
+(Weights of 10^-7 as they are were all the same to it.)
 
 Cutting planes: a clause that is not in the program costs nothing, so the program's optimum is a
 lower bound; clauses that the current world violates are added until there are none, and then the
@@ -26,7 +28,7 @@ from lapis.inference.map.program import Program, analyse
 from lapis.progress import work_clock
 
 ALL_AT_ONCE = 200_000  # optional clauses; below this the whole program is solved at once
-TOLERANCE = 1e-6  # a relative gap below this is none
+RANGE = 2.0**20  # the largest cost passed on: a millionth is then the resolution
 POLL = 0.1  # seconds between two looks at whether to stop
 
 
@@ -38,15 +40,6 @@ class IntegerSolution:
     feasible: bool  # False only if proven that no world satisfies the hard clauses
     interrupted: bool
     rounds: int
-
-    @property
-    def optimal(self) -> bool:
-        return self.world is not None and is_tight(self.cost, self.bound)
-
-
-def is_tight(cost: float, bound: float) -> bool:
-    """The bound proves the cost to be least."""
-    return cost - bound <= TOLERANCE * max(1.0, abs(cost))
 
 
 def solve(
@@ -73,12 +66,12 @@ def solve(
         found = minimise(program, best if cost < math.inf else None, seconds, should_stop)
         if found.infeasible:
             return IntegerSolution(None, math.inf, math.inf, False, False, rounds)
-        bound = max(bound, round_up(found.bound, objective.unit))
+        bound = max(bound, objective.least_cost(found.bound))
         if found.world is not None:
             new_cost = objective.cost(found.world)
             if new_cost < cost:
                 best, cost = found.world, new_cost
-        stop = found.interrupted or work_clock() > deadline or is_tight(cost, bound)
+        stop = found.interrupted or work_clock() > deadline or objective.is_proven(cost, bound)
         if found.world is None or stop or active.all():
             break
         violated = objective.is_satisfied(found.world) != (objective.weight > 0)
@@ -89,11 +82,6 @@ def solve(
     if cost == math.inf:
         best = None
     return IntegerSolution(best, cost, min(bound, cost), True, found.interrupted, rounds)
-
-
-def round_up(bound: float, unit: float) -> float:
-    """The least multiple of the unit that is not below the bound, up to its numerical error."""
-    return unit * math.ceil(bound / unit - TOLERANCE) if unit > 0 else bound
 
 
 @dataclass(frozen=True)
@@ -114,14 +102,15 @@ def minimise(
     import highspy
 
     objective = program.structure.objective
+    scale = RANGE * objective.scale
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("mip_rel_gap", 0.0)
     # Nearly a unit where costs are multiples of one, so the last fraction is not fought for.
-    solver.setOptionValue("mip_abs_gap", max(1e-9, 0.999 * objective.unit))
+    solver.setOptionValue("mip_abs_gap", 0.999 * scale * objective.unit)
     if math.isfinite(seconds):
         solver.setOptionValue("time_limit", max(0.1, seconds))
-    solver.passModel(program.to_highs(highspy))
+    solver.passModel(program.to_highs(highspy, scale))
     if start is not None:
         solution = highspy.HighsSolution()
         solution.col_value = program.columns_of(start)
@@ -137,7 +126,7 @@ def minimise(
     world = None
     if info.primal_solution_status == 2:
         world = np.asarray(solver.getSolution().col_value)[: objective.num_atoms] > 0.5
-    return ProgramResult(world, max(0.0, info.mip_dual_bound), False, interrupted)
+    return ProgramResult(world, max(0.0, info.mip_dual_bound / scale), False, interrupted)
 
 
 def run(solver: Any, should_stop: Callable[[], bool] | None) -> bool:

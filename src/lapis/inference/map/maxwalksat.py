@@ -104,7 +104,7 @@ def initial_world(objective: Objective) -> np.ndarray:
 
 
 def prepare(objective: Objective, start: np.ndarray) -> tuple[Clauses, Walk]:
-    """The arrays of the kernels, for a world that respects the blocks."""
+    """The kernels' arrays for a world that respects the blocks; weights are scaled to at most 1."""
     from lapis.inference.map.maxwalksat_kernel import Clauses, Walk
     from lapis.network.incidence import index_atoms
 
@@ -112,7 +112,7 @@ def prepare(objective: Objective, start: np.ndarray) -> tuple[Clauses, Walk]:
     clauses = Clauses(
         objective.clause_start,
         objective.literal,
-        np.where(objective.hard, 0.0, objective.weight),
+        np.where(objective.hard, 0.0, objective.weight * objective.scale),
         objective.hard,
         *index_atoms(objective.clause_start, objective.literal, atoms),
         objective.block_start,
@@ -144,7 +144,7 @@ def prepare(objective: Objective, start: np.ndarray) -> tuple[Clauses, Walk]:
 def pressure_step(objective: Objective) -> float:
     """What hard clauses weigh at first, and by how much they grow: the mean soft weight."""
     soft = np.abs(objective.weight[~objective.hard])
-    return float(soft.mean()) if len(soft) else 1.0
+    return float(soft.mean()) * objective.scale if len(soft) else 1.0
 
 
 def redraw(objective: Objective, world: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -13,6 +13,7 @@ weight 0 are none; so costs are as Tuffy counts them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -24,6 +25,7 @@ from lapis.network.csr import take_rows
 from lapis.network.network import Network
 
 MAX_DECIMALS = 6  # of weights whose sums are taken to be multiples of a unit
+RESOLUTION = 1e-12  # of the largest weight: what searches in floats tell apart
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,28 @@ class Objective:
     def unit(self) -> float:
         """Costs are multiples of this; 0 where the weights suggest no such number."""
         return common_unit(np.abs(self.weight[~self.hard]))
+
+    @cached_property
+    def scale(self) -> float:
+        """A power of two; times this, the largest soft weight is in [1/2, 1)."""
+        largest = float(np.abs(self.weight[~self.hard]).max(initial=0.0))
+        return 2.0 ** min(-math.frexp(largest)[1], 1000)
+
+    @property
+    def resolution(self) -> float:
+        """Costs that differ by less are the same to a search in floats."""
+        return RESOLUTION / self.scale
+
+    def least_cost(self, bound: float) -> float:
+        """No world costs less, where a search in floats has found that none is below the bound."""
+        bound -= self.resolution
+        if self.unit > 1e3 * self.resolution:
+            bound = self.unit * math.ceil(bound / self.unit - 1e-6)
+        return max(0.0, bound)
+
+    def is_proven(self, cost: float, bound: float) -> bool:
+        """The bound proves a cost to be least, as far as sums of floats tell."""
+        return cost < math.inf and cost - bound <= 2.0 * self.resolution + RESOLUTION * cost
 
     @cached_property
     def block_of(self) -> np.ndarray:
@@ -236,7 +260,7 @@ def common_unit(values: np.ndarray) -> float:
     for decimals in range(MAX_DECIMALS + 1):
         scaled = values * 10.0**decimals
         whole = np.rint(scaled)
-        if np.abs(scaled - whole).max() <= max(1e-9, 1e-13 * float(scaled.max())):
+        if np.abs(scaled - whole).max() <= 1e-13 * float(scaled.max()):
             if whole.max() >= 2**53 or not whole.any():
                 return 0.0
             return float(np.gcd.reduce(whole.astype(np.int64))) / 10.0**decimals

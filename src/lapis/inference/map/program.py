@@ -194,12 +194,13 @@ class Program:
         y = np.maximum(np.repeat(count, steps) - j, 0)
         return np.concatenate((world, violated, count, y)).astype(np.float64)
 
-    def to_highs(self, highspy: Any) -> Any:
+    def to_highs(self, highspy: Any, scale: float) -> Any:
+        """The program with its costs times the scale."""
         num_atoms = self.structure.objective.num_atoms
         program = highspy.HighsLp()
         program.num_col_ = self.num_columns
-        program.col_cost_ = np.concatenate(self.cost)
-        program.offset_ = self.offset
+        program.col_cost_ = scale * np.concatenate(self.cost)
+        program.offset_ = scale * self.offset
         known = self.structure.found.value
         lower, upper = np.zeros(self.num_columns), np.full(self.num_columns, np.inf)
         lower[:num_atoms] = known == 1

@@ -9,10 +9,11 @@ improved by branch and bound where the component is an independent set, and by i
 otherwise. Components are independent: their costs and bounds add up, and a component that is not
 proven leaves its gap to the whole.
 
-Whatever the method, the score is that of the network in the world returned, and `optimal` means
-that the bound proves it: bound − score ≤ 1e-6 · max(1, cost), where the cost is what the world
+Whatever the method, the score is that of the network in the world returned, the gap is what is left
+between it and the bound, and `optimal` means that every component is proven: its gap is what
+doubles do not tell apart, 10^-12 of its largest weight or of its cost, which is what the world
 loses against one that violates nothing. (Relative to the score, which evidence may make 10^12, a
-tolerance would mean nothing.)
+tolerance would mean nothing; relative to all costs, one component pays for doubts about another.)
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class MapResult:
     world: np.ndarray  # bool[num_atoms], auxiliary atoms too
     score: float  # Σ w·n, evidence included
     bound: float  # no world has a higher score
-    gap: float  # bound − score, without the rounding of large scores; 0 where optimal
+    gap: float  # bound − score, without the rounding of large scores
     cost: float  # Σ |w| of broken ground formulas; of a network: of its merged clauses
     optimal: bool
     method: str
@@ -77,23 +78,37 @@ def solve_by_components(network: Network, method: str, options: Options) -> MapR
     objective = objective_of(network)
     settled = settle_by_cuts(network, objective, stop, progress) if cuts else leave_open(network)
     names = {"flow": None} if settled.num_cut else {"exact": None}
-    world, gap = np.zeros(0, bool), settled.gap
+    world, cut_gap, gap = np.zeros(0, bool), settled.gap, 0.0
     diagnostics = dict.fromkeys(
         ("components", "eliminated_atoms", "exact_atoms", "unproven_components", "flips"), 0
     )
     if settled.rest.num_atoms:
-        world, more, names, diagnostics = solve_rest(settled.rest, method, seed, stop, progress)
-        gap += more
+        world, more, gap, names, diagnostics = solve_rest(
+            settled.rest, method, seed, stop, progress
+        )
+        cut_gap += more
         names = {"flow": None, **names} if settled.num_cut else names
     diagnostics["cut_atoms"] = settled.num_cut + diagnostics.get("cut_atoms", 0)
     whole = settled.complete(world)
-    return describe(network, objective, whole, gap, " + ".join(names), stop.pressed, diagnostics)
+    score, cost = network.score(whole), objective.cost(whole)
+    gap = min(cut_gap + gap, cost)
+    return MapResult(
+        whole,
+        score,
+        score + gap,
+        gap,
+        cost,
+        diagnostics["unproven_components"] == 0 and objective.is_proven(cost, cost - cut_gap),
+        " + ".join(names),
+        stop.pressed,
+        diagnostics,
+    )
 
 
 def solve_rest(
     network: Network, method: str, seed: int, stop: Stop, progress: Report | None
-) -> tuple[np.ndarray, float, dict[str, None], dict[str, Any]]:
-    """(world, gap, methods used, figures) of what the first cut has left."""
+) -> tuple[np.ndarray, float, float, dict[str, None], dict[str, Any]]:
+    """(world, gaps of cuts and of proofs, methods used, figures) of what the first cut has left."""
     from lapis.inference.reduction.eliminate import reduce
 
     reduction = reduce(network, max_scope=ELIMINATED_SCOPE, semiring="max")
@@ -111,7 +126,7 @@ def solve_rest(
     found = solve_parts(core, parts, method, seed, stop, progress)
     for part, result in zip(parts, found, strict=True):
         world[part.atom] = result.world
-    gap = settled.gap + sum(result.cost - result.bound for result in found)
+    gap = sum(result.cost - result.bound for result in found)
     eliminated = network.num_atoms - reduction.core.num_atoms
     used = {"flow": settled.num_cut > 0, "exact": not found or bool(solved.any())}
     names = dict.fromkeys(
@@ -122,10 +137,11 @@ def solve_rest(
         "cut_atoms": settled.num_cut,
         "eliminated_atoms": eliminated,
         "exact_atoms": int(solved.sum()),
-        "unproven_components": sum(not result.optimal for result in found),
+        "unproven_components": sum(not is_proven(*pair) for pair in zip(parts, found, strict=True)),
         "flips": sum(result.flips for result in found),
     }
-    return reduction.complete_map(settled.complete(world)), gap, names, diagnostics
+    whole = reduction.complete_map(settled.complete(world))
+    return whole, settled.gap, gap, names, diagnostics
 
 
 @dataclass(frozen=True)
@@ -180,37 +196,19 @@ def settle_by_cuts(
     return Settled(value, rest, atom, gap)
 
 
-def describe(
-    network: Network,
-    objective: Objective,
-    world: np.ndarray,
-    gap: float,
-    method: str,
-    interrupted: bool = False,
-    diagnostics: Mapping[str, Any] | None = None,
-) -> MapResult:
-    from lapis.inference.map.integer_program import TOLERANCE
-
-    score = network.score(world)
-    cost = objective.cost(world)
-    optimal = gap <= TOLERANCE * max(1.0, cost)
-    gap = 0.0 if optimal else gap
-    return MapResult(
-        world, score, score + gap, gap, cost, optimal, method, interrupted, diagnostics or {}
-    )
-
-
 def solve_whole(network: Network, method: str, options: Options) -> MapResult:
     """By elimination or enumeration, which have no world before they are done."""
     stop = options.begin_map()
     if method == "exact":
         from lapis.inference.exact.by_components import exact_map
 
-        return describe(network, objective_of(network), exact_map(network, stop)[1], 0.0, method)
-    from lapis.inference.exact.enumerate import enumerate_worlds
+        world = exact_map(network, stop)[1]
+    else:
+        from lapis.inference.exact.enumerate import enumerate_worlds
 
-    found = enumerate_worlds(network, stop)
-    return describe(network, objective_of(network), network.complete(found.map_world), 0.0, method)
+        world = network.complete(enumerate_worlds(network, stop).map_world)
+    score = network.score(world)
+    return MapResult(world, score, score, 0.0, objective_of(network).cost(world), True, method)
 
 
 def solve_small(core: Network) -> tuple[np.ndarray, np.ndarray]:
@@ -264,7 +262,7 @@ def solve_parts(
                 )
                 seconds = work_clock() - began
                 progress(Progress("proving", number, len(parts), seconds, {"gap": gap}))
-            if stop.is_over() or found[number].optimal:
+            if stop.is_over() or is_proven(part, found[number]):
                 continue
             share = share_of_time(stop, parts, number)
             found[number] = prove(part.objective, found[number], method, share, stop)
@@ -278,6 +276,10 @@ def solve_parts(
         progress(Progress("proving", len(parts), len(parts), seconds, {"gap": gap}))
     refuse_infeasible(parts, found, stop)
     return found
+
+
+def is_proven(part: Part, found: Found) -> bool:
+    return part.objective.is_proven(found.cost, found.bound)
 
 
 def share_of_time(stop: Stop, parts: list[Part], number: int) -> float:

@@ -180,18 +180,20 @@ def map_parcel(network: Network, atom: np.ndarray, question: Question) -> MapRes
     if method == "auto":
         solved, world = solve_small(network)
     rest, place = keep_part(network, ~solved)
-    gap, interrupted, methods, notes = 0.0, False, ["exact"] if solved.any() else [], []
+    gap, optimal, interrupted, notes = 0.0, True, False, []
+    methods = ["exact"] if solved.any() else []
     for part, own in each_component(rest):
         seed = content_seed(part, atom, options.seed)
         found = most_likely_world(part, method, replace(options, seed=seed))
         world[place[own]] = found.world
         gap += found.gap
+        optimal &= found.optimal
         interrupted |= found.interrupted
         methods.append(found.method)
         notes.append(found.diagnostics)
     score = network.score(world)
     return MapResult(
-        world, score, score + gap, gap, 0.0, gap == 0.0, joined_methods(methods, " + "),
+        world, score, score + gap, gap, 0.0, optimal, joined_methods(methods, " + "),
         interrupted, total_figures(notes),
     )  # fmt: skip
 

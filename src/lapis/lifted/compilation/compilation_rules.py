@@ -1,7 +1,7 @@
 """The rules of first-order compilation, in the order in which they are tried.
 
     contradiction         an empty clause
-    unit propagation      a clause of one literal decides all its ground atoms
+    unit propagation      clauses of one literal decide all their ground atoms
     independence          clauses without a common atom: a product
     guard                 a clause that holds only where a region has enough elements
     Shannon               a ground atom, true or false: a sum
@@ -77,12 +77,14 @@ def contradiction(compiler: Compiler, theory: Theory) -> Node | None:
 
 
 def unit_propagation(compiler: Compiler, theory: Theory) -> Node | None:
+    """All of them at once: of opposite ones, one becomes an empty clause."""
     units = [x.clause for x in theory.hard if len(x.clause.literals) == 1 and not x.needs]
-    if not units:
-        return None
-    clause = min(units, key=clause_key)
-    ((atom, positive),) = clause.literals
-    return compiler.decide(theory, shape_of(atom, clause.regions), positive)
+    values = {
+        shape_of(atom, clause.regions): positive
+        for clause in sorted(units, key=clause_key)
+        for atom, positive in clause.literals
+    }
+    return compiler.decide(theory, values) if values else None
 
 
 def independence(compiler: Compiler, theory: Theory) -> Node | None:
@@ -143,7 +145,7 @@ def shannon(compiler: Compiler, theory: Theory) -> Node | None:
     if not uses:
         return None
     shape = min(uses, key=lambda s: (-uses[s], s))
-    cases = tuple(compiler.decide(theory, shape, value) for value in (True, False))
+    cases = tuple(compiler.decide(theory, {shape: value}) for value in (True, False))
     return Sum(cases, (1, 1), label=describe(shape))
 
 

@@ -153,11 +153,11 @@ class Compiler:
         free = Factor(certain, free=tuple((s.predicate, s.num_atoms) for s in sorted(lost)))
         return product(*factors, free, self.compile(theory))
 
-    def decide(self, theory: Theory, shape: Shape, value: bool) -> Node:
+    def decide(self, theory: Theory, values: Values) -> Node:
         """All atoms of a shape are true, or all are false."""
-        rest, certain = condition(theory, {shape: value})
-        literal = Factor(literals=((shape.predicate, value, shape.num_atoms),))
-        return self.go_on(theory.shapes - {shape}, rest, certain, literal)
+        rest, certain = condition(theory, values)
+        literals = tuple((shape.predicate, v, shape.num_atoms) for shape, v in values.items())
+        return self.go_on(theory.shapes - set(values), rest, certain, Factor(literals=literals))
 
 
 def condition(theory: Theory, values: Values) -> tuple[Theory, Exponent]:
