@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -290,6 +291,8 @@ def test_frames_round_trip(data: st.DataObject):
         ("P", None, "P: a NoneType is no frame"),
         ("P", [1, 2], "P: a list is no frame"),
         ("P", {"a": [1]}, "P: a dict is no frame"),
+        # Two facts P(A, B) and P(C, D), or is each row a column? DuckDB says the latter.
+        ("P", np.array([["A", "B"], ["C", "D"]]), "P: a ndarray is no frame"),
         ("P", pd.DataFrame(), "P: Invalid Input Error: Need a DataFrame with at least one column"),
         (3, pd.DataFrame({"a": [1]}), "3 does not name a table of facts"),
         ("", pd.DataFrame({"a": [1]}), "'' does not name a table of facts"),

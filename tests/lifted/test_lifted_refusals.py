@@ -191,3 +191,18 @@ def test_equal_rules_stay_apart_in_several_worlds() -> None:
         assert [(row.weight, row.groundings) for row in found.formulas] == [(0.5, 3), (0.7, 3)]
         truth = 3 * np.log1p(np.exp(1.2))
         assert abs(found.log_partition - truth) <= found.error_bound + 1e-15
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_rows_are_rule_by_rule_where_a_later_world_has_new_constants(classes: bool) -> None:
+    """Each P(·) is true with σ(1 + 2) and each Q(·) with σ(3); B is only in the second world."""
+    model = lapis.parse("P(t)\nQ(t)\n1 P(+x)\n2 P(x)\n3 Q(+x)")
+    worlds = [lapis.Database.parse(text) for text in ("?P(A)", "?P(A) ?P(B)")]
+    found = lapis.lift(model, worlds, classes=classes)
+    p, q = 1 / (1 + np.exp(-3.0)), 1 / (1 + np.exp(-3.0))
+    assert found.expected_counts.tolist() == pytest.approx([2 * p, p, 3 * p, 2 * q, q])
+    assert found.expected_counts.tolist() == pytest.approx(
+        lapis.infer(model, worlds, ["P", "Q"]).expected_counts.tolist()
+    )
+    weights = [row.weight for row in found.formulas]
+    assert weights == sorted(weights)  # as the rules are written

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import prod
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,6 @@ from lapis.problem.problem import Problem, problem_on
 from lapis.results.result import Columns, Result
 from lapis.results.view import View, new_view
 
-Name = TypeVar("Name", bound=Hashable)
 MAX_SHOWN = 10**40  # a larger number of worlds is shown by its logarithm only
 
 
@@ -33,6 +31,7 @@ MAX_SHOWN = 10**40  # a larger number of worlds is shown by its logarithm only
 class LiftedFormula:
     """The groundings of a weight's formula; with classes, those of one class."""
 
+    rule: int  # its number in the model
     formula: str
     weight: float
     expected: float  # number of true groundings
@@ -52,7 +51,7 @@ class Lifted(Result):
     liftable: bool  # without telling the constants of a type apart
     log_partition: float
     error_bound: float
-    weight_names: tuple[str, ...]  # the formula of each weight, in the order of the rules
+    weights: tuple[tuple[int, str], ...]  # the rule's number and the formula of each weight
     expected_counts: np.ndarray  # float64[num_weights]
     formulas: tuple[LiftedFormula, ...]
     arithmetic: str = ""
@@ -178,19 +177,19 @@ def lift_worlds(
 
 
 def add_worlds(parts: Sequence[Lifted]) -> Lifted:
-    rows: dict[tuple[tuple[str, str], int], LiftedFormula] = {}
-    counts: dict[tuple[str, int], float] = {}
+    rows: dict[tuple[int, str, str], LiftedFormula] = {}
+    counts: dict[tuple[int, str], float] = {}
     for part in parts:
-        keys = numbered((row.formula, row.group) for row in part.formulas)
-        for key, row in zip(keys, part.formulas, strict=True):
+        for row in part.formulas:
+            key = row.rule, row.formula, row.group
             old = rows.get(key)
             if old is not None:
                 expected, groundings = old.expected + row.expected, old.groundings + row.groundings
                 row = replace(row, expected=expected, groundings=groundings)
             rows[key] = row
-        names = numbered(part.weight_names)
-        for name, count in zip(names, part.expected_counts.tolist(), strict=True):
-            counts[name] = counts.get(name, 0.0) + count
+        for weight, count in zip(part.weights, part.expected_counts.tolist(), strict=True):
+            counts[weight] = counts.get(weight, 0.0) + count
+    weights = sorted(counts, key=lambda weight: weight[0])  # a later world may have new constants
     log_partition = math.fsum(part.log_partition for part in parts)
     drawn = {part.circuit.text() for part in parts if part.circuit is not None}
     return replace(
@@ -199,23 +198,13 @@ def add_worlds(parts: Sequence[Lifted]) -> Lifted:
         liftable=all(part.liftable for part in parts),
         log_partition=log_partition,
         error_bound=sum(part.error_bound for part in parts) + rounding_of(log_partition),
-        weight_names=tuple(name for name, _ in counts),
-        expected_counts=np.array(list(counts.values())),
-        formulas=tuple(rows.values()),
+        weights=tuple(weights),
+        expected_counts=np.array([counts[weight] for weight in weights]),
+        formulas=tuple(sorted(rows.values(), key=lambda row: row.rule)),
         count=prod_counts([part.count for part in parts]),
         arithmetic=", ".join(dict.fromkeys(part.arithmetic for part in parts)),
         reasons=tuple(dict.fromkeys(reason for part in parts for reason in part.reasons)),
     )
-
-
-def numbered(names: Iterable[Name]) -> list[tuple[Name, int]]:
-    """Each name with how often it came before: two rules may have the same text."""
-    seen: Counter[Name] = Counter()
-    found: list[tuple[Name, int]] = []
-    for name in names:
-        found.append((name, seen[name]))
-        seen[name] += 1
-    return found
 
 
 def rounding_of(number: float) -> float:
@@ -243,14 +232,18 @@ def lift_by_circuit(problem: Problem, sizes: Mapping[str, int], classes: bool) -
     lifted = lift_problem(problem, sizes, classes=() if classes else None)
     found = lifted.columns_at()
     counts = lifted.by_weight(found.expected_count)
-    rules = problem.model.rules
+    rules = lifted.problem.model.rules
     rows = class_rows(lifted, found.expected_count) if classes else weight_rows(lifted, counts)
     return Lifted(
         "circuit",
         lifted.is_liftable,
         found.log_partition,
         found.error_bound,
-        tuple(name for rule in rules for name in lifted.problem.rule_weight_names(rule)),
+        tuple(
+            (number, name)
+            for number, rule in enumerate(rules)
+            for name in lifted.problem.rule_weight_names(rule)
+        ),
         counts,
         tuple(rows),
         found.arithmetic,
@@ -270,7 +263,8 @@ def weight_rows(lifted: LiftedProblem, counts: np.ndarray) -> Iterator[LiftedFor
         )
         for place, name in enumerate(lifted.problem.rule_weight_names(rule)):
             weight = int(table.offset[number]) + place
-            yield LiftedFormula(name, float(table.value[weight]), float(counts[weight]), groundings)
+            value, count = float(table.value[weight]), float(counts[weight])
+            yield LiftedFormula(number, name, value, count, groundings)
 
 
 def class_rows(lifted: LiftedProblem, counts: np.ndarray) -> Iterator[LiftedFormula]:
@@ -280,6 +274,7 @@ def class_rows(lifted: LiftedProblem, counts: np.ndarray) -> Iterator[LiftedForm
     }
     for column, count in zip(lifted.encoding.columns, counts.tolist(), strict=True):
         yield LiftedFormula(
+            column.rule,
             lifted.problem.model.rules[column.rule].text,
             float(lifted.problem.weight_table.value[column.weight]),
             count,

@@ -52,7 +52,8 @@ def run_queries(queries: Mapping[str, str], connection: RemoteConnection) -> Dat
 
 def _local(name: str, frame: Frame | RemoteFrame) -> Frame:
     """The rows, here."""
-    is_plain = type(frame).__module__ == "builtins"  # None, a list, a dict
+    # None, a list, a dict; the rows of an array are columns to DuckDB.
+    is_plain = type(frame).__module__ in ("builtins", "numpy")
     if not is_plain and not is_remote(frame):
         return frame
     fetch = getattr(frame, "toArrow", None) or getattr(frame, "to_pyarrow", None)

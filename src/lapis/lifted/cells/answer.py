@@ -27,12 +27,13 @@ def lift_by_cells(problem: Problem, sizes: Mapping[str, int], classes: bool) -> 
     counts = [math.nan if expected is None else expected.get(number, 0.0) for number in rules]
     rows = [
         LiftedFormula(
+            number,
             rule.text,
             rule.weight or 0.0,
             count,
             prod(num_constants(problem, sizes, type_name) for _, type_name in rule.variables),
         )
-        for rule, count in zip(rules.values(), counts, strict=True)
+        for (number, rule), count in zip(rules.items(), counts, strict=True)
     ]
     numbers = "balls" if found.count is None else "rationals"
     return Lifted(
@@ -40,7 +41,7 @@ def lift_by_cells(problem: Problem, sizes: Mapping[str, int], classes: bool) -> 
         True,
         found.log_partition,
         found.error_bound,
-        tuple(rule.text for rule in rules.values()),
+        tuple((number, rule.text) for number, rule in rules.items()),
         np.array(counts),
         tuple(rows),
         f"{found.method} in {numbers}",
