@@ -111,3 +111,13 @@ def test_what_cannot_be_gathered_stays() -> None:
     constants_of_comparisons = parse_model("P(t)\nQ(t)\n" + mixed.replace("^", "^ Q(x) ^"))
     [rule] = gather_instances(constants_of_comparisons).model.rules
     assert rule.text == "P(+c1) ^ Q(x) ^ x != C1"
+
+
+@pytest.mark.parametrize("name", ["v", "log", "not", "t'", "e1"])
+def test_types_of_every_name_are_read_as_they_are_printed(name: str) -> None:
+    """`v` is a connective too: a learned file with the constants of a type v was unreadable."""
+    model = parse_model(f"P(t)\nB(t, {name})\n1 B(x, A)\nv P(x)\n{name} = {{C}}\n2 P(x)")
+    assert [rule.text for rule in model.rules] == ["B(x, A) v P(x)", "P(x)"]
+    again = parse_model(print_model(model))
+    assert again.types == model.types
+    assert set(again.types[name]) == {"A", "C"}

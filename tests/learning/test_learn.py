@@ -105,6 +105,21 @@ def test_several_worlds_share_weights_by_names_of_constants() -> None:
     )
 
 
+def test_a_file_says_that_it_names_constants_of_other_worlds() -> None:
+    """Read again it gives every world the constants of all: a likelihood of −0.18 became −25."""
+    model = lapis.parse("P(t)\nQ(t)\nP(+x) => Q(x)\nP(x)")
+    heading = "a world that is asked by this file has all of them"
+    worlds = [lapis.Database.parse(text) for text in ("P(A) Q(A) P(B)", "P(C) Q(D) P(D)")]
+    fit = lapis.learn(model, worlds, objective="likelihood")
+    assert fit.value is not None
+    assert lapis.score(fit.model, worlds).log_likelihood == pytest.approx(fit.value)
+    assert heading in fit.text
+    same = [lapis.Database.parse(text) for text in ("P(A) Q(A) P(B)", "P(A) Q(B)")]
+    fit = lapis.learn(model, same, objective="likelihood")
+    assert heading not in fit.text
+    assert lapis.score(lapis.parse(fit.text), same).log_likelihood == pytest.approx(fit.value)
+
+
 def test_fixed_and_hard_rules_stay() -> None:
     model = lapis.parse("P(t)\nQ(t)\n@fixed 0.7 P(x)\nQ(x)\nP(A).\n-0.5 P(x) ^ Q(x)")
     fit = lapis.learn(model, lapis.Database.parse("P(A) P(B) Q(B) Q(C)"))

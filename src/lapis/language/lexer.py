@@ -155,8 +155,8 @@ def joins(tokens: Sequence[Token | LapisError], index: int) -> bool:
         if kind != "NEWLINE":
             following.append(kind)
         index += 1
-    if following == ["BAR", "NAME", "BAR"]:
-        return False  # a cardinality constraint |P| = 1
+    if following in (["BAR", "NAME", "BAR"], ["OR", "EQ", "LBRACE"]):
+        return False  # a cardinality constraint |P| = 1; the constants of a type v = {A}
     return bool(following) and (following[0] in CONTINUING or following[0] == "BAR")
 
 

@@ -1,8 +1,8 @@
 """A model as the text of a file: declarations, then formulas with their weights.
 
-Reading the text gives a model of the same meaning. Rules with plus variables whose weights differ
-by constants are written out, one formula for each; those of weight 0, which mean nothing, are
-only counted.
+Reading the text gives a model of the same meaning, in worlds that have the constants it names.
+Rules with plus variables whose weights differ by constants are written out, one formula for each;
+those of weight 0, which mean nothing, are only counted.
 """
 
 from __future__ import annotations

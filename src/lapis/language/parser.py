@@ -149,7 +149,7 @@ def parse_statement(
     span = Span(source, tokens[0].start, tokens[-1].end)
     if kinds[0] == "INCLUDE":
         return parse_include(tokens, span)
-    if kinds[:3] == ["NAME", "EQ", "LBRACE"]:
+    if (kinds[0] == "NAME" or tokens[0].text == "v") and kinds[1:3] == ["EQ", "LBRACE"]:
         return parse_type(tokens, source, span)
     if kinds[:3] == ["NAME", "NAME", "LPAR"] and kinds[-1] == "RPAR":
         return parse_function(tokens, span)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.learning.fit import Fit, Unbounded
-from lapis.learning.lesson import BY_WORLD, Lesson
+from lapis.learning.lesson import BY_COUNTS, BY_WORLD, Lesson
 from lapis.learning.objectives.posterior import Posterior
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.objectives.pseudo import PseudoObjective
 from lapis.learning.options import CUTTING_PLANE
 from lapis.learning.reliability import find_errors, measure_bound, still_growing
+from lapis.learning.separability import name_some
 
 if TYPE_CHECKING:
     from lapis.learning.max_margin import Margin
@@ -39,6 +40,9 @@ def account_climb(
         with notes.phase("standard errors"):
             errors, method = find_errors(posterior, lesson.parameters, course, unbounded)
         notes.details["standard_errors"] = method
+    if lesson.expectation in BY_COUNTS and not course.interrupted:
+        with notes.phase("mixing of chains"):
+            course = doubt_chains(lesson, course, posterior)
     if options.counts == "ijgp" and options.measure_error:
         with notes.phase("error of counts"):
             bound = measure_bound(lesson.examples, lesson.parameters, options.ibound, weights)
@@ -50,6 +54,37 @@ def account_climb(
     exact = objective.is_exact and options.counts == "exact"
     log_prior = posterior.log_prior(course.weights)
     return make_fit(lesson, course, weights, optimizer, prior, log_prior, exact, errors, unbounded)
+
+
+def doubt_chains(lesson: Lesson, course: Course, posterior: Posterior) -> Course:
+    """A course that has not converged where its chains know but the worlds they began near."""
+    from lapis.learning.objectives.count_based import CountObjective
+    from lapis.learning.objectives.count_based_mixing import doubtful_weights
+
+    objective, notes = posterior.objective, lesson.notes
+    assert isinstance(objective, CountObjective)
+    if not objective.persistent:
+        notes.warnings.append(
+            "chains go back to the data before they have gone round: the weights are near those "
+            "of --objective pseudo, not of a likelihood"
+        )
+    if not course.converged and lesson.options.time_limit is not None:
+        return course  # which has said so, and has no time
+    doubtful = doubtful_weights(objective, posterior.all_weights(course.weights))
+    notes.details["chains_mix"] = not len(doubtful) if objective.persistent else None
+    if not len(doubtful):
+        return course
+    names = lesson.parameters.names()
+    shown = name_some([names[number] for number in doubtful.tolist()])
+    notes.warnings.append(
+        f"chains do not mix: from coins they stay at other counts of {shown} than from the data, "
+        "so that the weights explain the worlds near the data among others near them only; "
+        "a stronger prior, or --expectation mcsat, may help"
+    )
+    if lesson.expectation == "count-gibbs":
+        notes.details["standard_errors_note"] = "those of the worlds near the data"
+    reason = "chains that begin elsewhere see other counts"
+    return course._replace(converged=False, reason=reason) if course.converged else course
 
 
 def account_margin(lesson: Lesson, found: Margin, prior: Prior) -> Fit:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 IMPLIED = {"vp": "map", "vp-pw": "map", "lbfgs": "exact", "newton": "exact"}
 BY_WORLD = ("map", "count-map")  # expectations that are most likely worlds
+BY_COUNTS = ("count-gibbs", "count-map")  # and those of chains by counts
 # Options that a course depends on, beside objective, optimiser and prior.
 OF_THE_COURSE = ("prior_mean", "expectation", "counts", "ibound", "num_samples", "margin", "seed")
 

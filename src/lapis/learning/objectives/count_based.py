@@ -113,6 +113,14 @@ class CountPoint:
         return result
 
 
+class Seen(NamedTuple):
+    """What a chain has seen of the counts of its world at one evaluation."""
+
+    moved: np.ndarray  # float64[num_weights], n − E[n]
+    variance: np.ndarray  # float64[num_weights], of that
+    spread: np.ndarray  # float64[num_weights], of a count, atoms independent given the rest
+
+
 @dataclass
 class Walker:
     """One example's chain."""
@@ -123,6 +131,7 @@ class Walker:
     rng: np.random.Generator
     num_steps: int  # at each evaluation
     data: Mapping[str, np.ndarray]  # int32[num_true, arity], sorted, where the chain starts
+    seen: Seen | None = None  # at the last evaluation
 
     @property
     def num_sites(self) -> int:
@@ -182,22 +191,26 @@ class CountObjective:
         variance = np.zeros(len(self.parameters))
         spreads: list[Spread] = []
         for number, world in enumerate(self.worlds):
-            local = self.parameters.of_world(number, weights)
-            visits = walk(
-                world.chain,
-                world.sites,
-                local,
-                world.num_steps,
-                world.rng,
-                rounds=self._num_rounds(world),
-                returns=not self.persistent,
-                records=self._num_records(world),
-            )
-            moved, error, spread = self._summarise(world, visits)
-            gradient += self.parameters.to_parameters(number, moved)
-            variance += self.parameters.to_parameters(number, error)
+            world.seen, spread = self.visit(number, weights)
+            gradient += self.parameters.to_parameters(number, world.seen.moved)
+            variance += self.parameters.to_parameters(number, world.seen.variance)
             spreads.append(self._to_parameters(number, spread))
         return CountPoint(weights, gradient, np.sqrt(variance), tuple(spreads))
+
+    def visit(self, number: int, weights: np.ndarray) -> tuple[Seen, Spread]:
+        """What the chain of one world sees at weights float64[num_parameters], and curvature."""
+        world = self.worlds[number]
+        visits = walk(
+            world.chain,
+            world.sites,
+            self.parameters.of_world(number, weights),
+            world.num_steps,
+            world.rng,
+            rounds=self._num_rounds(world),
+            returns=not self.persistent,
+            records=self._num_records(world),
+        )
+        return self._summarise(world, visits)
 
     def keep(self) -> dict[str, np.ndarray]:
         return {
@@ -225,24 +238,24 @@ class CountObjective:
             return 1
         return min(self._num_rounds(world) or world.num_steps, self.num_records)
 
-    def _summarise(self, world: Walker, visits: Visits) -> tuple[np.ndarray, np.ndarray, Spread]:
-        """n − E[n] of one world, its variance, and the curvature."""
+    def _summarise(self, world: Walker, visits: Visits) -> tuple[Seen, Spread]:
+        """n − E[n] of one world, with its variance, and the curvature."""
         sweeps = world.num_steps / max(1, world.num_sites)
         local = Spread(visits.vectors, visits.scale)
+        draw = np.asarray(visits.vectors.power(2).T @ visits.scale)
         if not self.persistent:
-            return visits.pull, visits.pull_variance, local
+            return Seen(visits.pull, visits.pull_variance, draw), local
         moved = world.counts - visits.counts.mean(axis=0)
         centred = visits.counts - visits.counts.mean(axis=0)
         mixed = sweeps >= COVARIANCE_SWEEPS and len(centred) >= 2 * NUM_BATCHES
         if self.expectation == "map" or not mixed:
             # As good as one draw from a chain that has not gone round, or one from each round.
-            draw = np.asarray(visits.vectors.power(2).T @ visits.scale)
-            return moved, draw / max(1.0, self._num_rounds(world) or sweeps), local
+            return Seen(moved, draw / max(1.0, self._num_rounds(world) or sweeps), draw), local
         batches = np.array_split(centred, NUM_BATCHES)
         means = np.array([batch.mean(axis=0) for batch in batches])
         error = means.var(axis=0, ddof=1) / NUM_BATCHES
         covariance = Spread(centred, np.full(len(centred), 1.0 / (len(centred) - 1)))
-        return moved, error, covariance
+        return Seen(moved, error, draw), covariance
 
     def _to_parameters(self, number: int, spread: Spread) -> Spread:
         from scipy.sparse import csr_matrix
