@@ -94,7 +94,7 @@ def test_a_circuit_that_is_compiled_tells_how_far_it_is(monkeypatch: pytest.Monk
     lapis.infer(MODEL, CROWD, "Smokes", method="lifted", progress=told.append)
     done = [event.done for event in told if event.phase == "compiling"]
     assert done == list(range(1, len(done) + 1))
-    assert len(done) > 2
+    assert len(done) >= 2  # all facts together are one theory
     half = len(done) // 2
     seen: list[Progress] = []
     with pytest.raises(TooLarge, match="was stopped"):

@@ -53,4 +53,5 @@ def test_nothing_is_added_to_a_name() -> None:
     model = lapis.parse("n = {1, Old}\nP(n)\n3 i < i+8 => P(+i)")
     with pytest.raises(lapis.LapisError) as caught:
         lapis.count(model)
-    assert str(caught.value) == "'Old' is not a number, so nothing can be added to it"
+    said = str(caught.value).splitlines()[0]
+    assert said == "<text>:3:1: 'i < i+8 => P(+i)' compares numbers, but Old of type 'n' is none"

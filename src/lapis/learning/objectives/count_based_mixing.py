@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MOST_COINS = 20_000  # sites of a world whose atoms are tossed with fair coins
 SMALL = 10_000  # steps of an evaluation: a world so small that coins may fall as the data has it,
-TOSSES = 4  # which is why it is tossed more than once; large ones, where it takes long, are not
+TOSSES = 8  # which is why it is tossed more than once; large ones, where it takes long, are not
 CHANCE = 1e-4  # that noise alone makes a weight doubtful
 ROUNDING = 1e-6  # of counts that never vary, estimated ones too
 BATCH = 1 << 16  # sites tossed at once
