@@ -69,13 +69,14 @@ WIDTH = 2.0  # of the Gaussian prior
 # For rules that tie an atom to many others: what they may do to one of them is many times their
 # weight. Of these widths one is chosen as iterations are.
 DENSE_WIDTHS = (0.1, 0.01, 0.001)
-CHECKED = 2  # iterations from one check to the next
-CHECK_SWEEPS = 2.0  # of the chains that check, at most
+CHECKED = 3  # iterations from one check to the next
 # Sweeps that are averaged, at least and at most: log P of a noisy mean is too low. Functions that
 # imply each other hardly move in 16: weights of Protein score -.4354 so, and -.4296 with 256.
 SEEN_SWEEPS = 16, 256
 SEEN_STEPS = 2_000_000  # as many sweeps as these make
 LEAST_WARM = 5000  # steps before scoring: a sweep of a hundred atoms mixes nothing
+# And so many sweeps: two chains may agree for twenty before they fall into another world together.
+WARM_SWEEPS = 32
 AGREED = 0.005  # of CLL: two chains that are no further apart have warmed up
 
 
@@ -333,7 +334,8 @@ def choose_settings(job: Job, model: lapis.Model, training: Sequence[Example]) -
             checked |= {step: kept[step].weights for step in range(CHECKED, len(kept), CHECKED)}
         for step, weights in checked.items():
             local = parameters.of_world(len(rest), weights)
-            found[step, width], _ = estimate_cll(validation, local, CHECK_SWEEPS)
+            cll, gap = estimate_cll(validation, local, WARM_SWEEPS)
+            found[step, width] = cll - gap  # chains that have not met promise nothing
     iterations, width = max(found, key=lambda setting: found[setting])
     if job.snapshots:  # the course of learning is wanted, all of it
         iterations = job.iterations
@@ -420,8 +422,9 @@ def estimate_cll(test: Example, weights: np.ndarray, most_sweeps: float) -> tupl
     truth = np.concatenate([find_truth(test, each) for each in sites])
     starts = start_from_evidence(test, sites, weights), start_from_coins(test, sites, rng)
     chains = [Predictor(ExactWorld(start), sites, weights, rng) for start in starts]
-    sweeps = made = max(1, LEAST_WARM // len(truth))
-    most_sweeps *= made
+    least = max(1, LEAST_WARM // len(truth))
+    sweeps = made = max(least, WARM_SWEEPS)
+    most_sweeps *= least
     while True:
         found = [chain.predict(sweeps) for chain in chains]
         one, other = (mean_log(each, truth) for each in found)
