@@ -114,11 +114,6 @@ class CountedWorld(Protocol):
     ) -> DrawnBlocks:
         """Give blocks, one after the other, the value with the largest w · d + noise."""
 
-    def differences(self, predicate: str, rows: np.ndarray) -> list[Difference]:
-        """Of atoms int32[n, arity], in the world as it is."""
-
-    def is_true(self, predicate: str, row: Sequence[int]) -> bool: ...
-
     def flip(self, parts: Parts) -> None: ...
 
     def true_rows(self, predicate: str) -> np.ndarray:
@@ -159,21 +154,6 @@ class ExactWorld:
             every = SparseVectors(found.start, found.column, found.value)
             vectors, _ = split_column(every, self.num_weights)
         return drawn_blocks(blocks, found.truth, chosen.taken, chosen.score, vectors)
-
-    def differences(self, predicate: str, rows: np.ndarray) -> list[Difference]:
-        found = self.world.look([(predicate, rows)])
-        every = SparseVectors(found.start, found.column, found.value)
-        vectors, hard = split_column(every, self.num_weights)
-        start, column, value = (each.tolist() for each in vectors)
-        return [
-            Difference(column[begin:end], value[begin:end], each, truth)
-            for begin, end, each, truth in zip(
-                start[:-1], start[1:], hard.tolist(), found.truth.tolist(), strict=True
-            )
-        ]
-
-    def is_true(self, predicate: str, row: Sequence[int]) -> bool:
-        return self.world.is_true(predicate, row)
 
     def flip(self, parts: Parts) -> None:
         self.world.flip_all(parts)
@@ -233,18 +213,15 @@ class EstimatedWorld:
         score[blocks.value_start[1:] - 1] = np.where(blocks.is_exact, -np.inf, 0.0)
         for number, (begin, end) in enumerate(zip(blocks.start, blocks.start[1:], strict=False)):
             rows = blocks.rows[begin:end]
-            truth[begin:end] = [self.is_true(name, row) for row in rows.tolist()]
+            truth[begin:end] = [tuple(row) in self.true[name] for row in rows.tolist()]
             self.flip([(name, rows[truth[begin:end]])])
-            values = self.differences(name, rows)
+            values = list(self._differences(name, rows))
             own = slice(begin + number, end + number + 1)
             score[own][:-1] = [value.score(local) for value in values]
             taken[number] = np.argmax(score[own] + noise[own])
             self.flip([(name, rows[taken[number] : taken[number] + 1])])
             seen += values
         return drawn_blocks(blocks, truth, taken, score, sparse_vectors(seen) if noted else None)
-
-    def differences(self, predicate: str, rows: np.ndarray) -> list[Difference]:
-        return list(self._differences(predicate, rows))
 
     def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
         """One after the other, in the world as it is by then."""
@@ -262,9 +239,6 @@ class EstimatedWorld:
                 part = slice(bounds[number], bounds[number + 1])
                 yield Difference(weights[part].tolist(), values[part].tolist(), 0, row in known)
                 begin += 1
-
-    def is_true(self, predicate: str, row: Sequence[int]) -> bool:
-        return tuple(row) in self.true[predicate]
 
     def flip(self, parts: Parts) -> None:
         for predicate, rows in parts:
