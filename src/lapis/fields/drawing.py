@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lapis.fields.field import ROOT, Field
-from lapis.fields.field_text import call, print_target, read_field
+from lapis.fields.field_text import FieldLike, call, open_field, print_target
 from lapis.results.plots import label, new_axes, new_figure, save_picture
 
 if TYPE_CHECKING:
@@ -36,12 +36,9 @@ class Line(NamedTuple):
     weight: float
 
 
-def draw(
-    field: Field | str | Path, path: str | Path | None = None, axes: Axes | None = None
-) -> Axes:
+def draw(field: FieldLike, path: str | Path | None = None, axes: Axes | None = None) -> Axes:
     """A picture of a field; written to a .png, .svg or .pdf file where a path is given."""
-    found = field if isinstance(field, Field) else read_field(field)
-    boxes, lines = lay_out(found)
+    boxes, lines = lay_out(open_field(field))
     right = max(box.x for box in boxes.values())
     levels = max(box.level for box in boxes.values())
     size = (min(MAX_SIZE, WIDTH * (right + 1.5)), min(MAX_SIZE, HEIGHT * (levels + 1)))

@@ -45,11 +45,16 @@ from lapis.language.syntax import (
 )
 
 WIDTH = 10  # of the weights' column
+FieldLike = Field | str | Path
 
 
 def read_field(path: str | Path) -> Field:
     """A field from a file."""
     return parse_field(read_text(Path(path)), str(path))
+
+
+def open_field(field: FieldLike) -> Field:
+    return field if isinstance(field, Field) else read_field(field)
 
 
 def parse_field(text: str, name: str = "<field>") -> Field:
@@ -166,11 +171,10 @@ def print_field(field: Field, title: str = "") -> str:
     return "\n".join(part if part.endswith("\n") else part + "\n" for part in parts)
 
 
-def print_child(child: Child, weight: str | None = None) -> str:
+def print_child(child: Child) -> str:
     """[@fixed] weight atom."""
     mark = "@fixed " if child.fixed else ""
-    shown = repr(child.weight).removesuffix(".0") if weight is None else weight
-    return f"{mark}{shown:<{WIDTH}} {print_target(child)}"
+    return f"{mark}{repr(child.weight).removesuffix('.0'):<{WIDTH}} {print_target(child)}"
 
 
 def print_target(child: Child) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.fields.enumeration import MAX_STATES, enumerate_field
 from lapis.fields.field import Field
-from lapis.fields.field_text import read_field
+from lapis.fields.field_text import FieldLike, open_field
 from lapis.fields.gibbs import FieldGibbs
 from lapis.fields.ground import GroundField, ground_field
 from lapis.fields.icm import find_mode
@@ -35,7 +34,6 @@ from lapis.results.most_likely_world import MostLikelyWorld
 if TYPE_CHECKING:
     import threading
 
-FieldLike = Field | str | Path
 QUICK_STATES = 1 << 22  # cells of all worlds that are enumerated without being asked to
 
 
@@ -192,16 +190,8 @@ def map_icm(ground: GroundField, weights: np.ndarray, options: Options) -> Best:
     return Best("icm", False, mode.score, mode.world, notes)
 
 
-def open_field(field: FieldLike) -> Field:
-    return field if isinstance(field, Field) else read_field(field)
-
-
 def field_task(
-    field: Field,
-    data: DataLike,
-    query: Sequence[str] | str,
-    opened: Sequence[str],
-    strict: bool,
+    field: Field, data: DataLike, query: Sequence[str] | str, opened: Sequence[str], strict: bool
 ) -> Task:
     task = build_task(field.declarations, data, query, opened=opened, strict=strict)
     for asked in task.queries:

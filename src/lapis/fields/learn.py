@@ -19,8 +19,7 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.fields.field import Field
-from lapis.fields.field_text import call, print_field, print_target
-from lapis.fields.infer import FieldLike, open_field
+from lapis.fields.field_text import FieldLike, call, open_field, print_field, print_target
 from lapis.fields.lesson import Lesson, make_lesson
 from lapis.fields.objectives import PseudoLikelihood
 from lapis.learning.examples import build_examples

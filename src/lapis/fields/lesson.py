@@ -17,6 +17,7 @@ from lapis.fields.units import UnknownUnits, unknown_units
 from lapis.grounding.evidence import close_blocks
 from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.learning.examples import HIDDEN, Example
+from lapis.network.csr import row_starts
 from lapis.network.network import Network
 from lapis.progress import Report
 
@@ -121,10 +122,9 @@ def group_flips(predicate: str, classes: np.ndarray, start: np.ndarray) -> Group
     kinds, times = np.unique(classes[start[:-1][length == 1]], return_counts=True)
     inside = np.repeat(length > 1, length)
     several = length[length > 1]
-    begins = np.concatenate([[0], np.cumsum(np.concatenate([np.ones_like(kinds), several]))])
     return Groups(
         predicate,
-        begins.astype(np.int64),
+        row_starts(np.concatenate([np.ones_like(kinds), several])),
         np.concatenate([kinds, classes[inside]]),
         np.concatenate([times.astype(np.float64), np.ones(len(several))]),
         len(length),

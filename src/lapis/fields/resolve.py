@@ -46,7 +46,7 @@ def build_field(declarations: Model, headers: Sequence[Header], name: str) -> Fi
         )
         for header in headers
     )
-    return Field(with_constants(declarations, features, types), parfeatures, name)
+    return with_constants(Field(declarations, parfeatures, name))
 
 
 def find_clashes(headers: Sequence[Header], declarations: Model) -> list[LapisError]:
@@ -247,31 +247,15 @@ def infer_types(features: dict[str, Header], declarations: Model) -> dict[tuple[
     return types
 
 
-def with_constants(
-    declarations: Model, features: dict[str, Header], types: dict[tuple[str, str], str]
-) -> Model:
-    """The declarations with the constants that children name."""
-    named = {name: dict.fromkeys(constants) for name, constants in declarations.types.items()}
-    for header in features.values():
-        for child in header.children:
-            for place, term in enumerate(child.terms):
+def with_constants(field: Field) -> Field:
+    """The field whose declarations have the constants that atoms and parfeatures name."""
+    named = {name: dict.fromkeys(known) for name, known in field.declarations.types.items()}
+    for _, child in field.edges():
+        if child.target not in COMPARISONS:
+            for term, type_name in zip(
+                child.terms, field.argument_types(child.target), strict=True
+            ):
                 if isinstance(term, Constant):
-                    type_name = slot_type(child, place, features, declarations, types)
-                    if type_name is not None:
-                        named[type_name].setdefault(term.name)
-    return replace(declarations, types={name: tuple(found) for name, found in named.items()})
-
-
-def slot_type(
-    child: Child,
-    place: int,
-    features: dict[str, Header],
-    declarations: Model,
-    types: dict[tuple[str, str], str],
-) -> str | None:
-    """The type of an argument of a child; None in a comparison, which compares any constants."""
-    if child.target in declarations.predicates:
-        return declarations.predicates[child.target].types[place]
-    if child.target in features:
-        return types[child.target, features[child.target].parameters[place][0]]
-    return None
+                    named[type_name].setdefault(term.name)
+    types = {name: tuple(found) for name, found in named.items()}
+    return replace(field, declarations=replace(field.declarations, types=types))

@@ -14,7 +14,7 @@ from lapis.evaluation.predictions import Predictions, join_predictions, predict_
 from lapis.evaluation.score import NOTHING, Score, measure, predicate_score
 from lapis.fields.census.pseudo import pseudo_log_likelihood
 from lapis.fields.enumeration import enumerate_field
-from lapis.fields.infer import FieldLike, open_field
+from lapis.fields.field_text import FieldLike, open_field
 from lapis.fields.lesson import Lesson, make_lesson
 from lapis.inference.marginals import Marginals, Options
 from lapis.learning.examples import build_examples

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.network.csr import row_starts
 from lapis.network.network import Network
 
 
@@ -52,5 +53,5 @@ def unknown_units(network: Network) -> UnknownUnits:
     begin = np.cumsum(length) - length
     order = np.argsort(atoms[begin])
     unit = np.repeat(np.argsort(order), length)
-    start = np.concatenate([[0], np.cumsum(length[order])]).astype(np.int64)
-    return UnknownUnits(start, atoms[np.argsort(unit, kind="stable")], exact[order])
+    atoms = atoms[np.argsort(unit, kind="stable")]
+    return UnknownUnits(row_starts(length[order]), atoms, exact[order])

@@ -9,10 +9,10 @@ import numpy as np
 PIECE = 1 << 18  # rows that are looked at together where there may be millions
 
 
-def row_starts(lengths: np.ndarray) -> np.ndarray:
+def row_starts(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
     """int64[num_rows + 1], where the rows of these lengths start."""
     starts = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=starts[1:])
+    np.cumsum(lengths, dtype=np.int64, out=starts[1:])
     return starts
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from lapis.fields.ground import Edge, GroundField, Node
 from lapis.fields.kernels.flips import Cells, Graph, Units
 from lapis.fields.passes import evaluate
+from lapis.network.csr import row_starts
 
 
 @dataclass(frozen=True)
@@ -30,32 +31,29 @@ class CachedField:
         root_slot = np.full(len(edges), -1, np.int64)
         root_slot[self.ground.root_edges] = np.arange(len(self.ground.root_edges))
         columns = np.ascontiguousarray(np.concatenate([np.empty((0, 6), np.int64), *places]).T)
-        offsets = [node.offset for node in nodes]
-        return Graph(
-            np.array([*offsets, self.ground.num_cells], np.int64),
+        arrays = [
+            np.array([*(node.offset for node in nodes), self.ground.num_cells], np.int64),
             np.array([self.ground.first_parfeature], np.int64),
-            starts(above),
+            row_starts([*map(len, above)]),
             np.array([number for group in above for number in group], np.int64),
             np.array([edge.parent for edge in edges], np.int64),
-            starts(places),
-            columns[0],
-            columns[1],
-            columns[2],
-            columns[3],
-            columns[4],
-            columns[5],
-            starts(free),
+            row_starts([*map(len, places)]),
+            *columns,
+            row_starts([*map(len, free)]),
             np.concatenate([np.empty(0, np.int64), *free]),
             root_slot,
-        )
+        ]
+        return Graph._make(arrays)
 
     @cached_property
     def units(self) -> Units:
         """What flips together."""
         ground, units = self.ground, self.ground.units
-        offsets = [node.offset for node in ground.nodes]
         cell = ground.cell[units.atom]
-        node = node_of(offsets, [node.size for node in ground.nodes], cell[units.start[:-1]])
+        # Of the nodes that have cells, the last that begins there or before.
+        nodes = np.flatnonzero([node.size for node in ground.nodes])
+        begins = np.array([ground.nodes[node].offset for node in nodes], np.int64)
+        node = nodes[np.searchsorted(begins, cell[units.start[:-1]], "right") - 1]
         return Units(units.start, units.atom, cell, node, units.exact)
 
     def start(self, weights: np.ndarray, world: np.ndarray) -> Cells:
@@ -78,18 +76,6 @@ class CachedField:
         after = self.start(weights, world)
         for name in ("value", "exponent", "root_sums"):
             getattr(cells, name)[:] = getattr(after, name)
-
-
-def node_of(offsets: list[int], sizes: list[int], cell: np.ndarray) -> np.ndarray:
-    """int64[num_cells_asked], the node of each cell; empty nodes have none."""
-    nodes = np.flatnonzero(sizes)
-    starts_there = np.array(offsets, np.int64)[nodes]
-    return nodes[np.searchsorted(starts_there, cell, "right") - 1]
-
-
-def starts(groups: list[list[int]] | list[np.ndarray]) -> np.ndarray:
-    """int64[num_groups + 1], where each group starts among all."""
-    return np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int64)
 
 
 def edge_places(edge: Edge, child: Node, parent: Node) -> np.ndarray:

@@ -13,11 +13,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from lapis.errors import LapisError
 from lapis.fields.field import COMPARISONS, Child, Field, Parfeature, Term
-from lapis.fields.field_text import read_field
+from lapis.fields.field_text import FieldLike, open_field
 from lapis.language.model import Model
 from lapis.language.resolution.extend import with_statements
 from lapis.language.syntax import (
@@ -36,7 +35,7 @@ from lapis.methods import check_options
 THRESHOLD = 1.0
 
 
-def extract(source: Field | str | Path, *, threshold: float = THRESHOLD) -> Model:
+def extract(source: FieldLike, *, threshold: float = THRESHOLD) -> Model:
     """Formulas for the children of the root, the strongest first.
 
     >>> from lapis import fields
@@ -53,13 +52,12 @@ def extract(source: Field | str | Path, *, threshold: float = THRESHOLD) -> Mode
     [(1.4, '!Sm(x) v Ca(x)')]
     """
     check_options("field extract", {"threshold": threshold})
-    found = source if isinstance(source, Field) else read_field(source)
+    found = open_field(source)
     reader = Reader(found, threshold)
     formulas = []
     for child in sorted(found.root.children, key=lambda child: -abs(child.weight)):
-        names = {name: name for name in child.variables}
-        reader.taken = set(names)
-        formula, weight = simplify(reader.read(child, names)), child.weight
+        reader.taken = set(child.variables)
+        formula, weight = simplify(reader.read(child)), child.weight
         if isinstance(formula, Truth) or not weight:
             continue
         if weight < 0 and not isinstance(formula, Atom):
@@ -83,9 +81,9 @@ class Reader:
     threshold: float
     taken: set[str] = field(default_factory=set)
 
-    def read(self, child: Child, names: Mapping[str, str]) -> Formula:
-        """The child as a formula of the variables that `names` gives to those in its terms."""
-        terms = tuple(self.put(term, names) for term in child.terms)
+    def read(self, child: Child) -> Formula:
+        """The child as a formula of the variables in its terms."""
+        terms = child.terms
         if child.target in COMPARISONS:
             return Comparison(child.target, terms[0], terms[1])  # type: ignore[arg-type]
         parfeature = self.found.by_name.get(child.target)
@@ -99,21 +97,14 @@ class Reader:
             if abs(child.weight) < self.threshold:
                 continue
             summed = {name: self.fresh(name) for name in parfeature.summed(child)}
-            inner = replace(child, terms=tuple(self.fill(t, below, summed) for t in child.terms))
-            formula = self.read(inner, {})
+            inside = {**below, **{name: Variable(own) for name, own in summed.items()}}
+            terms = (inside[t.name] if isinstance(t, Variable) else t for t in child.terms)
+            formula = self.read(replace(child, terms=tuple(terms)))
             if child.weight < 0:
                 formula = Exists(tuple(summed.values()), formula) if summed else formula
                 yield negated(formula)
             else:
                 yield ForAll(tuple(summed.values()), formula) if summed else formula
-
-    def fill(self, term: Term, below: Mapping[str, Term], summed: Mapping[str, str]) -> Term:
-        if not isinstance(term, Variable):
-            return term
-        return Variable(summed[term.name]) if term.name in summed else below[term.name]
-
-    def put(self, term: Term, names: Mapping[str, str]) -> Term:
-        return Variable(names.get(term.name, term.name)) if isinstance(term, Variable) else term
 
     def fresh(self, name: str) -> str:
         for number in itertools.chain([""], itertools.count(2)):
