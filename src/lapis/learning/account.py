@@ -47,7 +47,7 @@ def account_climb(
         with notes.phase("error of counts"):
             bound = measure_bound(lesson.examples, lesson.parameters, options.ibound, weights)
         notes.details["count_error"] = bound.largest_error
-        notes.details["bound"] = {"value": bound.value, "holds": bound.holds}
+        notes.details["bound"] = {"value": bound.value, "holds": False}
         notes.warnings.append(bound.words)
     if isinstance(objective, PseudoObjective):
         notes.warnings.extend(objective.notes)

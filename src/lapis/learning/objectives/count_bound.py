@@ -15,8 +15,8 @@ values need nothing else in the proof and are tighter. Several worlds add up the
 add up their likelihoods.
 
 The ε of the theorem is over *all* worlds. `measure_errors` compares the counts in the data only.
-With these, what is computed is an indication of the size of the loss, not a bound: `Bound.holds`
-says which it is, `Bound.words` says it to the user.
+With these, what is computed is an indication of the size of the loss, not a bound: `Bound.words`
+says so to the user. It is that of the lemma: the weights of exact counts are not known.
 """
 
 from __future__ import annotations
@@ -26,66 +26,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lapis.errors import LapisError
 from lapis.learning.examples import Example
 from lapis.learning.parameters import Parameters
 
 
 @dataclass(frozen=True)
 class Bound:
-    """2 Σ |w_i| ε_i, over the learned weights and those they are compared with."""
+    """2 Σ |w_i| ε_i, as far as ε is that of all worlds."""
 
     value: float  # in nats, of the whole data
-    parts: np.ndarray  # float64[num_parameters], what each parameter adds
     largest_error: float  # max ε_i
-    is_comparison: bool  # Theorem 1, with the weights of exact counts; else Lemma 1
-    holds: bool  # ε covers all worlds, so that it is a bound
 
     @property
     def words(self) -> str:
-        if self.is_comparison:
-            what = "the weights lose at most {:.4g} of log-likelihood to approximate counts"
-        else:
-            what = "the log-likelihood by approximate counts is off by at most {:.4g}"
-        stated = what.format(self.value)
-        if self.holds:
-            return f"{stated} (counts off by at most {self.largest_error:.4g} in any world)"
         return (
-            f"{stated}, if no world's counts are off by more than those of the data "
+            f"the log-likelihood by approximate counts is off by at most {self.value:.4g}, if no "
+            "world's counts are off by more than those of the data "
             f"(at most {self.largest_error:.4g}); other worlds were not measured"
         )
 
 
-def likelihood_bound(
-    weights: np.ndarray,
-    errors: np.ndarray,
-    reference_weights: np.ndarray | None = None,
-    *,
-    all_worlds: bool = False,
-) -> Bound:
-    """Theorem 1 for `weights` learned with approximate counts and `reference_weights` with exact.
-
-    Without the reference, Lemma 1. `errors` float64[num_parameters] are the ε_i; `all_worlds` says
-    that they hold in every world and not only in the data.
+def likelihood_bound(weights: np.ndarray, errors: np.ndarray) -> Bound:
+    """Lemma 1 for `weights` and the ε_i, float64[num_parameters].
 
     >>> likelihood_bound(np.array([1.0, -2.0]), np.array([0.5, 0.25])).value
     2.0
-    >>> likelihood_bound(np.array([1.0]), np.array([0.5]), np.array([2.0])).value
-    3.0
     """
-    if errors.shape != weights.shape or (errors < 0).any():
-        raise LapisError("an error of counts is needed for each weight", code="invalid-errors")
-    size = np.abs(weights)
-    if reference_weights is not None:
-        size = size + np.abs(reference_weights)
-    parts = 2.0 * size * errors
-    return Bound(
-        float(parts.sum()),
-        parts,
-        float(errors.max(initial=0.0)),
-        reference_weights is not None,
-        all_worlds,
-    )
+    return Bound(2.0 * float(np.abs(weights) @ errors), float(errors.max(initial=0.0)))
 
 
 def measure_errors(examples: Sequence[Example], parameters: Parameters, ibound: int) -> np.ndarray:
