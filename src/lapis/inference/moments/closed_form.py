@@ -47,10 +47,6 @@ class Source(Protocol):
     @property
     def is_exact(self) -> bool: ...
 
-    @property
-    def ergodic(self) -> bool | None:
-        """None where chains are not known to reach every world."""
-
     def moments(self, natural: np.ndarray) -> Moments: ...
 
 
@@ -72,7 +68,6 @@ class ClosedForm:
     statistics: Statistics
     most_likely: bool = False
     name: str = "closed form"
-    ergodic: bool = True
 
     @property
     def is_exact(self) -> bool:

@@ -48,7 +48,6 @@ class Exact:
     atom: np.ndarray  # int64[plan.network.num_atoms], the ground atom each one is
     rough: bool = False  # second moments are estimated, as those of other components are
     name: str = "exact"
-    ergodic: bool = True
 
     @property
     def is_exact(self) -> bool:

@@ -35,7 +35,6 @@ class MostLikelyExact:
     statistics: Statistics
     plan: ExactPlan
     name: str = "map"
-    ergodic: bool = True
 
     @property
     def is_exact(self) -> bool:
@@ -57,7 +56,6 @@ class MostLikelySearched:
     world: np.ndarray  # bool[num_atoms]
     seed: int
     name: str = "maxwalksat"
-    ergodic: bool = True
     num_searches: int = 0
 
     @property

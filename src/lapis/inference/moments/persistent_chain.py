@@ -58,10 +58,6 @@ class PersistentChain(Generic[PlanType, StateType]):
             world = sampler.start(self.plan, number, rng)
         self.state = sampler.init(self.plan, world, rng)
 
-    @property
-    def ergodic(self) -> bool | None:
-        return self.plan.ergodic
-
     def world(self) -> np.ndarray:
         """bool[num_atoms], the current world."""
         return self.sampler.world(self.state)

@@ -40,11 +40,6 @@ class Sampled:
     def is_exact(self) -> bool:
         return False
 
-    @property
-    def ergodic(self) -> bool | None:
-        """Whether the chains reach every world; None where that is not known."""
-        return True if all(chain.ergodic for chain in self.chains) else None
-
     def keep(self) -> list[np.ndarray]:
         return [array for chain in self.chains for array in chain.keep()]
 

@@ -89,8 +89,12 @@ class ConditionalObjective:
     clamped: tuple[Side, ...]  # of the examples that hide atoms, given the answers too
 
     @property
+    def sources(self) -> list[Source]:
+        return [part for side in (*self.free, *self.clamped) for part in side.sources]
+
+    @property
     def is_exact(self) -> bool:
-        return all(part.is_exact for side in (*self.free, *self.clamped) for part in side.sources)
+        return all(part.is_exact for part in self.sources)
 
     @property
     def is_fixed(self) -> bool:
@@ -99,20 +103,12 @@ class ConditionalObjective:
     @property
     def methods(self) -> tuple[str, ...]:
         """How expected counts are found: names of the sources in use, without repetition."""
-        sides = (*self.free, *self.clamped)
-        return tuple(dict.fromkeys(part.name for side in sides for part in side.sources))
-
-    @property
-    def ergodic(self) -> bool | None:
-        """None where hard clauses may keep a chain from some worlds: then prefer MC-SAT."""
-        sides = (*self.free, *self.clamped)
-        return True if all(part.ergodic for side in sides for part in side.sources) else None
+        return tuple(dict.fromkeys(part.name for part in self.sources))
 
     @property
     def walking(self) -> list[Walking]:
         """The chains and searches that move with each evaluation."""
-        sides = (*self.free, *self.clamped)
-        return [part for side in sides for part in side.sources if isinstance(part, Walking)]
+        return [part for part in self.sources if isinstance(part, Walking)]
 
     def keep(self) -> dict[str, np.ndarray]:
         return {
