@@ -95,7 +95,7 @@ def test_a_small_bound_says_so_and_has_its_own_gradient() -> None:
     examples, parameters = ring()
     found = count_pseudo_objective(examples, parameters, ibound=1)
     assert not found.is_exact
-    assert "estimated by IJGP(1)" in found.note
+    assert "estimated by IJGP(1)" in "; ".join(found.notes)
     weights = np.array([0.02, -0.3])
     numeric = [
         (found.evaluate(weights + step).value - found.evaluate(weights - step).value) / 2e-5
@@ -127,7 +127,7 @@ def test_too_many_atoms_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     parameters = share_parameters(model, [examples[0].complete])
     found = count_pseudo_objective(examples, parameters, ibound=LARGE)
     assert not found.is_exact
-    assert "of 1,600 atoms of 'F', a sample" in found.note
+    assert "of 1,600 atoms of 'F', a sample" in "; ".join(found.notes)
     assert found.num_atoms == 1600
     weights = np.array([0.4, -1.0])
     exact = pseudo_objective(examples, parameters).evaluate(weights)

@@ -16,6 +16,7 @@ from lapis.learning.examples import build_examples
 from lapis.learning.objectives.pseudo import PredicateTerm, PseudoObjective, pseudo_objective
 from lapis.learning.parameters import share_parameters
 from lapis.learning.separability import Unbounded, separating_direction, unbounded_parameters
+from lapis.learning.standard_errors import curvature_matrix
 
 
 def with_stack(stack: AtomStack | BlockStack, num_parameters: int) -> PseudoObjective:
@@ -119,7 +120,7 @@ def ridge_maximum(objective: PseudoObjective, ridge: float, weights: np.ndarray)
         gradient = point.gradient - ridge * weights
         if np.abs(gradient).max() < 1e-15:
             break
-        step = np.linalg.solve(point.curvature() + ridge * np.eye(len(weights)), gradient)
+        step = np.linalg.solve(curvature_matrix(point) + ridge * np.eye(len(weights)), gradient)
         while height(weights + step) < height(weights) - 1e-15 and np.abs(step).max() > 1e-12:
             step = step / 2
         weights = weights + step

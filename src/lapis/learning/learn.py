@@ -148,8 +148,10 @@ def learn_by_rounds(lesson: Lesson, completer: Completer) -> Fit:
     def maximise(
         posterior: Posterior, start: np.ndarray, tolerance: float, seconds: float | None
     ) -> Course:
-        own = replace(options, max_iterations=None, tolerance=tolerance, time_limit=seconds)
-        step = replace(lesson, options=replace(own, checkpoint=None), progress=None)
+        own = replace(
+            options, max_iterations=None, tolerance=tolerance, time_limit=seconds, checkpoint=None
+        )
+        step = replace(lesson, options=own, progress=None)
         return climb_posterior(step, posterior, optimizer, start, far=farthest(posterior, prior))
 
     with notes.phase("optimisation"):

@@ -37,7 +37,6 @@ STRIDE = 10.0  # how far weights that may grow together are tried
 FLAT = 1e-2  # curvature: a standard error of ten
 CONSTANT = 1e-9  # curvature at weights zero, relative to the largest: counts that never change
 TRACE = 1e-3  # of the largest component: rounding
-MAX_NAMED = 3
 ADVICE = "it was stopped where the fit hardly changes; give a prior, or make the rule hard"
 
 
@@ -54,11 +53,9 @@ def find_unbounded(
     found = unbounded_parameters(objective, loose)
     names = parameters.names() if len(found.parameter) or len(found.idle) else []
     if len(found.idle):
-        shown = ", ".join(repr(names[i]) for i in found.idle[:MAX_NAMED].tolist())
-        rest = len(found.idle) - MAX_NAMED
-        more = f" and {rest:,} more" if rest > 0 else ""
+        shown = name_some([names[i] for i in found.idle.tolist()])
         warnings.append(
-            f"the data does not determine the weights of {shown}{more}: no atom depends on them"
+            f"the data does not determine the weights of {shown}: no atom depends on them"
         )
     rows = zip(found.parameter.tolist(), found.sign.tolist(), found.reason, strict=True)
     return [Unbounded(i, names[i], int(sign), f"{reason}; {ADVICE}") for i, sign, reason in rows]

@@ -128,9 +128,6 @@ class AtomsAt:
     def curvature_product(self, direction: np.ndarray) -> np.ndarray:
         return self.stack.margin.T @ (self.spread * (self.stack.margin @ direction))
 
-    def curvature(self) -> np.ndarray:
-        return weighted_square(self.stack.margin, self.spread)
-
 
 def stack_atoms(parts: Sequence[AtomRows], num_weights: int) -> AtomStack:
     """The atoms of all parts; a true atom with d and a false one with −d are the same here."""
@@ -237,11 +234,6 @@ class BlocksAt:
         deviation = along - stack.sum_by_class(self.probability * along)[stack.owner]
         return stack.vector.T @ stack.sum_by_vector(self.expected * deviation)
 
-    def curvature(self) -> np.ndarray:
-        stack = self.stack
-        second = weighted_square(stack.vector, stack.sum_by_vector(self.expected))
-        return second - weighted_square(self.mean_vector, stack.multiplicity)
-
 
 def stack_blocks(parts: Sequence[BlockClasses], num_weights: int) -> BlockStack:
     """The blocks of all parts, which must all be whole in the data and keep the hard rules."""
@@ -304,9 +296,3 @@ def to_matrix(vectors: SparseVectors, num_columns: int) -> Matrix:
     from scipy.sparse import csr_array
 
     return csr_array((value, vectors.column, vectors.start), shape)
-
-
-def weighted_square(matrix: Matrix, weight: np.ndarray) -> np.ndarray:
-    """float64[num_columns, num_columns], Aᵀ diag(weight) A."""
-    square = matrix.T @ (matrix * weight[:, None])
-    return square if isinstance(square, np.ndarray) else square.toarray()

@@ -176,15 +176,14 @@ class CountObjective:
     def num_atoms(self) -> int:
         return sum(sites.unknown.num_unknown for world in self.worlds for sites in world.sites)
 
-    @property
-    def data_counts(self) -> np.ndarray:
-        """float64[num_parameters], n in the data, all groundings, as the chain counts them."""
-        return self._gather([world.counts for world in self.worlds])
-
     @cached_property
     def true_counts(self) -> np.ndarray:
         """float64[num_parameters], n in the data without what evidence makes true."""
-        return self._gather([undecided_counts(e.complete, e.asked) for e in self.examples])
+        total = np.zeros(len(self.parameters))
+        for number, each in enumerate(self.examples):
+            counts = undecided_counts(each.complete, each.asked)
+            total += self.parameters.to_parameters(number, counts)
+        return total
 
     def evaluate(self, weights: np.ndarray) -> CountPoint:
         gradient = np.zeros(len(self.parameters))
@@ -265,12 +264,6 @@ class CountObjective:
         entries = np.ones(len(index)), (np.arange(len(index)), index)
         place = csr_matrix(entries, shape=(len(index), size))
         return Spread(spread.vectors @ place, spread.scale)
-
-    def _gather(self, by_world: Sequence[np.ndarray]) -> np.ndarray:
-        total = np.zeros(len(self.parameters))
-        for number, values in enumerate(by_world):
-            total += self.parameters.to_parameters(number, values)
-        return total
 
 
 def count_objective(

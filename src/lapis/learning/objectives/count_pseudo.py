@@ -47,6 +47,7 @@ from lapis.learning.objectives.pseudo import (
     sum_terms,
 )
 from lapis.learning.parameters import Parameters
+from lapis.network.csr import row_starts
 
 MAX_LISTED = 2_000_000  # atoms of a predicate in one world
 DECIMALS = 6
@@ -166,7 +167,7 @@ def estimated_block_term(
         1.0,
         BlockStack(
             to_matrix(stacked.take(some), len(parameters)),
-            np.concatenate([[0], np.cumsum(length)]),
+            row_starts(length),
             number[candidate],
             np.ones(len(candidate)),
             number[np.concatenate(observed)],
@@ -192,13 +193,7 @@ def world_blocks(
             code="too-many-atoms",
             hint="count exactly: differences are then found for classes of blocks",
         )
-    rows = np.empty((total, declared.arity), np.int32)
-    rows[:, shape.key] = np.repeat(
-        unpack(np.arange(shape.num_keys), shape.key_sizes), shape.num_values, axis=0
-    )
-    rows[:, shape.value] = np.tile(
-        unpack(np.arange(shape.num_values), shape.value_sizes), (shape.num_keys, 1)
-    )
+    rows = shape.rows(*np.divmod(np.arange(total), max(1, shape.num_values)))
     truth = contains(true, rows)
     observed = np.full(shape.num_keys, -1)
     observed[np.flatnonzero(truth) // max(1, shape.num_values)] = np.flatnonzero(truth)

@@ -16,7 +16,7 @@ curvature are exact (`counting.class_likelihood` has the formulas); the objectiv
 Where the atoms of a predicate fall into too many classes to be listed, its true atoms are kept and
 its false ones sampled, each standing for its share. Sampling both alike, as is usual, would see
 hardly any true atom of a sparse relation. The sample is drawn once: the objective then is a
-fixed, concave estimate, and says so (`is_exact`, `note`).
+fixed, concave estimate, and says so (`is_exact`, `notes`).
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ class PseudoPoint:
 
     weights: np.ndarray  # float64[num_parameters]
     parts: tuple[tuple[float, AtomsAt | BlocksAt], ...]  # scale and part of each predicate
+    gradient_stderr: None = None
 
     @cached_property
     def value(self) -> float:
@@ -78,20 +79,11 @@ class PseudoPoint:
     def gradient(self) -> np.ndarray:
         return self._sum([scale * part.gradient for scale, part in self.parts])
 
-    @property
-    def gradient_stderr(self) -> None:
-        return None
-
     def curvature_diagonal(self) -> np.ndarray:
         return self._sum([scale * part.curvature_diagonal() for scale, part in self.parts])
 
     def curvature_product(self, direction: np.ndarray) -> np.ndarray:
         return self._sum([scale * part.curvature_product(direction) for scale, part in self.parts])
-
-    def curvature(self) -> np.ndarray:
-        """float64[num_parameters, num_parameters], all of −∇²; for few parameters."""
-        none = np.zeros((len(self.weights), len(self.weights)))
-        return reduce(add, [scale * part.curvature() for scale, part in self.parts], none)
 
     def _sum(self, vectors: Sequence[np.ndarray]) -> np.ndarray:
         return reduce(add, vectors, np.zeros(len(self.weights)))
@@ -106,6 +98,7 @@ class PseudoObjective:
     terms: tuple[PredicateTerm, ...]
     true_counts: np.ndarray  # float64[num_parameters]
     notes: tuple[str, ...] = ()  # where something was sampled, what
+    is_fixed: bool = True
 
     @property
     def num_parameters(self) -> int:
@@ -114,14 +107,6 @@ class PseudoObjective:
     @property
     def is_exact(self) -> bool:
         return not self.notes
-
-    @property
-    def is_fixed(self) -> bool:
-        return True
-
-    @property
-    def note(self) -> str:
-        return "; ".join(self.notes)
 
     @property
     def num_atoms(self) -> int:
