@@ -36,7 +36,7 @@ def learn(
     from lapis.circuits.learning.learner import learn_rows
     from lapis.circuits.results import LearnedFigures
     from lapis.circuits.table import read_table, rows_of, variables_of
-    from lapis.data.whole_path import whole_path
+    from lapis.data.whole_path import write_whole
 
     check_output(output)
     is_single = (options["num_components"] or 1) * options["num_starts"] == 1
@@ -56,8 +56,7 @@ def learn(
     )
     fit = found.fit
     if network is not None and fit.network is not None:
-        with whole_path(network) as temporary:
-            temporary.write_text(fit.network.format(), encoding="utf-8")
+        write_whole(network, fit.network.format())
     if output is not None:
         save_circuit(fit.circuit, output)
     figures = {
@@ -80,15 +79,14 @@ def score(circuit: Path, table: Path, per_example: Path | None, header: Any) -> 
     from lapis.circuits.files import load_circuit
     from lapis.circuits.queries import log_probabilities
     from lapis.circuits.table import read_table, rows_of
-    from lapis.data.whole_path import whole_path
+    from lapis.data.whole_path import write_whole
     from lapis.results.result import Figures
 
     found = load_circuit(circuit)
     rows = rows_of(read_table(table, header), found.names, found.states)
     values = log_probabilities(found, rows)
     if per_example is not None:
-        with whole_path(per_example) as temporary:
-            temporary.write_text("".join(f"{value!r}\n" for value in values.tolist()))
+        write_whole(per_example, "".join(f"{value!r}\n" for value in values.tolist()))
     return Figures({"log_likelihood": mean(values), "examples": len(values)})
 
 

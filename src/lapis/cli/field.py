@@ -86,13 +86,12 @@ def draw(field: Path, output: Path | None) -> None:
 
 def write_text(text: str, output: Path | None) -> None:
     """To a file, which appears whole or not at all, or to the terminal."""
-    from lapis.data.whole_path import whole_path
+    from lapis.data.whole_path import write_whole
 
     if output is None:
         print(text, end="")
-        return
-    with whole_path(output) as place:
-        place.write_text(text, encoding="utf-8")
+    else:
+        write_whole(output, text)
 
 
 FIELD = (from_, infer, map_, learn, score, extract, draw)

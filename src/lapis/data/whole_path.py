@@ -36,6 +36,12 @@ def whole_path(path: Path, folder: bool = False) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+def write_whole(path: str | Path, text: str) -> None:
+    """A file of a text."""
+    with whole_path(Path(path)) as place:
+        place.write_text(text, encoding="utf-8")
+
+
 def require_writable(path: Path | None) -> None:
     """Refuse a place for a result that cannot be written: now, not after hours."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):

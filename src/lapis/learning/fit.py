@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lapis.data.whole_path import whole_path
+from lapis.data.whole_path import write_whole
 from lapis.language.model import InstanceWeights, Model
 from lapis.language.model_text import print_model
 from lapis.learning.parameters import Parameters
@@ -75,8 +75,7 @@ class Fit(Result):
         return print_model(self.model, title=self.title(), notes=self.notes())
 
     def save(self, path: str | Path) -> None:
-        with whole_path(Path(path)) as place:
-            place.write_text(self.text, encoding="utf-8")
+        write_whole(path, self.text)
 
     def title(self) -> str:
         value = "" if self.value is None else f", value {self.value:.6g}"

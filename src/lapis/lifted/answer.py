@@ -14,7 +14,7 @@ import numpy as np
 
 from lapis.data.binding import bind
 from lapis.data.database import Database
-from lapis.data.whole_path import whole_path
+from lapis.data.whole_path import write_whole
 from lapis.errors import LapisError, raise_all
 from lapis.language.model import Model
 from lapis.lifted.drawing import Drawing
@@ -143,8 +143,7 @@ class Lifted(Result):
         text = self.drawing.svg()
         if Path(path).suffix != ".svg":
             raise LapisError(f"{path}: circuits are drawn as .svg files", code="drawing-format")
-        with whole_path(Path(path)) as place:
-            place.write_text(text, encoding="utf-8")
+        write_whole(path, text)
 
 
 def all_digits(number: Fraction) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lapis.data.whole_path import whole_path
+from lapis.data.whole_path import write_whole
 from lapis.results.escaping import escape
 from lapis.structure.explain import constant_names
 from lapis.structure.lift_graph import LiftedGraph
@@ -70,5 +70,4 @@ def draw_graph(data: TrainingData, graph: LiftedGraph, path: Path) -> None:
             f'<circle cx="16" cy="{18 + 18 * at}" r="6" fill="{colour}"/>'
             f'<text x="28" y="{22 + 18 * at}">{escape(name, "html")}</text>'
         )
-    with whole_path(path) as target:
-        target.write_text("\n".join([*parts, "</svg>", ""]), encoding="utf-8")
+    write_whole(path, "\n".join([*parts, "</svg>", ""]))

@@ -50,7 +50,7 @@ def examples(
         for atom, is_positive in candidate.literals
         if is_positive and set(atom.variables) <= set(bound)
     ]
-    rows = sums.sum_out(body, bound).rows[:MAX_ROWS]
+    rows = sums.column(body, bound).rows[:MAX_ROWS]
     holds = np.zeros(len(rows), bool)
     for atom in head:
         at = rows[:, [bound.index(v) for v in atom.variables]]

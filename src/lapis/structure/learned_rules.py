@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lapis.data.whole_path import whole_path
+from lapis.data.whole_path import write_whole
 from lapis.language.model import Model
 from lapis.language.model_text import print_model
 from lapis.results.result import Columns, Result
@@ -29,6 +29,8 @@ class Rule(NamedTuple):
     counterexamples: tuple[str, ...] = ()
 
 
+# What frames and JSON have of a rule, by its fields.
+SHOWN = {"formula": "text"} | {n: n for n in ("weight", "gain", "support", "true", "groundings")}
 PSEUDO = "weighted pseudo-log-likelihood"
 CONDITIONAL = "log-likelihood of predicates given the others, a mean for each"
 
@@ -61,18 +63,10 @@ class LearnedRules(Result):
         return print_model(self.model, title=title, notes=notes)
 
     def save(self, path: str | Path) -> None:
-        with whole_path(Path(path)) as place:
-            place.write_text(self.text, encoding="utf-8")
+        write_whole(path, self.text)
 
     def columns(self) -> Columns:
-        return {
-            "formula": [rule.text for rule in self.rules],
-            "weight": [rule.weight for rule in self.rules],
-            "gain": [rule.gain for rule in self.rules],
-            "support": [rule.support for rule in self.rules],
-            "true": [rule.true for rule in self.rules],
-            "groundings": [rule.groundings for rule in self.rules],
-        }
+        return {name: [getattr(rule, own) for rule in self.rules] for name, own in SHOWN.items()}
 
     def views(self) -> list[View]:
         rows = [
@@ -118,15 +112,7 @@ class LearnedRules(Result):
             "interrupted": self.interrupted,
             "seconds": self.seconds,
             "rules": [
-                {
-                    "formula": rule.text,
-                    "weight": rule.weight,
-                    "gain": rule.gain,
-                    "support": rule.support,
-                    "true": rule.true,
-                    "groundings": rule.groundings,
-                }
-                for rule in self.rules
+                {name: getattr(rule, own) for name, own in SHOWN.items()} for rule in self.rules
             ],
             **self.details,
         }

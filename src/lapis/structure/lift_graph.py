@@ -21,7 +21,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from math import log
+from math import log, prod
 from typing import NamedTuple
 
 from lapis.progress import Stop
@@ -77,36 +77,20 @@ class Lifting:
                 for node in nodes:
                     self.touching[node][edge] = None
         self.size = dict.fromkeys(self.number.values(), 1)
-        self.type_of = {node: t for (t, _), node in self.number.items()}
         self.parent = {node: node for node in self.size}
-
-    def total(self, edge: Edge) -> int:
-        found = 1
-        for node in edge.nodes:
-            found *= self.size[node]
-        return found
-
-    def log_posterior(self) -> float:
-        """From scratch: Σ over hyperedges."""
-        return sum(
-            log_likelihood(true, self.total(edge)) - self.prior for edge, true in self.edges.items()
-        )
 
     def gain(self, left: int, right: int) -> float:
         """What merging two clusters adds to the log-posterior."""
-        both = self.size[left] + self.size[right]
+        size, both = self.size, self.size[left] + self.size[right]
         merged: dict[Edge, int] = defaultdict(int)
-        before = 0.0
+        before = after = 0.0
         old = self.touching[left] | self.touching[right]
         for edge in old:
             true = self.edges[edge]
-            before += log_likelihood(true, self.total(edge))
+            before += log_likelihood(true, prod([size[node] for node in edge.nodes]))
             merged[rename(edge, right, left)] += true
-        after = 0.0
         for edge, true in merged.items():
-            total = 1
-            for node in edge.nodes:
-                total *= both if node == left else self.size[node]
+            total = prod([both if node == left else size[node] for node in edge.nodes])
             after += log_likelihood(true, total)
         return after - before + self.prior * (len(old) - len(merged))
 

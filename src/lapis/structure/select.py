@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from lapis.structure.candidates import Search
-from lapis.structure.clauses import Candidate, has_dangling, sub_clauses
+from lapis.structure.clauses import Candidate, Path, has_dangling, sub_clauses
 from lapis.structure.coupled_groups import is_summable, refit_groups
 from lapis.structure.ensemble import SHRINKAGE, Ensemble
 from lapis.structure.scores import ClauseScore
@@ -40,6 +40,9 @@ class Criteria:
     final: str = "greedy"
     max_clauses: int | None = None
     shrinkage: float = SHRINKAGE
+
+    def allows(self, path: Path) -> bool:
+        return self.dangling == "keep" or not has_dangling(path)
 
 
 class LearnedClause(NamedTuple):
@@ -94,8 +97,7 @@ def select(search: Search, scores: Iterable[ClauseScore], criteria: Criteria) ->
     kept = retain(scores, penalty)
     ensemble = Ensemble(search.data, search.scorer.joins)
     unit_value = ensemble.value
-    dangling = criteria.dangling == "keep"
-    usable = [s for s in kept if dangling or not has_dangling(s.candidate.path)]
+    usable = [score for score in kept if criteria.allows(score.candidate.path)]
     usable.sort(key=lambda s: rank(s, penalty, search.data))
     match criteria.final:
         case "greedy":

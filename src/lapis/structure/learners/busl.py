@@ -13,16 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from typing import Any
 
 import numpy as np
 
 from lapis.relational.factor import indicator
 from lapis.structure.candidates import Search
-from lapis.structure.clauses import Path, PathAtom, canonical, has_dangling, is_connected
+from lapis.structure.clauses import Path, PathAtom, canonical, is_connected
 from lapis.structure.paths.path_differences import Column, count_values
-from lapis.structure.scores import ClauseScore
 from lapis.structure.select import Criteria, Selection, select
 
 Node = tuple[PathAtom, ...]
@@ -46,11 +45,8 @@ def learn_busl(search: Search, **own: Any) -> Selection:
         for path in clique_paths(search, name, options):
             paths[path] = None
         search.tell("template nodes", done, len(names), paths=len(paths))
-    chosen = [path for path in paths if options.dangling == "keep" or not has_dangling(path)]
-    scores: list[ClauseScore] = []
-    for found in search.score_paths(chosen):
-        scores += found
-    return select(search, scores, options)
+    scores = search.score_paths([path for path in paths if options.allows(path)])
+    return select(search, chain.from_iterable(scores), options)
 
 
 def clique_paths(search: Search, name: str, options: BuslOptions) -> Iterator[Path]:
@@ -65,7 +61,7 @@ def clique_paths(search: Search, name: str, options: BuslOptions) -> Iterator[Pa
     kept = [0, *order]
     blankets = {at: test.blanket(at, kept) for at in kept}
     linked = {at: {b for b in kept if b in blankets[at] and at in blankets[b]} for at in kept}
-    for clique in cliques_with(0, linked):
+    for clique in cliques_of_first(linked):
         atoms = list(dict.fromkeys(atom for at in clique for atom in nodes[at]))
         for size in range(1, options.max_length):
             for others in combinations([a for a in atoms if a != head[0]], size):
@@ -107,7 +103,7 @@ def tabulate_nodes(
     for node in nodes:
         inside = {v for atom in node for v in atom.variables}
         axes = tuple(at for at in range(data.predicates[name].arity) if at in inside)
-        found = sums.sum_out(node, axes)
+        found = sums.column(node, axes)
         columns.append(Column(axes, indicator(found.variables, found.rows)))
     parts = [
         count_values(data, name, columns, world)
@@ -161,8 +157,8 @@ class Independence:
         return set(found)
 
 
-def cliques_with(node: int, linked: dict[int, set[int]]) -> Iterator[list[int]]:
-    """Maximal cliques that contain the node (Bron–Kerbosch)."""
+def cliques_of_first(linked: dict[int, set[int]]) -> Iterator[list[int]]:
+    """Maximal cliques that contain node 0 (Bron–Kerbosch)."""
 
     def grow(clique: list[int], open_: set[int], done: set[int]) -> Iterator[list[int]]:
         if not open_ and not done:
@@ -171,4 +167,4 @@ def cliques_with(node: int, linked: dict[int, set[int]]) -> Iterator[list[int]]:
             yield from grow([*clique, each], open_ & linked[each], done & linked[each])
             open_, done = open_ - {each}, done | {each}
 
-    yield from grow([node], set(linked[node]), set())
+    yield from grow([0], set(linked[0]), set())

@@ -11,11 +11,13 @@ t(a), which is what was meant. The model then grows by the clause that adds most
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from lapis.structure.candidates import Search
-from lapis.structure.clauses import Path, has_dangling, is_condensed
+from lapis.structure.clauses import Path, is_condensed
 from lapis.structure.learners.msl import connected_paths
 from lapis.structure.lift_graph import ground_graph
 from lapis.structure.paths.find_paths import find_paths
@@ -42,8 +44,9 @@ def learn_forward(search: Search, **own: Any) -> Selection:
             progress=search.progress, stop=search.stop,
         )  # fmt: skip
         paths.update((each.path, None) for each in found)
-    chosen = [path for path in paths if options.dangling == "keep" or not has_dangling(path)]
-    scores: list[ClauseScore] = []
-    for each in search.score_paths(chosen):
-        scores += (s for s in each if options.redundant == "keep" or is_condensed(s.candidate))
+    scores: Iterable[ClauseScore] = chain.from_iterable(
+        search.score_paths([p for p in paths if options.allows(p)])
+    )
+    if options.redundant != "keep":
+        scores = (score for score in scores if is_condensed(score.candidate))
     return select(search, scores, options)

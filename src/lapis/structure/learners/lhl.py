@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,10 @@ import numpy as np
 from lapis.data.tuples import contains
 from lapis.errors import Warning, announce
 from lapis.structure.candidates import Search
-from lapis.structure.clauses import Path, has_dangling, sign_patterns
+from lapis.structure.clauses import Path, sign_patterns
 from lapis.structure.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
 from lapis.structure.paths.find_paths import FoundPath, find_paths
-from lapis.structure.scores import AtomSample, ClauseScore
+from lapis.structure.scores import AtomSample
 from lapis.structure.select import Criteria, Selection, select
 
 
@@ -56,7 +57,7 @@ def learn_lhl(search: Search, **own: Any) -> Selection:
     for done, each in enumerate(found, 1):
         if search.stop.is_over():
             break
-        if options.dangling == "keep" or not has_dangling(each.path):
+        if options.allows(each.path):
             generator = np.random.default_rng((options.seed, done))
             if search.tape.ask(
                 each.path, partial(try_path, search, graph, each, options, generator)
@@ -65,10 +66,8 @@ def learn_lhl(search: Search, **own: Any) -> Selection:
         search.tell("trying paths", done, len(found), kept=len(paths))
     if not paths and options.min_support and not search.stop.is_over():
         warn_of_support(search, [each.path for each in found], options.min_support)
-    scores: list[ClauseScore] = []
-    for clauses in search.score_paths(paths, options.flips):
-        scores += clauses
-    return select(search, scores, options)
+    scores = search.score_paths(paths, options.flips)
+    return select(search, chain.from_iterable(scores), options)
 
 
 def try_path(
@@ -108,7 +107,7 @@ def has_support(search: Search, path: Path, least: int) -> bool:
     total = 0
     for atom in path:
         kept = list(dict.fromkeys(atom.variables))
-        total += len(search.scorer.sums.sum_out(path, kept))
+        total += len(search.scorer.sums.column(path, kept))
         if total >= least * len(path):
             return True
     return False

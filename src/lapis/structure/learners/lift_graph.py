@@ -65,15 +65,16 @@ def write_model(data: TrainingData, graph: LiftedGraph, is_whole: bool) -> Clust
     number = {node: at for own in clusters.values() for at, node in enumerate(own, NOBODY + 1)}
     rules: list[Rule] = []
     others: list[Rule] = []
-    value = unit_value = 0.0
+    value = unit_value = of_defaults = 0.0
     for name in data.targets:
         if data.num_atoms[name]:
-            alone, found = write_predicate(data, graph, number, name)
+            alone, by_default, found = write_predicate(data, graph, number, name)
             rules += (rule for rule in found if rule.gain is not None)
             others += (rule for rule in found if rule.gain is None)
             unit_value += alone
+            of_defaults += by_default
             value += alone + sum(rule.gain or 0.0 for rule in found)
-    value += default_gain(data, graph)
+    value += of_defaults
     declared: list[str] = []
     for name, nodes in clusters.items():
         sizes = [len(graph.members[node]) for node in nodes]
@@ -97,13 +98,15 @@ def write_model(data: TrainingData, graph: LiftedGraph, is_whole: bool) -> Clust
 
 def write_predicate(
     data: TrainingData, graph: LiftedGraph, number: Mapping[int, int], name: str
-) -> tuple[float, list[Rule]]:
-    """The rules of a predicate, and its part of the WPLL of unit clauses."""
+) -> tuple[float, float, list[Rule]]:
+    """A predicate's part of the WPLL of unit clauses, what its default rule gains on atoms in no
+    combination with a true one, and its rules."""
     num_atoms, types = data.num_atoms[name], data.predicates[name].types
     edges = [(edge.nodes, true) for edge, true in graph.edges.items() if edge.predicate == name]
     total_of = {nodes: prod(len(graph.members[n]) for n in nodes) for nodes, _ in edges}
     rest = num_atoms - sum(total_of.values())
     odds, alone = fit_unit(sum(true for _, true in edges) / num_atoms)
+    by_default = log_likelihood(0, rest, logit(0, rest)) - log_likelihood(0, rest, odds)
     atom = f"{name}({', '.join(f'x{place}' for place in range(len(types)))})"
     rules = [Rule(atom, logit(0, rest), None, None, len(data.tuples[name]), num_atoms)]
     for nodes, true in edges:
@@ -120,22 +123,7 @@ def write_predicate(
         )
         norm = log_chance(False, logit(true, total)) - log_chance(False, logit(0, rest))
         rules.append(Rule(inside, norm, None, None, total, num_atoms))
-    return alone, rules
-
-
-def default_gain(data: TrainingData, graph: LiftedGraph) -> float:
-    """What is gained on atoms in no combination with a true one."""
-    found = 0.0
-    for name in data.targets:
-        edges = [edge.nodes for edge in graph.edges if edge.predicate == name]
-        rest = data.num_atoms[name] - sum(
-            prod(len(graph.members[node]) for node in nodes) for nodes in edges
-        )
-        if rest:
-            odds, _ = fit_unit(len(data.tuples[name]) / data.num_atoms[name])
-            gain = log_likelihood(0, rest, logit(0, rest)) - log_likelihood(0, rest, odds)
-            found += gain / data.num_atoms[name]
-    return found
+    return alone, by_default / num_atoms, rules
 
 
 def cluster_name(type_name: str, number: int) -> str:

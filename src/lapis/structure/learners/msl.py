@@ -24,7 +24,6 @@ from lapis.structure.clauses import (
     Path,
     PathAtom,
     canonical,
-    has_dangling,
     is_connected,
     variable_types,
 )
@@ -127,7 +126,7 @@ def choose(
 ) -> tuple[float, Candidate] | None:
     """The best that gains more than its penalty and may be in the model."""
     for net, candidate in beam:
-        if net > 0 and (options.dangling == "keep" or not has_dangling(candidate.path)):
+        if net > 0 and options.allows(candidate.path):
             return net, candidate
     return None
 

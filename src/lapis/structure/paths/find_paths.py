@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from lapis.progress import Progress, Report, Stop
@@ -49,10 +50,9 @@ def find_paths(
     found: list[FoundPath] = []
     for length in range(2, max_length + 1):
         level = extend(level, touching, max_variables, stop)
-        seen: Mapping[Path, list[tuple[Edge, ...]]] = level
         found += [
-            FoundPath(path, frozenset(edge for example in examples for edge in example))
-            for path, examples in seen.items()
+            FoundPath(path, frozenset(chain.from_iterable(examples)))
+            for path, examples in level.items()
         ]
         if progress is not None:
             progress(Progress("finding paths", length, max_length, 0.0, {"paths": len(found)}))

@@ -131,7 +131,14 @@ class PartSums:
         return open_path(self, path, predicate)
 
     def column(self, atoms: Sequence[PathAtom], kept: Sequence[int]) -> Factor:
-        return self.sum_out(atoms, kept)
+        """Rows are sorted by the variables kept."""
+        renamed, names = rename_atoms(atoms, kept), tuple(map(str, range(len(kept))))
+        if (renamed, len(kept)) not in self.known:
+            found = Evaluation(self.world, {}, frozenset()).run(
+                plan_join(renamed, len(kept), self.world)
+            )
+            self.known[renamed, len(kept)] = sort_rows(found.reorder(names))
+        return self.known[renamed, len(kept)]
 
     def diagonal(self, predicate: str, axes: tuple[int, int]) -> Factor:
         type_name = self.data.predicates[predicate].types[axes[0]]
@@ -139,7 +146,7 @@ class PartSums:
         return indicator(("0", "1"), np.stack([every, every], axis=1))
 
     def totals(self, atoms: Sequence[PathAtom], name: int, type_name: str) -> np.ndarray:
-        factor = self.sum_out(atoms, [name])
+        factor = self.column(atoms, [name])
         begin = np.searchsorted(factor.rows[:, 0], self.data.offset[type_name])
         sums = np.concatenate([[0.0], np.cumsum(factor.value.astype(np.float64))])[begin]
         return np.diff(sums)
@@ -152,18 +159,6 @@ class PartSums:
         unified: tuple[Unified, ...],
     ) -> PathDifferences:
         return HeldPath(self.data, path, predicate, unified, columns)
-
-    def sum_out(self, atoms: Sequence[PathAtom], kept: Sequence[int]) -> Factor:
-        """Σ over the variables not kept of Π atoms, rows sorted by the kept ones."""
-        key = rename_atoms(atoms, kept), len(kept)
-        if key not in self.known:
-            self.known[key] = self._join(*key)
-        return self.known[key]
-
-    def _join(self, atoms: tuple[PathAtom, ...], num_kept: int) -> Factor:
-        plan = plan_join(atoms, num_kept, self.world)
-        kept = tuple(map(str, range(num_kept)))
-        return sort_rows(Evaluation(self.world, {}, frozenset()).run(plan).reorder(kept))
 
 
 def rename_atoms(atoms: Sequence[PathAtom], kept: Sequence[int]) -> tuple[PathAtom, ...]:

@@ -15,7 +15,6 @@ from math import prod
 
 import numpy as np
 
-from lapis.counting.differences.argument_classes import Signatures
 from lapis.counting.differences.stored_signatures import (
     SignatureCounter,
     StoredFunction,
@@ -46,12 +45,7 @@ from lapis.structure.paths.path_differences import (
 )
 from lapis.structure.training_data import TrainingData
 
-
-@dataclass(frozen=True, eq=False)
-class StoredColumn:
-    """A join on the store: columns k0, k1, … and n."""
-
-    source: str
+StoredColumn = str  # the source of a join on the store: columns k0, k1, … and n
 
 
 class _Numbered(StoredNames):
@@ -102,10 +96,10 @@ class StoredJoins:
         type_name = self.data.predicates[predicate].types[axes[0]]
         numbers = self.scratch.store.dialect.numbers.format(size=self.world.size(type_name))
         one = "CAST(i AS INTEGER)"
-        return StoredColumn(f"(SELECT {one} AS k0, {one} AS k1, 1 AS n FROM {numbers})")
+        return f"(SELECT {one} AS k0, {one} AS k1, 1 AS n FROM {numbers})"
 
     def totals(self, atoms: Sequence[PathAtom], name: int, type_name: str) -> np.ndarray:
-        source, bounds = self.column(atoms, [name]).source, self.data.offset[type_name].tolist()
+        source, bounds = self.column(atoms, [name]), self.data.offset[type_name].tolist()
         total = self.scratch.store.dialect.integer(2**63) or "BIGINT"
         return np.array(
             [
@@ -139,8 +133,8 @@ class StoredJoins:
         ]
         select = f"SELECT {', '.join([*columns, 'n'])} FROM {source} t"
         if len(atoms) == 1 and len(set(atoms[0].variables)) == num_kept:
-            return StoredColumn(f"({select})")  # a relation as it is
-        return StoredColumn(str(self.scratch.create(select)))
+            return f"({select})"  # a relation as it is
+        return str(self.scratch.create(select))
 
     def _plan(self, expression: Expression, types: dict[str, str]) -> Plan:
         sizes = tuple(self.world.size(types[name]) for name in expression.variables)
@@ -168,8 +162,10 @@ class StoredPath(PathDifferences):
                 functions = self._functions(scratch, world)
                 found = counter.count_everywhere(functions, dict(enumerate(sizes)))
             values = self._values(counter, found.value)
-            found, values = self._in_order(found, values)
-            parts.append(self.assemble(values, world, found.multiplicity.astype(np.float64)))
+            members = [n for numbers in group_columns(self.columns).values() for n in numbers]
+            order = np.lexsort([values[:, number] for number in reversed(members)])
+            multiplicity = found.multiplicity[order].astype(np.float64)
+            parts.append(self.assemble(values[order], world, multiplicity))
         return stack_classes(parts)
 
     def values_at(self, rows: np.ndarray) -> np.ndarray:
@@ -194,8 +190,7 @@ class StoredPath(PathDifferences):
                 StoredFunction(
                     axes,
                     (number,),
-                    f"(SELECT {keys}, n AS g{number} "
-                    f"FROM {self.columns[number].factor.source} t{where})",
+                    f"(SELECT {keys}, n AS g{number} FROM {self.columns[number].factor} t{where})",
                 )
                 for number in members
             ]
@@ -208,8 +203,3 @@ class StoredPath(PathDifferences):
         for number, known in enumerate(counter.codes.values):
             values[:, number] = np.array([float(value) for value in known])[codes[:, number]]
         return values
-
-    def _in_order(self, found: Signatures, values: np.ndarray) -> tuple[Signatures, np.ndarray]:
-        members = [n for numbers in group_columns(self.columns).values() for n in numbers]
-        order = np.lexsort([values[:, number] for number in reversed(members)])
-        return Signatures(found.value[order], found.multiplicity[order]), values[order]
