@@ -175,6 +175,7 @@ def joint_log_likelihood(
 ) -> float | None:
     """log P(asked atoms | the rest) = log Z(asked known) − log Z(asked unknown)."""
     from lapis.errors import TooLarge
+    from lapis.learning.objectives.conditional import observed_world
 
     if example.has_hidden or not is_ground:
         if log_partition is None:
@@ -183,20 +184,8 @@ def joint_log_likelihood(
             return exact_log_partition(example.complete, options) - log_partition
         except TooLarge:
             return None
-    refuse_contradiction(example, network, answers)
-    if log_partition is None:
-        return None
-    return network.score(network.complete(answers == 1)) - log_partition
-
-
-def refuse_contradiction(example: Example, network: Network, answers: np.ndarray) -> None:
-    """Raise LapisError, naming the rule, if the answers break a hard rule or a block."""
-    from lapis.grounding.bottom_up import ground
-    from lapis.grounding.evidence import close_blocks
-
-    close_blocks(example.complete)
-    if not network.is_feasible(network.complete(answers == 1)):
-        ground(example.complete)
+    world = observed_world(example, network, answers)
+    return None if log_partition is None else network.score(world) - log_partition
 
 
 def exact_log_partition(problem: Problem, options: Options | None = None) -> float:

@@ -8,7 +8,7 @@ why; where probabilities were sampled the score says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -232,10 +232,9 @@ def score_worlds(
     model = gather_instances(model, type_sizes(model, worlds)).model
     everything = build_examples(model, worlds, hidden=hidden)
     whole = total_likelihood(everything, method, options, notes) if likelihood else None
-    total = None if whole is None else whole.value
-    method_of_total = None if whole is None else whole.method
-    stderr_of_total = None if whole is None else whole.stderr
-    parts = total_pseudo(everything, notes) if pseudo else None
+    total, stderr_of_total, method_of_total = whole or (None, None, None)
+    by_world = (pseudo_log_likelihoods(example.complete) for example in everything)
+    parts = total_pseudo(by_world, notes) if pseudo else None
     plain = None if parts is None else sum(part.value for part in parts.values())
     weighted = None if parts is None else weighted_sum(parts)
     if not query:
@@ -312,12 +311,16 @@ def predict_examples(
         options = replace(options, time_limit=options.time_limit / max(1, len(examples)))
     found = [predict_example(example, method, options) for example in examples]
     for example, part in zip(examples, found, strict=True):
-        name = example.free.name
-        if part.diagnostics.get("interrupted"):
-            notes.append(f"{name}: sampling was stopped early")
-        elif part.diagnostics.get("converged") is False:
-            notes.append(f"{name}: the predictions have not converged")
+        note_doubts(example, part.diagnostics, notes)
     return found
+
+
+def note_doubts(example: Example, diagnostics: Mapping[str, Any], notes: list[str]) -> None:
+    """What is doubtful about the predictions of a world."""
+    if diagnostics.get("interrupted"):
+        notes.append(f"{example.free.name}: sampling was stopped early")
+    elif diagnostics.get("converged") is False:
+        notes.append(f"{example.free.name}: the predictions have not converged")
 
 
 def total_likelihood(
@@ -332,12 +335,11 @@ def total_likelihood(
 
 
 def total_pseudo(
-    examples: Sequence[Example], notes: list[str]
+    worlds: Iterable[dict[str, PseudoLikelihood]], notes: list[str]
 ) -> dict[str, PseudoLikelihood] | None:
+    """That of all worlds, computed here; None, with a note, where it cannot be had."""
     try:
-        return add_pseudo_log_likelihoods(
-            [pseudo_log_likelihoods(example.complete) for example in examples]
-        )
+        return add_pseudo_log_likelihoods(list(worlds))
     except LapisError as error:
         if not (isinstance(error, TooLarge) or error.code == "incomplete-data"):
             raise

@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.errors import LapisError, TooLarge
-from lapis.evaluation.likelihood import PseudoLikelihood, add_pseudo_log_likelihoods, weighted_sum
+from lapis.errors import TooLarge
+from lapis.evaluation.likelihood import PseudoLikelihood, weighted_sum
 from lapis.evaluation.predictions import Predictions, join_predictions, predict_atoms
-from lapis.evaluation.score import NOTHING, Score, measure, predicate_score
+from lapis.evaluation.score import (
+    NOTHING,
+    Score,
+    measure,
+    note_doubts,
+    predicate_score,
+    total_pseudo,
+)
 from lapis.fields.census.pseudo import pseudo_log_likelihood
 from lapis.fields.enumeration import enumerate_field
 from lapis.fields.field_text import FieldLike, open_field
@@ -74,7 +81,7 @@ def score(
     examples = build_examples(inputs.model, inputs.databases, asked, hidden=hidden)
     lessons = [make_lesson(resolved, example, max_memory, progress) for example in examples]
     notes: list[str] = []
-    parts = pseudo_by_predicate(lessons, notes)
+    parts = total_pseudo(map(pseudo_by_predicate, lessons), notes)
     total = exact_likelihood(lessons, notes) if likelihood else None
     plain = None if parts is None else sum(part.value for part in parts.values())
     variables = 0 if parts is None else sum(part.num_variables for part in parts.values())
@@ -109,26 +116,13 @@ def score(
     )
 
 
-def pseudo_by_predicate(
-    lessons: Sequence[Lesson], notes: list[str]
-) -> dict[str, PseudoLikelihood] | None:
-    try:
-        worlds = [lesson.classes for lesson in lessons]
-    except LapisError as error:
-        if not (isinstance(error, TooLarge) or error.code == "incomplete-data"):
-            raise
-        notes.append(f"no pseudo-log-likelihood: {error.message}")
-        return None
-    found = []
-    for lesson, classes in zip(lessons, worlds, strict=True):
-        values, _ = pseudo_log_likelihood(classes, lesson.field.weights)
-        none = dict.fromkeys(lesson.example.asked, PseudoLikelihood(0.0, 0))
-        own = {
-            each.predicate: PseudoLikelihood(values[each.predicate], each.num_variables)
-            for each in classes.groups
-        }
-        found.append(none | own)
-    return add_pseudo_log_likelihoods(found)
+def pseudo_by_predicate(lesson: Lesson) -> dict[str, PseudoLikelihood]:
+    values, _ = pseudo_log_likelihood(lesson.classes, lesson.field.weights)
+    none = dict.fromkeys(lesson.example.asked, PseudoLikelihood(0.0, 0))
+    return none | {
+        each.predicate: PseudoLikelihood(values[each.predicate], each.num_variables)
+        for each in lesson.classes.groups
+    }
 
 
 def exact_likelihood(lessons: Sequence[Lesson], notes: list[str]) -> float | None:
@@ -156,10 +150,6 @@ def predict(
     found = []
     for lesson in lessons:
         marginals: Marginals = chosen(lesson.cached.ground, lesson.field.weights, options)
-        name = lesson.example.free.name
-        if marginals.diagnostics.get("interrupted"):
-            notes.append(f"{name}: sampling was stopped early")
-        elif marginals.diagnostics.get("converged") is False:
-            notes.append(f"{name}: the predictions have not converged")
+        note_doubts(lesson.example, marginals.diagnostics, notes)
         found.append((predict_atoms(lesson.example, lesson.network, marginals), marginals))
     return found
