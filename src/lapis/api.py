@@ -8,7 +8,7 @@ predicates that the model does not declare are left out with a warning; `strict`
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -92,27 +92,7 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     >>> answer.exact, round(answer["H(A)"], 4)
     (True, 0.6502)
     """
-    given = dict(locals())
-    check_options("infer", given)
-    if engine is not None or tables is not None:
-        from lapis.relational.engines.mapped_tables import ask_in_place, refuse_together
-
-        refuse_together(data, engine, tables)
-        if tables is not None:
-            return ask_in_place(infer, given)
-    from lapis.inference.marginals import Options
-    from lapis.inference.worlds import infer_task, refuse_without_engine
-
-    options = options_of(Options, given, stop=Stop(stop))
-    task = build_task(model, data, query, opened=opened, soft_evidence=soft_evidence, strict=strict)
-    if engine is not None or is_elsewhere(task):
-        from lapis.inference.parcels.answers import infer_on_engine
-        from lapis.inference.parcels.stored import Limits
-
-        limits = Limits(jobs=jobs)
-        return infer_on_engine(task, engine, method, options, output=output, limits=limits)
-    refuse_without_engine(output=output, jobs=jobs)
-    return infer_task(task, method, options)
+    return _ask("infer", infer, dict(locals()))
 
 
 @overload
@@ -156,27 +136,35 @@ def map(  # type: ignore[misc]  # the keywords are those below
     >>> lapis.map(model, query="P").true_atoms
     ['P(A)']
     """
-    given = dict(locals())
-    check_options("map", given)
+    return _ask("map", map, dict(locals()))
+
+
+def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    """What `infer` or `map` answers to its keywords: here, or where the data or an engine is."""
+    check_options(command, given)
+    engine, tables, output, jobs = (given[n] for n in ("engine", "tables", "output", "jobs"))
     if engine is not None or tables is not None:
         from lapis.relational.engines.mapped_tables import ask_in_place, refuse_together
 
-        refuse_together(data, engine, tables)
+        refuse_together(given["data"], engine, tables)
         if tables is not None:
-            return ask_in_place(map, given)
+            return ask_in_place(function, given)
+    from lapis.inference import worlds
     from lapis.inference.marginals import Options
-    from lapis.inference.worlds import map_task, refuse_without_engine
 
-    options = options_of(Options, given, stop=Stop(stop))
-    task = build_task(model, data, query, opened=opened, soft_evidence=soft_evidence, strict=strict)
+    options = options_of(Options, given, stop=Stop(given["stop"]))
+    asked = ("model", "data", "query", "opened", "soft_evidence", "strict")
+    task = build_task(**{name: given[name] for name in asked})
     if engine is not None or is_elsewhere(task):
-        from lapis.inference.parcels.answers import map_on_engine
+        from lapis.inference.parcels import answers
         from lapis.inference.parcels.stored import Limits
 
+        there = answers.infer_on_engine if command == "infer" else answers.map_on_engine
         limits = Limits(jobs=jobs)
-        return map_on_engine(task, engine, method, options, output=output, limits=limits)
-    refuse_without_engine(output=output, jobs=jobs)
-    return map_task(task, method, options)
+        return there(task, engine, given["method"], options, output=output, limits=limits)
+    worlds.refuse_without_engine(output=output, jobs=jobs)
+    here = worlds.infer_task if command == "infer" else worlds.map_task
+    return here(task, given["method"], options)
 
 
 def lift(
