@@ -23,6 +23,7 @@ from lapis.circuits.approximation.family import Family, hold
 from lapis.circuits.approximation.samples import GibbsSamples
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM
 from lapis.compiled import entry
+from lapis.network.csr import row_starts
 
 PRIOR = 2.0  # worlds that the shares of F count for
 
@@ -66,9 +67,8 @@ def find_decisions(family: Family) -> Decisions:
         first, last = family.state_start[decided[0]], family.state_start[decided[0] + 1]
         for offset in range(len(bits)):
             lists[family.start[node] + offset] = first + np.flatnonzero(bits[offset, first:last])
-    lengths = np.array([len(states) for states in lists], np.int64)
     return Decisions(
-        np.concatenate(([0], np.cumsum(lengths))),
+        row_starts([*map(len, lists)]),
         np.concatenate([*lists, np.empty(0, np.int32)]).astype(np.int32),
     )
 

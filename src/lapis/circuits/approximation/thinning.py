@@ -17,6 +17,7 @@ from lapis.circuits.compilation.compile import compile_factors
 from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
 from lapis.errors import TooLarge
 from lapis.inference.exact.elimination_order import best_order
+from lapis.network.csr import row_starts
 from lapis.progress import Stop
 
 EDGES_PER_ENTRY = 2.0
@@ -53,8 +54,7 @@ def strongest_part(
     large = [f for f in order if len(scopes[f]) >= 2 and strength[f] > 0]
 
     def is_narrow(chosen: list[int]) -> bool:
-        lengths = np.array([len(scopes[f]) for f in chosen], np.int64)
-        start = np.concatenate(([0], np.cumsum(lengths)))
+        start = row_starts([len(scopes[f]) for f in chosen])
         members = np.concatenate([scopes[f] for f in chosen]).astype(np.int32)
         rng = np.random.default_rng(seed)
         return best_order(size, start, members, max_entries, rng).is_complete

@@ -66,7 +66,6 @@ NOTHING = np.empty(0)
 class Fitted(NamedTuple):
     family: Family
     bound: float  # J with `FLOOR` for zeros; see `certified_bound`
-    num_iterations: int
     converged: bool
 
 
@@ -90,9 +89,9 @@ def find_terms(graph: FactorGraph, row: np.ndarray) -> Terms:
             places.append(place)
             weights.append(table[place] - base)
     return Terms(
-        row_starts(np.array([len(scope) for scope in scopes], np.int64)),
+        row_starts([*map(len, scopes)]),
         np.concatenate([*scopes, np.empty(0, np.int32)]).astype(np.int32),
-        row_starts(np.array([len(place) for place in places], np.int64)),
+        row_starts([*map(len, places)]),
         np.concatenate([*places, np.empty(0, np.int64)]),
         np.concatenate([*weights, np.empty(0)]),
         constant,
@@ -126,7 +125,7 @@ def fit_variational(
             converged = rate < 1e-4
         if progress is not None:
             progress(Progress("fitting", number, max_iterations, figures={"bound": bound}))
-    return Fitted(family._replace(log_share=log_share), bound, number, converged)
+    return Fitted(family._replace(log_share=log_share), bound, converged)
 
 
 def fit_best(

@@ -30,6 +30,7 @@ from lapis.circuits.compilation.gates import (
     make_constant,
     make_node,
 )
+from lapis.circuits.compilation.orders import times_of
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.compiled import entry, inner
 from lapis.network.csr import row_starts
@@ -39,8 +40,7 @@ def eliminate(graph: FactorGraph, order: np.ndarray, gates: Gates) -> int:
     """The root after elimination of all variables in an order, or FULL."""
     size = graph.size
     state_start = row_starts(size)
-    time = np.empty(len(size), np.int64)
-    time[order] = np.arange(len(order))
+    time = times_of(order)
     # What waits at the variable of its scope that is eliminated first.
     tables: list[list[int]] = [[] for _ in order]
     messages: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in order]
@@ -71,7 +71,7 @@ def eliminate(graph: FactorGraph, order: np.ndarray, gates: Gates) -> int:
             shape.astype(np.int64),
             int(state_start[v]),
             np.array(strides, np.int64).reshape(len(strides), len(axes)),
-            row_starts(np.array([len(m) for _, m in messages[step]], np.int64))[:-1],
+            row_starts([len(m) for _, m in messages[step]])[:-1],
             np.concatenate([m for _, m in messages[step]] or [np.empty(0, np.int32)]),
             message,
             np.zeros(len(axes), np.int64),

@@ -32,10 +32,6 @@ class Gates(NamedTuple):
     number: np.ndarray  # float64[1], a number whose bits are wanted
     bits: np.ndarray  # uint64[1], the same memory
 
-    @property
-    def num_edges(self) -> int:
-        return int(self.child_start[self.made[0]])
-
 
 def new_gates(num_states: int, room: int, edge_room: int) -> Gates:
     """Room for so many nodes and edges; the indicators are there."""

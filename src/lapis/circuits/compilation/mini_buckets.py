@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.compilation.elimination import next_row, strides_of
-from lapis.circuits.compilation.orders import elimination_order
-from lapis.circuits.compilation.partition import Placed, group_tables, times_of
+from lapis.circuits.compilation.orders import elimination_order, times_of
+from lapis.circuits.compilation.partition import Placed, group_tables
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.compiled import entry
 from lapis.progress import Stop

@@ -55,3 +55,10 @@ def repeated_order(
             break
     assert best is not None
     return best
+
+
+def times_of(order: np.ndarray) -> np.ndarray:
+    """int64[num_variables], when each is eliminated."""
+    time = np.empty(len(order), np.int64)
+    time[order] = np.arange(len(order))
+    return time

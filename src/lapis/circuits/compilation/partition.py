@@ -24,7 +24,7 @@ import numpy as np
 
 from lapis.circuits.compilation.counting import count_worlds
 from lapis.circuits.compilation.elimination import next_row, spread, strides_of
-from lapis.circuits.compilation.orders import repeated_order
+from lapis.circuits.compilation.orders import repeated_order, times_of
 from lapis.circuits.factors.consistency import make_consistent, without_idle
 from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
 from lapis.compiled import entry
@@ -47,7 +47,6 @@ class Partition(NamedTuple):
     exact: bool  # no product was too small for a double
     entries: float  # of all tables that were summed
     width: int
-    num_bytes: int
 
 
 Placed = tuple[int, np.ndarray, np.ndarray]  # step, scope and entries of a table
@@ -72,7 +71,7 @@ def find_partition(
     """log Σ_x Π_f f(x); TooLarge if that takes more than the limits."""
     consistent = make_consistent(graph)
     if consistent is None:
-        return Partition(-np.inf, True, 0.0, 0, 0)
+        return Partition(-np.inf, True, 0.0, 0)
     small = without_leaves(consistent.graph)
     order = repeated_order(small, hopeless, 0, stop=stop)
     if not order.is_complete or order.entries > max_entries:
@@ -99,11 +98,11 @@ def find_partition(
         )  # fmt: skip
         top = float(message.max())
         if top == 0.0:
-            return Partition(-np.inf, not lost, order.entries, order.width, memory.nbytes)
+            return Partition(-np.inf, not lost, order.entries, order.width)
         message /= top
         log_value += math.log(top)
         exact = exact and not lost
-    return Partition(log_value, exact, order.entries, order.width, memory.nbytes)
+    return Partition(log_value, exact, order.entries, order.width)
 
 
 def cheap_partition(graph: FactorGraph, stop: Stop | None = None) -> float | None:
@@ -220,13 +219,6 @@ def group_tables(graph: FactorGraph, order: np.ndarray) -> tuple[float, bool, li
         exact = exact and not ((lowered < math.log(LOST)) & (lowered > -np.inf)).any()
         found.append((step, scope, np.exp(lowered)))
     return log_value, exact, found
-
-
-def times_of(order: np.ndarray) -> np.ndarray:
-    """int64[num_variables], when each is eliminated."""
-    time = np.empty(len(order), np.int64)
-    time[order] = np.arange(len(order))
-    return time
 
 
 def too_wide(order: Order, num_bytes: float) -> TooLarge:

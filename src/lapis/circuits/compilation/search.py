@@ -35,6 +35,7 @@ from lapis.circuits.compilation.gates import (
     make_node,
     mix,
 )
+from lapis.circuits.compilation.orders import times_of
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.compiled import entry, inner
 from lapis.network.csr import row_starts
@@ -77,9 +78,7 @@ def search(
     """The root of the circuit found with variables set in an order; FULL if there is too much."""
     size = graph.size[order]
     num_positions = len(order)
-    position = np.empty(num_positions, np.int32)
-    position[order] = np.arange(num_positions)
-    diagrams = build_diagrams(graph, position)
+    diagrams = build_diagrams(graph, times_of(order).astype(np.int32))
     first_state = row_starts(graph.size)[:-1][order]
     free = np.empty(num_positions, np.int32)
     for at in range(num_positions):

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.network.csr import row_starts
 
 MAX_PRIMES = 8  # variables of a table whose prime implicates are looked for
 
@@ -27,7 +28,6 @@ class WeightedClauses(NamedTuple):
     clauses: list[tuple[int, ...]]  # literals: 2·variable, plus 1 where negative
     log_weight: np.ndarray  # float64[2 · num_variables]
     log_constant: float
-    source: np.ndarray  # int32[num_variables], the variable of the model, −1 for θ
 
 
 Box = tuple[tuple[int, ...], float]  # states, −1 for all, and the logarithm of the value
@@ -36,11 +36,8 @@ Box = tuple[tuple[int, ...], float]  # states, −1 for all, and the logarithm o
 def weighted_clauses(graph: FactorGraph) -> WeightedClauses:
     """The clauses of a model without impossible states (`factors/consistency.py`)."""
     size = graph.size.tolist()
-    first: list[int] = []  # Boolean of each variable's state 0 (of two states: of state 1)
-    source: list[int] = []
-    for v, states in enumerate(size):
-        first.append(len(source))
-        source += [v] * (0 if states == 1 else 1 if states == 2 else states)
+    # Boolean of each variable's state 0 (of two states: of state 1); then those of boxes.
+    *first, num_variables = row_starts([s if s > 2 else s - 1 for s in size]).tolist()
     clauses: set[tuple[int, ...]] = set()
     for v, states in enumerate(size):
         if states > 2:
@@ -71,18 +68,16 @@ def weighted_clauses(graph: FactorGraph) -> WeightedClauses:
             continue
         for states, value in boxes(table):
             if -math.inf < value < 0.0:
-                theta = len(source)
-                source.append(-1)
+                theta = num_variables
+                num_variables += 1
                 log_weight[2 * theta] = value
                 log_weight[2 * theta + 1] = math.log(-math.expm1(value))
                 pairs = zip(scope, states, strict=True)
                 negated = [literal(v, s) ^ 1 for v, s in pairs if s >= 0]
                 clauses.add((*sorted(negated), 2 * theta))
-    weight = np.zeros(2 * len(source))
+    weight = np.zeros(2 * num_variables)
     weight[list(log_weight)] = list(log_weight.values())
-    return WeightedClauses(
-        len(source), sorted(clauses), weight, log_constant, np.array(source, np.int32)
-    )
+    return WeightedClauses(num_variables, sorted(clauses), weight, log_constant)
 
 
 def impossible_boxes(table: np.ndarray) -> list[tuple[int, ...]]:

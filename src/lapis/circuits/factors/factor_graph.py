@@ -96,9 +96,9 @@ def graph_of_tables(
     return FactorGraph(
         tuple(names),
         tuple(map(tuple, states)),
-        row_starts(np.array([len(scope) for scope, _ in tables], np.int64)),
+        row_starts([len(scope) for scope, _ in tables]),
         np.array([v for scope, _ in tables for v in scope], np.int32),
-        row_starts(np.array([len(table) for table in flat], np.int64)),
+        row_starts([*map(len, flat)]),
         np.concatenate(flat) if flat else np.empty(0),
         None if child is None else np.array(child, np.int32),
     )
