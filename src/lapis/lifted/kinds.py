@@ -24,7 +24,7 @@ from lapis.inference.exact.duplicates import mix
 from lapis.language.syntax import Constant, Variable
 from lapis.lifted.compilation.regions import Region, Size, num_choices
 from lapis.lifted.compilation.theory import Atom, Shape, Slot, Term, shape_of
-from lapis.logic.clauses import Condition, Literal, TypedVariable
+from lapis.logic.clauses import Clause, Cube, TypedVariable
 from lapis.problem.problem import Problem
 
 MAX_KINDS = 60  # constants told apart and regions, of all types
@@ -336,15 +336,20 @@ def listed_types(problem: Problem) -> set[str]:
     return found
 
 
+def all_parts(problem: Problem) -> Iterator[tuple[Clause | Cube, dict[str, str]]]:
+    """The clauses of features and the cubes of definitions, with the types of their variables."""
+    for feature in problem.normal_form.features:
+        types = dict(feature.variables)
+        yield from ((clause, types) for clause in feature.clauses)
+    for definition in problem.normal_form.definitions:
+        types = dict(definition.variables + definition.bound)
+        yield from ((cube, types) for cube in definition.cubes)
+
+
 def compared_types(problem: Problem) -> Iterator[tuple[set[str], bool]]:
     """The types that meet in each comparison, and whether as numbers."""
-    form = problem.normal_form
-    parts = [(dict(f.variables), clause.conditions) for f in form.features for clause in f.clauses]
-    parts += [
-        (dict(d.variables + d.bound), cube.conditions) for d in form.definitions for cube in d.cubes
-    ]
-    for types, conditions in parts:
-        for condition in conditions:
+    for part, types in all_parts(problem):
+        for condition in part.conditions:
             sides = condition.left, condition.right
             own = {types[side.name] for side in sides if isinstance(side, Variable)}
             yield own, condition.operator not in ("=", "!=") or bool(condition.offset)
@@ -368,39 +373,18 @@ def named_constants(problem: Problem) -> dict[str, set[str]]:
     named: dict[str, set[str]] = {name: set() for name in problem.domains}
     for type_name in listed_types(problem):
         named[type_name] |= set(problem.domains[type_name].constants)
-    form = problem.normal_form
     predicates = dict(problem.model.predicates)
-    predicates |= {name: definition.predicate for name, definition in form.derived.items()}
-
-    def visit(
-        literals: Iterable[Literal], conditions: Iterable[Condition], types: Mapping[str, str]
-    ) -> None:
-        for literal in literals:
-            for term, type_name in zip(
-                literal.terms, predicates[literal.predicate].types, strict=True
-            ):
+    predicates |= {name: each.predicate for name, each in problem.normal_form.derived.items()}
+    for part, types in all_parts(problem):
+        for literal in part.literals:
+            own = predicates[literal.predicate].types
+            for term, type_name in zip(literal.terms, own, strict=True):
                 if isinstance(term, Constant):
                     named[type_name].add(term.name)
-        for condition in conditions:
-            mark_compared(problem, named, condition, types)
-
-    for feature in form.features:
-        types = dict(feature.variables)
-        for clause in feature.clauses:
-            visit(clause.literals, clause.conditions, types)
-    for definition in form.definitions:
-        types = dict(definition.variables + definition.bound)
-        for cube in definition.cubes:
-            visit(cube.literals, cube.conditions, types)
+        for condition in part.conditions:  # a constant that a variable is compared with
+            sides = condition.left, condition.right
+            for type_name in {types[side.name] for side in sides if isinstance(side, Variable)}:
+                for side in sides:
+                    if isinstance(side, Constant) and side.name in problem.domains[type_name].index:
+                        named[type_name].add(side.name)
     return named
-
-
-def mark_compared(
-    problem: Problem, named: dict[str, set[str]], condition: Condition, types: Mapping[str, str]
-) -> None:
-    """A constant that a variable is compared with is told apart."""
-    sides = condition.left, condition.right
-    for type_name in {types[side.name] for side in sides if isinstance(side, Variable)}:
-        for side in sides:
-            if isinstance(side, Constant) and side.name in problem.domains[type_name].index:
-                named[type_name].add(side.name)

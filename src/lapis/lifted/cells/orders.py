@@ -7,6 +7,7 @@ variables.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from lapis.errors import LapisError
@@ -104,10 +105,6 @@ def canonical(formula: Formula) -> Formula:
         for name in node.variables:
             names.append(f"bound{next(numbers)}")
             body = rename_variable(body, name, names[-1])
-        match node:
-            case CountExists(_, _, operator, bound):
-                return CountExists(tuple(names), visit(body), operator, bound)
-            case _:
-                return type(node)(tuple(names), visit(body))
+        return replace(node, variables=tuple(names), body=visit(body))
 
     return visit(formula)

@@ -16,8 +16,8 @@ element, so that F(x, A) is a formula about pairs like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
 from typing import NamedTuple
@@ -28,7 +28,6 @@ from lapis.language.model import Model, Rule
 from lapis.language.syntax import (
     And,
     Atom,
-    Cardinality,
     Comparison,
     Constant,
     CountExists,
@@ -73,6 +72,11 @@ def refuse(reason: str, rule: Rule | None = None) -> LapisError:
     )
 
 
+def ties(variables: Sequence[str], rule: Rule) -> LapisError:
+    names = ", ".join(name.rpartition(".")[0] or name[1:] for name in variables)
+    return refuse(f"ties {len(variables)} elements together ({names})", rule)
+
+
 class Part(NamedTuple):
     """What a rule says, tidied; a hard rule may have several parts."""
 
@@ -113,7 +117,7 @@ class Builder:
         for part in parts:
             self.add_part(part, number_of)
         literal_parameters = self.literal_parameters(parameters)
-        totals = [self.total(constraint) for constraint in self.model.constraints]
+        totals = [Total(c.parts, c.operator, c.bound) for c in self.model.constraints]
         totals += self.add_blocks()
         known = self.facts.known
         if order and any(name in order.names for name, *_ in known):
@@ -218,9 +222,6 @@ class Builder:
                 parameters += [Parameter(-1, 0.0, Fraction(repr(f))) for f in predicate.factors]
         return found
 
-    def total(self, constraint: Cardinality) -> Total:
-        return Total(constraint.parts, constraint.operator, constraint.bound)
-
     def add_blocks(self) -> list[Total]:
         """P(x, y!) is ∃=1 y P(x, y); where all arguments are in the block, a total."""
         totals: list[Total] = []
@@ -254,8 +255,7 @@ class Builder:
         formula = self.require_count(formula, rule) if rule.hard else self.flatten(formula, rule)
         used = free_variables(formula)
         if len(used) > 2:
-            names = ", ".join(name.rpartition(".")[0] or name[1:] for name in used)
-            raise refuse(f"ties {len(used)} elements together ({names})", rule)
+            raise ties(used, rule)
         times = 1
         for name in own:
             if name not in used:
@@ -270,10 +270,7 @@ class Builder:
         inner = tuple(self.localise(child, types, rename) for child in children(formula))
         formula = with_children(formula, inner)
         if isinstance(formula, Exists | CountExists):
-            names = tuple(rename[name] for name in formula.variables)
-            if isinstance(formula, Exists):
-                return Exists(names, formula.body)
-            return CountExists(names, formula.body, formula.operator, formula.bound)
+            return replace(formula, variables=tuple(rename[name] for name in formula.variables))
         typed = self.typed_terms(formula, types)
         if isinstance(formula, Comparison) and not typed:
             return Truth(formula.left == formula.right)
@@ -347,8 +344,7 @@ class Builder:
                 found_parts = [self.count(name, p, operator, bound, rule) for p in body.parts]
                 return Or(tuple(found_parts))
         if len(others) > 1:
-            names = ", ".join(v.rpartition(".")[0] or v[1:] for v in (*others, name))
-            raise refuse(f"ties {len(others) + 1} elements together ({names})", rule)
+            raise ties([*others, name], rule)
         of = others[0] if others else None
         predicate = None if must else f"_count{len(self.counted)}"
         if predicate is not None:
