@@ -150,8 +150,8 @@ def fit_em(
         run.restore(saved)
     try:
         while run.verdict is None:
-            seconds, chains = work_clock() - run.began, completer.keep()
-            keeper.note(seconds, run.pack(), pack_curve(run.curve), {}, chains)
+            seconds, curve = work_clock() - run.began, pack_curve(run.curve)
+            keeper.keep((seconds, run.pack(), {}, curve, completer.keep()))
             run.next_round()
     except KeyboardInterrupt:
         run.verdict = STOPPED

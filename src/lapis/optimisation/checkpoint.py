@@ -43,6 +43,10 @@ class Checkpoint:
     chains: Mapping[str, np.ndarray] = field(default_factory=dict)  # of a moving objective
 
 
+Arrays = Mapping[str, np.ndarray]
+Kept = tuple[float, Arrays, Arrays, np.ndarray, Arrays]  # seconds, state, window, curve, chains
+
+
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint, replacing an earlier one in one go."""
     header = {
@@ -125,31 +129,28 @@ class Keeper:
     optimizer: str = ""
     fingerprint: str = ""
     saved_at: float = field(default_factory=time.monotonic)
-    latest: Checkpoint | None = None
+    pack: Callable[[], Kept] | None = None  # what is to be kept now
 
     def read(self, num_parameters: int) -> Checkpoint | None:
         if self.path is None:
             return None
         return read_checkpoint(self.path, self.optimizer, self.fingerprint, num_parameters)
 
-    def note(
-        self,
-        seconds: float,
-        state: Mapping[str, np.ndarray],
-        curve: np.ndarray,
-        window: Mapping[str, np.ndarray],
-        chains: Mapping[str, np.ndarray],
-    ) -> None:
-        self.latest = Checkpoint(
-            self.optimizer, self.fingerprint, seconds, state, window, curve, chains
-        )
+    def note(self, pack: Callable[[], Kept]) -> None:
+        """There is more to keep; it is packed when it is written."""
+        self.pack = pack
         if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
             self.write()
 
+    def keep(self, kept: Kept) -> None:
+        """The same of a run that moves on before it is written."""
+        self.note(lambda: kept)
+
     def write(self) -> None:
         self.saved_at = time.monotonic()
-        if self.path is not None and self.latest is not None:
-            write_checkpoint(self.path, self.latest)
+        if self.path is not None and self.pack is not None:
+            kept = Checkpoint(self.optimizer, self.fingerprint, *self.pack())
+            write_checkpoint(self.path, kept)
 
 
 def foreign(path: Path, what: str) -> LapisError:

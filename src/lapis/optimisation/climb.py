@@ -17,7 +17,7 @@ import numpy as np
 
 from lapis.errors import LapisError
 from lapis.methods import find_method
-from lapis.optimisation.checkpoint import Checkpoint, fields_of, read_checkpoint, unpack
+from lapis.optimisation.checkpoint import Checkpoint, Keeper, fields_of, unpack
 from lapis.optimisation.logbook import STOPPED, Course, CurvePoint, Logbook, State, max_norm
 from lapis.optimisation.objective import Moving, Objective, Point
 from lapis.optimisation.orthant import Origins, Terrain
@@ -113,14 +113,12 @@ def climb(
         max_iterations = find_method("optimizer", optimizer.name).iterations
     if tolerance is None:
         tolerance = EXACT_TOLERANCE if objective.is_fixed else SAMPLED_TOLERANCE
+    keeper = Keeper(checkpoint, optimizer.name, fingerprint)
     log = Logbook(
-        optimizer.name, terrain, terrain.clip(np.array(start, np.float64)),
-        tolerance, max_iterations, time_limit, progress, should_stop, checkpoint, fingerprint,
+        keeper, terrain, terrain.clip(np.array(start, np.float64)),
+        tolerance, max_iterations, time_limit, progress, should_stop,
     )  # fmt: skip
-    saved = None
-    if checkpoint is not None:
-        size = terrain.num_parameters
-        saved = read_checkpoint(checkpoint, optimizer.name, fingerprint, size)
+    saved = keeper.read(terrain.num_parameters)
     try:
         if isinstance(optimizer, Solver):
             run_solver(optimizer, terrain, log, saved)
@@ -128,7 +126,7 @@ def climb(
             run_steps(optimizer, terrain, log, saved)
     except KeyboardInterrupt:
         log.verdict = STOPPED
-    log.save()
+    keeper.write()
     return log.course()
 
 
@@ -179,7 +177,7 @@ def run_solver(solver: Solver, terrain: Terrain, log: Logbook, saved: Checkpoint
             hint="choose pscg or dn, or an exact objective",
         )
     heard = terrain
-    if log.path is not None:
+    if log.keeper.path is not None:
         heard = replace(terrain, objective=Taped(terrain.objective, tape))
     try:
         try:

@@ -218,18 +218,14 @@ def minimise_by_cuts(
             lower = max(lower, bundle.lower_bound())
             seconds = work_clock() - began
             rounds.append(Round(iteration, seconds, best, upper, min(lower, upper)))
-            keeper.note(
-                seconds,
-                {
-                    "weights": best,
-                    "bests": np.array([each.weights for each in rounds]),
-                    "numbers": np.array([found, upper, lower, nearness, proven]),
-                    **bundle.pack(),
-                },
-                np.array([(each.seconds, each.upper, each.lower) for each in rounds]),
-                {},
-                {},
-            )
+            state = {
+                "weights": best,
+                "bests": np.array([each.weights for each in rounds]),
+                "numbers": np.array([found, upper, lower, nearness, proven]),
+                **bundle.pack(),
+            }
+            curve = np.array([(each.seconds, each.upper, each.lower) for each in rounds])
+            keeper.keep((seconds, state, {}, curve, {}))
             if progress is not None:
                 progress(rounds[-1])
             if cut.interrupted or (should_stop is not None and should_stop()):

@@ -21,22 +21,14 @@ far it still has to go. The clock stands still while the caller looks at progres
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.optimisation.checkpoint import (
-    CHECKPOINT_SECONDS,
-    Checkpoint,
-    pack,
-    unpack,
-    write_checkpoint,
-)
+from lapis.optimisation.checkpoint import Checkpoint, Keeper, Kept, pack, unpack
 from lapis.optimisation.objective import Point
 from lapis.optimisation.orthant import Terrain
 from lapis.progress import Progress, Report, work_clock
@@ -126,7 +118,7 @@ class State(Protocol):
 class Logbook:
     """The record of one climb."""
 
-    optimizer: str
+    keeper: Keeper
     terrain: Terrain
     start: np.ndarray  # float64[num_parameters]
     tolerance: float
@@ -134,10 +126,7 @@ class Logbook:
     time_limit: float | None
     progress: Report | None
     should_stop: Callable[[], bool] | None
-    path: Path | None  # of the checkpoint
-    fingerprint: str
     began: float = field(default_factory=work_clock)
-    saved_at: float = field(default_factory=lambda: time.monotonic())
     curve: list[CurvePoint] = field(default_factory=list)
     state: State | None = None
     verdict: Verdict | None = None
@@ -152,7 +141,7 @@ class Logbook:
         self.began -= saved.seconds
         self.curve = unpack_curve(saved.curve)
         self.window = Window(**unpack(saved.window)) if saved.window else None
-        self.state = state
+        self.state, self.keeper.pack = state, self.pack
         self.verdict = self.judge_convergence(state) or self.judge_limits(state)
 
     def note(self, state: State) -> None:
@@ -179,8 +168,7 @@ class Logbook:
             paused = work_clock()
             self.progress(learning_event(self.curve[-1], self.max_iterations, state.answer))
             self.began += work_clock() - paused
-        if time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
-            self.save()
+        self.keeper.note(self.pack)
 
     def judge_convergence(self, state: State) -> Verdict | None:
         if not self.terrain.is_fixed:
@@ -211,21 +199,15 @@ class Logbook:
             return Verdict(False, "time limit")
         return None
 
-    def save(self) -> None:
-        """Write the checkpoint, if one is wanted and there is something to keep."""
-        self.saved_at = time.monotonic()
-        if self.path is None or self.state is None:
-            return
-        saved = Checkpoint(
-            self.optimizer,
-            self.fingerprint,
+    def pack(self) -> Kept:
+        assert self.state is not None
+        return (
             self.seconds,
             pack(self.state._asdict()),
             {} if self.window is None else pack(self.window._asdict()),
             pack_curve(self.curve),
             {} if self.terrain.origins is None else self.terrain.origins.pack(),
         )
-        write_checkpoint(self.path, saved)
 
     def course(self) -> Course:
         """The climb as it ended; an exact objective is evaluated where the answer is."""
