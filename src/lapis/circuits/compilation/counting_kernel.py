@@ -28,6 +28,7 @@ from lapis.circuits.compilation.conflicts_kernel import (
     put,
     undo,
 )
+from lapis.circuits.compilation.gates import is_row
 from lapis.compiled import entry, inner
 
 RUNNING, DONE, NO_ROOM, CROWDED, TOO_DEEP = range(5)
@@ -226,21 +227,14 @@ def look_up(count, first):  # type: ignore[no-untyped-def]
     end, hashed = write_key(count, first)
     if end < 0:
         return NONE
-    begin_key = count.counter[KEY_END]
+    wanted = count.key[count.counter[KEY_END] : end]
     mask = np.uint64(len(count.slot) - 1)
     place = hashed & mask
     while count.slot[place]:
         number = count.slot[place] - 1
-        if count.hashed[number] == hashed and count.is_known[number]:
-            start = count.key_start[number]
-            if count.key_start[number + 1] - start == end - begin_key:
-                same = True
-                for at in range(end - begin_key):
-                    if count.key[start + at] != count.key[begin_key + at]:
-                        same = False
-                        break
-                if same:
-                    return number
+        alike = count.hashed[number] == hashed and count.is_known[number]
+        if alike and is_row(count.key_start, count.key, number, wanted):
+            return number
         place = (place + np.uint64(1)) & mask
     return NONE
 

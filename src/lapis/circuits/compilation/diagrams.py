@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.circuits.compilation.gates import mix
+from lapis.circuits.compilation.gates import is_row, mix
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.compiled import entry, inner
 
@@ -110,15 +110,9 @@ def _find(nodes, position, children, log_value):  # type: ignore[no-untyped-def]
     place = hashed & mask
     while nodes.slot[place]:
         node = nodes.slot[place] - 1
-        if nodes.position[node] == position and nodes.log_value[node] == log_value:
-            first = nodes.child_start[node]
-            same = True
-            for at in range(len(children)):
-                if nodes.child[first + at] != children[at]:
-                    same = False
-                    break
-            if same:
-                return node
+        alike = nodes.position[node] == position and nodes.log_value[node] == log_value
+        if alike and is_row(nodes.child_start, nodes.child, node, children):
+            return node
         place = (place + np.uint64(1)) & mask
     node = nodes.made[0]
     first = nodes.child_start[node]

@@ -70,6 +70,16 @@ def mix(hashed, value):  # type: ignore[no-untyped-def]
 
 
 @inner
+def is_row(start, entry, row, wanted):  # type: ignore[no-untyped-def]
+    """Whether a row, of those that begin at `start`, is made of the entries wanted."""
+    first, same, at = start[row], start[row + 1] - start[row] == len(wanted), 0
+    while same and at < len(wanted):
+        same = entry[first + at] == wanted[at]
+        at += 1
+    return same
+
+
+@inner
 def make_constant(gates, log_value):  # type: ignore[no-untyped-def]
     """The node of a number, given as its logarithm."""
     if log_value == 0.0:
@@ -124,15 +134,9 @@ def make_node(gates, kind, children):  # type: ignore[no-untyped-def]
     place = hashed & mask
     while gates.slot[place]:
         node = gates.slot[place] - 1
-        first = gates.child_start[node]
-        if gates.kind[node] == kind and gates.child_start[node + 1] - first == count:
-            same = True
-            for at in range(count):
-                if gates.child[first + at] != children[at]:
-                    same = False
-                    break
-            if same:
-                return node
+        wanted = children[:count]
+        if gates.kind[node] == kind and is_row(gates.child_start, gates.child, node, wanted):
+            return node
         place = (place + np.uint64(1)) & mask
     node = gates.made[0]
     first = gates.child_start[node]

@@ -31,6 +31,7 @@ from lapis.circuits.compilation.gates import (
     Gates,
     add_constant,
     add_node,
+    is_row,
     make_constant,
     make_node,
     mix,
@@ -321,15 +322,8 @@ def _look_up(cache, counter, key):  # type: ignore[no-untyped-def]
     place = hashed & mask
     while cache.slot[place]:
         number = cache.slot[place] - 1
-        first = cache.key_start[number]
-        if cache.key_start[number + 1] - first == len(key):
-            same = True
-            for at in range(len(key)):
-                if cache.key[first + at] != key[at]:
-                    same = False
-                    break
-            if same:
-                return number, False
+        if is_row(cache.key_start, cache.key, number, key):
+            return number, False
         place = (place + np.uint64(1)) & mask
     number = counter[2]
     if number >= len(cache.node):
