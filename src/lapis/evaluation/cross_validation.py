@@ -301,6 +301,7 @@ def cross_validate(
     inference = InferenceOptions(
         precision=precision, time_limit=time_limit, seed=seed, max_memory=max_memory
     )
+    scoring = {"method": method, "likelihood": likelihood, "pseudo": pseudo}
     tasks = [
         FoldTask(
             number + 1,
@@ -313,10 +314,8 @@ def cross_validate(
             listed,
             options,
             seed,
-            method,
             inference,
-            likelihood,
-            pseudo,
+            scoring,
         )
         for number in range(len(plan))
     ]

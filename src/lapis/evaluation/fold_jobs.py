@@ -50,10 +50,8 @@ class FoldTask:
     listed: bool = False
     learn_options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
-    method: str = "auto"
     inference: InferenceOptions = field(default_factory=InferenceOptions)
-    likelihood: bool = False
-    pseudo: bool = True
+    scoring: Mapping[str, Any] = field(default_factory=dict)  # further keywords of `score_worlds`
     stop: Stop | None = None  # within this process
 
 
@@ -123,12 +121,10 @@ def run_fold(task: FoldTask, learn: Learner) -> Fold | None:
         learned.model,
         task.test,
         task.query,
-        method=task.method,
         options=replace(task.inference, stop=task.stop),
         hidden=task.hidden,
         listed=task.listed,
-        likelihood=task.likelihood,
-        pseudo=task.pseudo,
+        **task.scoring,
     )
     if score.interrupted:
         return None

@@ -294,14 +294,6 @@ def count_objective(
     >>> found.name, found.num_atoms, found.true_counts.tolist()
     ('contrastive divergence by exact counts', 3, [1.0])
     """
-    for name, value, allowed in (
-        ("counts", counts, ("exact", "ijgp")),
-        ("expectation", expectation, ("gibbs", "map")),
-    ):
-        if value not in allowed:
-            raise LapisError(
-                f"{name} must be one of {', '.join(allowed)}, not {value!r}", code="invalid-option"
-            )
     sites = [asked_sites(example.free) for example in examples]
     sizes = np.array([sum(map(len, each)) for each in sites], np.float64)
     if num_samples is None:
