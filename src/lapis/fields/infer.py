@@ -7,7 +7,7 @@ Gibbs chains and ICM are what there is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +26,7 @@ from lapis.inference.marginals import Marginals, Options, describe_chains, sampl
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds
 from lapis.methods import check_options, find_method
 from lapis.option import options_of
-from lapis.problem.task import DataLike, Task, build_task
+from lapis.problem.task import DataLike, Task, World, build_task
 from lapis.progress import Report, Stop, Wish
 from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
@@ -66,19 +66,28 @@ def infer(
     """
     given = dict(locals())
     check_options("field infer", given)
-    options = options_of(Options, given, stop=Stop(stop))
     resolved = open_field(field)
     task = field_task(resolved, data, query, opened, strict)
-    chosen = find_method("field infer", method).load()
     parts: list[Answer] = []
-    for world in task.worlds:
-        ground = ground_field(resolved, world.problem, max_memory)
-        found = chosen(ground, resolved.weights, options)
+    for world, ground, found in solve_worlds("field infer", resolved, task, given):
         own = world._replace(weight_ids=np.arange(len(ground.root_edges)))
         parts.append(answer_world(own, ground.network, found))
-        if parts[-1].interrupted and options.stop is not None:
-            options.stop.press()
     return join_answers(task, parts)
+
+
+def solve_worlds(
+    command: str, field: Field, task: Task, given: Mapping[str, Any]
+) -> Iterator[tuple[World, GroundField, Any]]:
+    """What the method found in each world; when the user stops one, the others end at once."""
+    stop = Stop(given["stop"])
+    options = options_of(Options, given, stop=stop)
+    chosen = find_method(command, given["method"]).load()
+    for world in task.worlds:
+        ground = ground_field(field, world.problem, given["max_memory"])
+        found = chosen(ground, field.weights, options)
+        if found.diagnostics.get("interrupted"):
+            stop.press()
+        yield world, ground, found
 
 
 def by_best_method(ground: GroundField, weights: np.ndarray, options: Options) -> Marginals:
@@ -141,16 +150,10 @@ def map(
     """
     given = dict(locals())
     check_options("field map", given)
-    options = options_of(Options, given, stop=Stop(stop))
     resolved = open_field(field)
     task = field_task(resolved, data, query, opened, strict)
-    chosen = find_method("field map", method).load()
     parts = []
-    for world in task.worlds:
-        ground = ground_field(resolved, world.problem, max_memory)
-        found: Best = chosen(ground, resolved.weights, options)
-        if found.diagnostics["interrupted"] and options.stop is not None:
-            options.stop.press()
+    for world, ground, found in solve_worlds("field map", resolved, task, given):
         asked = select_atoms(ground.network, world)
         value = asked.values(found.world.astype(float)) > 0
         parts.append(
