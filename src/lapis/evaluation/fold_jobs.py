@@ -97,16 +97,9 @@ def learn_fold(task: FoldTask) -> Learned:
         units=units,
         stop=task.stop,
     )
-    account = {
-        "objective": fit.objective,
-        "optimizer": fit.optimizer,
-        "prior": fit.prior,
-        "value": fit.value,
-        "converged": fit.converged,
-        "reason": fit.reason,
-        "iterations": fit.iterations,
-        "warnings": [*fit.warnings, *(f"{u.formula}: {u.reason}" for u in fit.unbounded)],
-    }
+    said = ("objective", "optimizer", "prior", "value", "converged", "reason", "iterations")
+    warnings = [*fit.warnings, *(f"{u.formula}: {u.reason}" for u in fit.unbounded)]
+    account = {**{name: getattr(fit, name) for name in said}, "warnings": warnings}
     return Learned(fit.model, account, fit.interrupted)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -66,15 +66,9 @@ class Predictions(AtomResult):
 
     def take(self, chosen: np.ndarray) -> Predictions:
         """The atoms chosen, bool[num_atoms]."""
-        return Predictions(
-            self.predicates,
-            self.predicate[chosen],
-            self.probability[chosen],
-            self.log_odds[chosen],
-            self.truth[chosen],
-            self.stderr[chosen],
-            self.asked.select(chosen),
-        )
+        names = ("predicate", "probability", "log_odds", "truth", "stderr")
+        arrays = {name: getattr(self, name)[chosen] for name in names}
+        return replace(self, **arrays, asked=self.asked.select(chosen))
 
     def of(self, predicate: str) -> Predictions:
         """The atoms of one predicate."""

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 FARTHEST = 100.0  # where any weight is stopped: a factor of 10^43 in the odds
 MAX_NAMED = 5  # weights without bound that are named in a file's heading
+# Fields of a fit that its JSON begins with.
+SAID = (
+    "objective", "optimizer", "prior", "value", "log_prior", "exact", "converged", "interrupted",
+    "reason", "iterations", "gradient_norm",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -164,17 +169,7 @@ class Fit(Result):
         """The contract of `lapis learn --json`."""
         names = ("formula", "weight", "stderr", "fixed", "bounded")
         return {
-            "objective": self.objective,
-            "optimizer": self.optimizer,
-            "prior": self.prior,
-            "value": self.value,
-            "log_prior": self.log_prior,
-            "exact": self.exact,
-            "converged": self.converged,
-            "interrupted": self.interrupted,
-            "reason": self.reason,
-            "iterations": self.iterations,
-            "gradient_norm": self.gradient_norm,
+            **{name: getattr(self, name) for name in SAID},
             "weights": (dict(zip(names, row, strict=True)) for row in self.entries()),
             "unbounded": [
                 {"formula": u.formula, "sign": u.sign, "reason": u.reason} for u in self.unbounded

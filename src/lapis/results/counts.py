@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+ESTIMATED = ("estimate", "relative_error")
+
+
 @dataclass(frozen=True, slots=True)
 class RuleCount:
     """True groundings of one weight's formula in the data."""
@@ -29,18 +32,9 @@ class RuleCount:
     relative_error: float | None = None  # of the estimate, where it was measured
 
     def to_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "formula": self.formula,
-            "weight": self.weight,
-            "true": self.true,
-            "groundings": self.groundings,
-            "exact": self.exact,
-        }
-        if self.estimate is not None:
-            found["estimate"] = self.estimate
-        if self.relative_error is not None:
-            found["relative_error"] = self.relative_error
-        return found
+        """Of an exact count nothing is said of estimates."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        return {k: v for k, v in found.items() if k not in ESTIMATED or v is not None}
 
 
 @dataclass(frozen=True, repr=False)

@@ -104,13 +104,9 @@ class LearnedRules(Result):
         return [*stopped, *self.warnings]
 
     def document(self) -> dict[str, Any]:
+        said = ("method", "measure", "value", "unit_value", "interrupted", "seconds")
         return {
-            "method": self.method,
-            "measure": self.measure,
-            "value": self.value,
-            "unit_value": self.unit_value,
-            "interrupted": self.interrupted,
-            "seconds": self.seconds,
+            **{name: getattr(self, name) for name in said},
             "rules": [
                 {name: getattr(rule, own) for name, own in SHOWN.items()} for rule in self.rules
             ],
