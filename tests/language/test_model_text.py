@@ -75,13 +75,23 @@ def test_weights_of_constants_are_written_out() -> None:
     assert weights_by_name(parse_model(text), data) == weights_by_name(model, data)
 
 
+def test_weights_at_constants_are_read_as_the_rule_they_are_of() -> None:
+    model = learned({("Java", "Course"): 1.5, ("a b", "-3"): -2.0, ("v", "007"): 1e-9})
+    again = parse_model(print_model(model, notes=[["± 1 // 2", 'no "bound', ""]]))
+    assert (again.rules, again.types) == (model.rules, model.types)
+    twice = "1 R(+x, +y)  @ y = B, x = a\n@fixed 1 R(+x, +y)  @ x = a, y = B\n"
+    loose, fixed = parse_model("R(t, t)\n" + twice + '0.5 R(+x, +y)@y=B,x="a"\n').rules
+    assert loose.instance_weights == InstanceWeights((("a", "B"),), (1.5,))
+    assert fixed.instance_weights == InstanceWeights((("a", "B"),), (1.0,))
+
+
 def test_gathered_instances_keep_the_distribution() -> None:
     rng = np.random.default_rng(3)
     values = {
         (f"W{i}", kind): float(rng.normal()) for i in range(6) for kind in ("Course", "Staff")
     }
-    text = print_model(learned(values))
-    separate = parse_model(text)
+    lines = [f"{w!r} Has(p, {word}) => Class(p, {kind})" for (word, kind), w in values.items()]
+    separate = parse_model("Has(page, word)\nClass(page, kind)\n" + "\n".join(lines))
     gathered = gather_instances(separate).model
     assert (len(separate.rules), len(gathered.rules)) == (12, 1)
     data = lapis.Database.parse("Has(P,W1) Has(P,W3) Has(Q,W1) Has(Q,W5) Has(Q,Other)")

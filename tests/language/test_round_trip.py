@@ -161,6 +161,7 @@ PROGRAMS = {
         FORALL x EXIST y,z Friends(x, y) ^ y != z.
         @fixed 2 Smokes(MotherOf(x)) = Smokes(x)
         Next(i+1) => Next(i)
+        0.5 Topic(p, +t) ^ Smokes(+x) @ t = "a b", x = -3  // a comment
         """.replace("Smokes(MotherOf(x)) = Smokes(x)", "Smokes(MotherOf(x)) => Smokes(x)"),
     "tuffy": "*wrote(person, paper)\n@5 wrote(a, B)\n-1 !wrote(a1, a3) v wrote(a1, a2)\n",
     "utilities": "Buys(person)\n-2:20 Buys(x)\n:-1 Buys(x)\n",

@@ -132,7 +132,7 @@ def parse_child(tokens: list[Token], source: Source) -> Child:
         tokens, source, Span(source, tokens[0].start, tokens[-1].end)
     )
     formula, span = found.formula, found.formula.span
-    if found.hard or found.weight is None or found.utility is not None:
+    if found.hard or found.weight is None or found.utility is not None or found.at:
         raise LapisError(
             "a child has a weight, and no more",
             code="child-weight",

@@ -270,6 +270,7 @@ class TreeBuilder:
                         f"'+' marks a variable, but {name.name!r} is a constant",
                         code="plus-constant",
                         span=span,
+                        hint=f"a weight for it alone: 1.5 P(+x) @ x = {name.name}",
                     )
                 return Variable(name.name, True, span)
             case "number":

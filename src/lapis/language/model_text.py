@@ -1,8 +1,8 @@
 """A model as the text of a file: declarations, then formulas with their weights.
 
-Reading the text gives a model of the same meaning, in worlds that have the constants it names.
-Rules with plus variables whose weights differ by constants are written out, one formula for each;
-those of weight 0, which mean nothing, are only counted.
+Reading the text gives a model of the same meaning. Rules with plus variables whose weights differ
+by constants are written out, a line for each; those of weight 0, which mean nothing, are only
+counted. Constants stand behind @, not in the formula, which would add them to worlds without them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from lapis.language.model import Model, Rule
 from lapis.language.parser import parse_formula
-from lapis.language.printer import print_constants, print_statement
+from lapis.language.printer import print_constants, print_settings, print_statement
 from lapis.language.resolution.extend import declaration
-from lapis.language.resolution.instances import instances_at
 from lapis.language.syntax import Atom
 
 WIDTH = 19  # of the weights' column
@@ -59,14 +58,14 @@ def rule_lines(rule: Rule, notes: Sequence[str]) -> Iterator[str]:
         return
     # Constants without a weight of their own keep the rule's; where that is 0 nothing is lost.
     table = rule.instance_weights
-    texts = instances_at(rule, table.constants)
-    chosen = notes or [""] * len(texts)
+    chosen = notes or [""] * len(table.value)
     dropped = 0
-    for text, weight, note in zip(texts, table.value, chosen, strict=True):
+    for constants, weight, note in zip(table.constants, table.value, chosen, strict=True):
         if weight == 0.0 and not rule.weight:
             dropped += 1
         else:
-            yield line(rule, text, weight, note)
+            settings = print_settings(zip(rule.plus, constants, strict=True))
+            yield line(rule, rule.text + settings, weight, note)
     if dropped:
         yield f"// {dropped:,} more of weight 0: {rule.text}"
 

@@ -26,6 +26,7 @@ from lapis.language.syntax import (
     Parameter,
     PredicateDeclaration,
     Program,
+    Setting,
     Statement,
     TypeDeclaration,
     WeightedFormula,
@@ -33,6 +34,7 @@ from lapis.language.syntax import (
 from lapis.language.weights import evaluate_weight, weight_and_period, weight_length
 
 MAX_RANGE = 10_000_000
+SETTINGS = {f"NAME EQ {kinds}" for kinds in ("NAME", "NUMBER", "STRING", "MINUS NUMBER")}
 
 
 def parse_program(text: str, name: str = "<text>") -> Program:
@@ -322,7 +324,7 @@ def has_marks(declaration: PredicateDeclaration) -> bool:
 
 
 def parse_weighted(tokens: list[Token], source: Source, span: Span) -> WeightedFormula:
-    """[@fixed] [weight] [:utility] formula [.]"""
+    """[@fixed] [weight] [:utility] formula [.] [@ x = A, …]"""
     fixed = False
     if tokens[0].kind == "AT":
         fixed = True
@@ -337,6 +339,7 @@ def parse_weighted(tokens: list[Token], source: Source, span: Span) -> WeightedF
                 hint="@fixed keeps a weight as it is while others are learned",
             )
         tokens = tokens[2:] if named else tokens[1:]
+    tokens, at = split_settings(tokens, source)
     weight, weight_text, utility = None, None, None
     length = weight_length(tokens)
     if length:
@@ -359,5 +362,36 @@ def parse_weighted(tokens: list[Token], source: Source, span: Span) -> WeightedF
         raise LapisError("there is no formula here", code="empty-formula", span=span)
     if fixed and weight is None:
         raise LapisError("@fixed needs a weight", code="fixed-without-weight", span=span)
+    if at and weight is None:
+        raise LapisError(
+            "a weight is needed here: '@' says which constants it is for",
+            code="settings-without-weight",
+            span=at[0].span,
+            hint="without '@' a weight is learned for each constant",
+        )
     formula = parse_formula_tokens(tokens, source)
-    return WeightedFormula(formula, weight, weight_text, hard, fixed, utility, span)
+    return WeightedFormula(formula, weight, weight_text, hard, fixed, utility, at, span)
+
+
+def split_settings(tokens: list[Token], source: Source) -> tuple[list[Token], tuple[Setting, ...]]:
+    """A statement without what stands behind @, and that: x = A, y = "b c"."""
+    kinds = [token.kind for token in tokens]
+    if "AT" not in kinds:
+        return tokens, ()
+    found: list[Setting] = []
+    start = end = kinds.index("AT")
+    while end < len(tokens):
+        begin = end + 1
+        end = kinds.index("COMMA", begin) if "COMMA" in kinds[begin:] else len(tokens)
+        part = tokens[begin:end] or tokens[begin - 1 : begin]
+        place = Span(source, part[0].start, part[-1].end)
+        if " ".join(kinds[begin:end]) not in SETTINGS:
+            raise LapisError(
+                "'@' takes a constant for each variable marked '+'",
+                code="settings",
+                span=place,
+                hint="as in 0.7 Has(p, +w) => Course(p) @ w = Java",
+            )
+        constant = "".join(parse_constant(token.text) for token in part[2:])
+        found.append(Setting(part[0].text, constant, place))
+    return tokens[:start], tuple(found)

@@ -30,6 +30,7 @@ from lapis.language.syntax import (
     Implies,
     Not,
     Or,
+    Setting,
     Statement,
     Term,
     Variable,
@@ -43,6 +44,7 @@ from lapis.language.weights import FUNCTIONS, LARGEST
 WORDS = re.compile(f"({STRING}|{NUMBER}|{NAME})")
 # The next line belongs to this one if it starts with a connective, a comma or a comparison.
 JOINING = re.compile(r"(?:\s|//[^\n]*+)*+(?:[\^&∧∨|=⇒→⇔↔,≠<>≤≥]|!=|->|v(?![\w']))")
+BEFORE_COMMENT = re.compile(rf'(?:[^"/\n]++|{STRING}|/(?!/))*+')
 MARK = "\0"
 
 
@@ -62,6 +64,8 @@ class LineForm(NamedTuple):
     text_parts: tuple[str, ...]  # of the printed formula, before, between and after the atoms
     hard: bool
     sign: str  # of the weight: "" or "-"
+    plus: tuple[int, ...]  # words with + before them
+    at: tuple[tuple[int, int], ...]  # words behind @: variables and their constants
 
 
 class WordPlaces(NamedTuple):
@@ -127,6 +131,8 @@ class WrittenAtoms(dict[tuple[str, ...], WrittenAtom]):
 
 
 def parse_term(word: str) -> Term:
+    if word[0] == "+":
+        return Variable(word[1:], True)
     is_variable = word[0] != '"' and starts_lower(word)
     return Variable(word) if is_variable else Constant(parse_constant(word))
 
@@ -144,6 +150,9 @@ class PlainLines:
     def read(self, start: int, end: int) -> WeightedFormula | None:
         """The formula on a line of the source; None if it must be parsed in full."""
         text = self.source.text
+        code = BEFORE_COMMENT.match(text, start, end)
+        if code is not None and text.startswith("//", code.end()):
+            end = code.end()
         pieces = WORDS.split(text[start:end])
         between, words = pieces[::2], pieces[1::2]
         key = "\0".join(between), "".join(map(self.kinds.__getitem__, words))
@@ -158,16 +167,20 @@ class PlainLines:
             weight = float(weight_text)
             if not abs(weight) <= LARGEST:
                 return None
+        for i in form.plus:
+            words[i] = "+" + words[i]
+        at = tuple([Setting(words[x], parse_constant(words[c])) for x, c in form.at])
         known = self.atoms
         found = [known[tuple([words[i] for i in places])] for places in form.atoms]
         first = start + len(between[0]) - len(between[0].lstrip())
         last = end - len(between[-1]) + len(between[-1].rstrip())
         return WeightedFormula(
-            form.build(found), weight, weight_text, form.hard, False, None,
+            form.build(found), weight, weight_text, form.hard, False, None, at,
             Span(self.source, first, last), PlainLine(form, found),
         )  # fmt: skip
 
     def find_form(self, start: int, end: int, words: list[str]) -> LineForm | None:
+        text = self.source.text
         tokens = list(tokenize(self.source, start=start, end=end))
         readable = [token for token in tokens if isinstance(token, Token)]
         named = [token for token in readable if WORDS.fullmatch(token.text)]
@@ -187,9 +200,15 @@ class PlainLines:
         places = atom_places(statement.formula, word_at)
         if places is None:
             return None
+        marked_words = {i for own in places for i in own if text[named[i].start - 1] == "+"}
+        first = len(words) - 2 * len(statement.at)
+        at = tuple((i, i + 1) for i in range(first, len(words), 2))
+        settings = [Setting(words[x], parse_constant(words[c])) for x, c in at]
+        if bool(marked_words) != bool(at) or settings != list(statement.at):
+            return None
         parts = print_formula(marked(statement.formula)).split(MARK)
         build = recipe(statement.formula, iter(range(len(places))).__next__)
-        return LineForm(build, places, tuple(parts), statement.hard, sign)
+        return LineForm(build, places, tuple(parts), statement.hard, sign, tuple(marked_words), at)
 
 
 def atom_places(formula: Formula, word_at: dict[int, int]) -> tuple[tuple[int, ...], ...] | None:
@@ -197,11 +216,14 @@ def atom_places(formula: Formula, word_at: dict[int, int]) -> tuple[tuple[int, .
     found: list[tuple[int, ...]] = []
     for node in subformulas(formula):
         if isinstance(node, Atom):
+            plus = [isinstance(term, Variable) and term.plus for term in node.terms]
             spans = [node.span, *(term.span for term in node.terms)]
-            words = tuple(word_at.get(span.start, -1) if span else -1 for span in spans)
-            plus = any(isinstance(term, Variable) and term.plus for term in node.terms)
+            words = tuple(
+                word_at.get(span.start + mark, -1) if span else -1
+                for span, mark in zip(spans, [False, *plus], strict=True)
+            )
             plain = all(isinstance(term, Variable | Constant) for term in node.terms)
-            if node.starred or plus or not plain or -1 in words:
+            if node.starred or not plain or -1 in words:
                 return None
             found.append(words)
         elif not isinstance(node, And | Or | Not | Implies | Iff):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from lapis.language.names import format_constant, quote
 from lapis.language.syntax import (
@@ -92,7 +92,14 @@ def print_weighted(statement: WeightedFormula) -> str:
     if statement.utility is not None:
         weight = f"{weight or ''}:{statement.utility!r}"
     head = f"{'@fixed ' if statement.fixed else ''}{weight + ' ' if weight else ''}"
-    return f"{head}{text}{'.' if statement.hard else ''}"
+    at = print_settings([(s.variable, s.constant) for s in statement.at])
+    return f"{head}{text}{'.' if statement.hard else ''}{at}"
+
+
+def print_settings(settings: Iterable[tuple[str, str]]) -> str:
+    """The constants that a weight is for, as they stand behind its formula; nothing if none."""
+    parts = [f"{variable} = {format_constant(constant)}" for variable, constant in settings]
+    return f"  @ {', '.join(parts)}" if parts else ""
 
 
 def print_constants(constants: tuple[str, ...]) -> str:

@@ -184,6 +184,15 @@ class FunctionDeclaration:
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """A plus variable at one constant, w = Java."""
+
+    variable: str
+    constant: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class WeightedFormula:
     """A formula as it stands in a file. Without weight and not hard, it is to be learned."""
 
@@ -193,6 +202,7 @@ class WeightedFormula:
     hard: bool = False
     fixed: bool = False  # written @fixed: learning leaves the weight alone
     utility: float | None = None  # written weight:utility (decision problems)
+    at: tuple[Setting, ...] = ()  # written F @ w = Java: the weight is that of these constants
     span: Span | None = field(default=None, compare=False, repr=False)
     line: PlainLine | None = field(default=None, compare=False, repr=False)
 

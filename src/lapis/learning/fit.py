@@ -90,11 +90,6 @@ class Fit(Result):
         if not self.converged:
             lines.append(f"not converged: {self.reason}")
         lines += self.about_errors()
-        if any(len(index) < len(self.weights) for index in self.parameters.world_index):
-            lines.append(
-                "formulas for single constants: a world that is asked by this file has all of "
-                "them, those it was learned from had some"
-            )
         lines += [f"{u.formula}: {u.reason}" for u in self.unbounded[:MAX_NAMED]]
         if len(self.unbounded) > MAX_NAMED:
             lines.append(f"… and {len(self.unbounded) - MAX_NAMED:,} more weights without bound")

@@ -29,11 +29,7 @@ from lapis.language.syntax import (
 
 def instances(rule: Rule, constants: Sequence[Sequence[str]]) -> list[str]:
     """The texts of a rule for each combination of constants of its plus variables."""
-    return instances_at(rule, list(itertools.product(*constants)))
-
-
-def instances_at(rule: Rule, rows: Sequence[Sequence[str]]) -> list[str]:
-    """The texts of a rule with each row of constants for its plus variables."""
+    rows = list(itertools.product(*constants))
     formula = parse_formula(rule.text)
     if any(moved_by_offset(node, rule.plus) for node in subformulas(formula)):
         return [

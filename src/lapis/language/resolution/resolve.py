@@ -8,12 +8,12 @@ meaning ∀j (j = i+1 ⇒ …) around the scope of i, so true where i+1 is no co
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lapis.collector import collector_paused
 from lapis.errors import LapisError, Warning, did_you_mean, misplaced, raise_all
-from lapis.language.model import Model, Rule
+from lapis.language.model import InstanceWeights, Model, Rule
 from lapis.language.parser import parse_statements, read_text
 from lapis.language.printer import print_formula
 from lapis.language.resolution.declarations import Declarations
@@ -110,6 +110,9 @@ def place(error: LapisError) -> tuple[str, int]:
     return (error.span.source.name, error.span.start) if error.span else ("", 0)
 
 
+TableKey = tuple[Formula, tuple[str, ...], bool, float | None]
+
+
 @dataclass
 class Resolver:
     """Turns formulas into rules, once all declarations are known."""
@@ -118,11 +121,15 @@ class Resolver:
     inference: TypeInference
     plain: PlainRules
     num_formulas: int = 0
+    # of each formula with constants behind @: the weights by these, as its variables are named
+    tables: dict[TableKey, dict[tuple[str, ...], float]] = field(default_factory=dict)
 
     def prepare(self, statement: WeightedFormula) -> list[Callable[[], Rule]]:
         """Check a formula and unify its types; the rules follow once all types are known."""
+        if statement.at and self.in_table(statement):
+            return []
         if statement.line is not None:
-            finish = self.plain.rule(statement, statement.line)
+            finish = None if statement.at else self.plain.rule(statement, statement.line)
             if finish is not None:
                 return [finish]
             statement = parse_again(statement)
@@ -144,6 +151,15 @@ class Resolver:
             text = print_formula(formula if len(expanded) > 1 else original)
             finished.append(self.finisher(statement, formula, scope, text))
         return finished if len(self.declared.errors) == before else []
+
+    def in_table(self, statement: WeightedFormula) -> bool:
+        """Note the weight at its constants; whether the rule that it belongs to is known."""
+        key = table_key(statement)
+        known = key in self.tables
+        table = self.tables.setdefault(key, {})
+        constants = tuple([setting.constant for setting in statement.at])
+        table[constants] = table.get(constants, 0.0) + (statement.weight or 0.0)
+        return known
 
     def spell_predicates(self, formula: Formula) -> Formula:
         """Resolve predicates whose spelling differs from the declared one in case only."""
@@ -191,6 +207,19 @@ class Resolver:
                 self.declared.fail(
                     "a hard formula has no weights to tell apart by '+'", "plus-hard", variable.span
                 )
+            elif statement.at and variable.name not in (s.variable for s in statement.at):
+                self.declared.fail(
+                    f"'@' gives no constant for '+{variable.name}'", "settings", variable.span
+                )
+        seen: set[str] = set()
+        for setting in statement.at:
+            if setting.variable in seen:
+                problem = f"{setting.variable!r} is given twice"
+                self.declared.fail(problem, "settings", setting.span)
+            elif setting.variable not in (v.name for v in plus_variables(original)):
+                problem = f"this formula has no '+{setting.variable}'"
+                self.declared.fail(problem, "settings", setting.span)
+            seen.add(setting.variable)
 
     def finisher(
         self, statement: WeightedFormula, formula: Formula, scope: str, text: str
@@ -210,18 +239,34 @@ class Resolver:
             free = free_variables(formula)
             marked = {variable.name for variable in plus_variables(formula)}
             bound = [v for node in subformulas(formula) for v in bound_variables(node)]
+            plus = tuple(name for name in free if name in marked)
             only_utility = statement.utility is not None and statement.weight is None
             return Rule(
                 without_plus(formula),
                 tuple(map(type_of, free)),
                 tuple(map(type_of, bound)),
-                0.0 if only_utility else statement.weight,
+                0.0 if only_utility or statement.at else statement.weight,
                 statement.hard,
                 text,
-                tuple(name for name in free if name in marked),
+                plus,
                 statement.fixed or only_utility,
                 statement.utility,
                 statement.span,
+                self.weights_at(statement, plus) if statement.at else None,
             )
 
         return finish
+
+    def weights_at(self, statement: WeightedFormula, plus: Sequence[str]) -> InstanceWeights:
+        """The weights of all statements of this form, by the constants of `plus`."""
+        names = [setting.variable for setting in statement.at]
+        order = [names.index(name) for name in plus]
+        table = self.tables[table_key(statement)]
+        rows = tuple([tuple([constants[i] for i in order]) for constants in table])
+        return InstanceWeights(rows, tuple(table.values()))
+
+
+def table_key(statement: WeightedFormula) -> TableKey:
+    """What statements have in common that differ in the constants behind @ only."""
+    names = tuple([setting.variable for setting in statement.at])
+    return statement.formula, names, statement.fixed, statement.utility
