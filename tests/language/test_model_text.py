@@ -21,6 +21,7 @@ MODELS = {
     "2 Topic(p,t) ^ Links(p,q) => Topic(q,t)\n0.5 Topic(p,+t)\n0.1 Old(p) v EXIST q Links(p,q)\n",
     "functions": "person MotherOf(person)\nAge(person, year)\nyear = {1, ..., 9}\n"
     "1 MotherOf(x) = y => !(x = y)\n0.5 Age(x,y) ^ y > 3\n",
+    "factors": "P(t) 2.5 0\nQ(t) -1 1\nR(t) 3 2\n1 P(x) => Q(x) v R(x)\n|P| - 2 |Q| >= -3\n",
     "nullary": "Rain\nWet(place)\n1.25 Rain => Wet(p)\n(Rain)\n",
 }
 
@@ -34,6 +35,7 @@ def test_reading_what_was_printed_gives_the_same_model(name: str) -> None:
         t: set(c) for t, c in model.types.items()
     }
     assert again.rules == model.rules
+    assert again.constraints == model.constraints
 
 
 def test_weights_are_read_back_to_the_last_digit() -> None:

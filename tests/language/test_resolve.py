@@ -155,3 +155,19 @@ def test_errors_of_included_files_name_the_file(tmp_path: Path) -> None:
     (tmp_path / "outer.mln").write_text('#include "inner.mln"\n')
     with pytest.raises(LapisError, match=r"inner\.mln:2:13: the formula ends too early"):
         read_model(tmp_path / "outer.mln")
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["/* of size\nn = 3\n*/", "1 P(x) ^\nx = 3", "// \\exists X: p(X)", "2 (P(x) v\nx = 3\n)"],
+)
+def test_only_whole_statements_give_a_file_of_the_wfomc_tools_away(part: str) -> None:
+    """In such a file P(n) is a hard fact and x a constant: the model would mean something else."""
+    model = parse_model(f"n = {{1, 2, 3}}\nP(n)\n{part}\n1.5 P(x)\n")
+    assert not model.warnings
+    assert model.rules[-1].variables == (("x", "n"),)
+
+
+def test_a_proposition_that_is_declared_twice_is_no_formula() -> None:
+    model = parse_model("Rain\nRain\n1 Rain")
+    assert [warning.code for warning in model.warnings] == ["repeated-declaration"]

@@ -147,6 +147,8 @@ def unexpected_token(
         hint = "formulas with a numeric part (hybrid Markov logic) are not supported"
     elif token.type == "PERIOD":
         hint = "a period may only end a hard formula"
+    elif token.type == "COMMA" and [t.kind for t in tokens if t.end <= start][-2:-1] == ["RBRACE"]:
+        hint = "a counting quantifier counts the values of one variable"
     elif token.type == "NAME" and "AND" in expected:
         hint = "connect formulas with ^, v, => or <=>; or start a new line"
     return LapisError(

@@ -53,7 +53,7 @@ def parse_statements(text: str, name: str = "<text>") -> tuple[list[Statement], 
     from lapis.language import wfomc
 
     source = Source(name, text)
-    if wfomc.is_wfomc(text):
+    if wfomc.is_wfomc(source):
         return wfomc.parse_wfomc(source)
     statements: list[Statement] = []
     errors: list[LapisError] = []
@@ -249,12 +249,12 @@ def parse_range(items: list[Token], index: int, source: Source) -> list[str]:
 
 def parse_function(tokens: list[Token], span: Span) -> FunctionDeclaration:
     value = tokens[0]
-    if value.text[0].isdigit():
+    if value.text[0].isdigit() or value.text.lower() in ("inf", "infinity", "nan"):
         raise LapisError(
             f"{value.text!r} is neither a number nor a type",
             code="bad-number",
             span=replace(span, end=value.end),
-            hint="a weight is a number, as in 1.5; the name of a type starts with a letter",
+            hint="a weight is a number, as in 1.5; a formula with a final period holds always",
         )
     parameters = parse_parameters(tokens[3:-1])
     if parameters is None or not parameters or any(p.mark for p in parameters):

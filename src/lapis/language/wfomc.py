@@ -5,14 +5,15 @@ start with #, the one domain is given by its size (`person = 3`, constants perso
 constants, predicates are not declared, a formula without weight and period is hard, and there are
 cardinality constraints (`|P| - |Q| = 0`), evidence lines (`p(a), ~q(b)`), weights of a
 predicate's true and false atoms (`2.7 1 p`), `ExactlyOne[P, Q]`, and names that speak of a linear
-order (resolution/orders.py). All of it is translated into our statements; the size, or a quantified
-upper-case variable, is what gives such a file away.
+order (resolution/orders.py). All of it is translated into our statements; a statement of the size,
+or a quantified upper-case variable, is what gives such a file away. Names that are no constants of
+the domain are refused: a file of ours that states a size is full of them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lapis.errors import LapisError, Source, Span
 from lapis.language.cardinality import is_cardinality, parse_cardinality
@@ -22,6 +23,7 @@ from lapis.language.parser import parse_type
 from lapis.language.resolution.orders import order_axioms
 from lapis.language.syntax import (
     And,
+    Constant,
     Formula,
     Parameter,
     PredicateDeclaration,
@@ -29,6 +31,8 @@ from lapis.language.syntax import (
     TypeDeclaration,
     WeightedFormula,
     atoms,
+    subformulas,
+    terms_of,
 )
 from lapis.language.weights import evaluate_weight, weight_and_period, weight_length
 
@@ -37,8 +41,20 @@ QUANTIFIED = re.compile(r"\\(?:exists(?:_\{[^}]*\})?|forall)\s+[A-Z]\w*\s*:")
 MAX_SIZE = 10_000_000
 
 
-def is_wfomc(text: str) -> bool:
-    return SIZE.search(text) is not None or QUANTIFIED.search(text) is not None
+def is_wfomc(source: Source) -> bool:
+    """Whether a statement is of these files; comments and parts of formulas do not tell."""
+    if not (SIZE.search(source.text) or QUANTIFIED.search(source.text)):
+        return False
+    statements = split_statements(list(tokenize(source, hash_comments=True)))
+    return any(is_size(s) or any(is_quantifier(t, source) for t in s) for s in statements)
+
+
+def is_size(statement: Sequence[Token | LapisError]) -> bool:
+    return [t.kind for t in statement if isinstance(t, Token)] == ["NAME", "EQ", "NUMBER"]
+
+
+def is_quantifier(token: Token | LapisError, source: Source) -> bool:
+    return isinstance(token, Token) and bool(QUANTIFIED.match(source.text, token.start))
 
 
 def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
@@ -56,11 +72,10 @@ def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
         statement = [token for token in found if isinstance(token, Token)]
         span = Span(source, statement[0].start, statement[-1].end)
         try:
-            kinds = [token.kind for token in statement]
             factors, predicate = leading_factors(statement)
-            if kinds == ["NAME", "EQ", "NUMBER"]:
+            if is_size(statement):
                 types.append(parse_size(statement, span))
-            elif kinds[:3] == ["NAME", "EQ", "LBRACE"]:
+            elif [token.kind for token in statement[:3]] == ["NAME", "EQ", "LBRACE"]:
                 types.append(parse_domain(statement, source, span))
             elif factors is not None:
                 weights[predicate] = factors, span
@@ -75,6 +90,7 @@ def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
     if not types and not errors:
         whole = Span(source, 0, len(source.text))
         errors.append(LapisError("the domain is missing", code="no-domain", span=whole))
+    errors += outside_domain(body, types[0]) if types else []
     used = [a.predicate for s in body if isinstance(s, WeightedFormula) for a in atoms(s.formula)]
     body += [WeightedFormula(axiom, hard=True) for axiom in order_axioms(used)]
     errors += [
@@ -84,6 +100,27 @@ def parse_wfomc(source: Source) -> tuple[list[Statement], list[LapisError]]:
     ]
     declared = declarations(body, types[0].name, weights) if types else []
     return [*types, *declared, *body], errors
+
+
+def outside_domain(body: Sequence[Statement], domain: TypeDeclaration) -> list[LapisError]:
+    """Names in formulas that are no constants of the domain, each where it stands first."""
+    first: dict[str, Span | None] = {}
+    for statement in body:
+        if isinstance(statement, WeightedFormula):
+            for node in subformulas(statement.formula):
+                for term in terms_of(node):
+                    if isinstance(term, Constant) and term.name not in domain.constants:
+                        first.setdefault(term.name, term.span)
+    return [
+        LapisError(
+            f"{name!r} is no constant of the domain {domain.name!r}",
+            code="outside-domain",
+            span=span,
+            hint="this is read as a file of the WFOMC tools, whose variables are upper-case; "
+            f"elsewhere the constants of a type are listed, as in {domain.name} = {{A, B, C}}",
+        )
+        for name, span in first.items()
+    ]
 
 
 def parse_size(tokens: list[Token], span: Span) -> TypeDeclaration:

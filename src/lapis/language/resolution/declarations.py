@@ -61,6 +61,15 @@ class Declarations:
                 predicate.span,
                 notes=[Note("it was first declared here", earlier.span)],
             )
+        elif earlier is not predicate and not predicate.types and in_one_file(earlier, predicate):
+            self.warnings.append(
+                Warning(
+                    f"{predicate.name!r} is declared already: this line says nothing",
+                    "repeated-declaration",
+                    predicate.span,
+                    f"the formula without a weight is written ({predicate.name})",
+                )
+            )
 
     def check_cardinality(self, statement: Cardinality) -> None:
         for _, name in statement.parts:
@@ -74,3 +83,7 @@ class Declarations:
             where = self.predicates[close].span
             hint = f"did you mean {close!r}, declared at {where}?" if where else None
         self.fail(f"unknown predicate {name!r}", "unknown-predicate", span, hint=hint)
+
+
+def in_one_file(first: Predicate, second: Predicate) -> bool:
+    return bool(first.span and second.span and first.span.source is second.span.source)

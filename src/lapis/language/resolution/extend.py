@@ -50,4 +50,6 @@ def declaration(predicate: Predicate) -> Statement:
         replace(marked, type=type_name) if i in predicate.block else Parameter(type_name)
         for i, type_name in enumerate(predicate.types)
     )
-    return PredicateDeclaration(predicate.name, parameters, predicate.closed, None, predicate.span)
+    return PredicateDeclaration(
+        predicate.name, parameters, predicate.closed, predicate.factors, predicate.span
+    )
