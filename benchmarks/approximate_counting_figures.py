@@ -30,13 +30,13 @@ def draw_figures(job: Job, folder: Path) -> None:
     one = replace(job, method="cd", folds=1)
     grown = {
         counts: [
-            run(replace(one, data="protein", counts=counts, fraction=job.fraction * k))[0][0]
+            run(replace(one, data="protein", counts=counts, fraction=job.fraction * k))[0]
             for k in FRACTIONS
         ]
         for counts in COUNTS
     }
     watched = {
-        counts: run(replace(one, data="webkb", counts=counts, snapshots=SNAPSHOTS))[0][0]
+        counts: run(replace(one, data="webkb", counts=counts, snapshots=SNAPSHOTS))[0]
         for counts in COUNTS
     }
     draw(
