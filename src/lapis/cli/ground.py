@@ -53,6 +53,6 @@ def summarise(network: Network) -> Figures:
         "literals": len(network.literal),
         "blocks": network.num_blocks,
         "weights": len(network.weights),
-        "components": int(network.component.max(initial=-1)) + 1,
+        "components": network.num_components,
     }
     return Figures(sizes)

@@ -21,6 +21,7 @@ import numpy as np
 from lapis.data.database import Domain, empty_tuples
 from lapis.data.keys import fits, pack, unpack
 from lapis.errors import TooLarge
+from lapis.network.csr import row_starts
 from lapis.network.network import AtomTable
 from lapis.problem.problem import Evidence
 
@@ -143,9 +144,8 @@ def _predicate_atoms(known: Evidence, domains: Mapping[str, Domain], first: int)
 def atom_table(numbered: Mapping[str, PredicateAtoms]) -> AtomTable:
     """The table of base atoms; predicates without unknown atoms are left out."""
     listed = [atoms for atoms in numbered.values() if atoms.num_unknown]
-    counts = [atoms.num_unknown for atoms in listed]
     return AtomTable(
         tuple(atoms.name for atoms in listed),
-        np.concatenate((np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64))),
+        row_starts(np.array([atoms.num_unknown for atoms in listed], np.int64)),
         tuple(atoms.unknown for atoms in listed),
     )

@@ -11,6 +11,7 @@ from lapis.data.database import Domain
 from lapis.grounding.atoms import PredicateAtoms
 from lapis.grounding.evidence import block_shape
 from lapis.language.model import Predicate
+from lapis.network.csr import row_starts
 
 
 class Blocks(NamedTuple):
@@ -43,9 +44,8 @@ def network_blocks(
         lengths.append(length)
         members.append(atom)
         exact.append(np.full(len(length), predicate.exactly_one))
-    length = np.concatenate(lengths)
     return Blocks(
-        np.concatenate((np.zeros(1, np.int64), np.cumsum(length))),
+        row_starts(np.concatenate(lengths)),
         np.concatenate(members),
         np.concatenate([np.empty(0, bool), *exact]),
     )

@@ -55,12 +55,11 @@ def sample_by_parts(
 
 def divide_components(network: Network) -> np.ndarray:
     """int64[num_components], the part that each belongs to."""
-    component = network.component
-    count = int(component.max(initial=-1)) + 1
+    component, count = network.component, network.num_components
     size = np.bincount(component, minlength=count)
     weight = clause_weights(network.weights, network.weight_id, network.coefficient)
     length = np.diff(network.clause_start)
-    owner = component[np.abs(network.literal[network.clause_start[:-1]]) - 1]
+    owner = component[network.first_atom]
     stiff, pairs = np.zeros(count, bool), np.zeros(count, bool)
     stiff[owner[(length > 1) & (np.abs(weight) > NEARLY_HARD)]] = True
     pairs[owner[(length == 2) & np.isfinite(weight)]] = True

@@ -203,8 +203,8 @@ def of_weights(weight_id: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 def outweighing(network: Network) -> tuple[float, float]:
     """A weight above that of all soft formulas of any component together, and that of all."""
     gain = np.abs(np.append(network.weights, 0.0)[network.weight_id] * network.coefficient)
-    first_atom = np.abs(network.literal[network.clause_start[:-1]]) - 1
-    in_component = np.bincount(network.component[first_atom], weights=gain, minlength=1)
+    owner = network.component[network.first_atom]
+    in_component = np.bincount(owner, weights=gain, minlength=1)
     return 1.0 + float(in_component.max()), float(in_component.sum())
 
 

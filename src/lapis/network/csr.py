@@ -16,6 +16,11 @@ def row_starts(lengths: np.ndarray | Sequence[int]) -> np.ndarray:
     return starts
 
 
+def row_sums(start: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """int64[num_rows], what the entries of each row add up to."""
+    return np.diff(row_starts(values)[start])
+
+
 def narrow(starts: np.ndarray) -> np.ndarray:
     """Where rows start, as int32 if that is wide enough: there may be as many rows as atoms."""
     return starts.astype(np.int32) if starts[-1] <= np.iinfo(np.int32).max else starts

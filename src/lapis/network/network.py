@@ -19,6 +19,7 @@ import numpy as np
 
 from lapis.data.database import Domain
 from lapis.language.model import Predicate
+from lapis.network.csr import row_sums
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,15 @@ class Network:
         return len(self.block_exact)
 
     @property
+    def first_atom(self) -> np.ndarray:
+        """int32[num_clauses], of each clause: where it is, all of its component is."""
+        return np.abs(self.literal[self.clause_start[:-1]]) - 1
+
+    @property
+    def num_components(self) -> int:
+        return int(self.component.max(initial=-1)) + 1
+
+    @property
     def constant_score(self) -> float:
         """The score of the groundings decided by evidence: Σ_w weights[w] · constant_count[w]."""
         return float(self.weights @ self.constant_count)
@@ -89,7 +99,7 @@ class Network:
     def is_satisfied(self, world: np.ndarray) -> np.ndarray:
         """bool[num_clauses], for a world bool[num_atoms]."""
         holds = world[np.abs(self.literal) - 1] == (self.literal > 0)
-        return _any_in_rows(self.clause_start, holds)
+        return row_sums(self.clause_start, holds) > 0
 
     def counts(self, world: np.ndarray) -> np.ndarray:
         """float64[num_weights], n_w(world): the true groundings of each weight."""
@@ -112,8 +122,7 @@ class Network:
         """
         if not self.is_satisfied(world)[self.weight_id < 0].all():
             return False
-        inside = np.concatenate(([0], np.cumsum(world[self.block_atom])))
-        true = np.diff(inside[self.block_start])
+        true = row_sums(self.block_start, world[self.block_atom])
         return bool((true <= 1).all() and (true[self.block_exact] == 1).all())
 
     def complete(self, base: np.ndarray) -> np.ndarray:
@@ -128,7 +137,7 @@ class Network:
                 literal = self.definition_literal[start[0] : start[-1]]
                 holds = world[np.abs(literal) - 1] == (literal > 0)
                 here = slice(self.num_base_atoms + first, self.num_base_atoms + last)
-                world[here] = _any_in_rows(start - start[0], holds)
+                world[here] = row_sums(start - start[0], holds) > 0
         return world
 
     @cached_property
@@ -180,9 +189,3 @@ class Network:
         hit = sorted_codes[at] == wanted
         found[hit] = at[hit] + self.atoms.offset[group]
         return found
-
-
-def _any_in_rows(start: np.ndarray, holds: np.ndarray) -> np.ndarray:
-    """bool[num_rows], whether some entry of each row of a CSR array is true."""
-    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(holds)))
-    return before[start[1:]] > before[start[:-1]]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.network.csr import row_starts, take_rows
+from lapis.network.csr import row_starts, row_sums, take_rows
 from lapis.network.network import AtomTable, Network
 
 
@@ -32,8 +32,8 @@ class Subnetwork(NamedTuple):
 
 def keep_part(network: Network, kept: np.ndarray) -> Subnetwork:
     """Whole components, given by their atoms bool[num_atoms], without the constant counts."""
-    first_atom = np.abs(network.literal[network.clause_start[:-1]]) - 1
-    part = build_part(network, kept, clause_rows(network, np.flatnonzero(kept[first_atom])))
+    clauses = np.flatnonzero(kept[network.first_atom])
+    part = build_part(network, kept, clause_rows(network, clauses))
     nothing = np.zeros(len(network.weights))
     return part._replace(network=replace(part.network, constant_count=nothing))
 
@@ -46,10 +46,9 @@ def fix_atoms(network: Network, value: np.ndarray) -> Subnetwork:
     atom = np.abs(network.literal) - 1
     is_open = value[atom] < 0
     holds = value[atom] == (network.literal > 0)
-    ends, begins = network.clause_start[1:], network.clause_start[:-1]
-    true, left = row_starts(holds), row_starts(is_open)
-    length = left[ends] - left[begins]
-    kept = (true[ends] == true[begins]) & ((length > 0) | (network.weight_id < 0))
+    length = row_sums(network.clause_start, is_open)
+    is_true = row_sums(network.clause_start, holds) > 0
+    kept = ~is_true & ((length > 0) | (network.weight_id < 0))
     in_kept = np.repeat(kept, np.diff(network.clause_start))
     rows = Rows(
         row_starts(length[kept]),
@@ -102,8 +101,7 @@ def build_part(network: Network, kept: np.ndarray, rows: Rows) -> Subnetwork:
 def still_defined(network: Network, kept: np.ndarray) -> np.ndarray:
     """bool[num_atoms], the kept auxiliary atoms whose definition is kept."""
     lost = ~kept[np.abs(network.definition_literal) - 1]
-    before = row_starts(lost)
-    whole = before[network.definition_start[1:]] == before[network.definition_start[:-1]]
+    whole = row_sums(network.definition_start, lost) == 0
     defined = np.zeros(network.num_atoms, bool)
     defined[network.num_base_atoms :] = whole & kept[network.num_base_atoms :]
     return defined

@@ -115,7 +115,7 @@ def bound_log_partition(
     stop: Stop | None,
 ) -> tuple[float, float]:
     """Bounds of log Z; where they are near each other they tighten those of marginals, in place."""
-    component, count = core.component, int(core.component.max(initial=-1)) + 1
+    component, count = core.component, core.num_components
     world = find_world(core)
     below = find_mean_field(graph, component, count, world)
     above = bound_above(terms, component, count, stop)

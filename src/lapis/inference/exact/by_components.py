@@ -197,8 +197,7 @@ class ExactPlan:
 
     def _solved_clauses(self) -> np.ndarray:
         """int64[...], the clauses of affordable components, copies included."""
-        first_atom = np.abs(self.network.literal[self.network.clause_start[:-1]]) - 1
-        return np.flatnonzero(self.affordable[first_atom])
+        return np.flatnonzero(self.affordable[self.network.first_atom])
 
     def _solve_single(self, weights: np.ndarray) -> SingleAtoms:
         alone = solve_single_atoms(self.network, self.single, weights)

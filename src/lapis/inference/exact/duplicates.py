@@ -26,15 +26,13 @@ class Duplicates(NamedTuple):
 
 
 def no_duplicates(network: Network) -> Duplicates:
-    num_components = int(network.component.max(initial=-1)) + 1
-    components = np.arange(num_components)
-    return Duplicates(components, np.arange(network.num_atoms), np.ones(num_components))
+    components = np.arange(network.num_components)
+    return Duplicates(components, np.arange(network.num_atoms), np.ones(len(components)))
 
 
 def find_duplicates(network: Network, ignored: np.ndarray) -> Duplicates:
     """Copies among the components of atoms that are not ignored, bool[num_atoms]."""
-    label = network.component
-    num_components = int(label.max(initial=-1)) + 1
+    label, num_components = network.component, network.num_components
     considered = have_twins(network, ignored)
     if not considered.any():
         return no_duplicates(network)
@@ -57,8 +55,8 @@ def find_duplicates(network: Network, ignored: np.ndarray) -> Duplicates:
 def have_twins(network: Network, ignored: np.ndarray) -> np.ndarray:
     """bool[num_components], whether another has as many atoms and clauses; only these compare."""
     label = network.component
-    clause_label = label[np.abs(network.literal[network.clause_start[:-1]]) - 1]
-    num_components = int(label.max(initial=-1)) + 1
+    clause_label = label[network.first_atom]
+    num_components = network.num_components
     shape = np.bincount(label, minlength=num_components) * (network.num_clauses + 1)
     shape += np.bincount(clause_label, minlength=num_components)
     shape[label[ignored]] = -1
@@ -89,11 +87,10 @@ def component_words(
         values.extend([(local[atom] + 1) * np.sign(literal), np.diff(start)])
         values.extend(feature[rows].astype(np.int64) for feature in features)
 
-    first = np.abs(network.literal[network.clause_start[:-1]]) - 1
     add_rows(
         network.clause_start,
         network.literal,
-        np.flatnonzero(considered[label[first]]),
+        np.flatnonzero(considered[label[network.first_atom]]),
         [network.weight_id, network.coefficient.view(np.int64)],
     )
     first = network.block_atom[network.block_start[:-1]]

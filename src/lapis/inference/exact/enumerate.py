@@ -108,9 +108,8 @@ def find_components(network: Network) -> Iterator[ComponentParts]:
     for index, atoms in enumerate(blocks):
         block_of[atoms] = index
     label = network.component
-    first_literal = network.literal[network.clause_start[:-1]]
-    clause_label = label[np.abs(first_literal) - 1]
-    busy = np.zeros(int(label.max(initial=-1)) + 1, dtype=bool)
+    clause_label = label[network.first_atom]
+    busy = np.zeros(network.num_components, dtype=bool)
     busy[clause_label] = True
     busy[label[block_of >= 0]] = True
     atoms = np.flatnonzero(busy[label]) if len(label) else np.empty(0, np.int64)

@@ -67,8 +67,7 @@ def plan_forest(
 ) -> tuple[Forest, tuple[Refusal, ...]]:
     """Trees for the components of the atoms wanted, bool[num_atoms], as far as they fit."""
     variables = find_variables(network, wanted)
-    first_atom = np.abs(network.literal[network.clause_start[:-1]]) - 1
-    clauses = np.flatnonzero(wanted[first_atom])
+    clauses = np.flatnonzero(wanted[network.first_atom])
     cubes, origin = cut_long_cubes(falsifying_cubes(network, variables, clauses), max_members)
     component = np.concatenate((variables.component, variables.component[origin]))
 

@@ -25,6 +25,7 @@ import numpy as np
 from lapis.compiled import allocating_entry, inner
 from lapis.inference.map.objective import Objective
 from lapis.inference.map.probing import Probe, hard_rows, literal_code
+from lapis.network.csr import row_starts, take_rows
 
 MAX_GROUP = 1000  # literals of a clause that is tested for being an exactly-one group
 
@@ -96,8 +97,6 @@ def soft_cliques(objective: Objective) -> SoftCliques:
 def select_rows(
     start: np.ndarray, literal: np.ndarray, rows: np.ndarray, kind: np.ndarray | None = None
 ) -> Cliques:
-    from lapis.network.csr import take_rows
-
     kind = np.zeros(len(rows), np.int64) if kind is None else kind
     return Cliques(*take_rows(start, literal, rows), kind)
 
@@ -112,8 +111,8 @@ def build_graph(size: int, edges: np.ndarray, kind: np.ndarray | None = None) ->
     key, both = key[order], both[order]
     new = np.diff(key, prepend=-1) != 0
     key, both = key[new], both[new]
-    start = np.concatenate(([0], np.cumsum(np.bincount(key // size, minlength=size))))
-    return Graph(start.astype(np.int64), (key % size).astype(np.int32), both)
+    start = row_starts(np.bincount(key // size, minlength=size))
+    return Graph(start, (key % size).astype(np.int32), both)
 
 
 def grow_cliques(graph: Graph, *, partition: bool) -> Cliques:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.network.csr import take_rows
+from lapis.network.csr import row_starts, row_sums, take_rows
 from lapis.network.network import Network
 
 MAX_DECIMALS = 6  # of weights whose sums are taken to be multiples of a unit
@@ -103,16 +103,14 @@ class Objective:
     def is_satisfied(self, world: np.ndarray) -> np.ndarray:
         """bool[num_clauses], for a world bool[num_atoms]."""
         holds = world[np.abs(self.literal) - 1] == (self.literal > 0)
-        before = np.concatenate((np.zeros(1, np.int64), np.cumsum(holds)))
-        return before[self.clause_start[1:]] > before[self.clause_start[:-1]]
+        return row_sums(self.clause_start, holds) > 0
 
     def cost(self, world: np.ndarray) -> float:
         """Σ |weight| over violated soft clauses; +inf where a hard one or a block is."""
         satisfied = self.is_satisfied(world)
         if not satisfied[self.hard].all():
             return np.inf
-        inside = np.concatenate(([0], np.cumsum(world[self.block_atom])))
-        true = np.diff(inside[self.block_start])
+        true = row_sums(self.block_start, world[self.block_atom])
         if (true > 1).any() or (true[self.block_exact] != 1).any():
             return np.inf
         violated = ~self.hard & (satisfied != (self.weight > 0))
@@ -229,7 +227,7 @@ def merge_clauses(
         totals.append(total[kept])
         lengths.append(np.full(int(kept.sum()), size))
     return (
-        np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum(),
+        row_starts(np.concatenate([np.empty(0, np.int64), *lengths])),
         np.concatenate([*rows, np.empty(0, np.int32)]).astype(np.int32),
         np.concatenate([*totals, np.empty(0)]),
         always,

@@ -19,6 +19,7 @@ import numpy as np
 
 from lapis.compiled import allocating_entry, inner
 from lapis.inference.map.objective import Objective
+from lapis.network.csr import row_starts, take_rows
 
 MAX_STEPS = 30_000_000  # clauses looked at
 MAX_CONFLICTS = 1_000_000
@@ -56,8 +57,6 @@ def literal_code(literal: np.ndarray) -> np.ndarray:
 
 def hard_rows(objective: Objective, hard: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """CSR of literal codes: the hard clauses, then one for each exactly-one block."""
-    from lapis.network.csr import take_rows
-
     start, literal = take_rows(objective.clause_start, objective.literal, hard)
     exact = np.flatnonzero(objective.block_exact)
     block_start, block_atom = take_rows(objective.block_start, objective.block_atom, exact)
@@ -73,8 +72,7 @@ def occurrences(
     """CSR of the rows in which each literal occurs."""
     row = np.repeat(np.arange(len(start) - 1, dtype=np.int32), np.diff(start))
     order = np.argsort(literal, kind="stable")
-    ends = np.cumsum(np.bincount(literal, minlength=num_literals))
-    return np.concatenate(([0], ends)).astype(np.int64), row[order]
+    return row_starts(np.bincount(literal, minlength=num_literals)), row[order]
 
 
 @allocating_entry

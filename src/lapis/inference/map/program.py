@@ -28,6 +28,7 @@ from lapis.inference.map.cliques import (
 )
 from lapis.inference.map.objective import Objective
 from lapis.inference.map.probing import Probe, probe
+from lapis.network.csr import row_starts, row_sums
 
 
 @dataclass(frozen=True)
@@ -124,12 +125,11 @@ class Program:
 
     def add_literal_rows(self, cliques: Cliques) -> np.ndarray:
         """Rows Σ ±x without their bounds; returns the number of negated literals of each."""
-        is_negated = (cliques.literal & 1).astype(np.float64)
+        is_negated = cliques.literal & 1
         self.index.append(cliques.literal >> 1)
         self.value.append(1.0 - 2.0 * is_negated)
         self.length.append(np.diff(cliques.start))
-        before = np.concatenate(([0.0], np.cumsum(is_negated)))
-        return before[cliques.start[1:]] - before[cliques.start[:-1]]
+        return row_sums(cliques.start, is_negated)
 
     def add_soft_cliques(self) -> None:
         """k = Σ literals as a column, then a column y ≥ k − j of cost w for each j < n."""
@@ -187,8 +187,7 @@ class Program:
         violated = objective.is_satisfied(world)[clauses] != (objective.weight[clauses] > 0)
         cliques = self.structure.soft.cliques
         holds = world[cliques.literal >> 1] == ((cliques.literal & 1) == 0)
-        before = np.concatenate(([0], np.cumsum(holds)))
-        count = before[cliques.start[1:]] - before[cliques.start[:-1]]
+        count = row_sums(cliques.start, holds)
         steps = np.diff(cliques.start) - 1
         j = np.arange(steps.sum()) - np.repeat(np.cumsum(steps) - steps, steps) + 1
         y = np.maximum(np.repeat(count, steps) - j, 0)
@@ -212,7 +211,7 @@ class Program:
         lengths = joined(self.length, np.int64)
         program.num_row_ = len(lengths)
         program.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        program.a_matrix_.start_ = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+        program.a_matrix_.start_ = row_starts(lengths).astype(np.int32)
         program.a_matrix_.index_ = joined(self.index, np.int32)
         program.a_matrix_.value_ = joined(self.value, np.float64)
         integer, continuous = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous

@@ -133,7 +133,7 @@ def solve_rest(
         [name for name in used if used[name]] + [result.method for result in found]
     )
     diagnostics = {
-        "components": int(core.component.max(initial=-1)) + 1,
+        "components": core.num_components,
         "cut_atoms": settled.num_cut,
         "eliminated_atoms": eliminated,
         "exact_atoms": int(solved.sum()),

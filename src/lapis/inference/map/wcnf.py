@@ -16,7 +16,7 @@ from lapis.data.formats.wcnf import WeightedClauses, read_wcnf
 from lapis.errors import LapisError
 from lapis.inference.map.solver import MapResult, most_likely_world
 from lapis.inference.marginals import Options
-from lapis.network.csr import take_rows
+from lapis.network.csr import row_starts, take_rows
 from lapis.network.network import AtomTable, Network
 
 
@@ -56,9 +56,8 @@ def network_of_clauses(clauses: WeightedClauses) -> Network:
         raise LapisError(
             "no assignment satisfies the hard clauses: one of them is empty", code="unsatisfiable"
         )
-    start = np.concatenate(([0], np.cumsum(length))).astype(np.int64)
     kept = np.flatnonzero(~always & (length > 0))
-    start, literal = take_rows(start, pairs[:, 2].astype(np.int32), kept)
+    start, literal = take_rows(row_starts(length), pairs[:, 2].astype(np.int32), kept)
     atoms = np.arange(1, clauses.num_variables + 1, dtype=np.int32)[:, None]
     none = np.zeros(1, np.int64)
     return Network(

@@ -60,8 +60,8 @@ class Exact:
     def largest_coefficient(self) -> np.ndarray:
         """float64[num_statistics], how much a clause's weight changes with θ; 0 if unused."""
         network = self.plan.network
-        first_atom = np.abs(network.literal[network.clause_start[:-1]]) - 1
-        clauses = np.flatnonzero(self.plan.affordable[first_atom] & (network.weight_id >= 0))
+        affordable = self.plan.affordable[network.first_atom]
+        clauses = np.flatnonzero(affordable & (network.weight_id >= 0))
         largest = np.zeros(self.statistics.num_statistics)
         np.maximum.at(largest, network.weight_id[clauses], np.abs(network.coefficient[clauses]))
         return largest

@@ -107,8 +107,7 @@ class WorldMoments:
 
 def counts_of_part(network: Network, part: np.ndarray, world: np.ndarray) -> np.ndarray:
     """float64[num_weights], true groundings of the clauses over some components' atoms."""
-    first_atom = np.abs(network.literal[network.clause_start[:-1]]) - 1
-    counted = part[first_atom] & (network.weight_id >= 0) & network.is_satisfied(world)
+    counted = part[network.first_atom] & (network.weight_id >= 0) & network.is_satisfied(world)
     return np.bincount(
         network.weight_id[counted], network.coefficient[counted], len(network.weights)
     )

@@ -66,8 +66,7 @@ def drop_dear_tables(network: Network, division: Division, entries: float) -> Di
     size = np.zeros(len(plan.duplicates.first))
     for forest in plan.forests:
         np.add.at(size, forest.component[forest.tree.order], np.diff(forest.tree.table_start))
-    first_atom = np.abs(part.literal[part.clause_start[:-1]]) - 1
-    literals = np.bincount(part.component[first_atom], np.diff(part.clause_start), len(size))
+    literals = np.bincount(part.component[part.first_atom], np.diff(part.clause_start), len(size))
     dear = (size > entries * literals)[plan.duplicates.first[part.component]]
     kept = plan.affordable & ~dear
     atom = division.planned_atom[kept]
@@ -84,7 +83,7 @@ def has_dense_core(network: Network, degree: int) -> np.ndarray:
     """
     clause, member = crowded_members(network, block_variables(network), degree)
     one, _ = drop_sparse(*distinct(*join_members(clause, member)), degree)
-    dense = np.zeros(int(network.component.max(initial=-1)) + 1, bool)
+    dense = np.zeros(network.num_components, bool)
     dense[network.component[one]] = True
     return dense[network.component]
 
@@ -101,8 +100,8 @@ def crowded_members(
     components of up to `SEARCHED` atoms: in larger ones such a clause is a sign of a long search.
     """
     length = np.diff(network.clause_start)
-    first_atom = np.abs(network.literal[network.clause_start[:-1]]) - 1
-    is_large = (np.bincount(network.component) > SEARCHED)[network.component[first_atom]]
+    owner = network.component[network.first_atom]
+    is_large = (np.bincount(network.component) > SEARCHED)[owner]
     several = (length > 1) & ((length <= WHOLE_MEMBERS) | is_large)
     clause = np.repeat(np.arange(np.count_nonzero(several), dtype=np.int32), length[several])
     member = variable[np.abs(network.literal[np.repeat(several, length)]) - 1]

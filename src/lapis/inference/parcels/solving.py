@@ -250,8 +250,7 @@ def base_atoms(parcel: ParcelNetwork) -> np.ndarray:
 
 
 def total_part(network: Network, value: float, error: float, kind: int = TOTAL) -> Part:
-    components = int(network.component.max(initial=-1)) + 1
-    return kind, np.array([components]), np.array([value]), np.array([error])
+    return kind, np.array([network.num_components]), np.array([value]), np.array([error])
 
 
 def figure_part(notes: dict[str, Any]) -> Part:

@@ -42,6 +42,7 @@ from lapis.inference.propagation.messages_kernel import (
 from lapis.inference.propagation.questions_kernel import ask_questions
 from lapis.inference.sampling.gibbs_units import group_blocks
 from lapis.inference.sampling.kernels.clause_graph import build_graph
+from lapis.network.csr import row_starts
 from lapis.network.network import Network
 
 
@@ -202,7 +203,7 @@ def without(rows: Rows, always_true: np.ndarray) -> Rows:
     at = np.repeat(rows.start[:-1] - np.cumsum(length) + length, length) + np.arange(length.sum())
     kept = ~always_true | fact
     return Rows(
-        np.concatenate((np.zeros(1, np.int64), np.cumsum(length[kept]))),
+        row_starts(length[kept]),
         literal[at],
         np.where(fact, np.inf, rows.weight)[kept],
         np.where(fact, -1, rows.own)[kept],

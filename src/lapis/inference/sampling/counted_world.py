@@ -28,6 +28,7 @@ import numpy as np
 from lapis.counting.differences.sparse_vectors import SparseVectors, gather_ranges, split_column
 from lapis.counting.flipping_world import Parts, World
 from lapis.counting.kernels.flips import LARGEST_SCORE
+from lapis.network.csr import row_starts
 from lapis.problem.problem import Problem
 
 STALE_SHARE = 0.002  # of the atoms may have flipped since differences were estimated
@@ -301,8 +302,7 @@ def truth_probability(difference: Difference, score: float) -> float:
 
 def sparse_vectors(differences: Sequence[Difference]) -> SparseVectors:
     """Of differences one after the other."""
-    start = np.zeros(len(differences) + 1, np.int64)
-    np.cumsum([len(each.weight_id) for each in differences], out=start[1:])
+    start = row_starts(np.array([len(each.weight_id) for each in differences], np.int64))
     column = np.array([column for each in differences for column in each.weight_id], np.int64)
     value = np.array([value for each in differences for value in each.value], np.float64)
     return SparseVectors(start, column, value)

@@ -23,6 +23,7 @@ import numpy as np
 from lapis.compiled import allocating_entry, entry
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph
 from lapis.network.components import find_root, number_trees
+from lapis.network.csr import row_starts, take_rows
 from lapis.network.network import Network
 
 KNOT_BITS = 12.0  # a whole connected knot of hard clauses
@@ -79,7 +80,7 @@ def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | Non
     unit_of_variable = number_trees.for_work(2 * len(root))(root)
     unit_variable = np.argsort(unit_of_variable, kind="stable").astype(np.int32)
     length = np.bincount(unit_of_variable)
-    unit_start = np.concatenate((np.zeros(1, np.int64), np.cumsum(length)))
+    unit_start = row_starts(length)
     only = unit_variable[unit_start[:-1]]
     lone_atom = atom[start[:-1]][only]
     is_single = (length == 1) & ~is_block[only]
@@ -109,9 +110,8 @@ def group_blocks(network: Network, num_atoms: int) -> tuple[np.ndarray, np.ndarr
     first = network.block_atom[network.block_start[:-1]]
     leader[network.block_atom] = np.repeat(first, np.diff(network.block_start))
     _, variable = np.unique(leader, return_inverse=True)
-    start = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(variable))))
     atom = np.argsort(variable, kind="stable").astype(np.int32)
-    return variable.astype(np.int32), start.astype(np.int64), atom
+    return variable.astype(np.int32), row_starts(np.bincount(variable)), atom
 
 
 def _decided(graph: ClauseGraph, variable_of_atom: np.ndarray, is_block: np.ndarray) -> np.ndarray:
@@ -160,9 +160,7 @@ def is_pure(graph: ClauseGraph, hard: np.ndarray, in_block: np.ndarray) -> bool:
 
 def clause_literals(graph: ClauseGraph, clauses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The atoms and signs of all literals of some clauses."""
-    length = np.diff(graph.clause_start)[clauses]
-    at = np.repeat(graph.clause_start[clauses] - np.cumsum(length) + length, length)
-    literal = graph.literal[at + np.arange(len(at))]
+    _, literal = take_rows(graph.clause_start, graph.literal, clauses)
     return np.abs(literal) - 1, literal > 0
 
 

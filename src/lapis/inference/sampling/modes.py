@@ -58,10 +58,9 @@ def climb(gibbs: Gibbs, plan: Plan, seed: int, index: int) -> np.ndarray:
 
 def judge(network: Network, worlds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Scores and names of worlds, float64 and uint64[num_worlds, num_components]."""
-    component = network.component
-    count = int(component.max(initial=-1)) + 1
+    component, count = network.component, network.num_components
     weight = clause_weights(network.weights, network.weight_id, network.coefficient)
-    owner = component[np.abs(network.literal[network.clause_start[:-1]]) - 1]
+    owner = component[network.first_atom]
     soft = np.isfinite(weight)
     name = np.random.default_rng(STREAM).integers(1 << 63, size=network.num_atoms, dtype=np.uint64)
     score, label = np.zeros((len(worlds), count)), np.zeros((len(worlds), count), np.uint64)

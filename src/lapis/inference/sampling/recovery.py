@@ -138,7 +138,7 @@ def recover(
     cut = cut_chains(worlds, before)
     mean, stderr = np.zeros((2, network.num_base_atoms))
     false = np.zeros((len(network.weights), len(cut.pieces.size)))
-    stuck, moved = np.zeros((2, int(network.component.max(initial=-1)) + 1), bool)
+    stuck, moved = np.zeros((2, network.num_components), bool)
     rhat, missed = 1.0, 0.0
     for found in judge_runs(reduction, cut, mean, stderr):
         false[found.weights] += found.false
@@ -263,9 +263,8 @@ def judge_answers(
 
 def sampled_components(reduction: Reduction) -> np.ndarray:
     """bool[num_components], those that are not eliminated whole."""
-    component = reduction.network.component
-    sampled = np.zeros(int(component.max(initial=-1)) + 1, bool)
-    sampled[component[reduction.core_atom]] = True
+    sampled = np.zeros(reduction.network.num_components, bool)
+    sampled[reduction.network.component[reduction.core_atom]] = True
     return sampled
 
 

@@ -27,6 +27,7 @@ import numpy as np
 from lapis.compiled import allocating_entry, inner
 from lapis.inference.exact.dense_minors import distinct, join_members
 from lapis.inference.symmetry.terms import Terms
+from lapis.network.csr import row_starts
 from lapis.network.incidence import index_atoms
 
 MAX_FIRSTS = 8
@@ -93,8 +94,7 @@ def group_equal(digest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     begin = np.flatnonzero(new)
     length = np.diff(np.append(begin, len(digest)))
     shared = np.repeat(length > 1, length)
-    starts = np.concatenate((np.zeros(1, np.int64), np.cumsum(length[length > 1])))
-    return starts, order[shared]
+    return row_starts(length[length > 1]), order[shared]
 
 
 @inner

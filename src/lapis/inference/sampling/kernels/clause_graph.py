@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.compiled import allocating_entry, inner
+from lapis.network.csr import take_rows
 from lapis.network.incidence import index_atoms
 from lapis.network.network import Network
 
@@ -60,10 +61,8 @@ def build_graph(network: Network, *, keep_definitional: bool = False) -> ClauseG
             network.definition_start, network.definition_literal, network.num_base_atoms,
         )  # fmt: skip
         if not keep_definitional:
-            kept = definition_of < 0
-            length = np.diff(start)
-            literal = literal[np.repeat(kept, length)]
-            start = np.concatenate((np.zeros(1, np.int64), np.cumsum(length[kept])))
+            kept = np.flatnonzero(definition_of < 0)
+            start, literal = take_rows(start, literal, kept)
             weight_id, coefficient = weight_id[kept], coefficient[kept]
             definition_of = definition_of[kept]
             atom_start, atom_clause = index_atoms(start, literal, network.num_atoms)
