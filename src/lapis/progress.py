@@ -59,6 +59,12 @@ def describe_figure(name: str, value: float) -> str:
     return f"about {max(value, 1):,.0f} s left" if 0 < value < math.inf else ""
 
 
+def tell(report: Report | None, event: Progress) -> None:
+    """Tell who listens, if anybody does."""
+    if report is not None:
+        report(event)
+
+
 STOPPED = "stopped"  # the code of the error that `Stop.check` raises
 Report = Callable[[Progress], None]
 Wish = Callable[[], bool]
@@ -129,6 +135,10 @@ class Stop:
         if not self.pressed and self.wish is not None and self.wish():
             self.pressed = True
         return self.pressed
+
+    def within(self, seconds: float) -> Stop:
+        """The same wish, and a deadline of its own so long from now."""
+        return Stop(self, work_clock() + seconds)
 
     def is_over(self) -> bool:
         """Whether the user wants to stop or the time is up."""

@@ -16,6 +16,7 @@ from lapis.inference.map.objective import Objective, objective_of, split_compone
 from lapis.inference.map.probing import literal_code, probe
 from lapis.inference.map.program import Program, analyse, joined
 from lapis.network.network import Network
+from lapis.progress import Stop
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -170,7 +171,7 @@ def test_a_start_is_never_made_worse() -> None:
     objective = objective_of(any_network(11))
     worlds = all_worlds(objective.num_atoms)
     start = min(worlds, key=objective.cost)
-    found = ilp.solve(objective, start=start, time_limit=0.0)
+    found = ilp.solve(objective, start=start, stop=Stop().within(0.0))
     assert found.cost <= objective.cost(start)
 
 

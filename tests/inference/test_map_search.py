@@ -17,6 +17,7 @@ from lapis.inference.map.maxwalksat import initial_world, prepare, pressure_step
 from lapis.inference.map.maxwalksat_kernel import HARD, SOFT, advance, begin
 from lapis.inference.map.objective import Objective, objective_of
 from lapis.inference.random_numbers import random_states
+from lapis.progress import Stop
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -161,7 +162,7 @@ def test_a_search_cut_short_has_a_bound() -> None:
     objective = objective_of(make_network(150, clauses, weights=[1.0]))
     conflicts = find_conflicts(objective)
     assert conflicts is not None
-    found = solve_independent_set(objective, conflicts, time_limit=0.0)
+    found = solve_independent_set(objective, conflicts, stop=Stop().within(0.0))
     finished = search(objective, max_flips=20_000)
     assert found.bound <= finished.cost
     assert objective.cost(found.world) == found.cost < np.inf

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lapis.inference.map.objective import Objective
-from lapis.progress import Stop, work_clock
+from lapis.progress import Stop
 
 SEARCH_SHARE = 0.3  # of a component's time for the search of an independent set
 LONG_TRIES = 10  # of MaxWalkSAT where nothing follows it
@@ -40,7 +40,7 @@ def improve(
     if cost < math.inf:
         world = start
     try:
-        found = climb(objective, seed=seed, start=start, should_stop=stop.is_over)
+        found = climb(objective, seed=seed, start=start, stop=stop)
         flips += found.flips
         if found.cost <= cost:
             world, cost = found.world, found.cost
@@ -52,9 +52,8 @@ def improve(
                 seed=seed,
                 max_flips=2_000 + objective.num_atoms * (20 if proof_follows else 200),
                 restarts=1 if proof_follows else LONG_TRIES,
-                time_limit=seconds,
                 start=start if world is None else world,
-                should_stop=stop,
+                stop=stop.within(seconds),
             )
             flips += found.flips
             if found.cost < cost:
@@ -73,28 +72,18 @@ def prove(objective: Objective, found: Found, method: str, seconds: float, stop:
         solve_independent_set,
     )
 
-    begin = work_clock()
+    own = stop.within(seconds)
     try:
         conflicts = find_conflicts(objective) if method == "auto" else None
         if conflicts is not None and len(conflicts.vertex) <= MAX_VERTICES:
-            best = solve_independent_set(
-                objective,
-                conflicts,
-                start=found.world,
-                time_limit=SEARCH_SHARE * seconds,
-                should_stop=stop,
-            )
+            search = stop.within(SEARCH_SHARE * seconds)
+            best = solve_independent_set(objective, conflicts, start=found.world, stop=search)
             found = replace(
                 found, world=best.world, cost=best.cost, bound=best.bound, method="branch-and-bound"
             )
         if objective.is_proven(found.cost, found.bound) or stop.is_over():
             return found
-        solution = ilp.solve(
-            objective,
-            start=found.world,
-            time_limit=seconds - (work_clock() - begin),
-            should_stop=stop,
-        )
+        solution = ilp.solve(objective, start=found.world, stop=own)
     except KeyboardInterrupt:
         stop.press()
         return found

@@ -9,12 +9,11 @@ together, so a world that satisfies them is never left; where the start violates
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from lapis.inference.map.maxwalksat import SearchResult, initial_world, prepare, search
 from lapis.inference.map.objective import Objective
+from lapis.progress import Stop
 
 
 def climb(
@@ -23,7 +22,7 @@ def climb(
     seed: int = 0,
     max_flips: int = 1_000_000,
     start: np.ndarray | None = None,
-    should_stop: Callable[[], bool] | None = None,
+    stop: Stop | None = None,
 ) -> SearchResult:
     """A local optimum near `start`; no world if no feasible one to start from was found."""
     from lapis.inference.map.maxwalksat_kernel import begin, descend
@@ -32,15 +31,13 @@ def climb(
     flips = 0
     if objective.cost(world) == np.inf:
         found = search(
-            objective, seed=seed, max_flips=max_flips, first_feasible=True, start=world,
-            should_stop=should_stop,
-        )  # fmt: skip
+            objective, seed=seed, max_flips=max_flips, first_feasible=True, start=world, stop=stop
+        )
         if found.world is None:
             return found
         world, flips = found.world, found.flips
     clauses, walk = prepare(objective, world)
     begin(clauses, walk, 1.0 + float(np.abs(clauses.weight).sum()))
-    while descend(clauses, walk):
-        if should_stop is not None and should_stop():
-            break
+    while descend(clauses, walk) and not (stop and stop.is_over()):
+        pass
     return SearchResult(walk.world, objective.cost(walk.world), flips + int(walk.flips[0]))

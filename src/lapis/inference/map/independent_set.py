@@ -16,7 +16,6 @@ tried in the reverse order in which their weight was used up, until current + bo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,7 +23,7 @@ import numpy as np
 
 from lapis.compiled import allocating_entry, allocating_inner, inner
 from lapis.inference.map.objective import RESOLUTION, Objective
-from lapis.progress import work_clock
+from lapis.progress import Stop
 
 MAX_VERTICES = 1500
 CHUNK = 20_000  # nodes between two looks at the clock
@@ -78,11 +77,10 @@ def solve_independent_set(
     conflicts: Conflicts,
     *,
     start: np.ndarray | None = None,
-    time_limit: float = math.inf,
-    should_stop: Callable[[], bool] | None = None,
+    stop: Stop | None = None,
 ) -> IndependentSet:
     """The best world; nothing beats its cost if the search has come to an end."""
-    deadline = work_clock() + time_limit
+    stop = stop or Stop()
     order, compatible = compatible_bits(conflicts)
     weight = conflicts.weight[order] * objective.scale
     count = len(weight)
@@ -103,10 +101,8 @@ def solve_independent_set(
     )
     begin(compatible, weight, search)
     done = False
-    while not done and work_clock() < deadline:
+    while not done and not stop.is_over():
         done = advance(compatible, weight, search, CHUNK)
-        if should_stop is not None and should_stop():
-            break
     kept = np.zeros(count, bool)
     kept[order] = search.best
     world = ~conflicts.literal

@@ -17,7 +17,6 @@ after two rounds).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +24,7 @@ import numpy as np
 
 from lapis.inference.map.objective import Objective
 from lapis.inference.map.program import Program, analyse
-from lapis.progress import work_clock
+from lapis.progress import Stop, work_clock
 
 ALL_AT_ONCE = 200_000  # optional clauses; below this the whole program is solved at once
 RANGE = 2.0**20  # the largest cost passed on: a millionth is then the resolution
@@ -46,12 +45,11 @@ def solve(
     objective: Objective,
     *,
     start: np.ndarray | None = None,
-    time_limit: float = math.inf,
     cuts: bool | None = None,
-    should_stop: Callable[[], bool] | None = None,
+    stop: Stop | None = None,
 ) -> IntegerSolution:
     """Minimise the cost; `start` is a world to begin with."""
-    deadline = work_clock() + time_limit
+    stop = stop or Stop()
     structure = analyse(objective)
     if not structure.found.possible:
         return IntegerSolution(None, math.inf, math.inf, False, False, 0)
@@ -61,9 +59,8 @@ def solve(
     bound, rounds = 0.0, 0
     while True:
         rounds += 1
-        seconds = deadline - work_clock()
         program = Program(structure, active)
-        found = minimise(program, best if cost < math.inf else None, seconds, should_stop)
+        found = minimise(program, best if cost < math.inf else None, stop)
         if found.infeasible:
             return IntegerSolution(None, math.inf, math.inf, False, False, rounds)
         bound = max(bound, objective.least_cost(found.bound))
@@ -71,8 +68,8 @@ def solve(
             new_cost = objective.cost(found.world)
             if new_cost < cost:
                 best, cost = found.world, new_cost
-        stop = found.interrupted or work_clock() > deadline or objective.is_proven(cost, bound)
-        if found.world is None or stop or active.all():
+        over = found.interrupted or work_clock() > stop.deadline
+        if found.world is None or over or objective.is_proven(cost, bound) or active.all():
             break
         violated = objective.is_satisfied(found.world) != (objective.weight > 0)
         missing = ~active & violated
@@ -92,13 +89,8 @@ class ProgramResult:
     interrupted: bool
 
 
-def minimise(
-    program: Program,
-    start: np.ndarray | None,
-    seconds: float,
-    should_stop: Callable[[], bool] | None,
-) -> ProgramResult:
-    """Run HiGHS; Ctrl-C and `should_stop` end it with what it has."""
+def minimise(program: Program, start: np.ndarray | None, stop: Stop) -> ProgramResult:
+    """Run HiGHS; Ctrl-C and `stop` end it with what it has."""
     import highspy
 
     objective = program.structure.objective
@@ -108,14 +100,14 @@ def minimise(
     solver.setOptionValue("mip_rel_gap", 0.0)
     # Nearly a unit where costs are multiples of one, so the last fraction is not fought for.
     solver.setOptionValue("mip_abs_gap", 0.999 * scale * objective.unit)
-    if math.isfinite(seconds):
-        solver.setOptionValue("time_limit", max(0.1, seconds))
+    if math.isfinite(stop.deadline):
+        solver.setOptionValue("time_limit", max(0.1, stop.deadline - work_clock()))
     solver.passModel(program.to_highs(highspy, scale))
     if start is not None:
         solution = highspy.HighsSolution()
         solution.col_value = program.columns_of(start)
         solver.setSolution(solution)
-    interrupted = run(solver, should_stop)
+    interrupted = run(solver, stop)
     status = solver.getModelStatus()
     if status in (
         highspy.HighsModelStatus.kInfeasible,
@@ -129,7 +121,7 @@ def minimise(
     return ProgramResult(world, max(0.0, info.mip_dual_bound / scale), False, interrupted)
 
 
-def run(solver: Any, should_stop: Callable[[], bool] | None) -> bool:
+def run(solver: Any, stop: Stop) -> bool:
     """Solve in a thread of its own; returns whether it was interrupted."""
     solver.HandleUserInterrupt = True
     solver.startSolve()
@@ -138,7 +130,7 @@ def run(solver: Any, should_stop: Callable[[], bool] | None) -> bool:
         try:
             if solver.wait(POLL)[0]:
                 return interrupted
-            if should_stop is not None and should_stop():
+            if stop():
                 raise KeyboardInterrupt
         except KeyboardInterrupt:
             interrupted = True

@@ -22,14 +22,12 @@ for it all the same: a feasible world is found from few seeds only.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lapis.inference.map.objective import Objective
-from lapis.progress import work_clock
+from lapis.progress import Stop
 
 if TYPE_CHECKING:
     from lapis.inference.map.maxwalksat_kernel import Clauses, Walk
@@ -52,12 +50,9 @@ def search(
     seed: int = 0,
     max_flips: int = 1_000_000,
     restarts: int = 3,
-    time_limit: float = math.inf,
-    noise: float = NOISE,
-    tabu: int = TABU,
     start: np.ndarray | None = None,
     first_feasible: bool = False,
-    should_stop: Callable[[], bool] | None = None,
+    stop: Stop | None = None,
 ) -> SearchResult:
     """The best world found within `restarts` tries of `max_flips` flips each.
 
@@ -66,27 +61,22 @@ def search(
     from lapis.inference.map.maxwalksat_kernel import advance, begin
     from lapis.inference.random_numbers import random_states
 
-    deadline = work_clock() + time_limit
-
-    def is_over() -> bool:
-        late = work_clock() > deadline
-        return late or (should_stop is not None and should_stop())
-
+    stop = stop or Stop()
     clauses, walk = prepare(objective, initial_world(objective) if start is None else start)
     step = pressure_step(objective)
     state = random_states(seed, 1)[0]
     rng = np.random.default_rng(seed)
-    tabu = min(tabu, objective.num_atoms // 4)
+    tabu = min(TABU, objective.num_atoms // 4)
     done = False
     for _ in range(restarts):
         begin(clauses, walk, step)
         last = walk.flips[0] + max_flips
         while not done and walk.flips[0] < last:
             chunk = min(CHUNK, last - walk.flips[0])
-            done = advance(clauses, walk, chunk, noise, tabu, step, first_feasible, state)
-            if is_over():
+            done = advance(clauses, walk, chunk, NOISE, tabu, step, first_feasible, state)
+            if stop.is_over():
                 break
-        if done or is_over():
+        if done or stop.is_over():
             break
         best = walk.best if walk.cost[1] < np.inf else walk.world
         walk.world[:] = redraw(objective, best, rng)

@@ -31,7 +31,7 @@ from lapis.inference.map.objective import Objective, Part, objective_of, split_c
 from lapis.inference.marginals import Options
 from lapis.methods import find_method
 from lapis.network.network import Network
-from lapis.progress import Progress, Report, Stop, work_clock
+from lapis.progress import Progress, Report, Stop, tell, work_clock
 
 ELIMINATED_SCOPE = 2  # neighbours of an atom that is maximised over in front
 SMALL_COMPONENT = 300  # atoms; beyond this no elimination order is looked for
@@ -73,19 +73,17 @@ def most_likely_world(
 
 def solve_by_components(network: Network, method: str, options: Options) -> MapResult:
     """Cut; then, if that leaves atoms open, eliminate, cut again, split, search, prove."""
-    stop, seed, progress = options.begin_map(), options.seed, options.progress
-    cuts = method in ("auto", "flow")
-    objective = objective_of(network)
-    settled = settle_by_cuts(network, objective, stop, progress) if cuts else leave_open(network)
+    stop, objective = options.begin_map(), objective_of(network)
+    settled = leave_open(network)
+    if method in ("auto", "flow"):
+        settled = settle_by_cuts(network, objective, stop, options.progress)
     names = {"flow": None} if settled.num_cut else {"exact": None}
     world, cut_gap, gap = np.zeros(0, bool), settled.gap, 0.0
     diagnostics = dict.fromkeys(
         ("components", "eliminated_atoms", "exact_atoms", "unproven_components", "flips"), 0
     )
     if settled.rest.num_atoms:
-        world, more, gap, names, diagnostics = solve_rest(
-            settled.rest, method, seed, stop, progress
-        )
+        world, more, gap, names, diagnostics = solve_rest(settled.rest, method, options, stop)
         cut_gap += more
         names = {"flow": None, **names} if settled.num_cut else names
     diagnostics["cut_atoms"] = settled.num_cut + diagnostics.get("cut_atoms", 0)
@@ -106,24 +104,23 @@ def solve_by_components(network: Network, method: str, options: Options) -> MapR
 
 
 def solve_rest(
-    network: Network, method: str, seed: int, stop: Stop, progress: Report | None
+    network: Network, method: str, options: Options, stop: Stop
 ) -> tuple[np.ndarray, float, float, dict[str, None], dict[str, Any]]:
     """(world, gaps of cuts and of proofs, methods used, figures) of what the first cut has left."""
     from lapis.inference.reduction.eliminate import reduce
 
     reduction = reduce(network, max_scope=ELIMINATED_SCOPE, semiring="max")
-    cuts = method in ("auto", "flow")
-    core = reduction.core
-    settled = leave_open(core)
-    if cuts:
-        settled = settle_by_cuts(core, objective_of(core), stop, progress)
+    settled = leave_open(reduction.core)
+    if method in ("auto", "flow"):
+        objective = objective_of(reduction.core)
+        settled = settle_by_cuts(reduction.core, objective, stop, options.progress)
     core = settled.rest
     solved = np.zeros(core.num_atoms, bool)
     world = np.zeros(core.num_atoms, bool)
     if method == "auto" and core.num_atoms:
         solved, world = solve_small(core)
     parts = unsolved_parts(core, solved)
-    found = solve_parts(core, parts, method, seed, stop, progress)
+    found = solve_parts(core, parts, method, options, stop)
     for part, result in zip(parts, found, strict=True):
         world[part.atom] = result.world
     gap = sum(result.cost - result.bound for result in found)
@@ -181,8 +178,7 @@ def settle_by_cuts(
     began, rounds = work_clock(), itertools.count(1)
 
     def is_over() -> bool:
-        if progress is not None:
-            progress(Progress("cutting", next(rounds), seconds=work_clock() - began))
+        tell(progress, Progress("cutting", next(rounds), seconds=work_clock() - began))
         return stop.is_over()
 
     try:
@@ -237,31 +233,29 @@ def unsolved_parts(core: Network, solved: np.ndarray) -> list[Part]:
 
 
 def solve_parts(
-    core: Network,
-    parts: list[Part],
-    method: str,
-    seed: int,
-    stop: Stop,
-    progress: Report | None,
+    core: Network, parts: list[Part], method: str, options: Options, stop: Stop
 ) -> list[Found]:
     """A world for each component first, then proofs as long as there is time."""
-    seeds = np.random.SeedSequence(seed).generate_state(len(parts))
+    seeds = np.random.SeedSequence(options.seed).generate_state(len(parts))
     began = work_clock()
     found: list[Found] = []
+
+    def tell_proofs(number: int) -> None:
+        if options.progress is not None:
+            known = [result for result in found if result.world is not None]
+            gap = sum(result.cost - result.bound for result in known)
+            seconds = work_clock() - began
+            options.progress(Progress("proving", number, len(parts), seconds, {"gap": gap}))
+
     for number, part in enumerate(parts):
-        if progress is not None:
-            progress(Progress("searching", number, len(parts), work_clock() - began))
+        event = Progress("searching", number, len(parts), work_clock() - began)
+        tell(options.progress, event)
         share = share_of_time(stop, parts, number)
         start = define_auxiliaries(core, part)
         found.append(improve(part.objective, start, method, int(seeds[number]), share, stop))
     if method in ("auto", "ilp"):
         for number, part in enumerate(parts):
-            if progress is not None:
-                gap = sum(
-                    result.cost - result.bound for result in found if result.world is not None
-                )
-                seconds = work_clock() - began
-                progress(Progress("proving", number, len(parts), seconds, {"gap": gap}))
+            tell_proofs(number)
             if stop.is_over() or is_proven(part, found[number]):
                 continue
             share = share_of_time(stop, parts, number)
@@ -270,10 +264,7 @@ def solve_parts(
                 from lapis.network.satisfiability import contradiction
 
                 raise contradiction(core, int(core.component[part.atom[0]]))
-    if progress is not None:
-        seconds = work_clock() - began
-        gap = sum(result.cost - result.bound for result in found)
-        progress(Progress("proving", len(parts), len(parts), seconds, {"gap": gap}))
+    tell_proofs(len(parts))
     refuse_infeasible(parts, found, stop)
     return found
 
