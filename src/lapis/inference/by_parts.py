@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lapis.inference.figures import joined_methods, total_figures
-from lapis.inference.marginals import ChainTrace, Marginals, Options
+from lapis.inference.marginals import Marginals, Options
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.inference.sampling.kernels.clause_graph import clause_weights
 from lapis.network.network import Network
@@ -100,9 +100,7 @@ def join_parts(network: Network, parts: Sequence[tuple[np.ndarray, Marginals]]) 
     most = max(answers, key=lambda answer: len(answer.marginal))
     notes["pilots"] = most.diagnostics.get("pilots", {})
     atoms, slowest = max(parts, key=lambda part: part[1].diagnostics.get("rhat", 0.0))
-    trace = slowest.trace
-    if trace is not None:
-        trace = ChainTrace(atoms[trace.atoms], trace.values, trace.stride)
+    trace = slowest.trace and slowest.trace._replace(atoms=atoms[slowest.trace.atoms])
     return Marginals(
         method, not inexact, None, marginal, log_odds, stderr if inexact else None, expected,
         sampled, notes, trace, chosen=chosen,

@@ -15,7 +15,7 @@ import numpy as np
 
 from lapis.inference.by_parts import NEARLY_HARD, sample_by_parts
 from lapis.inference.log_odds import sampled_log_odds
-from lapis.inference.marginals import ChainTrace, Marginals, Options, describe_chains
+from lapis.inference.marginals import Marginals, Options, describe_chains
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.methods import find_method
 from lapis.network.network import Network
@@ -92,16 +92,13 @@ def by_samplers(
     found = sample_reduced(
         reduction,
         lambda core: [find_method("infer", name).make() for name in names(core)],
-        patience=patience,
-        **options.of_chains,
+        options,
+        patience,
     )
     notes: dict[str, Any] = {"core_atoms": found.num_core_atoms}
     if found.core is not None:
         notes |= describe_chains(found.core)
         notes["expected_counts_stderr"] = found.expected_stderr.tolist()
-    trace = None
-    if found.core is not None and found.traced is not None:
-        trace = ChainTrace(found.traced, found.core.trace.values, found.core.trace.stride)
     log_partition = None
     if found.exact:
         log_odds, log_partition = without_core(network)
@@ -111,7 +108,7 @@ def by_samplers(
     method = "exact" if found.core is None else found.core.method
     return Marginals(
         method, found.exact, log_partition, found.marginal, log_odds, found.stderr,
-        found.expected_count, sampled, notes, trace,
+        found.expected_count, sampled, notes, found.trace,
     )  # fmt: skip
 
 

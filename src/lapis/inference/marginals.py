@@ -23,11 +23,12 @@ from lapis.inference.log_odds import sampled_log_odds
 from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
-from lapis.progress import STOPPED, Progress, Report, Stop, work_clock
+from lapis.progress import STOPPED, Progress, Report, Stop, tell, work_clock
 
 if TYPE_CHECKING:
     from lapis.inference.exact.by_components import ExactPlan
     from lapis.inference.sampling.chains import SampleResult
+    from lapis.inference.sampling.diagnostics import Trace
 
 TINY_ATOMS, TINY_COMPONENT = 200, 12
 MAP_SECONDS = 60.0  # for a most likely world, where nothing is said
@@ -85,15 +86,6 @@ class Options:
 
 
 @dataclass(frozen=True)
-class ChainTrace:
-    """What the slowest atoms did in each chain, for plots."""
-
-    atoms: np.ndarray  # int64[num_traced], of the network
-    values: np.ndarray  # float32[num_chains, num_draws, num_traced]
-    stride: int  # samples from one draw to the next
-
-
-@dataclass(frozen=True)
 class Marginals:
     method: str
     exact: bool
@@ -104,7 +96,7 @@ class Marginals:
     expected_count: np.ndarray  # float64[num_weights]
     sampled: np.ndarray | None = None  # bool[num_base_atoms], answered by sampling
     diagnostics: dict[str, Any] = field(default_factory=dict)
-    trace: ChainTrace | None = None
+    trace: Trace | None = None  # of the slowest atoms, as the network numbers them
     solved_log_partition: float | None = None  # of what is exact where the rest is sampled
     chosen: np.ndarray | None = None  # int8[num_base_atoms], which of several samplers answered
 
@@ -178,8 +170,7 @@ def infer_problem(
         if not options.relax or error.code not in CONTRADICTIONS:
             raise
         return infer_relaxed(problem, method, options)
-    if options.progress is not None:
-        options.progress(Progress("inferring", 0, text=f"{network.num_base_atoms:,} atoms"))
+    tell(options.progress, Progress("inferring", 0, text=f"{network.num_base_atoms:,} atoms"))
     try:
         return network, infer_network(network, method, options)
     except AnsweredWhole as found:
@@ -217,11 +208,7 @@ def by_counts(problem: Problem, options: Options) -> tuple[Network, Marginals]:
     from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
 
     atoms = unknown_atoms(problem, options.max_memory)
-    found = run_chains(
-        atoms,
-        CountGibbs(problem, options.ibound),
-        **options.of_chains,
-    )
+    found = run_chains(atoms, CountGibbs(problem, options.ibound), **options.of_chains)
     broken = found.events["broken"]
     if broken and broken == found.num_samples:
         raise LapisError(
@@ -238,11 +225,10 @@ def by_counts(problem: Problem, options: Options) -> tuple[Network, Marginals]:
 
 def sampled_marginals(method: str, found: SampleResult, notes: dict[str, Any]) -> Marginals:
     """What chains over all atoms found."""
-    trace = ChainTrace(found.trace.atoms, found.trace.values, found.trace.stride)
     return Marginals(
         method, False, None, found.marginal,
         sampled_log_odds(found.marginal, found.num_samples), found.stderr, found.expected_count,
-        np.ones(len(found.marginal), bool), notes, trace,
+        np.ones(len(found.marginal), bool), notes, found.trace,
     )  # fmt: skip
 
 
@@ -431,7 +417,7 @@ def divide(network: Network, options: Options, sample: Solve) -> Marginals:
     notes: dict[str, Any] = {"width": solved.width}
     notes |= part.diagnostics | {"sampled_atoms": int(sampled.sum())}
     name = part.method if sampled.all() else f"exact+{part.method}"
-    trace = part.trace and replace(part.trace, atoms=rest_atom[part.trace.atoms])
+    trace = part.trace and part.trace._replace(atoms=rest_atom[part.trace.atoms])
     chosen = None
     if part.chosen is not None:
         chosen = np.zeros(network.num_base_atoms, np.int8)

@@ -24,7 +24,7 @@ from lapis.inference.marginals import Marginals, Options, infer_problem
 from lapis.language.printer import print_formula
 from lapis.network.network import Network
 from lapis.problem.task import Task, World
-from lapis.progress import Progress
+from lapis.progress import Progress, tell
 from lapis.results.answer import Answer
 from lapis.results.atoms import join_atoms
 from lapis.results.most_likely_world import MostLikelyWorld
@@ -77,8 +77,7 @@ def add_bounds(
     """Certified bounds beside an answer, which is moved between them where it was not."""
     from lapis.inference.bounds.certified import bound_answer
 
-    if options.progress is not None:
-        options.progress(Progress("bounding", 0, text=f"{network.num_base_atoms:,} atoms"))
+    tell(options.progress, Progress("bounding", 0, text=f"{network.num_base_atoms:,} atoms"))
     bounds = bound_answer(network, found, options.stop)
     asked = select_atoms(network, world)
     lower, upper = asked.values(bounds.lower), asked.values(bounds.upper)

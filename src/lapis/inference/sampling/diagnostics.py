@@ -111,7 +111,7 @@ class WarmUp(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What the slowest atoms did, thinned, for plots."""
+    """What the slowest atoms did in each chain, thinned, for plots."""
 
     atoms: np.ndarray  # int64[num_traced]
     values: np.ndarray  # float32[num_chains, num_draws, num_traced]

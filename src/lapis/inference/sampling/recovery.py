@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -22,6 +24,7 @@ import numpy as np
 
 from lapis.cores import num_cores
 from lapis.freed_memory import give_back
+from lapis.inference.marginals import Options
 from lapis.inference.reduction.eliminate import Reduction
 from lapis.inference.reduction.sample_bits import Pieces, Span, join_spans
 from lapis.inference.reduction.tree_answers import (
@@ -32,13 +35,10 @@ from lapis.inference.reduction.tree_answers import (
     new_desk,
     tree_runs,
 )
-from lapis.inference.sampling.chains import (
-    Derived,
-    SampleResult,
-    run_chains,
-)
+from lapis.inference.sampling.chains import Derived, SampleResult, run_chains
 from lapis.inference.sampling.diagnostics import (
     Averages,
+    Trace,
     WarmUp,
     count_ranges,
     dead_components,
@@ -48,7 +48,6 @@ from lapis.inference.sampling.diagnostics import (
 from lapis.inference.sampling.kernels.tally import Tally, Worlds, new_tally
 from lapis.inference.sampling.sampler import Sampler
 from lapis.network.network import Network
-from lapis.progress import Report, Wish
 
 BATCHES = 16  # pieces a chain
 MAX_KEPT_BYTES = 1 << 29  # of worlds kept as bits, in all chains
@@ -65,21 +64,14 @@ class Sampled(NamedTuple):
     exact: bool  # nothing was left to sample
     core: SampleResult | None
     num_core_atoms: int
-    traced: np.ndarray | None = None  # int64[num_traced], the slowest atoms
+    trace: Trace | None = None  # of the slowest atoms
 
 
 def sample_reduced(
     reduction: Reduction,
     candidates: Callable[[Network], Sequence[Sampler[Any, Any]]],
-    *,
-    precision: float,
-    max_samples: int,
-    num_chains: int,
-    time_limit: float | None,
-    seed: int,
+    options: Options,
     patience: int | None = None,
-    progress: Report | None = None,
-    should_stop: Wish | None = None,
 ) -> Sampled:
     """Sample the core by one of the samplers that may fit it, recover the rest."""
     core = reduction.core
@@ -88,24 +80,16 @@ def sample_reduced(
         found = reduction.recover(np.zeros((1, 0), bool))
         certain, sure = np.zeros(base), np.zeros(len(found.expected_count))
         marginal = found.marginal[:base]
-        return Sampled(
-            marginal, certain, found.expected_count, sure, True, None, 0
-        )  # fmt: skip
-    limit = min(max_samples, max(LEAST_KEPT, MAX_KEPT_BYTES * 8 // core.num_atoms))
+        return Sampled(marginal, certain, found.expected_count, sure, True, None, 0)
+    limit = min(options.max_samples, max(LEAST_KEPT, MAX_KEPT_BYTES * 8 // core.num_atoms))
     sampler, *rivals = candidates(core)
     result = run_chains(
         core,
         sampler,
         rivals=rivals,
         patience=patience,
-        precision=precision,
-        max_samples=limit,
-        num_chains=num_chains,
-        time_limit=time_limit,
-        seed=seed,
-        derive=lambda worlds, before, ergodic: recover(reduction, worlds, before, ergodic),
-        progress=progress,
-        should_stop=should_stop,
+        derive=partial(recover, reduction),
+        **replace(options, max_samples=limit).of_chains,
     )
     assert result.derived is not None
     atoms, counts = result.derived
@@ -114,11 +98,10 @@ def sample_reduced(
     inside = own < base
     marginal, stderr = atoms.mean, atoms.stderr
     marginal[own[inside]], stderr[own[inside]] = result.marginal[inside], result.stderr[inside]
-    traced = reduction.core_atom[result.trace.atoms]
+    trace = result.trace._replace(atoms=reduction.core_atom[result.trace.atoms])
     return Sampled(
-        marginal, stderr, counts.mean, counts.stderr,
-        False, result, core.num_base_atoms, traced,
-    )  # fmt: skip
+        marginal, stderr, counts.mean, counts.stderr, False, result, core.num_base_atoms, trace
+    )
 
 
 def eliminated(reduction: Reduction) -> np.ndarray:

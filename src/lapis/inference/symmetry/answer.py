@@ -65,7 +65,7 @@ def join_answers(whole: Marginals, part: Marginals, atom: np.ndarray, num_base: 
         method, part.exact, log_partition, whole.marginal,
         whole.log_odds, stderr, whole.expected_count + part.expected_count, sampled,
         part.diagnostics | whole.diagnostics,
-        part.trace and replace(part.trace, atoms=atom[part.trace.atoms]),
+        part.trace and part.trace._replace(atoms=atom[part.trace.atoms]),
         whole.log_partition and whole.log_partition + (part.solved_log_partition or 0.0),
         chosen,
     )  # fmt: skip
