@@ -11,7 +11,7 @@ from lapis.counting.differences.atom_differences import flip_target
 from lapis.counting.differences.listed_differences import list_atoms, listed_differences
 from lapis.counting.flipping_world import World
 from lapis.counting.ijgp import ijgp_delta
-from lapis.counting.ijgp.counter import CubeCounter, Settings
+from lapis.counting.ijgp.counter import CubeCounter
 from lapis.counting.ijgp.differences import (
     DifferenceEstimator,
     TermEstimate,
@@ -19,6 +19,7 @@ from lapis.counting.ijgp.differences import (
     difference_terms,
     look_up,
 )
+from lapis.counting.ijgp.propagation import Settings
 from lapis.counting.totals import complete_world
 from lapis.data.tuples import contains
 from lapis.errors import LapisError, TooLarge

@@ -418,10 +418,7 @@ def divide(network: Network, options: Options, sample: Solve) -> Marginals:
     notes |= part.diagnostics | {"sampled_atoms": int(sampled.sum())}
     name = part.method if sampled.all() else f"exact+{part.method}"
     trace = part.trace and part.trace._replace(atoms=rest_atom[part.trace.atoms])
-    chosen = None
-    if part.chosen is not None:
-        chosen = np.zeros(network.num_base_atoms, np.int8)
-        chosen[own] = part.chosen
+    chosen = place(part.chosen, own, network.num_base_atoms)
     known = solved.log_partition
     if is_part:
         known += network.constant_score
@@ -430,3 +427,12 @@ def divide(network: Network, options: Options, sample: Solve) -> Marginals:
         name, False, log_partition, marginal, log_odds, stderr, expected, sampled, notes, trace,
         known, chosen,
     )  # fmt: skip
+
+
+def place(values: np.ndarray | None, atoms: np.ndarray, size: int) -> np.ndarray | None:
+    """What is known of some of so many atoms, 0 of the others; None of what nobody knows."""
+    if values is None:
+        return None
+    whole = np.zeros(size, values.dtype)
+    whole[atoms] = values
+    return whole

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,33 +22,12 @@ from lapis.counting.ijgp.contraction import dense
 from lapis.counting.ijgp.encoding import LiteralPattern, encode_cube, negate_clause
 from lapis.counting.ijgp.error import MeasuredError, compare_exactly
 from lapis.counting.ijgp.join_graph import build_join_graph
-from lapis.counting.ijgp.propagation import Propagation
+from lapis.counting.ijgp.propagation import Propagation, Settings
 from lapis.data.database import Domain
 from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.logic.clauses import Clause, Cube, Feature, NormalForm, TypedVariable
 from lapis.relational.interpretation import Extension, Interpretation, interpret
-
-TOLERANCE = 1e-4
-MAX_ITERATIONS = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    ibound: int
-    tolerance: float = TOLERANCE  # largest relative change of a message at convergence
-    max_iterations: int = MAX_ITERATIONS  # updates per message
-    damping: float = 0.0  # share of the old message that is kept at each update
-
-    def __post_init__(self) -> None:
-        for name, valid, rule in (
-            ("ibound", self.ibound >= 1, "at least 1"),
-            ("tolerance", self.tolerance > 0.0, "positive"),
-            ("max_iterations", self.max_iterations >= 1, "at least 1"),
-            ("damping", 0.0 <= self.damping < 1.0, "at least 0 and below 1"),
-        ):
-            if not valid:
-                raise LapisError(f"{name} must be {rule}", code="invalid-option")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +96,8 @@ class CubeCounter:
                 self.graph,
                 self.network.sizes,
                 self.network.tables(world),
-                tolerance=settings.tolerance,
-                max_iterations=settings.max_iterations,
-                damping=settings.damping,
-                output=tuple(sorted(self._plus_scope)),
+                settings,
+                tuple(sorted(self._plus_scope)),
             )
 
     @property
@@ -227,14 +205,12 @@ class IjgpCounter:
         model: Model,
         domains: Mapping[str, Domain],
         ibound: int,
-        *,
-        tolerance: float = TOLERANCE,
-        max_iterations: int = MAX_ITERATIONS,
-        damping: float = 0.0,
+        **settings: Any,
     ) -> None:
+        """`settings` are further fields of `Settings`."""
         self.normal_form = normal_form
         self.domains = domains
-        self.settings = Settings(ibound, tolerance, max_iterations, damping)
+        self.settings = Settings(ibound, **settings)
         self._predicates = model.predicates
         self._world: Interpretation | None = None  # kept up to date only if there are definitions
         self._counters: list[list[CubeCounter]] = []
@@ -273,7 +249,7 @@ class IjgpCounter:
                 self._rebuild(name, self._world)
 
     def _new_counter(self, feature: Feature, clause: Clause, world: Interpretation) -> CubeCounter:
-        cube = negate_clause(clause.literals, clause.conditions)
+        cube = negate_clause(clause)
         return CubeCounter(cube, feature.variables, feature.plus, world, self.settings)
 
     def _apply(self, predicate: str, changes: Iterable[tuple[np.ndarray, bool]]) -> None:
@@ -327,24 +303,15 @@ def count_ijgp(
     relations: Mapping[str, np.ndarray],
     ibound: int,
     *,
-    tolerance: float = TOLERANCE,
-    max_iterations: int = MAX_ITERATIONS,
-    damping: float = 0.0,
     measure_error: bool = False,
+    **settings: Any,
 ) -> IjgpEstimate:
     """Estimated true groundings of every weight in the world with these true tuples.
 
     With `measure_error` the exact counts are computed too, and the estimate's `error` compares.
+    `settings` are further fields of `Settings`.
     """
-    counter = IjgpCounter(
-        normal_form,
-        model,
-        domains,
-        ibound,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        damping=damping,
-    )
+    counter = IjgpCounter(normal_form, model, domains, ibound, **settings)
     estimate = counter.count(relations)
     if not measure_error:
         return estimate

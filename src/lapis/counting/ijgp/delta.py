@@ -24,15 +24,9 @@ from itertools import combinations
 import numpy as np
 
 from lapis.counting.derived import extend
-from lapis.counting.ijgp.counter import (
-    MAX_ITERATIONS,
-    TOLERANCE,
-    CubeCounter,
-    Settings,
-    plus_shape,
-    set_atom,
-)
+from lapis.counting.ijgp.counter import CubeCounter, plus_shape, set_atom
 from lapis.counting.ijgp.encoding import constant_code, negate_clause
+from lapis.counting.ijgp.propagation import Settings
 from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.language.syntax import Constant
@@ -48,19 +42,16 @@ def ijgp_delta(
     predicate: str,
     row: Iterable[int],
     ibound: int,
-    *,
-    tolerance: float = TOLERANCE,
-    max_iterations: int = MAX_ITERATIONS,
 ) -> np.ndarray:
     """float64[num_weights], n(atom true) − n(atom false) with all other atoms as in the world."""
-    settings = Settings(ibound, tolerance, max_iterations)
+    settings = Settings(ibound)
     atom = np.asarray(tuple(row), np.int32)
     base = interpret(model.predicates, domains, relations)
     without, with_atom = (
         extend(set_atom(base, predicate, atom, value), normal_form.definitions)
         for value in (False, True)
     )
-    depending = _depending(normal_form, predicate)
+    changing = depending(normal_form, predicate)
     deltas = []
     for feature in normal_form.features:
         if feature.hard:
@@ -68,7 +59,7 @@ def ijgp_delta(
         shape = plus_shape(feature, domains)
         delta = np.zeros(shape)
         for clause in feature.clauses:
-            if any(literal.predicate in depending for literal in clause.literals):
+            if any(literal.predicate in changing for literal in clause.literals):
                 delta += _solve(clause, feature, without, settings)
                 delta -= _solve(clause, feature, with_atom, settings)
             else:
@@ -77,7 +68,7 @@ def ijgp_delta(
     return np.concatenate(deltas) if deltas else np.empty(0)
 
 
-def _depending(normal_form: NormalForm, predicate: str) -> set[str]:
+def depending(normal_form: NormalForm, predicate: str) -> set[str]:
     """The derived predicates whose truth may change with an atom of the predicate."""
     found: set[str] = set()
     for definition in normal_form.definitions:
@@ -90,7 +81,7 @@ def _depending(normal_form: NormalForm, predicate: str) -> set[str]:
 def _solve(
     clause: Clause, feature: Feature, world: Interpretation, settings: Settings
 ) -> np.ndarray:
-    cube = negate_clause(clause.literals, clause.conditions)
+    cube = negate_clause(clause)
     counter = CubeCounter(cube, feature.variables, feature.plus, world, settings)
     return counter.solutions_by_plus()
 
@@ -105,7 +96,7 @@ def _add_substituted(
     settings: Settings,
 ) -> None:
     """Add ± C_U for every set U of like-signed literals that can all be the atom."""
-    cube = negate_clause(clause.literals, clause.conditions)
+    cube = negate_clause(clause)
     candidates = [
         number for number, literal in enumerate(cube.literals) if literal.predicate == predicate
     ]

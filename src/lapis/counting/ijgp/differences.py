@@ -28,14 +28,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lapis.counting.derived import extend
 from lapis.counting.ijgp.contraction import total
-from lapis.counting.ijgp.counter import MAX_ITERATIONS, TOLERANCE
-from lapis.counting.ijgp.delta import ijgp_delta
+from lapis.counting.ijgp.delta import depending, ijgp_delta
 from lapis.counting.ijgp.encoding import encode_cube, negate_clause
 from lapis.counting.ijgp.join_graph import build_join_graph
-from lapis.counting.ijgp.propagation import Propagation
+from lapis.counting.ijgp.propagation import Propagation, Settings
 from lapis.counting.ijgp.table import Table, pack
+from lapis.counting.totals import complete_world
 from lapis.counting.weight_keys import number_weights
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Predicate
@@ -50,7 +49,7 @@ from lapis.logic.clauses import (
     TypedVariable,
 )
 from lapis.problem.problem import Problem
-from lapis.relational.interpretation import Interpretation, interpret
+from lapis.relational.interpretation import Interpretation
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -151,6 +150,7 @@ class TermEstimate:
         self._scope = output_scope(self._network.names, term)
         names = self._network.names
         self._graph = build_join_graph(self._network.scopes(), ibound, len(names), self._scope)
+        self._settings = Settings(ibound)
         self._seen: list[np.ndarray] | None = None
         self._share: Share | None = None
 
@@ -172,15 +172,7 @@ class TermEstimate:
         tables = network.tables(world)
         if any(not table.scope and not table.values[0] for table in tables):
             return None
-        propagation = Propagation(
-            self._graph,
-            network.sizes,
-            tables,
-            tolerance=TOLERANCE,
-            max_iterations=MAX_ITERATIONS,
-            damping=0.0,
-            output=scope,
-        )
+        propagation = Propagation(self._graph, network.sizes, tables, self._settings, scope)
         propagation.run()
         log_count = propagation.log_count()
         if not self.is_exact:
@@ -203,8 +195,7 @@ class TermEstimate:
 
 def complete(problem: Problem, world: World) -> Interpretation:
     """The world with its derived predicates."""
-    base = interpret(problem.model.predicates, problem.domains, world)
-    return extend(base, problem.normal_form.definitions)
+    return complete_world(problem.normal_form, problem.model, problem.domains, world)
 
 
 def base_predicates(term: Term, problem: Problem) -> list[str]:
@@ -218,12 +209,7 @@ def base_predicates(term: Term, problem: Problem) -> list[str]:
 
 def depends_on_quantifiers(problem: Problem, predicate: str) -> bool:
     """Whether a quantified part of some formula may change with the predicate's atoms."""
-    changing = {predicate}
-    for definition in problem.normal_form.definitions:
-        used = {literal.predicate for cube in definition.cubes for literal in cube.literals}
-        if used & changing:
-            changing.add(definition.predicate.name)
-    return len(changing) > 1
+    return bool(depending(problem.normal_form, predicate))
 
 
 def propagates_exactly(problem: Problem, predicate: str, ibound: int) -> bool:
@@ -255,7 +241,7 @@ def refuse_hard_rules(problem: Problem) -> None:
 
 def difference_terms(clause: Clause, feature: Feature, target: Predicate) -> Iterator[Term]:
     """The terms of d(g) for one clause."""
-    cube = negate_clause(clause.literals, clause.conditions)
+    cube = negate_clause(clause)
     own = [n for n, literal in enumerate(cube.literals) if literal.predicate == target.name]
     roles = (FLIPPED, HELD, IN_BLOCK) if target.block else (FLIPPED, HELD)
     if len(roles) ** len(own) > MAX_TERMS:

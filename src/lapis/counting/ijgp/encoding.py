@@ -17,7 +17,7 @@ Variables that the clause does not mention only multiply the number of solutions
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +35,7 @@ from lapis.data.database import Domain
 from lapis.data.keys import unpack
 from lapis.errors import LapisError, did_you_mean
 from lapis.language.syntax import Constant, Variable
-from lapis.logic.clauses import Condition, Cube, Literal, TypedVariable
+from lapis.logic.clauses import Clause, Condition, Cube, Literal, TypedVariable
 from lapis.relational.algebra import Matches, Test
 from lapis.relational.comparison import compare_constants, list_matches, passes
 from lapis.relational.factor import indicator, select
@@ -91,9 +91,9 @@ class ConstraintNetwork:
         return [*(each.table(known[each.predicate]) for each in self.literals), *self.conditions]
 
 
-def negate_clause(literals: Iterable[Literal], conditions: Iterable[Condition]) -> Cube:
+def negate_clause(clause: Clause) -> Cube:
     """The cube of a clause; its conditions are kept as they are, to come out *false*."""
-    return Cube(tuple(literal.negate() for literal in literals), tuple(conditions))
+    return Cube(tuple(literal.negate() for literal in clause.literals), clause.conditions)
 
 
 def encode_cube(

@@ -39,12 +39,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from lapis.counting.ijgp.contraction import contract, total
 from lapis.counting.ijgp.join_graph import JoinGraph
 from lapis.counting.ijgp.table import Scope, Table, align, merge_scopes
+from lapis.errors import LapisError
 
 Message = dict[Scope, Table]  # a product of tables over parts of the separator; empty: all ones
 
@@ -52,6 +54,24 @@ _EXACT_SUM = 2.0**53  # integers below this are exact in float64
 _ROUNDING = 1e-12  # bounds the error of a sum of numbers up to 1, for each of them
 _SMALLEST = 1e-18  # of a supported entry, relative to the message's largest
 _NEGLIGIBLE = 1e-6  # entries this far below the largest do not hold up convergence
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    ibound: int
+    tolerance: float = 1e-4  # largest relative change of a message at convergence
+    max_iterations: int = 50  # updates per message
+    damping: float = 0.0  # share of the old message that is kept at each update
+
+    def __post_init__(self) -> None:
+        for name, valid, rule in (
+            ("ibound", self.ibound >= 1, "at least 1"),
+            ("tolerance", self.tolerance > 0.0, "positive"),
+            ("max_iterations", self.max_iterations >= 1, "at least 1"),
+            ("damping", 0.0 <= self.damping < 1.0, "at least 0 and below 1"),
+        ):
+            if not valid:
+                raise LapisError(f"{name} must be {rule}", code="invalid-option")
 
 
 class Propagation:
@@ -62,19 +82,16 @@ class Propagation:
         graph: JoinGraph,
         sizes: Sequence[int],
         tables: Sequence[Table],
-        *,
-        tolerance: float,
-        max_iterations: int,
-        damping: float,
+        settings: Settings,
         output: Scope = (),
     ) -> None:
         """`output` are the variables that `belief` will be asked for."""
         self.graph = graph
         self.sizes = sizes
         self.tables = list(tables)
-        self.tolerance = tolerance
-        self.max_updates = max_iterations * max(1, 2 * len(graph.arcs))
-        self.damping = 0.0 if graph.is_tree else damping
+        self.tolerance = settings.tolerance
+        self.max_updates = settings.max_iterations * max(1, 2 * len(graph.arcs))
+        self.damping = 0.0 if graph.is_tree else settings.damping
 
         # Message 2k goes from left to right of arc k, message 2k + 1 back.
         self._sender = [end for arc in graph.arcs for end in (arc.left, arc.right)]

@@ -14,7 +14,7 @@ import numpy as np
 
 from lapis.inference.exact.by_components import DEFAULT_MEMORY
 from lapis.inference.log_odds import sampled_log_odds
-from lapis.inference.marginals import Marginals, Options
+from lapis.inference.marginals import Marginals, Options, place
 from lapis.inference.symmetry.by_counts import solve_by_counts
 from lapis.network.network import Network
 from lapis.network.parts import keep_part
@@ -47,16 +47,10 @@ def join_answers(whole: Marginals, part: Marginals, atom: np.ndarray, num_base: 
     """An exact answer with that of other components filled in at `atom`, int64[num_atoms]."""
     own = atom[:num_base]
     whole.marginal[own], whole.log_odds[own] = part.marginal, part.log_odds
-    stderr, sampled, chosen = part.stderr, part.sampled, part.chosen
-    if stderr is not None:
-        stderr = np.zeros(len(whole.marginal))
-        stderr[own] = part.stderr
-    if sampled is not None:
-        sampled = np.zeros(len(whole.marginal), bool)
-        sampled[own] = part.sampled
-    if chosen is not None:
-        chosen = np.zeros(len(whole.marginal), np.int8)
-        chosen[own] = part.chosen
+    stderr, sampled, chosen = (
+        place(values, own, len(whole.marginal))
+        for values in (part.stderr, part.sampled, part.chosen)
+    )
     log_partition = None
     if whole.log_partition is not None and part.log_partition is not None:
         log_partition = whole.log_partition + part.log_partition
