@@ -108,12 +108,17 @@ def clause_difference(
     clause: Clause, variables: Sequence[TypedVariable], target: Target
 ) -> Difference:
     """d(g) of one clause as conjunctions, to be summed over all variables but the positions."""
-    _refuse_terms(clause.literals, target)
-    fresh = _FreshNames()
-    when_false = tuple(_flip_clause(clause, target, False, fresh))
-    when_true = tuple(_flip_clause(clause, target, True, fresh))
-    types = {**dict(variables), **target.types}
-    return Difference(types, fresh.types, when_false, when_true)
+    falsified = [literal.negate() for literal in clause.literals]
+    conditions = conditions_come_out(clause.conditions, False)
+    found = _difference(falsified, conditions, variables, target)
+    when_false, when_true = (tuple(map(negate, side)) for side in found[2:])
+    return found._replace(when_false=when_false, when_true=when_true)
+
+
+def cube_difference(cube: Cube, variables: Sequence[TypedVariable], target: Target) -> Difference:
+    """As `clause_difference`, for the number of groundings in which a cube is true."""
+    conditions = conditions_come_out(cube.conditions, True)
+    return _difference(cube.literals, conditions, variables, target)
 
 
 def is_direct(clause: Clause, target: Target) -> bool:
@@ -172,53 +177,49 @@ def _num_changes(definition: Definition, target: Target) -> int:
     return sum(2 ** len(_touched(cube.literals, target)) - 1 for cube in definition.cubes)
 
 
-def cube_difference(cube: Cube, variables: Sequence[TypedVariable], target: Target) -> Difference:
-    """As `clause_difference`, for the number of groundings in which a cube is true."""
-    _refuse_terms(cube.literals, target)
+class _Flip(NamedTuple):
+    """The atom that is flipped, and its value in the data."""
+
+    target: Target
+    truth: bool
+    fresh: _FreshNames
+
+    @property
+    def turn(self) -> int:
+        """1 − 2p."""
+        return -1 if self.truth else 1
+
+
+def _difference(
+    literals: Sequence[Literal],
+    conditions: Conjunction,
+    variables: Sequence[TypedVariable],
+    target: Target,
+) -> Difference:
+    """1[all literals and conditions hold], with g = 1, minus that with g = 0."""
+    _refuse_terms(literals, target)
     fresh = _FreshNames()
-    conditions = conditions_come_out(cube.conditions, True)
     sides = [
-        tuple(_flip(cube.literals, conditions, target, truth, fresh)) for truth in (False, True)
+        tuple(
+            multiply(change, conditions)
+            for flipped in _subsets(_touched(literals, target))
+            for change in _flip_together(literals, flipped, _Flip(target, truth, fresh))
+        )
+        for truth in (False, True)
     ]
     return Difference({**dict(variables), **target.types}, fresh.types, *sides)
 
 
-def _flip_clause(
-    clause: Clause, target: Target, truth: bool, fresh: _FreshNames
-) -> Iterator[Conjunction]:
-    falsified = [literal.negate() for literal in clause.literals]
-    conditions = conditions_come_out(clause.conditions, False)
-    return map(negate, _flip(falsified, conditions, target, truth, fresh))
-
-
-def _flip(
-    literals: Sequence[Literal],
-    conditions: Conjunction,
-    target: Target,
-    truth: bool,
-    fresh: _FreshNames,
-) -> Iterator[Conjunction]:
-    """1[all literals and conditions hold], with g = 1, minus that with g = 0."""
-    for flipped in _subsets(_touched(literals, target)):
-        for change in _flip_together(literals, flipped, target, truth, fresh):
-            yield multiply(change, conditions)
-
-
 def _flip_together(
-    literals: Sequence[Literal],
-    flipped: tuple[int, ...],
-    target: Target,
-    truth: bool,
-    fresh: _FreshNames,
+    literals: Sequence[Literal], flipped: tuple[int, ...], flip: _Flip
 ) -> list[Conjunction]:
     """The term of U = flipped: (1 − 2p)^{|U|+1} Π_U δ · Π_rest L."""
-    turn = -1 if truth else 1
-    changes = [Conjunction(turn ** (len(flipped) + 1))]
+    changes = [Conjunction(flip.turn ** (len(flipped) + 1))]
     for number, literal in enumerate(literals):
         if number not in flipped:
-            parts = _hold(literal, target)
+            parts = _hold(literal, flip.target)
         else:
-            parts = _flip_atom(literal, target, truth, fresh)
+            parts = _flip_atom(literal, flip)
             if not literal.positive:
                 parts = list(map(negate, parts))
         changes = [multiply(change, part) for change in changes for part in parts]
@@ -244,26 +245,19 @@ def _hold(literal: Literal, target: Target) -> list[Conjunction]:
     return [holds, negate(inside) if literal.positive else inside]
 
 
-def _flip_atom(
-    literal: Literal, target: Target, truth: bool, fresh: _FreshNames
-) -> list[Conjunction]:
+def _flip_atom(literal: Literal, flip: _Flip) -> list[Conjunction]:
     """The atom's truth with g = 1, minus that with g = 0."""
-    if literal.predicate == target.predicate.name:
-        return [equal(literal.terms, target.atom)]
-    return _flip_derived(target.definitions[literal.predicate], literal.terms, target, truth, fresh)
+    if literal.predicate == flip.target.predicate.name:
+        return [equal(literal.terms, flip.target.atom)]
+    return _flip_derived(flip.target.definitions[literal.predicate], literal.terms, flip)
 
 
 def _flip_derived(
-    definition: Definition,
-    terms: tuple[SimpleTerm, ...],
-    target: Target,
-    truth: bool,
-    fresh: _FreshNames,
+    definition: Definition, terms: tuple[SimpleTerm, ...], flip: _Flip
 ) -> list[Conjunction]:
     """The formula in the essay above, at D(terms)."""
-    turn = -1 if truth else 1
-    name = definition.predicate.name
-    changes = list(_witness_changes(definition, terms, target, truth, fresh))
+    turn, name = flip.turn, definition.predicate.name
+    changes = list(_witness_changes(definition, terms, flip))
     signs = [turn * change.coefficient for change in changes]
     indicators = [change._replace(coefficient=1) for change in changes]
     result = []
@@ -273,13 +267,8 @@ def _flip_derived(
         else:
             holds = Conjunction(-turn, true=(Atom(exact_level(name, level), terms),))
         for chosen, coefficient in _polynomial(signs, level):
-            result.append(
-                multiply(
-                    holds,
-                    Conjunction(coefficient),
-                    *(indicators[number] for number in chosen),
-                )
-            )
+            own = (indicators[number] for number in chosen)
+            result.append(multiply(holds, Conjunction(coefficient), *own))
     return result
 
 
@@ -301,21 +290,19 @@ def _polynomial(signs: Sequence[int], level: int) -> Iterator[tuple[tuple[int, .
 
 
 def _witness_changes(
-    definition: Definition,
-    terms: tuple[SimpleTerm, ...],
-    target: Target,
-    truth: bool,
-    fresh: _FreshNames,
+    definition: Definition, terms: tuple[SimpleTerm, ...], flip: _Flip
 ) -> Iterator[Conjunction]:
     """W(g = 1) − W(g = 0) at x = terms, as signed indicators; bound variables get fresh names."""
     for cube in definition.cubes:
-        for flipped in _subsets(_touched(cube.literals, target)):
+        for flipped in _subsets(_touched(cube.literals, flip.target)):
             heads = (name for name, _ in definition.variables)
             renaming: dict[str, SimpleTerm] = dict(zip(heads, terms, strict=True))
-            renaming |= {name: fresh.variable(type_name) for name, type_name in definition.bound}
+            renaming |= {
+                name: flip.fresh.variable(type_name) for name, type_name in definition.bound
+            }
             renamed = rename_cube(cube, renaming)
             conditions = conditions_come_out(renamed.conditions, True)
-            (change,) = _flip_together(renamed.literals, flipped, target, truth, fresh)
+            (change,) = _flip_together(renamed.literals, flipped, flip)
             yield multiply(change, conditions)
 
 
