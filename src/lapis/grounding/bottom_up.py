@@ -32,9 +32,8 @@ from lapis.grounding.atoms import PredicateAtoms, number_atoms
 from lapis.grounding.cache import load_network, save_network
 from lapis.grounding.definitions import (
     Auxiliaries,
+    DefinitionGrounder,
     choose_in_place,
-    evaluate_known,
-    resolve_definitions,
     resolve_references,
 )
 from lapis.grounding.evidence import close_blocks
@@ -150,9 +149,10 @@ class GroundingSession:
         self.world = GroundedWorld(problem.domains, types, dict(self.base), relations, runs)
         self.distinct = np.zeros(len(problem.weight_table.value), bool)
         self.auxiliaries = Auxiliaries(sum(atoms.num_unknown for atoms in self.base.values()))
-        self.undecided = evaluate_known(
-            problem.normal_form.definitions, self.world, self.limits, self._admit
+        self.definitions = DefinitionGrounder(
+            self.world, self.limits, self.budget.admit, self.auxiliaries
         )
+        self.undecided = self.definitions.evaluate_known(problem.normal_form.definitions)
 
     def __enter__(self) -> GroundingSession:
         return self
@@ -162,7 +162,7 @@ class GroundingSession:
 
     def clauses(self, features: Sequence[Feature]) -> list[PlannedClause]:
         return [
-            PlannedClause(feature, clause_template(clause, feature.variables, feature.plus))
+            PlannedClause(feature, clause_template(clause, feature))
             for feature in features
             for clause in feature.clauses
         ]
@@ -238,14 +238,9 @@ class GroundingSession:
             if not others and _tells_rows_apart(first):
                 self.distinct[offset[rule] : offset[rule + 1]] = True
 
-    def _admit(self, query: Query, text: str) -> None:
-        self.budget.admit(query, text)
-
     def _resolve(self, found: Sequence[FeatureRows]) -> FlatRows:
         rows = [block.rows for block in found]
-        resolved = resolve_definitions(
-            self.undecided, rows, self.world, self.limits, self._admit, self.auxiliaries
-        )
+        resolved = self.definitions.resolve(self.undecided, rows)
         in_place = choose_in_place(rows, resolved)
         flat = []
         self._origins = []

@@ -21,7 +21,7 @@ everything else and become ordinary relations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ from lapis.grounding.rows import (
     reference_codes,
     variable_codes,
 )
-from lapis.grounding.templates import PlanLimits, Query, cube_template, plan_template
+from lapis.grounding.templates import PlanLimits, Query, cube_templates, plan_template
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Definition
 from lapis.network.csr import row_starts, take_rows
@@ -45,8 +45,6 @@ from lapis.network.merge import EMPTY, merge_rows
 from lapis.relational.conjunction import Atom
 
 MOST_REPEATED = 64  # literals that standing in place may add over an auxiliary atom
-
-Guard = Callable[[Query, str], None]  # refuses a query that would not fit
 
 
 class Instances(NamedTuple):
@@ -91,163 +89,142 @@ class CubeRows(NamedTuple):
     instance: np.ndarray  # int64[num_rows], code
 
 
-def evaluate_known(
-    definitions: Sequence[Definition], world: GroundedWorld, limits: PlanLimits, guard: Guard
-) -> list[Definition]:
-    """Turn definitions over known relations into relations; return the others."""
-    rest = []
-    for definition in definitions:
-        name = definition.predicate.name
-        used = {literal.predicate for cube in definition.cubes for literal in cube.literals}
-        if any(p not in world.atoms or world.atoms[p].num_unknown for p in used):
-            rest.append(definition)
-            continue
-        sizes = [len(world.domains[type_name]) for _, type_name in definition.variables]
-        expect_packable(name, sizes)
-        true = [np.empty(0, np.int64)]
-        for cube in definition.cubes:
-            template = cube_template(cube, definition.variables, definition.bound, None)
-            for query in plan_template(template, world, limits):
-                guard(query, name)
-                rows = fetch_rows(query, world)
-                true.append(variable_codes(definition.variables, query, rows.answer, world))
-        tuples = unpack(distinct_keys(np.concatenate(true), math.prod(sizes)), sizes)
-        world.atoms[name] = PredicateAtoms(
-            name, tuple(sizes), True, tuples, tuples[:0], np.empty(0, np.int64), 0
+@dataclass(frozen=True)
+class DefinitionGrounder:
+    world: GroundedWorld
+    limits: PlanLimits
+    guard: Callable[[Query, str], None]  # refuses a query that would not fit
+    auxiliaries: Auxiliaries
+
+    def evaluate_known(self, definitions: Sequence[Definition]) -> list[Definition]:
+        """Turn definitions over known relations into relations; return the others."""
+        world, rest = self.world, []
+        for definition in definitions:
+            name = definition.predicate.name
+            used = {literal.predicate for cube in definition.cubes for literal in cube.literals}
+            if any(p not in world.atoms or world.atoms[p].num_unknown for p in used):
+                rest.append(definition)
+                continue
+            sizes = self._sizes(definition)
+            expect_packable(name, sizes)
+            true = [cube.instance for cube in self._fetch_cubes(definition, None)]
+            keys = distinct_keys(_joined(true, np.int64), math.prod(sizes))
+            tuples, none = unpack(keys, sizes), np.empty(0, np.int64)
+            world.atoms[name] = PredicateAtoms(name, sizes, True, tuples, tuples[:0], none, 0)
+        return rest
+
+    def resolve(
+        self, definitions: Sequence[Definition], features: Sequence[Rows]
+    ) -> Mapping[str, Instances]:
+        """Ground and resolve every instance that the features' rows ask for, directly or not."""
+        cubes: dict[str, list[CubeRows]] = {}
+        demanded: dict[str, np.ndarray] = {}
+        asking = list(features)
+        for definition in reversed(definitions):
+            name = definition.predicate.name
+            codes = list(reference_codes(asking, name))
+            space = math.prod(self._sizes(definition))
+            demanded[name] = distinct_keys(_joined(codes, np.int64), space)
+            cubes[name] = self._ground_cubes(definition, demanded[name])
+            asking += [block.rows for block in cubes[name]]
+        resolved: dict[str, Instances] = {}
+        for definition in definitions:
+            name = definition.predicate.name
+            own = self._resolve(definition, demanded[name], cubes.pop(name), resolved)
+            resolved[name] = own
+        return resolved
+
+    def _sizes(self, definition: Definition) -> tuple[int, ...]:
+        return tuple(len(self.world.domains[type_name]) for _, type_name in definition.variables)
+
+    def _fetch_cubes(self, definition: Definition, demand: Atom | None) -> Iterator[CubeRows]:
+        for template in cube_templates(definition, demand):
+            for query in plan_template(template, self.world, self.limits):
+                self.guard(query, definition.predicate.name)
+                rows = fetch_rows(query, self.world)
+                codes = variable_codes(definition.variables, query, rows.answer, self.world)
+                yield CubeRows(rows, codes)
+
+    def _ground_cubes(self, definition: Definition, demanded: np.ndarray) -> list[CubeRows]:
+        if len(demanded) == 0:
+            return []
+        sizes = self._sizes(definition)
+        demand = None
+        if len(demanded) < math.prod(sizes):
+            types = tuple(type_name for _, type_name in definition.variables)
+            relation = self.world.add_rows(unpack(demanded, sizes), types)
+            demand = Atom(relation, tuple(Variable(name) for name, _ in definition.variables))
+        return list(self._fetch_cubes(definition, demand))
+
+    def _resolve(
+        self,
+        definition: Definition,
+        demanded: np.ndarray,
+        cubes: Sequence[CubeRows],
+        earlier: Mapping[str, Instances],
+    ) -> Instances:
+        starts, literals, owners = [], [], []
+        for block in cubes:
+            start, literal, alive = resolve_references(block.rows, earlier, {})
+            starts.append(np.diff(start)[alive])
+            literals.append(literal[np.repeat(alive, np.diff(start))])
+            owners.append(np.searchsorted(demanded, block.instance[alive]))
+        length = _joined(starts, np.int64)
+        owner = _joined(owners, np.int64)
+        start = row_starts(length)
+        ones = np.zeros(len(length), np.int32)
+        merged = merge_rows(start, _joined(literals, np.int32), ones, ones.astype(np.float64))
+
+        is_true = np.zeros(len(demanded), bool)
+        is_true[owner[merged.merged == EMPTY]] = True
+        keep = (merged.merged >= 0) & ~is_true[owner]
+        sizes = len(demanded), max(len(merged.weight_id), 1)
+        keys = pack((owner[keep], merged.merged[keep]), sizes, int(keep.sum()))
+        owner, row = unpack(distinct_keys(keys, math.prod(sizes)), sizes).T
+
+        length = np.diff(merged.start)
+        used, row = np.unique(row, return_inverse=True)
+        failing = used[length[used] > 1]  # cubes of two literals or more: b ⇔ the cube fails
+        group = take_rows(merged.start, merged.literal, failing)
+        numbers = np.arange(len(failing), dtype=np.int32)[:, None]
+        literal_of = np.zeros(len(used), np.int32)
+        literal_of[length[used] == 1] = -merged.literal[merged.start[used[length[used] == 1]]]
+        literal_of[length[used] > 1] = -self.auxiliaries.add(
+            AuxiliaryGroup(f"{definition.predicate.name} fails", numbers, *group)
         )
-    return rest
+        return self._disjunctions(definition, demanded, is_true, owner, literal_of[row])
 
+    def _disjunctions(
+        self,
+        definition: Definition,
+        demanded: np.ndarray,
+        is_true: np.ndarray,
+        owner: np.ndarray,
+        literal: np.ndarray,
+    ) -> Instances:
+        """Instances as disjunctions of the literals that they own."""
+        # Sorted by owner, atom, sign: a literal next to its negation makes the owner true.
+        order = np.lexsort((literal, np.abs(literal), owner))
+        owner, literal = owner[order], literal[order]
+        same = np.ones(len(owner), bool)
+        same[1:] = (owner[1:] != owner[:-1]) | (literal[1:] != literal[:-1])
+        owner, literal = owner[same], literal[same]
+        opposite = (owner[1:] == owner[:-1]) & (literal[1:] == -literal[:-1])
+        is_true[owner[1:][opposite]] = True
+        keep = ~is_true[owner]
+        owner, literal = owner[keep], literal[keep]
 
-def resolve_definitions(
-    definitions: Sequence[Definition],
-    features: Sequence[Rows],
-    world: GroundedWorld,
-    limits: PlanLimits,
-    guard: Guard,
-    auxiliaries: Auxiliaries,
-) -> Mapping[str, Instances]:
-    """Ground and resolve every instance that the features' rows ask for, directly or not."""
-    cubes: dict[str, list[CubeRows]] = {}
-    demanded: dict[str, np.ndarray] = {}
-    asking = list(features)
-    for definition in reversed(definitions):
-        name = definition.predicate.name
-        codes = list(reference_codes(asking, name))
-        space = math.prod(len(world.domains[type_name]) for _, type_name in definition.variables)
-        demanded[name] = distinct_keys(_joined(codes, np.int64), space)
-        cubes[name] = list(_ground_cubes(definition, demanded[name], world, limits, guard))
-        asking += [block.rows for block in cubes[name]]
-    resolved: dict[str, Instances] = {}
-    for definition in definitions:
-        name = definition.predicate.name
-        resolved[name] = _resolve(
-            definition, demanded[name], cubes.pop(name), resolved, world, auxiliaries
+        length = np.bincount(owner, minlength=len(demanded))
+        start = row_starts(length)
+        value = np.where(is_true, 1, np.where(length == 0, 0, -1)).astype(np.int8)
+        literal_of = np.zeros(len(demanded), np.int32)
+        literal_of[length == 1] = literal[start[:-1][length == 1]]
+        long = np.flatnonzero(length > 1)
+        tuples = unpack(demanded[long], self._sizes(definition))
+        literal_of[long] = self.auxiliaries.add(
+            AuxiliaryGroup(definition.predicate.name, tuples, *take_rows(start, literal, long))
         )
-    return resolved
-
-
-def _ground_cubes(
-    definition: Definition,
-    demanded: np.ndarray,
-    world: GroundedWorld,
-    limits: PlanLimits,
-    guard: Guard,
-) -> list[CubeRows]:
-    if len(demanded) == 0:
-        return []
-    sizes = [len(world.domains[type_name]) for _, type_name in definition.variables]
-    demand = None
-    if len(demanded) < np.prod(np.array(sizes, dtype=float)):
-        types = tuple(type_name for _, type_name in definition.variables)
-        relation = world.add_rows(unpack(demanded, sizes), types)
-        demand = Atom(relation, tuple(Variable(name) for name, _ in definition.variables))
-    found = []
-    for cube in definition.cubes:
-        template = cube_template(cube, definition.variables, definition.bound, demand)
-        for query in plan_template(template, world, limits):
-            guard(query, definition.predicate.name)
-            rows = fetch_rows(query, world)
-            codes = variable_codes(definition.variables, query, rows.answer, world)
-            found.append(CubeRows(rows, codes))
-    return found
-
-
-def _resolve(
-    definition: Definition,
-    demanded: np.ndarray,
-    cubes: Sequence[CubeRows],
-    earlier: Mapping[str, Instances],
-    world: GroundedWorld,
-    auxiliaries: Auxiliaries,
-) -> Instances:
-    name = definition.predicate.name
-    starts, literals, owners = [], [], []
-    for block in cubes:
-        start, literal, alive = resolve_references(block.rows, earlier, {})
-        starts.append(np.diff(start)[alive])
-        literals.append(literal[np.repeat(alive, np.diff(start))])
-        owners.append(np.searchsorted(demanded, block.instance[alive]))
-    length = _joined(starts, np.int64)
-    owner = _joined(owners, np.int64)
-    start = row_starts(length)
-    ones = np.zeros(len(length), np.int32)
-    merged = merge_rows(start, _joined(literals, np.int32), ones, ones.astype(np.float64))
-
-    is_true = np.zeros(len(demanded), bool)
-    is_true[owner[merged.merged == EMPTY]] = True
-    keep = (merged.merged >= 0) & ~is_true[owner]
-    sizes = len(demanded), max(len(merged.weight_id), 1)
-    keys = pack((owner[keep], merged.merged[keep]), sizes, int(keep.sum()))
-    owner, row = unpack(distinct_keys(keys, math.prod(sizes)), sizes).T
-
-    length = np.diff(merged.start)
-    used, row = np.unique(row, return_inverse=True)
-    failing = used[length[used] > 1]  # cubes of two literals or more: b ⇔ the cube fails
-    group_start, group_member = take_rows(merged.start, merged.literal, failing)
-    numbers = np.arange(len(failing), dtype=np.int32)[:, None]
-    literal_of = np.zeros(len(used), np.int32)
-    literal_of[length[used] == 1] = -merged.literal[merged.start[used[length[used] == 1]]]
-    literal_of[length[used] > 1] = -auxiliaries.add(
-        AuxiliaryGroup(f"{name} fails", numbers, group_start, group_member)
-    )
-    return _disjunctions(definition, demanded, is_true, owner, literal_of[row], world, auxiliaries)
-
-
-def _disjunctions(
-    definition: Definition,
-    demanded: np.ndarray,
-    is_true: np.ndarray,
-    owner: np.ndarray,
-    literal: np.ndarray,
-    world: GroundedWorld,
-    auxiliaries: Auxiliaries,
-) -> Instances:
-    """Instances as disjunctions of the literals that they own."""
-    # Sorted by owner, atom, sign: a literal next to its negation makes the owner true.
-    order = np.lexsort((literal, np.abs(literal), owner))
-    owner, literal = owner[order], literal[order]
-    same = np.ones(len(owner), bool)
-    same[1:] = (owner[1:] != owner[:-1]) | (literal[1:] != literal[:-1])
-    owner, literal = owner[same], literal[same]
-    opposite = (owner[1:] == owner[:-1]) & (literal[1:] == -literal[:-1])
-    is_true[owner[1:][opposite]] = True
-    keep = ~is_true[owner]
-    owner, literal = owner[keep], literal[keep]
-
-    length = np.bincount(owner, minlength=len(demanded))
-    start = row_starts(length)
-    value = np.where(is_true, 1, np.where(length == 0, 0, -1)).astype(np.int8)
-    literal_of = np.zeros(len(demanded), np.int32)
-    literal_of[length == 1] = literal[start[:-1][length == 1]]
-    long = np.flatnonzero(length > 1)
-    sizes = [len(world.domains[type_name]) for _, type_name in definition.variables]
-    group_start, group_member = take_rows(start, literal, long)
-    literal_of[long] = auxiliaries.add(
-        AuxiliaryGroup(
-            definition.predicate.name, unpack(demanded[long], sizes), group_start, group_member
-        )
-    )
-    return Instances(demanded, value, literal_of, start, literal)
+        return Instances(demanded, value, literal_of, start, literal)
 
 
 def resolve_references(

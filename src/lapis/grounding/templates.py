@@ -34,7 +34,15 @@ from typing import NamedTuple, Protocol
 
 from lapis.data.database import Domain
 from lapis.language.syntax import Variable
-from lapis.logic.clauses import Clause, Cube, Literal, SimpleTerm, TypedVariable
+from lapis.logic.clauses import (
+    Clause,
+    Cube,
+    Definition,
+    Feature,
+    Literal,
+    SimpleTerm,
+    TypedVariable,
+)
 from lapis.relational.algebra import Test, make_test
 from lapis.relational.compile import Wanted, compile_plan
 from lapis.relational.conjunction import Atom, Conjunction, Scope, substitute, unify
@@ -102,24 +110,19 @@ class Query:
     stands_for: Mapping[str, SimpleTerm]  # variable of the template → what is equal to it
 
 
-def clause_template(
-    clause: Clause, variables: tuple[TypedVariable, ...], plus: tuple[str, ...]
-) -> Template:
+def clause_template(clause: Clause, feature: Feature) -> Template:
     tests = tuple(make_test(condition, False) for condition in clause.conditions)
-    return Template(clause.literals, tests, variables, plus)
+    return Template(clause.literals, tests, feature.variables, feature.plus)
 
 
-def cube_template(
-    cube: Cube,
-    variables: tuple[TypedVariable, ...],
-    bound: tuple[TypedVariable, ...],
-    demand: Atom | None,
-) -> Template:
-    """The clause ¬cube: what survives of it are the cubes that evidence does not make false."""
-    literals = tuple(literal.negate() for literal in cube.literals)
-    tests = tuple(make_test(condition, True) for condition in cube.conditions)
-    outputs = tuple(name for name, _ in variables)
-    return Template(literals, tests, variables + bound, outputs, demand)
+def cube_templates(definition: Definition, demand: Atom | None) -> Iterator[Template]:
+    """The clauses ¬cube: what survives of one are the cubes that evidence does not make false."""
+    outputs = tuple(name for name, _ in definition.variables)
+    for cube in definition.cubes:
+        literals = tuple(literal.negate() for literal in cube.literals)
+        tests = tuple(make_test(condition, True) for condition in cube.conditions)
+        variables = definition.variables + definition.bound
+        yield Template(literals, tests, variables, outputs, demand)
 
 
 def plan_template(
@@ -140,10 +143,7 @@ def plan_template(
         return
     swap = dict(unified.bindings)
     stands_for = {name: swap.get(name, Variable(name)) for name, _ in template.variables}
-    literals = [
-        literal._replace(terms=substitute(Atom(literal.predicate, literal.terms), swap).terms)
-        for literal in dict.fromkeys(template.literals)
-    ]
+    literals = Cube(tuple(dict.fromkeys(template.literals))).substitute(swap).literals
     variables = tuple(pair for pair in template.variables if pair[0] not in swap)
     groundings = math.prod(len(world.domains[type_name]) for _, type_name in variables)
     demand = () if template.demand is None else (substitute(template.demand, swap),)

@@ -57,6 +57,20 @@ class Cube(NamedTuple):
     literals: tuple[Literal, ...]
     conditions: tuple[Condition, ...] = ()
 
+    def substitute(self, terms: Mapping[str, SimpleTerm]) -> Cube:
+        """The same with variables replaced; those without a term stay."""
+
+        def value(term: SimpleTerm) -> SimpleTerm:
+            return terms.get(term.name, term) if isinstance(term, Variable) else term
+
+        return Cube(
+            tuple(each._replace(terms=tuple(map(value, each.terms))) for each in self.literals),
+            tuple(
+                each._replace(left=value(each.left), right=value(each.right))
+                for each in self.conditions
+            ),
+        )
+
 
 class Clause(NamedTuple):
     """A disjunction: true when some literal or some condition is. The empty clause is false."""

@@ -300,27 +300,10 @@ def _witness_changes(
             renaming |= {
                 name: flip.fresh.variable(type_name) for name, type_name in definition.bound
             }
-            renamed = rename_cube(cube, renaming)
+            renamed = cube.substitute(renaming)
             conditions = conditions_come_out(renamed.conditions, True)
             (change,) = _flip_together(renamed.literals, flipped, flip)
             yield multiply(change, conditions)
-
-
-def rename_cube(cube: Cube, renaming: Mapping[str, SimpleTerm]) -> Cube:
-    """The cube with its variables replaced."""
-
-    def renamed(term: SimpleTerm) -> SimpleTerm:
-        return renaming[term.name] if isinstance(term, Variable) else term
-
-    return Cube(
-        tuple(
-            literal._replace(terms=tuple(map(renamed, literal.terms))) for literal in cube.literals
-        ),
-        tuple(
-            condition._replace(left=renamed(condition.left), right=renamed(condition.right))
-            for condition in cube.conditions
-        ),
-    )
 
 
 def _has_determined_witnesses(definition: Definition, target: Target) -> bool:

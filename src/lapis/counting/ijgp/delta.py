@@ -30,7 +30,7 @@ from lapis.counting.ijgp.propagation import Settings
 from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.language.syntax import Constant
-from lapis.logic.clauses import Clause, Condition, Cube, Feature, Literal, NormalForm, SimpleTerm
+from lapis.logic.clauses import Clause, Cube, Feature, Literal, NormalForm
 from lapis.relational.interpretation import Interpretation, interpret
 
 
@@ -109,7 +109,8 @@ def _add_substituted(
             binding = _unify((cube.literals[number] for number in chosen), atom, domains)
             if binding is None:
                 continue
-            rest = _substitute(cube, set(chosen), binding)
+            left = (each for number, each in enumerate(cube.literals) if number not in chosen)
+            rest = Cube(tuple(left), cube.conditions).substitute(binding)
             variables = tuple(each for each in feature.variables if each[0] not in binding)
             plus = tuple(name for name in feature.plus if name not in binding)
             counter = CubeCounter(rest, variables, plus, world, settings)
@@ -141,20 +142,3 @@ def _unify(
             ):
                 return None
     return binding
-
-
-def _substitute(cube: Cube, dropped: set[int], binding: Mapping[str, Constant]) -> Cube:
-    def value(term: SimpleTerm) -> SimpleTerm:
-        return term if isinstance(term, Constant) else binding.get(term.name, term)
-
-    return Cube(
-        tuple(
-            literal._replace(terms=tuple(map(value, literal.terms)))
-            for number, literal in enumerate(cube.literals)
-            if number not in dropped
-        ),
-        tuple(
-            Condition(each.operator, value(each.left), value(each.right), each.offset)
-            for each in cube.conditions
-        ),
-    )

@@ -284,20 +284,14 @@ def _term(cube: Cube, roles: Mapping[int, str], feature: Feature, target: Predic
                 # Conditions of a negated clause must come out false.
                 equalities.append(Condition("!=", positions[place], known))
 
-    def bind(term: SimpleTerm) -> SimpleTerm:
-        return term if isinstance(term, Constant) else binding.get(term.name, term)
-
     def name(variable: str) -> str:
         bound = binding.get(variable)
         return bound.name if bound is not None else variable
 
-    rest = tuple(each._replace(terms=tuple(map(bind, each.terms))) for each in literals)
-    conditions = tuple(
-        each._replace(left=bind(each.left), right=bind(each.right)) for each in cube.conditions
-    )
+    rest = Cube(tuple(literals), cube.conditions).substitute(binding)
     arguments = zip((each.name for each in positions), target.types, strict=True)
     return Term(
-        Cube(rest, conditions + tuple(equalities)),
+        rest._replace(conditions=rest.conditions + tuple(equalities)),
         (*arguments, *(each for each in feature.variables if each[0] not in binding)),
         tuple(map(name, feature.plus)),
         sign,

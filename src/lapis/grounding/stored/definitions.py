@@ -39,7 +39,7 @@ from lapis.grounding.stored.literals import (
     demanded,
 )
 from lapis.grounding.stored.world import KnownTables
-from lapis.grounding.templates import Query, cube_template
+from lapis.grounding.templates import Query, cube_templates
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Definition
 from lapis.relational.conjunction import Atom
@@ -169,8 +169,7 @@ class StoredDefinitions:
             types = tuple(type_name for _, type_name in definition.variables)
             variables = tuple(Variable(variable) for variable, _ in definition.variables)
             demand = Atom(self.world.add(table, types), variables)
-        for number, cube in enumerate(definition.cubes):
-            template = cube_template(cube, definition.variables, definition.bound, demand)
+        for number, template in enumerate(cube_templates(definition, demand)):
             for place, kept in enumerate(self.writer.plan(template)):
                 rows = self.store.create(
                     f"cubes {self._place(definition)} {number} {place}",

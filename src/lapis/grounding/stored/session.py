@@ -39,7 +39,7 @@ from lapis.grounding.stored.literals import (
 )
 from lapis.grounding.stored.resolving import is_empty, select_pieces, select_undecided
 from lapis.grounding.stored.world import KnownTables
-from lapis.grounding.templates import Query, clause_template, cube_template, plan_rows
+from lapis.grounding.templates import Query, clause_template, cube_templates, plan_rows
 from lapis.logic.clauses import Definition, Feature, Literal
 from lapis.problem.problem import Problem, refuse_unsupported
 from lapis.progress import Progress, Report
@@ -110,7 +110,7 @@ class StoredGrounding:
             Planned(feature, kept)
             for feature in others
             for clause in feature.clauses
-            for kept in self.writer.plan(clause_template(clause, feature.variables, feature.plus))
+            for kept in self.writer.plan(clause_template(clause, feature))
         ]
         alone = [clause for feature in over_constants for clause in feature.clauses]
         widths = [len(each.kept.query.literals) for each in planned]
@@ -343,8 +343,7 @@ class StoredGrounding:
             return False
         sizes = tuple(len(self.problem.domains[type_name]) for _, type_name in definition.variables)
         selects: list[str] = []
-        for cube in definition.cubes:
-            template = cube_template(cube, definition.variables, definition.bound, None)
+        for template in cube_templates(definition, None):
             for query, _ in self.writer.plan(template):
                 terms = [query.stands_for[variable] for variable, _ in definition.variables]
                 types = [type_name for _, type_name in definition.variables]
