@@ -157,7 +157,7 @@ def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -
     task = build_task(**{name: given[name] for name in asked})
     if engine is not None or is_elsewhere(task):
         from lapis.inference.parcels import answers
-        from lapis.inference.parcels.stored import Limits
+        from lapis.inference.parcels.packing import Limits
 
         there = answers.infer_on_engine if command == "infer" else answers.map_on_engine
         limits = Limits(jobs=jobs)

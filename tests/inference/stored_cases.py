@@ -12,7 +12,7 @@ import lapis
 import oracle
 from lapis.inference.marginals import Options
 from lapis.inference.parcels.answers import infer_on_engine, map_on_engine
-from lapis.inference.parcels.stored import Limits
+from lapis.inference.parcels.packing import Limits
 from lapis.problem.task import build_task
 from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld

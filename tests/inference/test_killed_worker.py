@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lapis.inference.parcels.packing import Packed
+from lapis.inference.parcels.packing import Limits, Packed
 from lapis.inference.parcels.solving import ATOM, Question
 from lapis.inference.parcels.workers import run_workers
 from lapis.relational.engines import Store, fetch_all, open_store
@@ -54,7 +54,7 @@ def load_components(store: Store) -> Packed:
 
 def solve_all(store: Store, packed: Packed) -> dict[str, np.ndarray]:
     question = Question("infer", "auto", np.array([0.4, 0.9, -0.7]))
-    answers = run_workers(store, packed, question, "answers")
+    answers = run_workers(store, packed, question, Limits())
     found = fetch_all(
         store, f"SELECT number, value FROM {answers} WHERE kind = {ATOM} ORDER BY number"
     )

@@ -18,9 +18,9 @@ from golden_models import golden_models
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.parcels import workers
 from lapis.inference.parcels.contraction import MOST_VERTEX, connect
+from lapis.inference.parcels.packing import Limits
 from lapis.inference.parcels.rows import ParcelRows
 from lapis.inference.parcels.solving import Question, solve_parcel
-from lapis.inference.parcels.stored import Limits
 from lapis.relational.engines import fetch_all, open_store, open_tables
 from strategies import Case, cases
 

@@ -10,7 +10,7 @@ import lapis
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding.stored import definitions, literals
 from lapis.grounding.stored.session import ground_there
-from lapis.inference.parcels.stored import Limits
+from lapis.inference.parcels.packing import Limits
 from lapis.problem.task import build_task
 from lapis.relational.engines import fetch_all, open_store
 from lapis.relational.engines.placing import place_problem

@@ -11,7 +11,7 @@ from stored_cases import CIRCLES, circles, infer_there, map_there, same_answers
 import lapis
 from golden_models import golden_models
 from lapis.errors import LapisError
-from lapis.inference.parcels.stored import Limits
+from lapis.inference.parcels.packing import Limits
 from lapis.relational.engines.spark import SparkStore
 
 pytestmark = pytest.mark.spark

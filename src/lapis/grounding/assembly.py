@@ -118,7 +118,7 @@ def assemble(
         distinct,
     )
     always = merged.merged[: len(rows.multiplicity)] == TAUTOLOGY
-    blocks = network_blocks(problem.model.predicates, base, problem.domains)
+    blocks = network_blocks(problem, base)
     network = Network(
         atoms=atoms,
         num_base_atoms=num_base_atoms,

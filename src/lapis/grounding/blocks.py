@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.data.database import Domain
 from lapis.grounding.atoms import PredicateAtoms
 from lapis.grounding.evidence import block_shape
-from lapis.language.model import Predicate
 from lapis.network.csr import row_starts
+from lapis.problem.problem import Problem
 
 
 class Blocks(NamedTuple):
@@ -20,21 +19,17 @@ class Blocks(NamedTuple):
     exact: np.ndarray  # bool[num_blocks]
 
 
-def network_blocks(
-    predicates: Mapping[str, Predicate],
-    atoms: Mapping[str, PredicateAtoms],
-    domains: Mapping[str, Domain],
-) -> Blocks:
+def network_blocks(problem: Problem, atoms: Mapping[str, PredicateAtoms]) -> Blocks:
     """Unknown atoms grouped by their arguments outside the block positions.
 
     After `close_blocks` no other atom of such a block is true. An at-most-one block of one atom
     restricts nothing and is left out.
     """
     lengths, members, exact = [np.empty(0, np.int64)], [np.empty(0, np.int32)], []
-    for name, predicate in predicates.items():
+    for name, predicate in problem.model.predicates.items():
         if not predicate.block or atoms[name].num_unknown == 0:
             continue
-        keys = block_shape(predicate, domains).keys(atoms[name].unknown)
+        keys = block_shape(predicate, problem.domains).keys(atoms[name].unknown)
         order = np.argsort(keys, kind="stable")
         _, length = np.unique(keys, return_counts=True)
         atom = (atoms[name].first + order).astype(np.int32)

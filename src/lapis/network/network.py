@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from lapis.data.database import Domain
 from lapis.language.model import Predicate
 from lapis.network.csr import row_sums
+
+no_rows, nothing = partial(np.zeros, 1, np.int64), partial(np.empty, 0, np.int32)
 
 
 @dataclass(frozen=True)
@@ -51,15 +54,17 @@ class Network:
     weights: np.ndarray  # float64[num_weights]
     constant_count: np.ndarray  # float64[num_weights]
 
-    block_start: np.ndarray  # int64[num_blocks + 1]
-    block_atom: np.ndarray  # int32[...], atoms of a block: at most one is true
-    block_exact: np.ndarray  # bool[num_blocks], exactly one is true
+    block_start: np.ndarray = field(default_factory=no_rows)  # int64[num_blocks + 1]
+    # int32[...], atoms of a block: at most one is true
+    block_atom: np.ndarray = field(default_factory=nothing)
+    # bool[num_blocks], exactly one is true
+    block_exact: np.ndarray = field(default_factory=partial(np.empty, 0, bool))
 
     # Auxiliary atom num_base_atoms + k is true iff some literal of definition k is; in an order
     # in which each uses only base atoms and earlier auxiliary atoms. Their hard clauses are
     # among the clauses too.
-    definition_start: np.ndarray  # int64[num_auxiliary + 1]
-    definition_literal: np.ndarray  # int32[...]
+    definition_start: np.ndarray = field(default_factory=no_rows)  # int64[num_auxiliary + 1]
+    definition_literal: np.ndarray = field(default_factory=nothing)  # int32[...]
 
     domains: Mapping[str, Domain] = field(default_factory=dict, compare=False, repr=False)
     signatures: Mapping[str, Predicate] = field(default_factory=dict, compare=False, repr=False)
@@ -189,3 +194,13 @@ class Network:
         hit = sorted_codes[at] == wanted
         found[hit] = at[hit] + self.atoms.offset[group]
         return found
+
+
+def network_of_atoms(
+    atoms: AtomTable, weights: np.ndarray, constant_count: np.ndarray, **more: Any
+) -> Network:
+    """A network without clauses; `more` are further fields."""
+    none = np.empty(0)
+    return Network(
+        atoms, len(atoms), no_rows(), nothing(), nothing(), none, weights, constant_count, **more
+    )

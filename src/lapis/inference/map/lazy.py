@@ -48,7 +48,7 @@ def starting_world(lazy: LazyGrounding, problem: Problem) -> np.ndarray:
 
     atoms = lazy.session.world.atoms
     base = {name: found for name, found in atoms.items() if name in problem.model.predicates}
-    blocks = network_blocks(problem.model.predicates, base, problem.domains)
+    blocks = network_blocks(problem, base)
     world = np.zeros(sum(found.num_unknown for found in base.values()), bool)
     world[blocks.atom[blocks.start[:-1][blocks.exact]]] = True
     return world

@@ -59,7 +59,6 @@ def network_of_clauses(clauses: WeightedClauses) -> Network:
     kept = np.flatnonzero(~always & (length > 0))
     start, literal = take_rows(row_starts(length), pairs[:, 2].astype(np.int32), kept)
     atoms = np.arange(1, clauses.num_variables + 1, dtype=np.int32)[:, None]
-    none = np.zeros(1, np.int64)
     return Network(
         AtomTable(("x",), np.array([0, len(atoms)], np.int64), (atoms,)),
         len(atoms),
@@ -69,9 +68,4 @@ def network_of_clauses(clauses: WeightedClauses) -> Network:
         np.where(hard[kept], 1.0, clauses.weight[kept]),
         np.ones(1),
         np.array([float(clauses.weight[always & ~hard].sum())]),
-        none,
-        np.empty(0, np.int32),
-        np.empty(0, bool),
-        none,
-        np.empty(0, np.int32),
     )

@@ -11,21 +11,11 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.inference.marginals import Options
 from lapis.inference.parcels.corner import corner_of
+from lapis.inference.parcels.packing import Limits
 from lapis.inference.parcels.published import check_place, check_target, publish_answers
 from lapis.inference.parcels.solving import Question
-from lapis.inference.parcels.stored import (
-    Limits,
-    Solved,
-    fetch_marginals,
-    fetch_world,
-    solve_there,
-)
-from lapis.inference.worlds import (
-    answer_world,
-    merge_answers,
-    merge_worlds,
-    world_found,
-)
+from lapis.inference.parcels.stored import Solved, fetch_marginals, fetch_world, solve_there
+from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, world_found
 from lapis.problem.problem import StoredEvidence
 from lapis.problem.task import Task, World
 from lapis.relational.engines.engine_urls import open_store
@@ -102,13 +92,11 @@ def leave_there(
 
 
 def ask(world: World, store: Store, asked: Question, limits: Limits | None) -> Solved:
-    progress, stop = asked.options.progress, asked.options.stop
-    asked = replace(
-        asked,
-        weights=world.problem.weight_table.value,
-        options=replace(asked.options, progress=None, stop=None),
-    )
-    return solve_there(world.problem, store, asked, limits=limits, progress=progress, stop=stop)
+    options = asked.options
+    limits = replace(limits or Limits(), progress=options.progress, stop=options.stop)
+    options = replace(options, progress=None, stop=None)
+    asked = replace(asked, weights=world.problem.weight_table.value, options=options)
+    return solve_there(world.problem, store, asked, limits)
 
 
 @contextmanager

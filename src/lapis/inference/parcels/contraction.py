@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.progress import Progress, Report
+from lapis.progress import Progress, Report, tell
 from lapis.relational.engines.store import Store, Table, fetch_all
 
 P, Q = 2**31 - 1, 2**31 - 19  # primes
@@ -42,7 +42,6 @@ def connect(
     store: Store,
     edges: Table,
     name: str,
-    *,
     few: int = FEW_EDGES,
     progress: Report | None = None,
 ) -> Table:
@@ -51,16 +50,11 @@ def connect(
     A component is called by its smallest vertex. Vertices are at least 0 and below MOST_VERTEX.
     """
     rounds: list[Table] = []
-
-    def tell() -> None:
-        if progress is not None:
-            progress(Progress("connecting", len(rounds), text=f"{edges.rows:,} edges"))
-
-    tell()
+    tell(progress, Progress("connecting", 0, text=f"{edges.rows:,} edges"))
     while edges.rows > few:
         joined, edges = contract(store, edges, f"{name} {len(rounds)}", len(rounds))
         rounds.append(joined)
-        tell()
+        tell(progress, Progress("connecting", len(rounds), text=f"{edges.rows:,} edges"))
     labels = connect_here(store, edges, f"{name} last")
     for step in reversed(rounds):
         labels = follow(store, step, labels, f"{step.name} labels")

@@ -15,12 +15,23 @@ from lapis.inference.parcels.contraction import FEW_EDGES, P, Q, connect
 from lapis.inference.parcels.rows import DEFINITION, HARD
 from lapis.inference.parcels.splitting import BYTES_A_LITERAL, Largest, join_pieces, refuse_large
 from lapis.problem.problem import Problem
-from lapis.progress import Progress, Report
+from lapis.progress import Progress, Report, Stop, tell
 from lapis.relational.engines.store import Store, Table, fetch_all
 
 PARCEL_LITERALS = 1 << 17  # of a parcel, where components are small
 TASK_MEMORY = 1 << 32  # bytes
 LITERALS_DEFINED = 4  # of the definition and the hard clauses that each of its literals stands for
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How work is divided, who hears of it and who may end it; answers do not depend on it."""
+
+    parcel_literals: int = PARCEL_LITERALS
+    few_edges: int = FEW_EDGES
+    jobs: int | None = None  # processes, where the engine has no tasks
+    progress: Report | None = None
+    stop: Stop | None = None
 
 
 @dataclass(frozen=True)
@@ -34,14 +45,7 @@ class Packed:
 
 
 def pack(
-    store: Store,
-    ground: GroundTables,
-    problem: Problem,
-    *,
-    max_memory: int | None = None,
-    parcel_literals: int = PARCEL_LITERALS,
-    few: int = FEW_EDGES,
-    progress: Report | None = None,
+    store: Store, ground: GroundTables, problem: Problem, max_memory: int | None, limits: Limits
 ) -> Packed:
     """Find components and give each a parcel.
 
@@ -50,9 +54,8 @@ def pack(
     if not ground.num_rows:
         return Packed(None, 0, 0, 0)
     edges = store.create("edges", edges_of(ground))
-    labels = connect(store, edges, "labels", few=few, progress=progress)
-    if progress is not None:
-        progress(Progress("packing", 0, text=f"{ground.num_rows:,} ground clauses"))
+    labels = connect(store, edges, "labels", limits.few_edges, limits.progress)
+    tell(limits.progress, Progress("packing", 0, text=f"{ground.num_rows:,} ground clauses"))
     literals = [f"l{i}" for i in range(ground.width)]
     columns = ", ".join(f"r.{name}" for name in ("weight", "piece", "n", *literals))
     named = store.create(
@@ -75,7 +78,7 @@ def pack(
     memory = TASK_MEMORY if max_memory is None else max_memory
     if largest * BYTES_A_LITERAL > memory:
         refuse_large(store, ground, problem, Largest(sizes, named, largest), memory)
-    num_parcels = -(-total // parcel_literals)
+    num_parcels = -(-total // limits.parcel_literals)
     mixed = f"(1103515245 * (component % {P}) + 134775813 * (component % {Q})) % {P}"
     rows = store.create(
         "parcels", f"SELECT ({mixed}) % {num_parcels} AS parcel, n.* FROM {named} n"

@@ -13,7 +13,7 @@ are added by `math.fsum`, whose sum has no order, so that an engine may deliver 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,7 @@ from lapis.inference.figures import total_figures
 from lapis.inference.map.problem import broken_weight
 from lapis.inference.map.solver import MapResult
 from lapis.inference.marginals import Marginals
-from lapis.inference.parcels.contraction import FEW_EDGES
-from lapis.inference.parcels.packing import PARCEL_LITERALS, Packed, pack
+from lapis.inference.parcels.packing import Limits, Packed, pack
 from lapis.inference.parcels.solving import (
     ATOM,
     CONTRADICTED,
@@ -46,22 +45,12 @@ from lapis.inference.parcels.workers import run_workers
 from lapis.language.names import format_atom
 from lapis.methods import find_method
 from lapis.network.csr import row_starts
-from lapis.network.network import AtomTable, Network
+from lapis.network.network import AtomTable, Network, network_of_atoms
 from lapis.problem.problem import Problem
-from lapis.progress import Report, Stop
 from lapis.relational.engines.store import Store, Table, TaskStore, fetch_all
 
 MOST_NAMED = 5  # atoms of a contradiction
 BYTES_AN_ATOM = 64  # of an answer that is fetched
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How work is divided; answers do not depend on it."""
-
-    parcel_literals: int = PARCEL_LITERALS
-    few_edges: int = FEW_EDGES
-    jobs: int | None = None  # processes, where the engine has no tasks
 
 
 @dataclass(frozen=True)
@@ -87,32 +76,13 @@ class Solved:
         return 0.5 if self.question.command == "infer" else 0.0
 
 
-def solve_there(
-    problem: Problem,
-    store: Store,
-    question: Question,
-    *,
-    limits: Limits | None = None,
-    progress: Report | None = None,
-    stop: Stop | None = None,
-) -> Solved:
+def solve_there(problem: Problem, store: Store, question: Question, limits: Limits) -> Solved:
     """All stages. Raises what `infer_network` and `most_likely_world` would."""
-    limits = limits or Limits()
     refuse_methods(question)
     refuse_jobs(store, limits.jobs)
-    ground = ground_there(problem, store, progress=progress)
-    packed = pack(
-        store,
-        ground,
-        problem,
-        max_memory=question.max_memory,
-        parcel_literals=limits.parcel_literals,
-        few=limits.few_edges,
-        progress=progress,
-    )
-    answers = run_workers(
-        store, packed, question, "answers", jobs=limits.jobs, progress=progress, stop=stop
-    )
+    ground = ground_there(problem, store, progress=limits.progress)
+    packed = pack(store, ground, problem, question.max_memory, limits)
+    answers = run_workers(store, packed, question, limits)
     return add_up(problem, store, question, ground, packed, answers)
 
 
@@ -195,9 +165,6 @@ def name_methods(question: Question, numbers: np.ndarray) -> str:
     if question.command == "infer":
         return "+".join([*(["exact"] if exact and others else exact), *others]) or "exact"
     return " + ".join([*exact, *others]) or "exact"
-
-
-FigureSum = Callable[[list[Any]], Any]
 
 
 def add_figures(number: np.ndarray, value: np.ndarray) -> dict[str, Any]:
@@ -286,17 +253,11 @@ def fetch_answers(
             parts.append(found[column_name].astype(np.float64))
     sizes = np.array([len(rows) for rows in tuples], np.int64)
     atoms = AtomTable(tuple(listed), row_starts(sizes), tuple(tuples))
-    network = without_clauses(atoms, solved)
-    return network, {name: np.concatenate([np.empty(0), *parts]) for name, parts in columns.items()}
-
-
-def without_clauses(atoms: AtomTable, solved: Solved) -> Network:
-    nothing, zero = np.empty(0, np.int32), np.zeros(1, np.int64)
-    return Network(
-        atoms, len(atoms), zero, nothing, nothing, np.empty(0), solved.question.weights,
-        solved.ground.constant_count, zero, nothing, np.empty(0, bool), zero, nothing,
-        solved.problem.domains, solved.problem.model.predicates,
+    network = network_of_atoms(
+        atoms, solved.question.weights, solved.ground.constant_count,
+        domains=solved.problem.domains, signatures=solved.problem.model.predicates,
     )  # fmt: skip
+    return network, {name: np.concatenate([np.empty(0), *parts]) for name, parts in columns.items()}
 
 
 def fetch_marginals(solved: Solved, predicates: Sequence[str]) -> tuple[Network, Marginals]:

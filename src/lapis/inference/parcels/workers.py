@@ -20,47 +20,39 @@ import numpy as np
 
 from lapis.cores import num_cores
 from lapis.errors import LapisError
-from lapis.inference.parcels.packing import Packed
+from lapis.inference.parcels.packing import Limits, Packed
 from lapis.inference.parcels.rows import Columns, ParcelRows, read_columns
 from lapis.inference.parcels.solving import ANSWER_COLUMNS, Question, solve_parcel
 from lapis.processes import WORKERS
-from lapis.progress import Progress, Report, Stop
+from lapis.progress import Progress, tell
 from lapis.relational.engines.store import Store, Table, TaskStore
 
 AHEAD = 2  # parcels waiting for each process
 ATTEMPTS = 3
+ANSWERS = "answers"  # the table of them
 ANSWERS_AT_ONCE = 1 << 21  # rows kept here before they are loaded
 MOST_TASKS = 10_000
 FEW_PARCELS = 2  # are solved in this process: starting others takes longer
 
 
-def run_workers(
-    store: Store,
-    packed: Packed,
-    question: Question,
-    name: str,
-    *,
-    jobs: int | None = None,
-    progress: Report | None = None,
-    stop: Stop | None = None,
-) -> Table:
+def run_workers(store: Store, packed: Packed, question: Question, limits: Limits) -> Table:
     """A table of answers to all parcels: by the engine's tasks, if it has them, or by processes."""
     if isinstance(store, TaskStore) and packed.rows is not None:
-        if progress is not None:
-            progress(Progress("solving", 0, packed.num_parcels, text="in tasks of the engine"))
+        event = Progress("solving", 0, packed.num_parcels, text="in tasks of the engine")
+        tell(limits.progress, event)
         solve = partial(solve_batches, question=question)
         parts = min(packed.num_parcels, MOST_TASKS)
-        return store.map_rows(name, packed.rows, "parcel", parts, solve, join_columns([]))
+        return store.map_rows(ANSWERS, packed.rows, "parcel", parts, solve, join_columns([]))
     ordered = f"SELECT * FROM {packed.rows} ORDER BY parcel"
     rows = store.fetch(ordered) if packed.num_parcels else ()
-    jobs = min(jobs or num_cores(), packed.num_parcels)
+    jobs = min(limits.jobs or num_cores(), packed.num_parcels)
     began = time.monotonic()
     kept: list[dict[str, np.ndarray]] = []
     loaded: list[Table] = []
     size = 0
 
     def load() -> None:
-        loaded.append(store.load(f"{name} {len(loaded)}", join_columns(kept)))
+        loaded.append(store.load(f"{ANSWERS} {len(loaded)}", join_columns(kept)))
         kept.clear()
 
     alone = jobs <= 1 or packed.num_parcels <= FEW_PARCELS
@@ -71,10 +63,10 @@ def run_workers(
     for done, answer in enumerate(answers, 1):
         kept.append(answer)
         size += len(answer["kind"])
-        if progress is not None:
-            progress(Progress("solving", done, packed.num_parcels, time.monotonic() - began))
-        if stop is not None:
-            stop.check("solving components")
+        event = Progress("solving", done, packed.num_parcels, time.monotonic() - began)
+        tell(limits.progress, event)
+        if limits.stop is not None:
+            limits.stop.check("solving components")
         if size > ANSWERS_AT_ONCE:
             load()
             size = 0
@@ -82,7 +74,7 @@ def run_workers(
     if len(loaded) == 1:
         return loaded[0]
     union = " UNION ALL ".join(f"SELECT * FROM {table}" for table in loaded)
-    found = store.create(name, union)
+    found = store.create(ANSWERS, union)
     for table in loaded:
         store.drop(table.name)
     return found

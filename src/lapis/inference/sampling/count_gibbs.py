@@ -31,7 +31,7 @@ from lapis.grounding.limits import check_atoms, memory_limit
 from lapis.inference.sampling.counted_world import Blocks, CountedWorld, count_world
 from lapis.inference.sampling.kernels.tally import Tallies, record
 from lapis.inference.sampling.starting_worlds import random_world
-from lapis.network.network import Network
+from lapis.network.network import Network, network_of_atoms
 from lapis.problem.problem import Problem
 
 
@@ -170,23 +170,14 @@ def unknown_atoms(problem: Problem, max_memory: int | None = None) -> Network:
     """
     check_atoms(problem, memory_limit(max_memory))
     numbered = number_atoms(close_blocks(problem), problem.domains)
-    blocks = network_blocks(problem.model.predicates, numbered, problem.domains)
-    table = atom_table(numbered)
-    nothing = np.empty(0, np.int32)
-    return Network(
-        atoms=table,
-        num_base_atoms=len(table),
-        clause_start=np.zeros(1, np.int64),
-        literal=nothing,
-        weight_id=nothing,
-        coefficient=np.empty(0),
-        weights=problem.weight_table.value,
-        constant_count=np.zeros(len(problem.weight_table)),
+    blocks = network_blocks(problem, numbered)
+    return network_of_atoms(
+        atom_table(numbered),
+        problem.weight_table.value,
+        np.zeros(len(problem.weight_table)),
         block_start=blocks.start,
         block_atom=blocks.atom,
         block_exact=blocks.exact,
-        definition_start=np.zeros(1, np.int64),
-        definition_literal=nothing,
         domains=problem.domains,
         signatures=problem.model.predicates,
     )
