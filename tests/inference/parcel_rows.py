@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.inference.parcels.rows import AT_MOST_ONE, DEFINITION, EXACTLY_ONE, HARD
+from lapis.grounding.assembly import HARD
+from lapis.inference.parcels.rows import AT_MOST_ONE, DEFINITION, EXACTLY_ONE
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
 

@@ -9,6 +9,7 @@ combination of their constants, all from the same grouped sums.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
@@ -74,9 +75,9 @@ def count_feature(feature: Feature, world: Interpretation) -> FeatureCount:
     plans = plan_feature(feature, world)
     keep = weight_variables(feature)
     types = dict(feature.variables)
-    groundings = 1
-    for name, type_name in feature.variables:
-        groundings *= 1 if name in keep else world.size(type_name)
+    groundings = prod(
+        world.size(type_name) for name, type_name in types.items() if name not in keep
+    )
     always = (feature.constant + len(feature.clauses)) * groundings
     violations = np.zeros([world.size(types[name]) for name in keep], object)
     for plan in plans:

@@ -13,7 +13,7 @@ from lapis.grounding.blocks import network_blocks
 from lapis.grounding.definitions import Auxiliaries
 from lapis.language.model import Predicate
 from lapis.network.csr import row_starts
-from lapis.network.merge import TAUTOLOGY, merge_rows
+from lapis.network.merge import TAUTOLOGY, MergedRows, merge_rows
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 
@@ -108,16 +108,9 @@ def assemble(
         used = keep_used(auxiliaries, atoms, literal)
         atoms, literal = used.atoms, used.literal
         definition_start, definition_literal = used.definition_start, used.definition_literal
-    start, hard_literal = definition_clauses(num_base_atoms, definition_start, definition_literal)
-    num_hard = len(start) - 1
-    merged = merge_rows(
-        row_starts(np.concatenate((rows.length, np.diff(start)))),
-        np.concatenate((literal, hard_literal)),
-        np.concatenate((rows.weight_id, np.full(num_hard, HARD, np.int32))),
-        np.concatenate((rows.multiplicity, np.ones(num_hard))),
-        distinct,
-    )
-    always = merged.merged[: len(rows.multiplicity)] == TAUTOLOGY
+    rows = rows._replace(literal=literal)
+    definitions = num_base_atoms, definition_start, definition_literal
+    merged = merge_clauses(rows, definitions, distinct)
     blocks = network_blocks(problem, base)
     network = Network(
         atoms=atoms,
@@ -125,9 +118,10 @@ def assemble(
         clause_start=merged.start,
         literal=merged.literal,
         weight_id=merged.weight_id,
-        coefficient=np.where(merged.weight_id == HARD, 1.0, merged.coefficient),
+        coefficient=merged.coefficient,
         weights=problem.weight_table.value.copy(),
-        constant_count=constant_count + weigh(rows, len(constant_count), always),
+        constant_count=constant_count
+        + weigh(rows, len(constant_count), merged.merged == TAUTOLOGY),
         block_start=blocks.start,
         block_atom=blocks.atom,
         block_exact=blocks.exact,
@@ -136,4 +130,28 @@ def assemble(
         domains=problem.domains,
         signatures=signatures(problem),
     )
-    return Assembled(network, merged.merged[: len(rows.multiplicity)])
+    return Assembled(network, merged.merged)
+
+
+def merge_clauses(
+    rows: FlatRows,
+    definitions: tuple[int, np.ndarray, np.ndarray],
+    distinct: np.ndarray | None = None,
+) -> MergedRows:
+    """Rows and the hard clauses of definitions, equal ones merged; `merged` is of the rows.
+
+    `definitions` are the first auxiliary atom and, as CSR, what each of them is defined by.
+    """
+    start, literal = definition_clauses(*definitions)
+    num_hard = len(start) - 1
+    merged = merge_rows(
+        row_starts(np.concatenate((rows.length, np.diff(start)))),
+        np.concatenate((rows.literal, literal)),
+        np.concatenate((rows.weight_id, np.full(num_hard, HARD, np.int32))),
+        np.concatenate((rows.multiplicity, np.ones(num_hard))),
+        distinct,
+    )
+    return merged._replace(
+        coefficient=np.where(merged.weight_id == HARD, 1.0, merged.coefficient),
+        merged=merged.merged[: len(rows.length)],
+    )

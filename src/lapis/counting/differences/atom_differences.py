@@ -16,7 +16,7 @@ from lapis.counting.complete_world import add_derived, base_world
 from lapis.counting.differences.atom_vectors import AtomVectors, build_atom_vectors
 from lapis.counting.differences.difference_terms import Term, evaluate_difference
 from lapis.counting.differences.differences import Target, clause_difference, is_direct, num_levels
-from lapis.counting.differences.sparse_vectors import SparseVectors, add_entries
+from lapis.counting.differences.sparse_vectors import SparseVectors, place_vectors
 from lapis.counting.differences.stored_differences import StoredDifferences, stored_differences
 from lapis.counting.weight_keys import WeightKeys, number_weights, violated_rules
 from lapis.data.tuples import contains
@@ -78,17 +78,9 @@ class AtomDifferences:
 
     def at_rows(self, atoms: np.ndarray) -> tuple[SparseVectors, np.ndarray]:
         truth = self.truth(atoms)
-        rows, index, value = [], [], []
-        for vectors, chosen in ((self.when_false, ~truth), (self.when_true, truth)):
-            members = np.flatnonzero(chosen)
-            found = vectors.at_rows(atoms[members])
-            rows.append(members[found.row])
-            index.append(found.column)
-            value.append(found.value)
-        vectors_of = add_entries(
-            len(atoms), np.concatenate(rows), np.concatenate(index), np.concatenate(value)
-        )
-        return vectors_of, truth
+        sides = (self.when_false, np.flatnonzero(~truth)), (self.when_true, np.flatnonzero(truth))
+        parts = [(members, vectors.at_rows(atoms[members])) for vectors, members in sides]
+        return place_vectors(len(atoms), parts), truth
 
 
 def open_differences(

@@ -24,6 +24,7 @@ from lapis.counting.differences.sparse_vectors import (
     SparseVectors,
     add_entries,
     number_vectors,
+    place_vectors,
     stack_vectors,
 )
 from lapis.counting.weight_keys import WeightKey
@@ -65,7 +66,7 @@ class AtomVectors:
     def at_signatures(self, signatures: np.ndarray) -> SparseVectors:
         """The vector of each signature int64[n, num_functions]."""
         num_signatures = len(signatures)
-        rows, weights, values = [], [], []
+        every, parts_found = np.arange(num_signatures), []
         for coefficient, parts, key in self.terms:
             chosen = [
                 part.vector_of[signatures[:, part.function]]
@@ -77,15 +78,8 @@ class AtomVectors:
             product = _multiply(coefficient, parts, [column[first] for column in chosen], key)
             start = np.searchsorted(product.column("@row"), np.arange(len(first) + 1))
             weight = key.offset + _pack(product, key.plus, key.shape)
-            expanded = SparseVectors(start, weight, product.value).take(number)
-            rows.append(expanded.row)
-            weights.append(expanded.column)
-            values.append(expanded.value)
-        if not rows:
-            return EMPTY_VECTOR.take(np.zeros(num_signatures, np.int64))
-        return add_entries(
-            num_signatures, np.concatenate(rows), np.concatenate(weights), np.concatenate(values)
-        )
+            parts_found.append((every, SparseVectors(start, weight, product.value).take(number)))
+        return place_vectors(num_signatures, parts_found)
 
     def at_rows(self, atoms: np.ndarray) -> SparseVectors:
         """The vector of each atom int32[n, arity]."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -195,9 +196,7 @@ def _count_candidates(differences: AtomDifferences) -> Candidates:
 
 
 def _list_blocks(sizes: Sequence[int]) -> np.ndarray:
-    total = 1
-    for size in sizes:
-        total *= size
+    total = prod(sizes)
     if total > MAX_BLOCKS:
         raise TooLarge(
             f"a predicate with marked arguments has {total:,} blocks",

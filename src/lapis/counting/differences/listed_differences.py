@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -60,7 +61,4 @@ def listed_differences(
 
 def list_atoms(sizes: tuple[int, ...]) -> np.ndarray:
     """int32[Π sizes, len(sizes)], all tuples in lexicographic order."""
-    total = 1
-    for size in sizes:
-        total *= size
-    return np.ascontiguousarray(np.indices(sizes, np.int32).reshape(len(sizes), total).T)
+    return np.ascontiguousarray(np.indices(sizes, np.int32).reshape(len(sizes), prod(sizes)).T)

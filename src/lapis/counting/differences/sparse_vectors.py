@@ -34,11 +34,15 @@ class SparseVectors(NamedTuple):
 
 def gather_ranges(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Row starts, and the concatenation of the ranges begin[i] … end[i] − 1."""
-    lengths = end - begin
-    start = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=start[1:])
-    entries = np.arange(start[-1]) + np.repeat(begin - start[:-1], lengths)
-    return start, entries
+    start = row_starts(end - begin)
+    return start, np.arange(start[-1]) + np.repeat(begin - start[:-1], end - begin)
+
+
+def row_starts(lengths: np.ndarray) -> np.ndarray:
+    """int64[num_rows + 1], where rows of these lengths start."""
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
 
 
 def add_entries(
@@ -54,9 +58,20 @@ def add_entries(
         value = narrow(np.add.reduceat(widen(value), begin))
         kept = value != 0
         row, column, value = row[begin][kept], column[begin][kept], value[kept]
-    start = np.zeros(num_vectors + 1, np.int64)
-    np.cumsum(np.bincount(row, minlength=num_vectors), out=start[1:])
-    return SparseVectors(start, column, value)
+    return SparseVectors(row_starts(np.bincount(row, minlength=num_vectors)), column, value)
+
+
+def place_vectors(
+    num_vectors: int, parts: Sequence[tuple[np.ndarray, SparseVectors]]
+) -> SparseVectors:
+    """So many vectors: the sum of those that parts have at each place, int64[...]."""
+    none = [np.empty(0, np.int64)]
+    return add_entries(
+        num_vectors,
+        np.concatenate(none + [places[vectors.row] for places, vectors in parts]),
+        np.concatenate(none + [vectors.column for _, vectors in parts]),
+        np.concatenate(none + [vectors.value for _, vectors in parts]),
+    )
 
 
 def widen(value: np.ndarray) -> np.ndarray:
@@ -68,11 +83,8 @@ def widen(value: np.ndarray) -> np.ndarray:
 
 def stack_vectors(parts: Sequence[SparseVectors]) -> SparseVectors:
     """All vectors of the parts, one part after the other."""
-    lengths = np.concatenate([np.diff(part.start) for part in parts])
-    start = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=start[1:])
     return SparseVectors(
-        start,
+        row_starts(np.concatenate([np.diff(part.start) for part in parts])),
         np.concatenate([part.column for part in parts]),
         np.concatenate([part.value for part in parts]),
     )
@@ -135,6 +147,5 @@ def split_column(vectors: SparseVectors, column: int) -> tuple[SparseVectors, np
         return vectors._replace(value=narrow(vectors.value)), last
     row = vectors.row
     last[row[~inside]] = vectors.value[~inside]
-    start = np.zeros(len(vectors.start), np.int64)
-    np.cumsum(np.bincount(row[inside], minlength=len(last)), out=start[1:])
+    start = row_starts(np.bincount(row[inside], minlength=len(last)))
     return SparseVectors(start, vectors.column[inside], narrow(vectors.value[inside])), last

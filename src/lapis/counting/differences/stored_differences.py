@@ -23,7 +23,12 @@ import numpy as np
 from lapis.counting.differences.argument_classes import Signatures, merge_signatures
 from lapis.counting.differences.atom_vectors import AtomVectors, Part
 from lapis.counting.differences.differences import Difference, Target, clause_difference
-from lapis.counting.differences.sparse_vectors import SparseVectors, add_entries, stack_vectors
+from lapis.counting.differences.sparse_vectors import (
+    SparseVectors,
+    add_entries,
+    place_vectors,
+    stack_vectors,
+)
 from lapis.counting.differences.stored_signatures import (
     SignatureCounter,
     StoredFunction,
@@ -261,17 +266,12 @@ class StoredDifferences:
         functions = [*self.functions((*self.when_false, *self.when_true)), truth]
         values = self.counter.look_up(str(listed), len(atoms), functions)
         is_true = values[:, -1] > 0
-        rows, columns, entries = [], [], []
-        for terms, chosen in ((self.when_false, ~is_true), (self.when_true, is_true)):
-            members = np.flatnonzero(chosen)
-            found = self.vectors(terms).at_signatures(values[members])
-            rows.append(members[found.row])
-            columns.append(found.column)
-            entries.append(found.value)
-        vectors = add_entries(
-            len(atoms), np.concatenate(rows), np.concatenate(columns), np.concatenate(entries)
-        )
-        return vectors, is_true
+        parts = [
+            (members, self.vectors(terms).at_signatures(values[members]))
+            for terms, chosen in ((self.when_false, ~is_true), (self.when_true, is_true))
+            for members in [np.flatnonzero(chosen)]
+        ]
+        return place_vectors(len(atoms), parts), is_true
 
     def _combine(self, positions: tuple[int, ...], members: tuple[int, ...]) -> StoredFunction:
         if members not in self._combined:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from math import prod
 
 import numpy as np
 
@@ -43,10 +44,7 @@ def component_axes(
 
 def num_states(axes: Sequence[Axis]) -> int:
     """Π sizes, exactly."""
-    product = 1
-    for axis in axes:
-        product *= axis.size
-    return product
+    return prod(axis.size for axis in axes)
 
 
 def atom_truths(axes: Sequence[Axis]) -> dict[int, np.ndarray]:

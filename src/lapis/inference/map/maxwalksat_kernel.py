@@ -143,32 +143,21 @@ def flip(clauses, walk, atom):  # type: ignore[no-untyped-def]
         clause = abs(signed) - 1
         w = walk.pressure[clause]
         first, last = clauses.clause_start[clause], clauses.clause_start[clause + 1]
-        if value == (signed > 0):
-            count = walk.true_count[clause] + 1
-            walk.true_count[clause] = count
-            if count == 1:
-                for k in range(first, last):
-                    other = abs(literal[k]) - 1
-                    _change_gain(clauses, walk, other, -2.0 * w if other == atom else -w)
-                if w > 0:
-                    _strike(clauses, walk, clause)
-                else:
-                    _enlist(clauses, walk, clause)
-            elif count == 2:
-                _change_gain(clauses, walk, _other_true(clauses, walk, first, atom), w)
-        else:
-            count = walk.true_count[clause] - 1
-            walk.true_count[clause] = count
-            if count == 0:
-                for k in range(first, last):
-                    other = abs(literal[k]) - 1
-                    _change_gain(clauses, walk, other, 2.0 * w if other == atom else w)
-                if w > 0:
-                    _enlist(clauses, walk, clause)
-                else:
-                    _strike(clauses, walk, clause)
-            elif count == 1:
-                _change_gain(clauses, walk, _other_true(clauses, walk, first, atom), -w)
+        became_true = value == (signed > 0)
+        fall = w if became_true else -w
+        before = walk.true_count[clause]
+        after = before + 1 if became_true else before - 1
+        walk.true_count[clause] = after
+        if before + after == 1:  # none true, and this one
+            for k in range(first, last):
+                other = abs(literal[k]) - 1
+                _change_gain(clauses, walk, other, -2.0 * fall if other == atom else -fall)
+            if (w > 0) == became_true:
+                _strike(clauses, walk, clause)
+            else:
+                _enlist(clauses, walk, clause)
+        elif before + after == 3:  # one true, and this one too
+            _change_gain(clauses, walk, _other_true(clauses, walk, first, atom), fall)
 
 
 @inner

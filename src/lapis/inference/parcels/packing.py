@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lapis.grounding.assembly import HARD
 from lapis.grounding.stored.session import GroundTables
 from lapis.inference.parcels.contraction import FEW_EDGES, P, Q, connect
-from lapis.inference.parcels.rows import DEFINITION, HARD
+from lapis.inference.parcels.rows import DEFINITION
 from lapis.inference.parcels.splitting import BYTES_A_LITERAL, Largest, join_pieces, refuse_large
 from lapis.problem.problem import Problem
 from lapis.progress import Progress, Report, Stop, tell

@@ -26,12 +26,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.grounding.auxiliary import definition_clauses
+from lapis.grounding.assembly import HARD, FlatRows, merge_clauses, weigh
 from lapis.network.csr import row_starts
-from lapis.network.merge import TAUTOLOGY, merge_rows
+from lapis.network.merge import TAUTOLOGY
 from lapis.network.network import AtomTable, Network
 
-HARD, AT_MOST_ONE, EXACTLY_ONE, DEFINITION = -1, -2, -3, -4
+AT_MOST_ONE, EXACTLY_ONE, DEFINITION = -2, -3, -4
 Columns = Mapping[str, np.ndarray]
 
 
@@ -86,16 +86,8 @@ def build_network(rows: ParcelRows, weights: np.ndarray) -> ParcelNetwork:
     definition_start = row_starts(length[definitions])
     definition_literal = flat[np.repeat(definitions, length)]
     num_base_atoms = len(atom) - len(defined)
-    hard_start, hard = definition_clauses(num_base_atoms, definition_start, definition_literal)
-    num_hard = len(hard_start) - 1
-    merged = merge_rows(
-        row_starts(np.concatenate((length[clauses], np.diff(hard_start)))),
-        np.concatenate((flat[np.repeat(clauses, length)], hard)),
-        np.concatenate((weight_id[clauses], np.full(num_hard, HARD, np.int32))),
-        np.concatenate((times[clauses], np.ones(num_hard))),
-    )
-    is_always = merged.merged[: len(merged.merged) - num_hard] == TAUTOLOGY
-    always = np.flatnonzero(clauses)[is_always & (weight_id[clauses] >= 0)]
+    found = FlatRows(length, flat, weight_id, times).take(clauses)
+    merged = merge_clauses(found, (num_base_atoms, definition_start, definition_literal))
     blocks = (kind == AT_MOST_ONE) | (kind == EXACTLY_ONE)
     network = Network(
         atoms=atom_table(num_base_atoms, definition_start, definition_literal),
@@ -103,9 +95,9 @@ def build_network(rows: ParcelRows, weights: np.ndarray) -> ParcelNetwork:
         clause_start=merged.start,
         literal=merged.literal,
         weight_id=merged.weight_id,
-        coefficient=np.where(merged.weight_id == HARD, 1.0, merged.coefficient),
+        coefficient=merged.coefficient,
         weights=weights[weight],
-        constant_count=np.bincount(weight_id[always], times[always], len(weight)).astype(float),
+        constant_count=weigh(found, len(weight), merged.merged == TAUTOLOGY),
         block_start=row_starts(length[blocks]),
         block_atom=flat[np.repeat(blocks, length)] - 1,
         block_exact=kind[blocks] == EXACTLY_ONE,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lapis.errors import TooLarge
+from lapis.grounding.assembly import HARD
 from lapis.grounding.limits import describe_bytes
 from lapis.grounding.stored.session import GroundTables
 from lapis.inference.parcels.contraction import connect
-from lapis.inference.parcels.rows import HARD
 from lapis.problem.problem import Problem
 from lapis.relational.engines.store import Store, Table, fetch_all, fetch_number
 

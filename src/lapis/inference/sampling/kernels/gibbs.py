@@ -115,15 +115,18 @@ def _estimate_unit(units, begin, end, states, score, estimate):  # type: ignore[
         rest = rank
         for place in range(begin, end):
             variable = np.int64(units.unit_variable[place])
-            size = units.variable_size[variable]
-            state = rest % size
-            rest //= size
-            if rest % 2 == 1:
-                state = size - 1 - state
+            state, rest = _gray_digit(rest, units.variable_size[variable])
             atom = true_atom(units, variable, state)
             if atom >= 0:
                 estimate[atom] += score[rank]
     return atoms
+
+
+@inner
+def _gray_digit(rank, size):  # type: ignore[no-untyped-def]
+    """The lowest digit of a rank in reflected Gray order, and the rank of the others."""
+    state, rest = rank % size, rank // size
+    return (size - 1 - state if rest % 2 == 1 else state), rest
 
 
 @inner
@@ -177,10 +180,6 @@ def move_unit(graph, units, weight, world, begin, end, rank, digit):  # type: ig
     """Take a unit to the state of a Gray rank."""
     for place in range(begin, end):
         variable = np.int64(units.unit_variable[place])
-        size = units.variable_size[variable]
-        state = rank % size
-        rank //= size
-        if rank % 2 == 1:
-            state = size - 1 - state
+        state, rank = _gray_digit(rank, units.variable_size[variable])
         move_variable(graph, units, weight, world, variable, digit[place - begin], state)
         digit[place - begin] = state
