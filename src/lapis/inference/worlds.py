@@ -192,9 +192,8 @@ def joined_bounds(parts: Sequence[Answer]) -> tuple[np.ndarray | None, np.ndarra
     if any(part.lower is None or part.upper is None for part in parts):
         return None, None
     lower = [part.lower for part in parts if part.lower is not None]
-    return np.concatenate(lower), np.concatenate(
-        [part.upper for part in parts if part.upper is not None]
-    )
+    upper = [part.upper for part in parts if part.upper is not None]
+    return np.concatenate(lower), np.concatenate(upper)
 
 
 def merge_worlds(task: Task, parts: Sequence[MostLikelyWorld]) -> MostLikelyWorld:

@@ -90,10 +90,7 @@ def falsifying_cubes(network: Network, variables: Variables, clauses: np.ndarray
             clauses.astype(np.int32),
             network.clause_start,
             network.literal,
-            variables.atom_variable,
-            variables.atom_state,
-            variables.size,
-            variables.state_start,
+            variables,
             len(literal),
             int(np.where(literal > 0, states, 1).sum()),
         ),
@@ -153,9 +150,9 @@ def sum_by_weight(network: Network, clause: np.ndarray, times: np.ndarray) -> np
 
 
 @allocating_entry
-def _falsify(  # type: ignore[no-untyped-def]
-    clauses, clause_start, literal, atom_variable, atom_state, size, state_start, room, state_room
-):
+def _falsify(clauses, clause_start, literal, variables, room, state_room):  # type: ignore[no-untyped-def]
+    size, state_start = variables.size, variables.state_start
+    atom_variable, atom_state = variables.atom_variable, variables.atom_state
     start = np.zeros(len(clauses) + 1, np.int64)
     kept = np.empty(len(clauses), np.int32)
     variable = np.empty(room, np.int32)

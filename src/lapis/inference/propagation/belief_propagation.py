@@ -45,6 +45,9 @@ from lapis.inference.sampling.kernels.clause_graph import build_graph
 from lapis.network.csr import row_starts
 from lapis.network.network import Network
 
+DAMPING = 0.2  # of the old message in the new one; a forest is solved without
+TOLERANCE = 1e-10  # the largest change of a log message at the end
+
 
 @dataclass(frozen=True)
 class BeliefPropagation:
@@ -61,18 +64,12 @@ class BeliefPropagation:
 
 
 def propagate_beliefs(
-    network: Network,
-    *,
-    damping: float = 0.2,
-    tolerance: float = 1e-10,
-    max_passes: int = 2_000,
-    max_memory: int = DEFAULT_MEMORY,
+    network: Network, *, max_passes: int = 2_000, max_memory: int = DEFAULT_MEMORY
 ) -> BeliefPropagation:
     """Marginals, expected counts and log Z by loopy belief propagation.
 
-    `tolerance` bounds the change of any log message at the end. Damping 0 ≤ d < 1 mixes d of the
-    old message into the new; a forest is solved without. Raises LapisError "unsatisfiable" where
-    the hard formulas of a forest leave no world. `max_memory` is for the tables of a forest.
+    Raises LapisError "unsatisfiable" where the hard formulas of a forest leave no world.
+    `max_memory` is for the tables of a forest.
     """
     factors, decided = build_factors(network)
     num_factors = len(factors.weight)
@@ -86,8 +83,9 @@ def propagate_beliefs(
         np.full(num_factors, np.inf),
     )
     widest = int(np.diff(factors.factor_start).max(initial=1))
+    damping = 0.0 if forest else DAMPING
     passes, residual = pass_messages(
-        factors, messages, 0.0 if forest else damping, tolerance, max_passes, np.zeros((3, widest))
+        factors, messages, damping, TOLERANCE, max_passes, np.zeros((3, widest))
     )
     log_odds, truth = np.zeros(network.num_atoms), np.zeros(num_factors)
     read_beliefs(factors, messages, log_odds, truth)
@@ -99,7 +97,7 @@ def propagate_beliefs(
         minlength=len(network.weights),
     )
     constant = network.constant_count + decided
-    converged = bool(residual <= tolerance)
+    converged = bool(residual <= TOLERANCE)
     heard = np.concatenate((messages.question, messages.own))
     cut_off = bool((np.abs(heard) >= factors.limit).any())
     return BeliefPropagation(
@@ -117,16 +115,8 @@ def propagate_beliefs(
 def by_elimination(plan: ExactPlan) -> BeliefPropagation:
     found = plan.solve(log_odds=True)
     assert found.log_odds is not None
-    return BeliefPropagation(
-        found.marginal,
-        found.log_odds,
-        found.expected_count,
-        found.log_partition,
-        True,
-        True,
-        2,
-        0.0,
-    )
+    beliefs = found.marginal, found.log_odds, found.expected_count, found.log_partition
+    return BeliefPropagation(*beliefs, exact=True, converged=True, num_passes=2, residual=0.0)
 
 
 class Rows(NamedTuple):

@@ -167,7 +167,8 @@ class Reduction:
         entered = self.tree.cube
         clause = np.concatenate((self.kept_clause, self.cubes.clause[entered]))
         false = np.concatenate((core_false, beliefs.cube[entered]))
-        return Recovered(np.clip(marginal, 0.0, 1.0), self._expected_count(clause, false))
+        expected = self.all_true - sum_by_weight(network, clause, false)
+        return Recovered(np.clip(marginal, 0.0, 1.0), expected)
 
     def complete_map(self, core_world: np.ndarray) -> np.ndarray:
         """bool[num_atoms], the eliminated atoms at their best given a world of the core."""
@@ -176,9 +177,6 @@ class Reduction:
         state = self._core_states(core_world)
         maximise_states(self.tree, self.variables.size, self.potentials, state)
         return self._world(state)
-
-    def _expected_count(self, clause: np.ndarray, false: np.ndarray) -> np.ndarray:
-        return self.all_true - sum_by_weight(self.network, clause, false)
 
     @cached_property
     def all_true(self) -> np.ndarray:

@@ -323,11 +323,8 @@ class Run(Generic[PlanType, StateType]):
         return self.summary
 
     def summarize_atoms(self) -> Summary:
-        found = summarize(
-            [tallies.atoms for tallies in self.tallies],
-            MAX_RHAT,
-            warm_up=WarmUp(self.before_atoms, self.warmed),
-        )
+        own = [tallies.atoms for tallies in self.tallies]
+        found = summarize(own, warm_up=WarmUp(self.before_atoms, self.warmed))
         component = self.network.component[: self.network.num_base_atoms]
         if self.plan.ergodic is None and self.network.num_clauses == 0:
             component = np.zeros_like(component)  # rules that nobody grounds may tie any two atoms
@@ -399,7 +396,7 @@ class Run(Generic[PlanType, StateType]):
             summary = self.check()
             if target == limit or self.gives_up(summary):
                 return
-            if summary.is_precise(self.limits.precision, MAX_RHAT):
+            if summary.is_precise(self.limits.precision):
                 # What is derived takes longest to judge, so it is asked for last.
                 enough = self.size().is_enough(ENOUGH * self.num_chains)
                 prolonged = prolonged or PROLONGED * target
@@ -433,7 +430,7 @@ class Run(Generic[PlanType, StateType]):
 
     def derives_precisely(self) -> bool:
         derived = self.derive_others()
-        return derived is None or derived.atoms.is_precise(self.limits.precision, MAX_RHAT)
+        return derived is None or derived.atoms.is_precise(self.limits.precision)
 
     def seconds_left(self, judged: Sequence[Summary | Averages]) -> float:
         """Until the largest error is the precision, if errors fall as 1/√samples."""
@@ -451,7 +448,6 @@ class Run(Generic[PlanType, StateType]):
         span, jump = count_ranges(self.network)
         counts = summarize(
             [tallies.counts for tallies in self.tallies],
-            MAX_RHAT,
             warm_up=WarmUp(self.before_counts, self.warmed),
             span=span,
             jump=jump,
@@ -468,7 +464,7 @@ class Run(Generic[PlanType, StateType]):
             self.num_chains * self.num_samples,
             self.num_chains * self.warmed,
             work_clock() - self.began,
-            all(s.is_precise(self.limits.precision, MAX_RHAT) for s in judged)
+            all(s.is_precise(self.limits.precision) for s in judged)
             and self.num_samples >= FIRST_CHECK
             and not self.interrupted,
             self.interrupted,

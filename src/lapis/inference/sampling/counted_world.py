@@ -27,7 +27,7 @@ import numpy as np
 
 from lapis.counting.differences.sparse_vectors import SparseVectors, gather_ranges, split_column
 from lapis.counting.flipping_world import Parts, World
-from lapis.counting.kernels.flips import LARGEST_SCORE
+from lapis.counting.kernels.flips import LARGEST_SCORE, Visits
 from lapis.network.csr import row_starts
 from lapis.problem.problem import Problem
 
@@ -40,11 +40,10 @@ class Difference(NamedTuple):
 
     weight_id: Sequence[int]
     value: Sequence[float]
-    hard: int  # hard groundings that hold with g true, less those with g false
     truth: bool
 
     def score(self, weights: Sequence[float]) -> float:
-        """w · d, the log-odds of the atom where hard rules do not decide."""
+        """w · d, the log-odds of the atom: the estimator refuses hard rules."""
         score = 0.0
         for column, value in zip(self.weight_id, self.value, strict=True):
             score += weights[column] * value
@@ -139,10 +138,7 @@ class ExactWorld:
 
     def draw(self, parts: Parts, weights: np.ndarray, noise: np.ndarray, noted: bool) -> Drawn:
         found = self.world.draw(parts, weights, noise, noted)
-        vectors = None
-        if noted:
-            every = SparseVectors(found.start, found.column, found.value)
-            vectors, _ = split_column(every, self.num_weights)
+        vectors = self._vectors(found) if noted else None
         return Drawn(found.truth, found.flipped, found.probability, vectors)
 
     def draw_blocks(
@@ -150,11 +146,12 @@ class ExactWorld:
     ) -> DrawnBlocks:
         given = blocks.predicate, blocks.rows, blocks.start, blocks.is_exact, weights, noise
         found, chosen = self.world.draw_blocks(*given, noted)
-        vectors = None
-        if noted:
-            every = SparseVectors(found.start, found.column, found.value)
-            vectors, _ = split_column(every, self.num_weights)
+        vectors = self._vectors(found) if noted else None
         return drawn_blocks(blocks, found.truth, chosen.taken, chosen.score, vectors)
+
+    def _vectors(self, found: Visits) -> SparseVectors:
+        every = SparseVectors(found.start, found.column, found.value)
+        return split_column(every, self.num_weights)[0]
 
     def flip(self, parts: Parts) -> None:
         self.world.flip_all(parts)
@@ -196,8 +193,8 @@ class EstimatedWorld:
             for row, difference in zip(rows, self._differences(name, rows), strict=True):
                 at, score = len(seen), difference.score(local)
                 seen.append(difference)
-                probability[at] = truth_probability(difference, score)
-                value = (difference.hard or score + noise[at]) > 0
+                probability[at] = 1.0 / (1.0 + exp(min(LARGEST_SCORE, -score)))
+                value = score + noise[at] > 0
                 if value != difference.truth:
                     flipped[at] = True
                     self.flip([(name, row[None])])
@@ -238,7 +235,7 @@ class EstimatedWorld:
                 if self.num_flips - made_at >= self.patience:
                     break
                 part = slice(bounds[number], bounds[number + 1])
-                yield Difference(weights[part].tolist(), values[part].tolist(), 0, row in known)
+                yield Difference(weights[part].tolist(), values[part].tolist(), row in known)
                 begin += 1
 
     def flip(self, parts: Parts) -> None:
@@ -291,13 +288,6 @@ def count_world(
         return ExactWorld(problem, true)
     patience = max(1, min(MOST_STALE, int(STALE_SHARE * num_sites)))
     return EstimatedWorld(problem, true, ibound, patience)
-
-
-def truth_probability(difference: Difference, score: float) -> float:
-    """P(g = 1 | rest); a value that breaks more hard groundings is never taken."""
-    if difference.hard:
-        return float(difference.hard > 0)
-    return 1.0 / (1.0 + exp(min(LARGEST_SCORE, -score)))
 
 
 def sparse_vectors(differences: Sequence[Difference]) -> SparseVectors:

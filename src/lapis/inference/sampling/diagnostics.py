@@ -67,8 +67,8 @@ class Summary(NamedTuple):
     def worst_missed(self) -> float:
         return float(self.missed.max(initial=0.0))
 
-    def is_precise(self, precision: float, max_rhat: float) -> bool:
-        return self.worst_stderr <= precision and self.worst_rhat <= max_rhat
+    def is_precise(self, precision: float) -> bool:
+        return self.worst_stderr <= precision and self.worst_rhat <= MAX_RHAT
 
     @property
     def worst_rhat(self) -> float:
@@ -99,8 +99,8 @@ class Averages(NamedTuple):
     def worst_stderr(self) -> float:
         return float(self.stderr.max(initial=0.0))
 
-    def is_precise(self, precision: float, max_rhat: float) -> bool:
-        return self.worst_stderr <= precision and self.worst_rhat <= max_rhat
+    def is_precise(self, precision: float) -> bool:
+        return self.worst_stderr <= precision and self.worst_rhat <= MAX_RHAT
 
 
 class WarmUp(NamedTuple):

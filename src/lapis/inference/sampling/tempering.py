@@ -26,7 +26,7 @@ from lapis.inference.sampling.gibbs import Gibbs, Plan, reweigh_plan, sweep_work
 from lapis.inference.sampling.gibbs import State as GibbsState
 from lapis.inference.sampling.kernels.clause_graph import World
 from lapis.inference.sampling.kernels.tally import Tallies, new_tallies
-from lapis.inference.sampling.kernels.tempering import Ladder, Replicas, run_tempering
+from lapis.inference.sampling.kernels.tempering import Ladder, run_tempering
 from lapis.network.network import Network
 
 FIRST_LEVELS = 8
@@ -36,7 +36,7 @@ TUNING_WORK = 200_000_000  # literals visited to tune the ladder of a chain, at 
 class State(NamedTuple):
     """One chain of replicas; `step` changes its arrays in place."""
 
-    replicas: Replicas
+    replicas: World  # stacked: arrays with a row for each
     ladder: Ladder
     gibbs: GibbsState  # estimate and working arrays
     aside: np.ndarray  # float64[num_base_atoms], estimates at the other levels
@@ -122,7 +122,7 @@ def new_state(plan: Plan, beta: np.ndarray, values: list[np.ndarray], rng: np.nd
     ladder = Ladder(
         beta, np.arange(levels), np.zeros(levels - 1), np.zeros(levels - 1), np.zeros(1, np.int64)
     )
-    stacked = Replicas(*(np.stack(arrays) for arrays in zip(*(s.world for s in each), strict=True)))
+    stacked = World(*(np.stack(arrays) for arrays in zip(*(s.world for s in each), strict=True)))
     return State(stacked, ladder, each[0], np.zeros(plan.network.num_base_atoms), rng)
 
 

@@ -19,17 +19,6 @@ from lapis.inference.sampling.kernels.gibbs import sweep
 from lapis.inference.sampling.kernels.tally import record_sample
 
 
-class Replicas(NamedTuple):
-    """The arrays of `World`, one row a replica."""
-
-    value: np.ndarray  # uint8[num_levels, num_atoms]
-    true_literals: np.ndarray  # int32[num_levels, num_clauses]
-    definition_true: np.ndarray  # int32[num_levels, num_auxiliary]
-    count: np.ndarray  # type: ignore[assignment]  # float64[num_levels, num_weights]
-    change: np.ndarray  # float64[num_levels, 2]
-    stack: np.ndarray  # int32[num_levels, ...]
-
-
 class Ladder(NamedTuple):
     beta: np.ndarray  # float64[num_levels], from 1 down to 0
     holder: np.ndarray  # int64[num_levels], the replica at each level
@@ -62,7 +51,10 @@ def run_tempering(
     graph, units, replicas, ladder, weights, order, estimate, aside, rng, score, digit, tallies,
     num_samples,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Rounds of a sweep at every level and one of swaps; level 0 is tallied."""
+    """Rounds of a sweep at every level and one of swaps; level 0 is tallied.
+
+    `replicas` are worlds, stacked: a `World` whose arrays have a row for each.
+    """
     updates, swaps = 0, 0
     for _ in range(num_samples):
         for level in range(len(ladder.beta)):
