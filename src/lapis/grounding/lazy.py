@@ -134,7 +134,8 @@ class LazyGrounding:
             if clause.feature.hard:
                 refuse_falsified(session, block, np.ones(len(rows.multiplicity), bool), rows)
             else:
-                rows = _of_sign(rows, self.problem.weight_table.value, sign)
+                weights = self.problem.weight_table.value[rows.weight_id]
+                rows = rows.take(np.sign(weights) == sign)
             found.append(rows)
         return found
 
@@ -210,10 +211,6 @@ class CurrentWorld:
         if kind == "unknown true":
             return unknown_true
         return np.concatenate((atoms.true, unknown_true))
-
-
-def _of_sign(rows: FlatRows, weights: np.ndarray, sign: int) -> FlatRows:
-    return rows.take(np.sign(weights[rows.weight_id]) == sign)
 
 
 def _union(old: FlatRows, new: FlatRows) -> FlatRows:

@@ -94,11 +94,6 @@ def scalar(value: int) -> Factor:
 ONE = scalar(1)
 
 
-def empty_factor(variables: tuple[str, ...]) -> Factor:
-    """0 everywhere."""
-    return Factor(variables, np.empty((0, len(variables)), np.int32), np.empty(0, np.int64))
-
-
 def multiply(left: Factor, right: Factor) -> Factor:
     """The product, over the variables of both."""
     extra = tuple(name for name in right.variables if name not in left.variables)
@@ -195,7 +190,7 @@ def sort_rows(factor: Factor) -> Factor:
 
 def add_rows(variables: tuple[str, ...], parts: Sequence[Factor]) -> Factor:
     """Σ of factors over the same variables."""
-    parts = [empty_factor(variables), *parts]
+    parts = [indicator(variables, np.empty((0, len(variables)), np.int32)), *parts]
     rows = np.concatenate([part.columns(variables) for part in parts])
     value = np.concatenate([part.value for part in parts])
     return _group_by_sorting(Factor(variables, rows, value), variables)

@@ -119,7 +119,7 @@ class ExactPlan:
         weights = network.weights if weights is None else weights
         probability = np.full(network.num_atoms, np.nan)
         odds = np.full(network.num_atoms, np.nan)
-        solved = self._solved_clauses()
+        solved = np.flatnonzero(self.affordable[network.first_atom])  # clauses, copies included
         expected = network.constant_count + sum_by_weight(network, solved, np.ones(len(solved)))
         terms = (weights * expected).tolist()  # of log Z; they may cancel
 
@@ -194,10 +194,6 @@ class ExactPlan:
             sample_states(forest.tree, forest.cubes.size, potentials, states, rng)
             set_atoms(forest, states, worlds)
         return worlds
-
-    def _solved_clauses(self) -> np.ndarray:
-        """int64[...], the clauses of affordable components, copies included."""
-        return np.flatnonzero(self.affordable[self.network.first_atom])
 
     def _solve_single(self, weights: np.ndarray) -> SingleAtoms:
         alone = solve_single_atoms(self.network, self.single, weights)

@@ -50,7 +50,8 @@ def interchangeable_classes(terms: Terms) -> np.ndarray:
     )
     table = np.empty(0, np.int32)
     for digest in digests:
-        alone = np.flatnonzero((first == np.arange(terms.num_plain)) & ~has_followers(first))
+        has_followers = np.bincount(first, minlength=len(first)) > 1
+        alone = np.flatnonzero((first == np.arange(terms.num_plain)) & ~has_followers)
         group_start, grouped = group_equal(digest[alone])
         if len(group_start) == 1:
             continue
@@ -81,10 +82,6 @@ def share_neighbourhoods(terms: Terms, size: int) -> bool:
     np.add.at(around, member[~is_short], long_name)
     around, name = around[: terms.num_plain], name[: terms.num_plain]
     return any(len(np.unique(digest)) < terms.num_plain for digest in (around, around + name))
-
-
-def has_followers(first: np.ndarray) -> np.ndarray:
-    return np.bincount(first, minlength=len(first)) > 1
 
 
 def group_equal(digest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -33,7 +33,6 @@ from lapis.relational.engines.store import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow
     from adbc_driver_manager.dbapi import Connection
 
 PREFIX = "lapis_"  # of our schemas; the number of the lock follows
@@ -77,7 +76,8 @@ class PostgresStore(Store):
         table = to_arrow(columns)
         reference = self._reference(name)
         listed = ", ".join(
-            f"{POSTGRESQL.identifier(field.name)} {_sql_type(field.type)}" for field in table.schema
+            f"{POSTGRESQL.identifier(field.name)} {TYPES.get(str(field.type), 'NUMERIC')}"
+            for field in table.schema
         )
         with self._complaints():
             self._run(f"CREATE UNLOGGED TABLE {reference} ({listed})")
@@ -314,10 +314,6 @@ class PostgresStore(Store):
                     hint="nothing was left half-written; run the command again",
                 ) from error
             raise LapisError(f"PostgreSQL: {_first_line(error)}", code="engine-failed") from error
-
-
-def _sql_type(kind: pyarrow.DataType) -> str:
-    return TYPES.get(str(kind), "NUMERIC")
 
 
 def _lost(error: Exception) -> bool:
