@@ -14,6 +14,7 @@ of atoms are ever joined, each once, and their subexpressions are shared among a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from lapis.logic.clauses import Literal, TypedVariable
 from lapis.relational.algebra import Expression, Tuples
@@ -61,12 +62,8 @@ def _count_subsets(
     counts = []
     for subset, parts in enumerate(components):
         mentioned = _mentioned(subset, atoms)
-        number = 1
-        for part in parts:
-            number *= joined[part]
-        for name, size in sizes.items():
-            number *= 1 if name in mentioned else size
-        counts.append(number)
+        others = prod(size for name, size in sizes.items() if name not in mentioned)
+        counts.append(others * prod(joined[part] for part in parts))
     return counts
 
 

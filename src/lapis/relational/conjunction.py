@@ -10,6 +10,7 @@ what must be false out by inclusion–exclusion (DESIGN section 3), 1[¬A] = 1 �
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import prod
 from typing import NamedTuple, overload
 
 from lapis.data.database import Domain
@@ -63,11 +64,8 @@ class Scope(NamedTuple):
 
 def multiply(*parts: Conjunction) -> Conjunction:
     """The conjunction of all parts."""
-    coefficient = 1
-    for part in parts:
-        coefficient *= part.coefficient
     return Conjunction(
-        coefficient,
+        prod(part.coefficient for part in parts),
         tuple(atom for part in parts for atom in part.true),
         tuple(atom for part in parts for atom in part.false),
         tuple(test for part in parts for test in part.tests),

@@ -30,6 +30,7 @@ from functools import cache, cached_property
 from itertools import combinations
 
 from lapis.counting.ijgp.table import Scope
+from lapis.relational.elimination import connected
 
 _SEARCH_LIMIT = 10  # variables, for the search over 2^n subsets
 
@@ -58,19 +59,12 @@ class JoinGraph:
     @cached_property
     def is_tree(self) -> bool:
         """Whether no two paths join the same clusters (a forest also counts)."""
-        root = list(range(len(self.clusters)))
-
-        def find(cluster: int) -> int:
-            while root[cluster] != cluster:
-                cluster = root[cluster]
-            return cluster
-
-        for arc in self.arcs:
-            left, right = find(arc.left), find(arc.right)
-            if left == right:
-                return False
-            root[left] = right
-        return True
+        touching: list[set[int]] = [set() for _ in self.clusters]
+        for number, arc in enumerate(self.arcs):
+            touching[arc.left].add(number)
+            touching[arc.right].add(number)
+        trees = connected(touching, lambda arcs: arcs)
+        return len(self.arcs) == len(self.clusters) - len(trees)
 
 
 @dataclass(slots=True)

@@ -48,10 +48,7 @@ class Exact:
     atom: np.ndarray  # int64[plan.network.num_atoms], the ground atom each one is
     rough: bool = False  # second moments are estimated, as those of other components are
     name: str = "exact"
-
-    @property
-    def is_exact(self) -> bool:
-        return True
+    is_exact: bool = True
 
     def moments(self, natural: np.ndarray) -> ExactMoments:
         return ExactMoments(self, natural, self.plan.solve(natural))

@@ -35,10 +35,7 @@ class MostLikelyExact:
     statistics: Statistics
     plan: ExactPlan
     name: str = "map"
-
-    @property
-    def is_exact(self) -> bool:
-        return False
+    is_exact: bool = False
 
     def moments(self, natural: np.ndarray) -> WorldMoments:
         affordable = self.plan.affordable
@@ -56,11 +53,8 @@ class MostLikelySearched:
     world: np.ndarray  # bool[num_atoms]
     seed: int
     name: str = "maxwalksat"
+    is_exact: bool = False
     num_searches: int = 0
-
-    @property
-    def is_exact(self) -> bool:
-        return False
 
     def keep(self) -> list[np.ndarray]:
         return [self.world.copy(), np.array(self.num_searches)]
@@ -90,10 +84,7 @@ class WorldMoments:
 
     statistics: Statistics
     mean: np.ndarray  # float64[num_statistics], z(x*)
-
-    @property
-    def log_partition(self) -> None:
-        return None
+    log_partition: None = None
 
     def mean_variance(self) -> None:
         return None

@@ -35,10 +35,7 @@ class Sampled:
     chains: tuple[PersistentChain[Any, Any], ...]
     num_samples: int  # a chain and evaluation
     name: str
-
-    @property
-    def is_exact(self) -> bool:
-        return False
+    is_exact: bool = False
 
     def keep(self) -> list[np.ndarray]:
         return [array for chain in self.chains for array in chain.keep()]
@@ -80,10 +77,7 @@ class SampledMoments:
     batch: np.ndarray  # float64[num_batches, num_statistics], the means of pieces of the chains
     share: np.ndarray  # float64[num_batches]
     covariance: SampleCovariance
-
-    @property
-    def log_partition(self) -> None:
-        return None
+    log_partition: None = None
 
     def mean_variance(self) -> np.ndarray:
         counts = self.source.statistics.to_parameters(self.batch)
