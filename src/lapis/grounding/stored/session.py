@@ -188,7 +188,8 @@ class StoredGrounding:
             ]
             pieces += size if fits else 0
             if feature.hard:
-                self._refuse_empty(feature, query, f"({select}) r WHERE {is_empty(written)}")
+                empty = f"SELECT * FROM ({select}) r WHERE {is_empty(written)}"
+                self._refuse_rows(feature, query.plan, empty)
             undecided = self.store.create(
                 f"undecided {number}", f"SELECT {', '.join(columns)} FROM ({select}) r"
             )
@@ -204,14 +205,18 @@ class StoredGrounding:
         yield from found
         yield from self.definitions.used_definitions(found, width)
 
-    def _refuse_empty(self, feature: Feature, query: Query, rows: str) -> None:
-        """Refuse evidence that leaves a hard row no literal."""
-        keep = query.plan.keep
-        columns = ", ".join([*(f"r.c{i} AS c{i}" for i in range(len(keep))), "r.n AS n"])
-        found = fetch_all(self.store, f"SELECT {columns} FROM {rows} LIMIT 1")
-        if len(found["n"]):
-            where = self._describe(query.plan, keep, found)
-            raise contradicted(self.problem.model.rules[feature.rule], where, [])
+    def _refuse_rows(self, feature: Feature, plan: Plan, rows: str) -> None:
+        """Refuse evidence that leaves rows of a hard plan no literal, if there are any."""
+        found = fetch_all(self.store, f"{rows} LIMIT 1")
+        if not len(found["n"]):
+            return
+        types = dict(plan.variables)
+        values = [
+            f"{name} = {self.problem.domains[types[name]].constants[int(found[f'c{i}'][0])]}"
+            for i, name in enumerate(plan.keep)
+        ]
+        where = f" at {', '.join(values)}" if values else ""
+        raise contradicted(self.problem.model.rules[feature.rule], where, [])
 
     def _weight(self, feature: Feature, query: Query) -> str:
         if feature.hard:
@@ -225,10 +230,14 @@ class StoredGrounding:
 
     def _count(self, feature: Feature, query: Query) -> None:
         """Groundings that evidence makes false: they count for nothing, or contradict."""
-        rows = self.writer.rows(query)
         if feature.hard:
-            self._refuse_falsified(feature, query)
+            plan = query.plan
+            every = tuple(name for name, _ in plan.variables)
+            listed = plan_rows(query.conjunction, plan.variables, every, self.world)
+            rows = write_rows(listed, self.world.tables, self.store.dialect)
+            self._refuse_rows(feature, listed, f"SELECT * FROM ({rows}) r")
             return
+        rows = self.writer.rows(query)
         weight = self._weight(feature, query)
         real = self.store.dialect.real
         self._add(
@@ -240,26 +249,6 @@ class StoredGrounding:
         """Note groundings that evidence does not make true: weight, n."""
         for batch in self.store.fetch(select):
             np.add.at(self.left, batch["weight"].astype(np.int64), batch["n"].astype(np.float64))
-
-    def _refuse_falsified(self, feature: Feature, query: Query) -> None:
-        plan = query.plan
-        every = tuple(name for name, _ in plan.variables)
-        listed = plan_rows(query.conjunction, plan.variables, every, self.world)
-        rows = write_rows(listed, self.world.tables, self.store.dialect)
-        found = fetch_all(self.store, f"SELECT * FROM ({rows}) r LIMIT 1")
-        if not len(found["n"]):
-            return
-        where = self._describe(plan, listed.keep, found)
-        raise contradicted(self.problem.model.rules[feature.rule], where, [])
-
-    def _describe(self, plan: Plan, names: Sequence[str], found: Mapping[str, np.ndarray]) -> str:
-        """Variables of a plan and their values in the first row that was found."""
-        domains = dict(plan.variables)
-        values = [
-            f"{name} = {self.problem.domains[domains[name]].constants[int(found[f'c{i}'][0])]}"
-            for i, name in enumerate(names)
-        ]
-        return f" at {', '.join(values)}" if values else ""
 
     def _ground_constants(self, features: Sequence[Feature], width: int) -> Iterator[Table]:
         """Clauses over constants: their atoms are looked up, the clauses are loaded."""
