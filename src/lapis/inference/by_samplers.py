@@ -64,8 +64,7 @@ def best_samplers(core: Network) -> list[str]:
     """The samplers that may fit: MC-SAT for (nearly) hard clauses, cluster moves for pairs."""
     length = np.diff(core.clause_start)
     hard = core.weight_id < 0
-    size = np.zeros(len(hard))
-    size[~hard] = np.abs(core.weights[core.weight_id[~hard]] * core.coefficient[~hard])
+    size = np.abs(np.append(core.weights, 0.0)[core.weight_id] * core.coefficient)
     names = ["gibbs"]
     if (~hard & (length == 2)).any():
         names.append("cluster")

@@ -37,9 +37,7 @@ def uai_lines(network: Network) -> Iterator[str]:
             code="too-large",
             hint="write .wcnf or .json instead",
         )
-    soft = network.weight_id >= 0
-    value = np.zeros(network.num_clauses)
-    value[soft] = network.weights[network.weight_id[soft]] * network.coefficient[soft]
+    value = np.append(network.weights, 0.0)[network.weight_id] * network.coefficient
     if np.abs(value).max(initial=0.0) > LARGEST_EXPONENT:
         raise LapisError(
             f"a clause adds {value[np.abs(value).argmax()]:g} to the score; its factor is not a "

@@ -28,8 +28,8 @@ MOST_PAIRS = 50_000_000
 
 def wcnf_lines(network: Network) -> Iterator[str]:
     soft = network.weight_id >= 0
-    value = np.zeros(network.num_clauses)  # what a clause adds to the score when it is true
-    value[soft] = network.weights[network.weight_id[soft]] * network.coefficient[soft]
+    # What a clause adds to the score when it is true.
+    value = np.append(network.weights, 0.0)[network.weight_id] * network.coefficient
     cost, scale = scale_costs(np.abs(value))
     offset = -(network.constant_score + float(value[value > 0].sum()))
     rounding = float(np.abs(cost / scale - np.abs(value)).sum())

@@ -23,11 +23,10 @@ class Forests(NamedTuple):
 def choose_forest(tables, covered, leader, chosen):  # type: ignore[no-untyped-def]
     """Mark in `chosen` tables that make no cycle: first those not covered, then any that fit.
 
-    `leader`, int32[num_atoms], is used for the trees; how many were not covered before.
+    `leader`, int32[num_atoms], is used for the trees.
     """
     for atom in range(len(leader)):
         leader[atom] = atom
-    fresh = 0
     for turn in range(2):
         for table in range(len(covered)):
             if chosen[table] or covered[table] != (turn == 1):
@@ -44,11 +43,8 @@ def choose_forest(tables, covered, leader, chosen):  # type: ignore[no-untyped-d
                 for at in range(begin + 1, end):
                     leader[find_root(leader, tables.scope[at])] = root
                 chosen[table] = True
-                if turn == 0:
-                    fresh += 1
     for table in range(len(covered)):
         covered[table] = covered[table] or chosen[table]
-    return fresh
 
 
 @entry

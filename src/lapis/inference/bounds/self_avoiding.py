@@ -73,6 +73,9 @@ def build_walks(terms: Terms) -> tuple[Graph, Boxes]:
     )  # fmt: skip
     box = np.zeros((terms.num_atoms, 2))
     box_without(graph, box)
+    for boxes in (graph.without, box):
+        for end, unknown in ((0, -np.inf), (1, np.inf)):
+            boxes[np.isnan(boxes[:, end]), end] = unknown
     return graph, Boxes(box[:, 0].copy(), box[:, 1].copy())
 
 

@@ -12,6 +12,7 @@ FREE, FALSE, TRUE = 0, -1, -2  # of `pinned`; positive: on the path, at this nod
 ROUNDING = 2.0**-48  # of what one clause adds, for each of its literals
 SUMS = 2.0**-51  # of a sum, for each of its terms
 TINY = 1e-300
+NEVER_TIGHT = -2.0
 
 
 class Graph(NamedTuple):
@@ -48,16 +49,8 @@ def bound_roots(graph, walk, roots, budget, tight, low, high):  # type: ignore[n
     `low` and `high` of roots must hold, and only get tighter.
     """
     for root in roots:
-        before, spent = 1, 0
-        for depth in range(1, len(walk.atom) + 1):
-            least, most, cost, cut = walk_from(graph, walk, root, depth, budget - spent)
-            low[root], high[root] = max(low[root], least), min(high[root], most)
-            spent += cost
-            growth = max(2.0, cost / before)
-            before = cost
-            width = logistic(high[root]) - logistic(low[root])
-            if not cut or width <= tight or spent + growth * cost > budget:
-                break
+        box = _deepen(graph, walk, root, budget, tight, low[root], high[root])
+        low[root], high[root] = box
 
 
 @entry
@@ -67,15 +60,7 @@ def bound_chain(graph, walk, order, value, budget, component, box):  # type: ign
     box[num_components, 2] takes the least and the most; atoms before are pinned in the walk.
     """
     for root in order:
-        least, most, before, spent = -np.inf, np.inf, 1, 0
-        for depth in range(1, len(walk.atom) + 1):
-            one, two, cost, cut = walk_from(graph, walk, root, depth, budget - spent)
-            least, most = max(least, one), min(most, two)
-            spent += cost
-            growth = max(2.0, cost / before)
-            before = cost
-            if not cut or spent + growth * cost > budget:
-                break
+        least, most = _deepen(graph, walk, root, budget, NEVER_TIGHT, -np.inf, np.inf)
         if value[root]:
             worst, best = log_chance(least), log_chance(most)
         else:
@@ -103,6 +88,22 @@ def score_world(graph, value, component, score, loud):  # type: ignore[no-untype
         if is_true and weight < np.inf:
             score[own] += weight
             loud[own] += abs(weight)
+
+
+@inner
+def _deepen(graph, walk, root, budget, tight, least, most):  # type: ignore[no-untyped-def]
+    """The box of an atom by longer and longer walks, until it is tight or the budget is spent."""
+    before, spent = 1, 0
+    for depth in range(1, len(walk.atom) + 1):
+        one, two, cost, cut = walk_from(graph, walk, root, depth, budget - spent)
+        least, most = max(least, one), min(most, two)
+        spent += cost
+        growth = max(2.0, cost / before)
+        before = cost
+        width = logistic(most) - logistic(least)
+        if not cut or width <= tight or spent + growth * cost > budget:
+            break
+    return least, most
 
 
 @inner
@@ -284,7 +285,7 @@ def box_without(graph, box):  # type: ignore[no-untyped-def]
     """Fill `without` and box[num_atoms, 2]: an atom's log odds whatever the others are.
 
     A clause of weight w adds between 0 and ±w; sums over all clauses but one are those before it
-    and those after it, so that nothing is subtracted.
+    and those after it, so that nothing is subtracted. What is ∞ − ∞ comes out as NaN.
     """
     for atom in range(len(graph.field)):
         begin, end = graph.atom_start[atom], graph.atom_start[atom + 1]
@@ -302,16 +303,6 @@ def box_without(graph, box):  # type: ignore[no-untyped-def]
             graph.without[at, 1] += high
             one, two = _reach(graph, graph.atom_clause[place])
             low, high = low + one, high + two
-    for at in range(len(graph.without)):
-        if np.isnan(graph.without[at, 0]):
-            graph.without[at, 0] = -np.inf
-        if np.isnan(graph.without[at, 1]):
-            graph.without[at, 1] = np.inf
-    for atom in range(len(box)):
-        if np.isnan(box[atom, 0]):
-            box[atom, 0] = -np.inf
-        if np.isnan(box[atom, 1]):
-            box[atom, 1] = np.inf
 
 
 @inner

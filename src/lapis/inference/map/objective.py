@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError
+from lapis.inference.sampling.kernels.clause_graph import clause_weights
 from lapis.network.csr import row_starts, row_sums, take_rows
 from lapis.network.network import Network
 
@@ -130,9 +131,7 @@ class Part(NamedTuple):
 
 def objective_of(network: Network) -> Objective:
     """Effective weights of a network, equal clauses merged."""
-    hard = network.weight_id < 0
-    weight = np.full(network.num_clauses, np.inf)
-    weight[~hard] = network.weights[network.weight_id[~hard]] * network.coefficient[~hard]
+    weight = clause_weights(network.weights, network.weight_id, network.coefficient)
     start, literal, weight, always = merge_clauses(network.clause_start, network.literal, weight)
     unit = (np.diff(start) == 1) & ~np.isinf(weight)
     atom, gain, lost = net_units(literal[start[:-1][unit]], weight[unit])

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ import numpy as np
 from lapis.errors import TooLarge
 from lapis.inference.exact.duplicates import mix
 from lapis.inference.symmetry.terms import cube_members
-from lapis.network.csr import row_starts, take_rows
+from lapis.network.csr import row_places, row_starts, take_rows
 from lapis.network.cubes import Cubes, Variables
 
 MAX_STATES = 1 << 21  # entries of all tables over counts
@@ -170,9 +171,8 @@ def find_patterns(
 ) -> tuple[Pattern, ...]:
     """The cubes that ask the same of the counts, grouped."""
     member = cube_members(cubes, num_plain)
-    start, asked = take_rows(cubes.start, member, rows)
-    _, variable = take_rows(cubes.start, cubes.variable, rows)
-    _, place = take_rows(cubes.start, np.arange(len(cubes.variable)), rows)
+    start, place = row_places(cubes.start, rows)
+    asked, variable = member[place], cubes.variable[place]
     plain = variable < num_plain
     own = classes.of_variable[variable].astype(np.int64)
     word = np.where(plain, 2 * own + (asked > 0), 2 * len(classes.size) + np.abs(asked))
@@ -194,9 +194,8 @@ def find_patterns(
             if plain[at]:
                 wanted.setdefault(c, [0, 0])[int(asked[at] > 0)] += 1
             else:
-                inside = cubes.state[
-                    cubes.state_start[place[at]] : cubes.state_start[place[at] + 1]
-                ]
+                first, last = cubes.state_start[place[at] : place[at] + 2]
+                inside = cubes.state[first:last]
                 truths[c] = np.isin(np.arange(classes.size[c]), inside).astype(float)
         for c, (false, true) in wanted.items():
             truths[c] = drawn(int(classes.num_atoms[c]), false, true)
@@ -230,10 +229,7 @@ def log_choices(num_atoms: int) -> np.ndarray:
 
 
 def outer(vectors: Sequence[np.ndarray]) -> np.ndarray:
-    found = np.ones(())
-    for vector in vectors:
-        found = np.multiply.outer(found, vector)
-    return found
+    return reduce(np.multiply.outer, vectors, np.ones(()))
 
 
 def contract(table: np.ndarray, vectors: Sequence[np.ndarray]) -> float:
@@ -245,10 +241,9 @@ def contract(table: np.ndarray, vectors: Sequence[np.ndarray]) -> float:
 
 def keep_cubes(cubes: Cubes, classes: Classes, rows: np.ndarray) -> Cubes:
     """Cubes over variables that stand for themselves, over count variables."""
-    start, variable = take_rows(cubes.start, cubes.variable, rows)
-    _, place = take_rows(cubes.start, np.arange(len(cubes.variable)), rows)
+    start, place = row_places(cubes.start, rows)
     state_start, state = take_rows(cubes.state_start, cubes.state, place)
-    of = classes.of_variable[variable]
+    of = classes.of_variable[cubes.variable[place]]
     return Cubes(classes.size, start, of, state_start, state, rows.astype(np.int32))
 
 
