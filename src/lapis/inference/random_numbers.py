@@ -57,6 +57,17 @@ def uniform(rng):  # type: ignore[no-untyped-def]
     return as_uniform(next_word(rng))
 
 
+@inner
+def mix(word):  # type: ignore[no-untyped-def]
+    """A bijection of uint64 that spreads every bit (the finaliser of splitmix64); 0 stays 0."""
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+mix_all = mix.py_func  # of arrays
+
+
 @entry
 def _draw(rng):  # type: ignore[no-untyped-def]
     return uniform(rng)

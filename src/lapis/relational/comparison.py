@@ -50,7 +50,8 @@ def compare_constants(test: Test) -> bool:
     left, right = test.condition.left.name, test.condition.right.name
     if not test.numeric:
         return (left == right) == bool(test.equates)
-    return bool(_compare(test, _constant_number(left), _constant_number(right))[0])
+    numbers = (_number(Domain("", (name,))) for name in (left, right))
+    return bool(_compare(test, *numbers)[0])
 
 
 def list_matches(matches: Matches, domains: Domains) -> Factor:
@@ -102,10 +103,6 @@ def _column(
 def _number(domain: Domain) -> np.ndarray:
     """float64[size], NaN for what is no number."""
     return domain.numeric
-
-
-def _constant_number(name: str) -> np.ndarray:
-    return _number(Domain("", (name,)))
 
 
 def _names(test: Test, domains: Domains) -> Callable[[Domain], np.ndarray]:

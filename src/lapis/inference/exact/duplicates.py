@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.inference.random_numbers import mix_all
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.network import Network
 
@@ -110,10 +111,10 @@ def first_equal(start: np.ndarray, value: np.ndarray) -> np.ndarray:
     length = np.diff(start)
     row = np.repeat(np.arange(len(length)), length)
     position = np.arange(len(value)) - start[row]
-    word = mix(value.view(np.uint64) + mix(position.astype(np.uint64)))
+    word = mix_all(value.view(np.uint64) + mix_all(position.astype(np.uint64)))
     summed = np.concatenate((np.zeros(1, np.uint64), np.cumsum(word)))
     digest = summed[start[1:]] - summed[start[:-1]]
-    digest = mix(digest + mix(length.astype(np.uint64)))
+    digest = mix_all(digest + mix_all(length.astype(np.uint64)))
     _, where, back = np.unique(digest, return_index=True, return_inverse=True)
     first = where[back]
     same = length == length[first]
@@ -122,10 +123,3 @@ def first_equal(start: np.ndarray, value: np.ndarray) -> np.ndarray:
     differs = value[comparable] != value[other]
     same[row[comparable][differs]] = False
     return np.where(same, first, np.arange(len(length)))
-
-
-def mix(word: np.ndarray) -> np.ndarray:
-    """A bijection of uint64 that spreads every bit (the finaliser of splitmix64); 0 stays 0."""
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))

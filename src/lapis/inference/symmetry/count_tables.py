@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.errors import TooLarge
-from lapis.inference.exact.duplicates import mix
+from lapis.inference.random_numbers import mix_all
 from lapis.inference.symmetry.terms import cube_members
 from lapis.network.csr import row_places, row_starts, take_rows
 from lapis.network.cubes import Cubes, Variables
@@ -176,9 +176,8 @@ def find_patterns(
     plain = variable < num_plain
     own = classes.of_variable[variable].astype(np.int64)
     word = np.where(plain, 2 * own + (asked > 0), 2 * len(classes.size) + np.abs(asked))
-    total = np.concatenate(
-        (np.zeros(1, np.uint64), np.cumsum(mix(mix(word.view(np.uint64) + np.uint64(1)))))
-    )
+    mixed = mix_all(mix_all(word.view(np.uint64) + np.uint64(1)))
+    total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed)))
     digest = total[start[1:]] - total[start[:-1]]
     _, example, group = np.unique(digest, return_index=True, return_inverse=True)
     if len(example) > MAX_PATTERNS:

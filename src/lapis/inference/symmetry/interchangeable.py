@@ -26,6 +26,7 @@ import numpy as np
 
 from lapis.compiled import allocating_entry, inner
 from lapis.inference.exact.dense_minors import distinct, join_members
+from lapis.inference.random_numbers import mix, mix_all
 from lapis.inference.symmetry.terms import Terms
 from lapis.network.csr import row_starts
 from lapis.network.incidence import index_atoms
@@ -74,11 +75,11 @@ def share_neighbourhoods(terms: Terms, size: int) -> bool:
     member = np.abs(terms.member).astype(np.int32) - np.int32(1)
     is_short = (length <= LONG)[term]
     one, other = distinct(*join_members(term[is_short], member[is_short]))
-    name = _mix.py_func(np.arange(1, size + 1, dtype=np.uint64))
+    name = mix_all(np.arange(1, size + 1, dtype=np.uint64))
     around = np.zeros(size, np.uint64)
     np.add.at(around, one, name[other])
     np.add.at(around, other, name[one])
-    long_name = _mix.py_func(term[~is_short].astype(np.uint64) + (np.uint64(1) << np.uint64(40)))
+    long_name = mix_all(term[~is_short].astype(np.uint64) + (np.uint64(1) << np.uint64(40)))
     np.add.at(around, member[~is_short], long_name)
     around, name = around[: terms.num_plain], name[: terms.num_plain]
     return any(len(np.unique(digest)) < terms.num_plain for digest in (around, around + name))
@@ -94,13 +95,6 @@ def group_equal(digest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return row_starts(length[length > 1]), order[shared]
 
 
-@inner
-def _mix(word):  # type: ignore[no-untyped-def]
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
-
-
 @allocating_entry
 def _describe(start, member, strength, at_start, at_term, num_plain, rounds):  # type: ignore[no-untyped-def]
     """uint64[2, num_plain]: colour with the neighbours and itself; with the neighbours alone."""
@@ -109,19 +103,19 @@ def _describe(start, member, strength, at_start, at_term, num_plain, rounds):  #
     term_colour = np.empty(len(strength), np.uint64)
     for _ in range(rounds):
         for term in range(len(strength)):
-            total = _mix(np.uint64(strength[term]))
+            total = mix(np.uint64(strength[term]))
             for at in range(start[term], start[term + 1]):
                 v = abs(member[at]) - 1
-                own = colour[v] if v < num_plain else _mix(np.uint64(v))
-                total += _mix(own * two + np.uint64(member[at] > 0))
-            term_colour[term] = _mix(total)
+                own = colour[v] if v < num_plain else mix(np.uint64(v))
+                total += mix(own * two + np.uint64(member[at] > 0))
+            term_colour[term] = mix(total)
         fresh = np.empty(num_plain, np.uint64)
         for v in range(num_plain):
             total = colour[v]
             for at in range(at_start[v], at_start[v + 1]):
                 term = abs(at_term[at]) - 1
-                total += _mix(term_colour[term] * two + np.uint64(at_term[at] > 0))
-            fresh[v] = _mix(total)
+                total += mix(term_colour[term] * two + np.uint64(at_term[at] > 0))
+            fresh[v] = mix(total)
         colour = fresh
     digest = np.empty((2, num_plain), np.uint64)
     seen = np.full(len(at_start), -1, np.int64)
@@ -130,24 +124,24 @@ def _describe(start, member, strength, at_start, at_term, num_plain, rounds):  #
         for at in range(at_start[v], at_start[v + 1]):
             term = abs(at_term[at]) - 1
             if start[term + 1] - start[term] > LONG:
-                around += _mix(np.uint64(term) + (np.uint64(1) << np.uint64(40)))
+                around += mix(np.uint64(term) + (np.uint64(1) << np.uint64(40)))
                 continue
             for other in range(start[term], start[term + 1]):
                 u = abs(member[other]) - 1
                 if u != v and seen[u] != v:
                     seen[u] = v
-                    around += _mix(np.uint64(u + 1))
-        digest[0, v] = _mix(colour[v] + _mix(around + _mix(np.uint64(v + 1))))
-        digest[1, v] = _mix(colour[v] + _mix(around))
+                    around += mix(np.uint64(u + 1))
+        digest[0, v] = mix(colour[v] + mix(around + mix(np.uint64(v + 1))))
+        digest[1, v] = mix(colour[v] + mix(around))
     return digest
 
 
 @inner
 def _digest_term(members, strength):  # type: ignore[no-untyped-def]
-    total = _mix(np.uint64(strength))
+    total = mix(np.uint64(strength))
     for value in members:
-        total += _mix(np.uint64(2 * abs(value) + (value > 0)))
-    return _mix(total)
+        total += mix(np.uint64(2 * abs(value) + (value > 0)))
+    return mix(total)
 
 
 @allocating_entry

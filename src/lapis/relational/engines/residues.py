@@ -8,7 +8,7 @@ value below m1·m2·… is known by its remainders.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,7 +19,7 @@ def moduli(bound: int) -> list[int]:
     """Coprime numbers whose product exceeds the bound."""
     found: list[int] = []
     product = 1
-    for candidate in _odd_numbers():
+    for candidate in range(LARGEST, 2, -2):
         if product > bound:
             break
         if math.gcd(candidate, product) == 1:
@@ -37,7 +37,3 @@ def combine(remainders: Sequence[np.ndarray], modulus: Sequence[int]) -> np.ndar
         total += remainder.astype(object) * (others * pow(others, -1, number))
     total %= product
     return total
-
-
-def _odd_numbers() -> Iterator[int]:
-    yield from range(LARGEST, 2, -2)
