@@ -17,7 +17,7 @@ from lapis.circuits.factors.files import read_factors
 from lapis.circuits.factors.uai import parse_evidence, parse_uai
 from lapis.circuits.queries import no_evidence
 from lapis.grounding.bottom_up import ground
-from lapis.network import write_network
+from lapis.network.export import write_network
 from lapis.problem.task import build_task
 
 RAIN = """network rain { property made by hand; }

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from lapis.data.formats.wcnf import parse_wcnf
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding import ground
-from lapis.network import AtomTable, Network, write_network
+from lapis.network import AtomTable, Network
+from lapis.network.export import write_network
 from lapis.problem.problem import Problem
 
 RANDOM = settings(

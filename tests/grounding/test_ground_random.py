@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lapis.errors import LapisError
-from lapis.grounding import close_blocks, ground
+from lapis.grounding import ground
+from lapis.grounding.evidence import close_blocks
 from lapis.grounding.templates import PlanLimits
 from lapis.problem.problem import Problem
 from lapis.relational.engines import AutoEngine, DuckDBEngine, MakeEngine, MemoryEngine
