@@ -19,16 +19,14 @@ from lapis.language.syntax import (
     Not,
     Term,
     Variable,
-    children,
+    map_children,
     map_terms,
-    with_children,
 )
 
 
 def compile_terms(declared: Declarations, formula: Formula, taken: set[str]) -> Formula:
     """Functions in atoms and comparisons to the predicates of their graphs."""
-    inner = tuple(compile_terms(declared, child, taken) for child in children(formula))
-    formula = with_children(formula, inner)
+    formula = map_children(formula, lambda child: compile_terms(declared, child, taken))
     if isinstance(formula, Comparison) and formula.operator in ("=", "!="):
         graph = compile_equation(declared, formula)
         if graph is not None:

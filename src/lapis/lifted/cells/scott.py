@@ -38,11 +38,10 @@ from lapis.language.syntax import (
     Term,
     Truth,
     Variable,
-    children,
     free_variables,
+    map_children,
     subformulas,
     terms_of,
-    with_children,
 )
 from lapis.lifted.cells.groups import Facts, Groups, tell_apart
 from lapis.lifted.cells.orders import find_order
@@ -52,14 +51,6 @@ from lapis.problem.problem import Problem
 
 TIDY = tuple(apply for apply in PASSES if apply is not spell_out_counts)
 NEGATED = {"<=": ">=", ">=": "<="}
-
-
-def build_sentence(problem: Problem, sizes: Mapping[str, int]) -> Sentence:
-    """Raises a LapisError, with the formula, for what two variables cannot say.
-
-    `sizes` gives types more elements than the problem names.
-    """
-    return Builder(problem, sizes).build()
 
 
 def refuse(reason: str, rule: Rule | None = None) -> LapisError:
@@ -88,7 +79,7 @@ class Part(NamedTuple):
 @dataclass
 class Builder:
     problem: Problem
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int]  # of types with more elements than the problem names
     facts: Facts = field(default_factory=Facts)
     groups: Groups = field(default_factory=lambda: Groups([], {}, {}))
     reach: dict[str, frozenset[int]] = field(default_factory=dict)
@@ -101,6 +92,7 @@ class Builder:
         return self.problem.model
 
     def build(self) -> Sentence:
+        """Raises a LapisError, with the formula, for what two variables cannot say."""
         self.check_model()
         order, used = find_order(self.model)
         self.facts.read_evidence(self.problem)
@@ -267,8 +259,7 @@ class Builder:
         self, formula: Formula, types: Mapping[str, str], rename: Mapping[str, str]
     ) -> Formula:
         """Variables by names of their own, constants as variables."""
-        inner = tuple(self.localise(child, types, rename) for child in children(formula))
-        formula = with_children(formula, inner)
+        formula = map_children(formula, lambda child: self.localise(child, types, rename))
         if isinstance(formula, Exists | CountExists):
             return replace(formula, variables=tuple(rename[name] for name in formula.variables))
         typed = self.typed_terms(formula, types)
@@ -321,8 +312,7 @@ class Builder:
             for name in reversed(formula.variables):
                 found = self.count(name, found, ">=", 1, rule)
             return found
-        inner = tuple(self.flatten(child, rule) for child in children(formula))
-        return with_children(formula, inner)
+        return map_children(formula, lambda child: self.flatten(child, rule))
 
     def count(
         self, name: str, body: Formula, operator: str, bound: int, rule: Rule, *, must: bool = False
