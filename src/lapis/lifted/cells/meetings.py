@@ -229,11 +229,14 @@ class Meetings:
                     return False
         return True
 
-    def totals_hold(self, totals: Vector) -> bool:
-        return all(
-            holds(total.operator, value, total.bound)
-            for total, value in zip(self.totals, totals, strict=True)
-        )
+    def sum_up(self, found: Iterable[tuple[Vector, Number]]) -> Number:
+        """The weights of those whose totals are as they must be."""
+        result = 0 * self.numbers.one
+        for totals, weight in found:
+            pairs = zip(self.totals, totals, strict=True)
+            if all(holds(total.operator, value, total.bound) for total, value in pairs):
+                result += self.final_value(weight)
+        return result
 
     def forget_crowds(self) -> None:
         self._crowds.clear()
