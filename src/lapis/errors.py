@@ -12,6 +12,7 @@ and what to do about it (a hint). `str(error)` is what the user reads::
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 import warnings
 from bisect import bisect_right
@@ -32,12 +33,7 @@ class Source:
 
     @cached_property
     def line_starts(self) -> list[int]:
-        starts = [0]
-        position = self.text.find("\n")
-        while position >= 0:
-            starts.append(position + 1)
-            position = self.text.find("\n", position + 1)
-        return starts
+        return [0, *(found.end() for found in re.finditer("\n", self.text))]
 
     def line_column(self, offset: int) -> tuple[int, int]:
         """One-based line and column of a character offset."""
