@@ -45,9 +45,10 @@ from lapis.language.syntax import (
 )
 from lapis.lifted.cells.groups import Facts, Groups, tell_apart
 from lapis.lifted.cells.orders import find_order
-from lapis.lifted.cells.sentence import HARD, Counted, Factor, Parameter, Sentence, Total, holds
+from lapis.lifted.cells.sentence import HARD, Counted, Factor, Parameter, Sentence, Total
 from lapis.logic.passes import PASSES, negated, spell_out_counts
 from lapis.problem.problem import Problem
+from lapis.relational.comparison import COMPARE
 
 TIDY = tuple(apply for apply in PASSES if apply is not spell_out_counts)
 NEGATED = {"<=": ">=", ">=": "<="}
@@ -321,7 +322,7 @@ class Builder:
         others = [variable for variable in free_variables(body) if variable != name]
         size = self.num_elements(name)
         if len(others) == len(free_variables(body)):
-            some, none = holds(operator, size, bound), holds(operator, 0, bound)
+            some, none = (COMPARE[operator](number, bound) for number in (size, 0))
             return Or((And((body, Truth(some))), And((Not(body), Truth(none)))))
         if (operator, bound) == (">=", 1) and isinstance(body, And | Or):
             inside = [part for part in body.parts if name in free_variables(part)]
