@@ -20,9 +20,8 @@ from lapis.language.syntax import (
     Formula,
     Term,
     Variable,
-    children,
     free_variables,
-    with_children,
+    map_children,
 )
 from strategies import TYPE_OF, VARIABLES, Case, cases
 
@@ -51,8 +50,7 @@ def without_functions(formula: Formula, predicates: dict[str, Predicate]) -> For
             names = tuple(v.name for g in graphs if isinstance(v := g.terms[-1], Variable))
             return Exists(names, And((*graphs, atom)))
         case _:
-            inner = tuple(without_functions(child, predicates) for child in children(formula))
-            return with_children(formula, inner)
+            return map_children(formula, lambda child: without_functions(child, predicates))
 
 
 def as_drawn(case: Case, model: Model) -> Model:

@@ -36,15 +36,9 @@ class Explanation:
         return "hard" if self.hard else "?" if self.weight is None else f"{self.weight:g}"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "formula": self.formula,
-            "weight": self.weight,
-            "hard": self.hard,
-            "words": self.words,
-            "variables": [{"name": name, "type": type_} for name, type_ in self.variables],
-            "groundings": self.groundings,
-            "clauses": list(self.clauses),
-        }
+        found = {name: getattr(self, name) for name in self.__slots__}
+        variables = [{"name": name, "type": type_} for name, type_ in self.variables]
+        return {**found, "variables": variables, "clauses": list(self.clauses)}
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,6 +12,7 @@ and what to do about it (a hint). `str(error)` is what the user reads::
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 import warnings
 from bisect import bisect_right
@@ -32,12 +33,7 @@ class Source:
 
     @cached_property
     def line_starts(self) -> list[int]:
-        starts = [0]
-        position = self.text.find("\n")
-        while position >= 0:
-            starts.append(position + 1)
-            position = self.text.find("\n", position + 1)
-        return starts
+        return [0, *(found.end() for found in re.finditer("\n", self.text))]
 
     def line_column(self, offset: int) -> tuple[int, int]:
         """One-based line and column of a character offset."""
@@ -211,6 +207,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
+def suggestion(name: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
+    """A hint at the name that may have been meant; another one where none is close."""
+    close = did_you_mean(name, known)
+    return f"did you mean {close!r}?" if close else otherwise
+
+
 def misplaced(path: object, found: str, wanted: str) -> LapisError:
     """A file that its name tells to be something else; read as what it is not, it might pass."""
     return LapisError(
@@ -230,9 +232,5 @@ def check_word(what: str, word: str, known: Iterable[str], code: str) -> None:
     """
     choices = list(known)
     if word not in choices:
-        close = did_you_mean(word, choices)
-        raise LapisError(
-            f"unknown {what} {word!r}",
-            code=code,
-            hint=f"did you mean {close!r}?" if close else f"choose one of {', '.join(choices)}",
-        )
+        hint = suggestion(word, choices, f"choose one of {', '.join(choices)}")
+        raise LapisError(f"unknown {what} {word!r}", code=code, hint=hint)

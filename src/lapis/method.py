@@ -12,7 +12,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Literal
 
-from lapis.errors import LapisError, did_you_mean
+from lapis.errors import LapisError, suggestion
 from lapis.option import Option
 
 Task = Literal[
@@ -52,11 +52,10 @@ class Method:
         known = {option.name: option for option in self.own}
         for name, value in own.items():
             if name not in known:
-                close = did_you_mean(name, known)
                 choice = f"it has {', '.join(known)}" if known else "it has none"
                 raise LapisError(
                     f"{self.name} has no option {name!r}",
                     code="unknown-option",
-                    hint=f"did you mean {close!r}?" if close else choice,
+                    hint=suggestion(name, known, choice),
                 )
             known[name].check(value, f"{name} of {self.name}")

@@ -237,7 +237,7 @@ def test_a_time_limit_of_nothing_ends_at_the_start() -> None:
 
 def test_the_callers_time_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("lapis.optimisation.logbook.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("lapis.progress.time.monotonic", lambda: now[0])
 
     def look(step: Progress) -> None:
         now[0] += 100.0

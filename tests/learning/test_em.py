@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 from brute_force import BruteForce, brute_force
+from em_by_lbfgs import fit_em
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
 from lapis.inference.exact.by_components import exact
 from lapis.learning import em
-from lapis.learning.em import ExpectedCounts, fit_em, start_weights
+from lapis.learning.em import ExpectedCounts, start_weights
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.conditional import conditional_objective
 from lapis.learning.objectives.posterior import Posterior
@@ -308,7 +309,7 @@ def test_limits_and_interruptions() -> None:
             raise KeyboardInterrupt
         return climb(posterior, Lbfgs(), weights, tolerance=tolerance)
 
-    kept = fit_em(completer, parameters, prior, start, interrupted)
+    kept = fit_em(completer, parameters, prior, start, maximise=interrupted)
     assert kept.interrupted
     assert kept.iterations == 2
     assert kept.value == pytest.approx(few.curve[2].value, abs=1e-9)

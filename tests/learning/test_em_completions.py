@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from em_by_lbfgs import fit_em
 
 import lapis
 from lapis.inference.exact.by_components import ExactPlan, exact
 from lapis.inference.exact.duplicates import no_duplicates
 from lapis.inference.exact.planning import Refusal
 from lapis.learning import em_completions
-from lapis.learning.em import fit_em, start_weights
+from lapis.learning.em import start_weights
 from lapis.learning.em_completions import complete_example, hidden_worlds, pseudo_completions
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.posterior import with_prior

@@ -23,9 +23,8 @@ from lapis.language.syntax import (
     Term,
     Variable,
     atoms,
-    children,
+    map_children,
     map_terms,
-    with_children,
 )
 from oracle import Facts, NoWorld
 from strategies import TYPE_OF, Case, cases, show
@@ -44,7 +43,7 @@ def questions(draw: st.DrawFn) -> tuple[Case, Formula]:
     def visit(formula: Formula) -> Formula:
         if isinstance(formula, Atom):
             return map_terms(formula, move)
-        return with_children(formula, tuple(map(visit, children(formula))))
+        return map_children(formula, visit)
 
     formula = visit(case.rules[-1].formula)
     # A bare atom asks for the predicate's unknown atoms; two negations make it a formula.

@@ -60,7 +60,8 @@ class CircuitAnswer(Result):
         chances = list(columns["probability"])
         views = []
         if chances:
-            rows = zip(columns["variable"], columns["state"], map(as_chance, chances), strict=True)
+            texts = [f"{chance:.4f}" for chance in chances]
+            rows = zip(columns["variable"], columns["state"], texts, strict=True)
             views.append(new_view(list(columns), rows, numbers=["probability"], bars=chances))
         if self.most_likely is not None:
             views.append(new_view(["variable", "most likely"], self.most_likely.items()))
@@ -102,10 +103,6 @@ class ModelMarginals(CircuitAnswer):
         found = super().document()
         del found["probability"]
         return {**found, "log_partition": self.log_probability}
-
-
-def as_chance(probability: float) -> str:
-    return f"{probability:.4f}"
 
 
 def ask(

@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from lapis.errors import LapisError, did_you_mean
+from lapis.errors import LapisError, suggestion
 
 Header = Literal["auto", "yes", "no"]
 MISSING_CELLS = ("", "?", "*")
@@ -215,16 +215,14 @@ def rows_of(table: Table, names: Sequence[str], states: Sequence[Sequence[str]])
     rows = np.full((len(table.codes), len(names)), -1, np.int32)
     for column, name in enumerate(given):
         if name not in number:
-            close = did_you_mean(name, names)
             is_header = any(other in number for other in given)
+            values = (
+                None if is_header else "say --header no if the first row holds values, not names"
+            )
             raise LapisError(
                 f"{table.path}: the circuit has no variable {name!r}",
                 code="unknown-variable",
-                hint=f"did you mean {close!r}?"
-                if close
-                else None
-                if is_header
-                else "say --header no if the first row holds values, not names",
+                hint=suggestion(name, names, values),
             )
         known = {state: code for code, state in enumerate(states[number[name]])}
         translated = np.array([known.get(v, -2) for v in table.values[column]] + [-1], np.int32)

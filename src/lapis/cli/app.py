@@ -7,7 +7,7 @@ to show the help.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,11 +34,6 @@ TYPES: dict[Kind, tuple[Any, str | None]] = {
     "beliefs": (list[str], "ATOM=P"),
     "settings": (list[str], "NAME=X"),
 }
-
-
-def run_app(words: Sequence[str], asked: str | None) -> None:
-    """Let typer read the words, of which `asked` is the command."""
-    build_app(asked)(list(words))
 
 
 def build_app(asked: str | None) -> typer.Typer:

@@ -59,9 +59,9 @@ def run(words: Sequence[str]) -> None:
 
             BY_NAME[command](**typed)
             return
-    from lapis.cli.app import run_app
+    from lapis.cli.app import build_app
 
-    run_app(words, command)
+    build_app(command)(list(words))
 
 
 def tell(note: str) -> None:

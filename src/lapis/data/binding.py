@@ -17,7 +17,7 @@ from lapis.data.formats.assembly import check_consistent
 from lapis.data.formats.diagnosis import Shape, find_declaration, find_shapes
 from lapis.data.merging import recode, seen_order, translation
 from lapis.data.tuples import sorted_unique
-from lapis.errors import LapisError, Note, Span, Warning, did_you_mean, raise_all
+from lapis.errors import LapisError, Note, Span, Warning, did_you_mean, raise_all, suggestion
 from lapis.language.model import Model, Predicate
 
 
@@ -221,10 +221,9 @@ def _type_errors(database: Database, model: Model) -> list[LapisError]:
 
 
 def _unknown_type(database: Database, name: str, model: Model) -> LapisError:
-    close = did_you_mean(name, model.types)
     return LapisError(
         f"data for an unknown type {name!r}",
         code="unknown-type",
         span=find_declaration(database.origins, name),
-        hint=f"did you mean {close!r}?" if close else "the model has no such type",
+        hint=suggestion(name, model.types, "the model has no such type"),
     )

@@ -18,9 +18,7 @@ def whole_path(path: Path, folder: bool = False) -> Iterator[Path]:
     try:
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     except OSError as error:
-        raise LapisError(
-            f"{path}: cannot be written: {error.strerror}", code="unwritable"
-        ) from None
+        raise unwritable(path, error.strerror) from None
     try:
         content = temporary / path.name
         if folder:
@@ -29,9 +27,7 @@ def whole_path(path: Path, folder: bool = False) -> Iterator[Path]:
         try:
             os.replace(content, path)
         except OSError as error:
-            raise LapisError(
-                f"{path}: cannot be written: {error.strerror}", code="unwritable"
-            ) from None
+            raise unwritable(path, error.strerror) from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -45,5 +41,8 @@ def write_whole(path: str | Path, text: str) -> None:
 def require_writable(path: Path | None) -> None:
     """Refuse a place for a result that cannot be written: now, not after hours."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        wrong = "it is a folder" if path.is_dir() else f"no folder {path.parent}"
-        raise LapisError(f"{path}: cannot be written: {wrong}", code="unwritable")
+        raise unwritable(path, "it is a folder" if path.is_dir() else f"no folder {path.parent}")
+
+
+def unwritable(path: Path, reason: str | None) -> LapisError:
+    return LapisError(f"{path}: cannot be written: {reason}", code="unwritable")

@@ -132,11 +132,8 @@ def predict_example(
     from lapis.inference.marginals import infer_problem
 
     network, found = infer_problem(example.free, method, options)
-    answers = example.answers(network)
     predictions = predict_atoms(example, network, found)
-    log_partition = found.log_partition if found.exact else None
-    is_ground = found.method != "lifted"
-    joint = joint_log_likelihood(example, network, answers, log_partition, options, is_ground)
+    joint = joint_log_likelihood(example, network, found, options)
     return WorldPrediction(predictions, joint, found.method, found.exact, found.diagnostics)
 
 
@@ -160,25 +157,21 @@ def predict_atoms(example: Example, network: Network, found: Marginals) -> Predi
 
 
 def joint_log_likelihood(
-    example: Example,
-    network: Network,
-    answers: np.ndarray,
-    log_partition: float | None,
-    options: Options | None,
-    is_ground: bool,
+    example: Example, network: Network, found: Marginals, options: Options | None
 ) -> float | None:
     """log P(asked atoms | the rest) = log Z(asked known) − log Z(asked unknown)."""
     from lapis.errors import TooLarge
     from lapis.learning.objectives.conditional import observed_world
 
-    if example.has_hidden or not is_ground:
+    log_partition = found.log_partition if found.exact else None
+    if example.has_hidden or found.method == "lifted":
         if log_partition is None:
             return None
         try:
             return exact_log_partition(example.complete, options) - log_partition
         except TooLarge:
             return None
-    world = observed_world(example, network, answers)
+    world = observed_world(example, network, example.answers(network))
     return None if log_partition is None else network.score(world) - log_partition
 
 

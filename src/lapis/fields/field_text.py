@@ -26,11 +26,12 @@ from pathlib import Path
 
 from lapis.errors import LapisError, Source, Span, raise_all
 from lapis.fields.field import Child, Field
-from lapis.fields.resolve import Header, resolve_field
+from lapis.fields.resolve import Header, build_field
 from lapis.language.lexer import Token, split_statements, tokenize
 from lapis.language.model_text import print_model
 from lapis.language.names import format_constant
 from lapis.language.parser import parse_statement, parse_weighted, read_text
+from lapis.language.resolution.resolve import resolve
 from lapis.language.syntax import (
     Atom,
     Comparison,
@@ -85,7 +86,7 @@ def parse_field(text: str, name: str = "<field>") -> Field:
             errors.append(error)
     if errors:
         raise_all(errors)
-    return resolve_field(declarations, headers, name)
+    return build_field(resolve(declarations, name=name), headers, name)
 
 
 def parse_declaration(

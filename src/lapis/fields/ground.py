@@ -14,8 +14,7 @@ strided views (`passes`), and kernels find the parents of a cell by the inverse 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -31,13 +30,9 @@ from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.language.syntax import Constant, Variable
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
+from lapis.relational.comparison import COMPARE
 
 BYTES_A_CELL = 88  # values, exponents and changes, and what sums need
-
-COMPARE: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "=": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le,
-    ">=": operator.ge,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -76,7 +76,10 @@ def infer(
 
 
 def solve_worlds(
-    command: str, field: Field, task: Task, given: Mapping[str, Any]
+    command: Literal["field infer", "field map"],
+    field: Field,
+    task: Task,
+    given: Mapping[str, Any],
 ) -> Iterator[tuple[World, GroundField, Any]]:
     """What the method found in each world; when the user stops one, the others end at once."""
     stop = Stop(given["stop"])

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from lapis.errors import LapisError, Note, Span, did_you_mean, raise_all
 from lapis.fields.field import COMPARISONS, ROOT, Child, Field, Parfeature
 from lapis.language.model import Model
-from lapis.language.resolution.resolve import resolve
-from lapis.language.syntax import Constant, Statement, Variable
+from lapis.language.syntax import Constant, Variable
 
 
 @dataclass
@@ -20,11 +19,6 @@ class Header:
     parameters: tuple[tuple[str, Span | None], ...]
     span: Span | None
     children: list[Child] = field(default_factory=list)
-
-
-def resolve_field(statements: Sequence[Statement], headers: Sequence[Header], name: str) -> Field:
-    """Check everything; raises all mistakes together."""
-    return build_field(resolve(statements, name=name), headers, name)
 
 
 def build_field(declarations: Model, headers: Sequence[Header], name: str) -> Field:

@@ -29,9 +29,8 @@ from lapis.language.syntax import (
     Quantifier,
     Term,
     Variable,
-    children,
+    map_children,
     map_terms,
-    with_children,
 )
 
 if TYPE_CHECKING:
@@ -318,8 +317,8 @@ def rename_variable(formula: Formula, old: str, new: str) -> Formula:
     """Replace the free occurrences of a variable."""
     if isinstance(formula, Quantifier) and old in formula.variables:
         return formula
-    inner = tuple(rename_variable(child, old, new) for child in children(formula))
-    return map_terms(with_children(formula, inner), lambda term: renamed(term, old, new))
+    inner = map_children(formula, lambda child: rename_variable(child, old, new))
+    return map_terms(inner, lambda term: renamed(term, old, new))
 
 
 def renamed(term: Term, old: str, new: str) -> Term:

@@ -35,9 +35,8 @@ from lapis.language.syntax import (
     Term,
     Variable,
     WeightedFormula,
-    children,
+    map_children,
     subformulas,
-    with_children,
 )
 from lapis.language.weights import FUNCTIONS, LARGEST
 
@@ -235,7 +234,7 @@ def marked(formula: Formula) -> Formula:
     """The formula with a mark in the place of each atom."""
     if isinstance(formula, Atom):
         return Atom(MARK, ())
-    return with_children(formula, tuple(map(marked, children(formula))))
+    return map_children(formula, marked)
 
 
 def recipe(

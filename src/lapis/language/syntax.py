@@ -253,17 +253,17 @@ def children(formula: Formula) -> tuple[Formula, ...]:
     return _CHILDREN[type(formula)](formula)
 
 
-def with_children(formula: Formula, parts: tuple[Formula, ...]) -> Formula:
-    """The same node over other direct subformulas."""
+def map_children(formula: Formula, function: Callable[[Formula], Formula]) -> Formula:
+    """The node with its direct subformulas replaced."""
     match formula:
         case And() | Or():
-            return replace(formula, parts=parts)
-        case Implies():
-            return replace(formula, premise=parts[0], conclusion=parts[1])
+            return replace(formula, parts=tuple(map(function, formula.parts)))
+        case Implies(premise, conclusion):
+            return replace(formula, premise=function(premise), conclusion=function(conclusion))
         case Iff():
-            return replace(formula, left=parts[0], right=parts[1])
+            return replace(formula, left=function(formula.left), right=function(formula.right))
         case Not() | Exists() | ForAll() | CountExists():
-            return replace(formula, body=parts[0])
+            return replace(formula, body=function(formula.body))
         case _:
             return formula
 

@@ -122,7 +122,7 @@ def fit_em(
     parameters: Parameters,
     prior: Prior,
     start: np.ndarray,
-    maximise: Maximiser | None = None,
+    maximise: Maximiser,
     *,
     max_rounds: int = 200,
     tolerance: float | None = None,
@@ -133,8 +133,8 @@ def fit_em(
 ) -> Course:
     """Rounds of EM from weights float64[num_parameters]; Ctrl-C keeps the weights so far.
 
-    `maximise` is the M-step, over the free weights; L-BFGS by default. What is kept is the start
-    of a round; a checkpoint that exists is continued.
+    `maximise` is the M-step, over the free weights. What is kept is the start of a round; a
+    checkpoint that exists is continued.
     The course's iterations are rounds, and its values are those of the observed data with the
     prior. An exact run ends when the gradient is at most `tolerance`, a sampled one when a round
     changes no weight by more than `tolerance` relative to the largest.
@@ -142,7 +142,7 @@ def fit_em(
     if tolerance is None:
         tolerance = EXACT_TOLERANCE if completer.is_exact else SAMPLED_TOLERANCE
     run = Run(
-        completer, parameters, prior, start, maximise or climb_lbfgs,
+        completer, parameters, prior, start, maximise,
         max_rounds, tolerance, time_limit, progress, should_stop,
     )  # fmt: skip
     keeper = keeper or Keeper(None)
@@ -279,17 +279,6 @@ class Run:
             self.all_weights(self.best), last.value, last.gradient_norm, tuple(self.curve),
             last.iteration, *(self.verdict or STOPPED), work_clock() - self.began,
         )  # fmt: skip
-
-
-def climb_lbfgs(
-    posterior: Posterior, start: np.ndarray, tolerance: float, seconds: float | None
-) -> Course:
-    from lapis.optimisation.climb import climb
-    from lapis.optimisation.lbfgs import Lbfgs
-
-    return climb(
-        posterior, Lbfgs(), start, l1=posterior.l1, tolerance=tolerance, time_limit=seconds
-    )
 
 
 def leap(first: np.ndarray, second: np.ndarray, third: np.ndarray) -> np.ndarray:

@@ -80,25 +80,16 @@ def build_examples(
     announce(closed_but_asked(model, query))
     asked = tuple(dict.fromkeys(query)) or tuple(n for n in model.predicates if n not in hidden)
     explained = () if query else hidden
-    return [
-        build_example(model, database, asked, hidden, explained, listed) for database in databases
-    ]
 
+    def build(database: Database) -> Example:
+        complete = build_problem(model, database, (), opened=hidden)
+        if isinstance(database, ElsewhereDatabase):
+            return stored_example(complete, asked, hidden or listed)
+        unsaid = hide(hide(database, explained, listed=False), asked, listed=listed)
+        free = build_problem(model, unsaid, () if listed else asked, opened=hidden)
+        return Example(complete, replace(free, query=asked), asked)
 
-def build_example(
-    model: Model,
-    database: Database,
-    asked: tuple[str, ...],
-    hidden: Sequence[str],
-    explained: Sequence[str],
-    listed: bool,
-) -> Example:
-    complete = build_problem(model, database, (), opened=hidden)
-    if isinstance(database, ElsewhereDatabase):
-        return stored_example(complete, asked, hidden or listed)
-    unsaid = hide(hide(database, explained, listed=False), asked, listed=listed)
-    free = build_problem(model, unsaid, () if listed else asked, opened=hidden)
-    return Example(complete, replace(free, query=asked), asked)
+    return [build(database) for database in databases]
 
 
 def stored_example(complete: Problem, asked: tuple[str, ...], partial: object) -> Example:

@@ -194,8 +194,7 @@ def lift_problem(
 
 
 def refuse_long_sums(lifted: LiftedProblem) -> None:
-    sizes = {region: np.asarray(size) for region, size in lifted.sizes_at(None).items()}
-    states = num_states(lifted.root, sizes)
+    states = num_states(lifted.root, lifted.sizes_at(None))
     if states > FEW_STATES:
         raise TooLarge(
             f"this is not lifted by itself: its circuit has sums over {states:,} combinations of "

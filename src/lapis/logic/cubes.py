@@ -13,7 +13,7 @@ nodes and 2^(m−1) cubes.
 from __future__ import annotations
 
 from lapis.errors import TooLarge
-from lapis.language.syntax import And, Formula, Not, Or, Truth, children, with_children
+from lapis.language.syntax import And, Formula, Not, Or, Truth, children, map_children
 from lapis.logic.passes import is_leaf, simplify
 
 SignedLeaf = tuple[Formula, bool]
@@ -132,4 +132,4 @@ def assume(formula: Formula, leaf: Formula, value: bool) -> Formula:
         return Truth(value)
     if is_leaf(formula):
         return formula
-    return with_children(formula, tuple(assume(child, leaf, value) for child in children(formula)))
+    return map_children(formula, lambda child: assume(child, leaf, value))

@@ -31,9 +31,8 @@ from lapis.language.syntax import (
     Term,
     Truth,
     Variable,
-    children,
     free_variables,
-    with_children,
+    map_children,
 )
 
 
@@ -42,7 +41,7 @@ def normalize_comparisons(formula: Formula) -> Formula:
 
     a != b is ¬(a = b), a > b is b < a, a <= b is ¬(b < a), a >= b is ¬(a < b).
     """
-    formula = with_children(formula, tuple(map(normalize_comparisons, children(formula))))
+    formula = map_children(formula, normalize_comparisons)
     if not isinstance(formula, Comparison):
         return formula
     left, right = formula.left, formula.right
@@ -118,7 +117,7 @@ def numeric(constant: Constant) -> float | None:
 
 def simplify(formula: Formula) -> Formula:
     """Truth values folded, double negations and nested conjunctions and disjunctions flattened."""
-    formula = with_children(formula, tuple(map(simplify, children(formula))))
+    formula = map_children(formula, simplify)
     match formula:
         case Not(body):
             return negated(body)
@@ -174,7 +173,7 @@ def disjunction(parts: tuple[Formula, ...]) -> Formula:
 
 def exists_only(formula: Formula) -> Formula:
     """∀ by ¬∃¬, and directly nested ∃ merged into one."""
-    formula = with_children(formula, tuple(map(exists_only, children(formula))))
+    formula = map_children(formula, exists_only)
     if isinstance(formula, ForAll):
         return negated(exists_only(Exists(formula.variables, negated(formula.body))))
     if isinstance(formula, Exists) and isinstance(formula.body, Exists):
@@ -190,7 +189,7 @@ def push_negations(formula: Formula) -> Formula:
         case Not(Or(parts)):
             return conjunction(tuple(push_negations(negated(part)) for part in parts))
         case _:
-            return with_children(formula, tuple(map(push_negations, children(formula))))
+            return map_children(formula, push_negations)
 
 
 def narrow_scopes(formula: Formula) -> Formula:
@@ -198,7 +197,7 @@ def narrow_scopes(formula: Formula) -> Formula:
 
     ∃y (A(x) ∧ B(x,y)) is A(x) ∧ ∃y B(x,y): the arguments of the derived atom are fewer.
     """
-    formula = with_children(formula, tuple(map(narrow_scopes, children(formula))))
+    formula = map_children(formula, narrow_scopes)
     if not isinstance(formula, Exists) or not isinstance(formula.body, And):
         return formula
     own = set(formula.variables)
@@ -211,7 +210,7 @@ def narrow_scopes(formula: Formula) -> Formula:
 
 def spell_out_counts(formula: Formula) -> Formula:
     """∃≥k y F as ∃ y₁…y_k (all different ∧ F(y₁) ∧ … ∧ F(y_k)); ∃≤k as ¬∃≥k+1, ∃=k as both."""
-    formula = with_children(formula, tuple(map(spell_out_counts, children(formula))))
+    formula = map_children(formula, spell_out_counts)
     if not isinstance(formula, CountExists):
         return formula
     at_least, beyond = at_least_count(formula, formula.bound), formula.bound + 1

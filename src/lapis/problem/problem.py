@@ -18,7 +18,7 @@ from lapis.collector import collector_paused
 from lapis.data.database import Database, Domain, empty_tuples
 from lapis.data.elsewhere import StoredRelation, StoredRows
 from lapis.data.tuples import sorted_unique
-from lapis.errors import LapisError, announce, did_you_mean, raise_all
+from lapis.errors import LapisError, announce, raise_all, suggestion
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.names import format_constant
 from lapis.language.syntax import Comparison, Constant, Formula, Offset, Variable, children
@@ -237,12 +237,11 @@ def refuse_unsupported(model: Model) -> None:
 
 
 def unknown_query(name: str, model: Model, where: str = "the query") -> LapisError:
-    close = did_you_mean(name, model.predicates)
     known = ", ".join(model.predicates) or "none"
     return LapisError(
         f"unknown predicate {name!r} in {where}",
         code="unknown-query",
-        hint=f"did you mean {close!r}?" if close else f"the model has: {known}",
+        hint=suggestion(name, model.predicates, f"the model has: {known}"),
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from lapis.data.database import Domain
-from lapis.errors import LapisError, Span, Warning, did_you_mean, raise_all
+from lapis.errors import LapisError, Span, Warning, raise_all, suggestion
 from lapis.language.ground_names import as_atom
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.parser import parse_formula
@@ -191,12 +191,11 @@ def unknown_constant(
     name: str, type_name: str, worlds: Sequence[Domains], where: str, span: Span | None = None
 ) -> LapisError:
     known = dict.fromkeys(constant for world in worlds for constant in world[type_name].constants)
-    close = did_you_mean(name, known)
     return LapisError(
         f"unknown constant {name!r} of type {type_name!r} in {where}",
         code="unknown-constant",
         span=span,
-        hint=f"did you mean {close!r}?" if close else None,
+        hint=suggestion(name, known),
     )
 
 

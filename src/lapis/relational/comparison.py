@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from lapis.relational.exact_sums import Runs
 from lapis.relational.factor import Factor, indicator
 from lapis.relational.join_small import list_pairs
 
-_COMPARE: Mapping[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {  # numbers, or arrays of them
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -82,9 +83,9 @@ def _compare(test: Test, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     condition = test.condition
     if test.numeric:
         known = ~(np.isnan(left) | np.isnan(right))
-        holds = known & _COMPARE[condition.operator](left, right + condition.offset)
+        holds = known & COMPARE[condition.operator](left, right + condition.offset)
     else:
-        holds = _COMPARE[condition.operator](left, right)
+        holds = COMPARE[condition.operator](left, right)
     return holds == test.expected
 
 

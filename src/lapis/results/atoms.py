@@ -14,7 +14,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from lapis.data.database import Domain
-from lapis.errors import LapisError, did_you_mean
+from lapis.errors import LapisError, suggestion
 from lapis.language.ground_names import as_atom, canonical_name
 from lapis.language.names import AtomPattern, atom_pattern, format_atom, format_constant
 from lapis.language.parser import parse_formula
@@ -210,8 +210,7 @@ class Atoms:
 
     def missing(self, text: str, world: str | None) -> LapisError:
         if world is not None and world not in self.worlds:
-            close = did_you_mean(world, self.worlds)
-            hint = f"did you mean {close!r}?" if close else f"there are: {', '.join(self.worlds)}"
+            hint = suggestion(world, self.worlds, f"there are: {', '.join(self.worlds)}")
             return LapisError(f"there is no world {world!r}", code="unknown-world", hint=hint)
         predicates = dict.fromkeys(group.predicate for group in self.groups)
         where = "" if world is None else f" in {world!r}"

@@ -158,7 +158,7 @@ class Ensemble:
         scale = np.ones(len(self.weights))
         for target in self.targets:
             scale = np.maximum(scale, np.abs(target.matrix).max(axis=0, initial=0.0))
-        own = np.array([COUPLING if self._couples(c) else l2 for c in self.clauses])
+        own = np.array([COUPLING if self.data.couples_any(c.path) else l2 for c in self.clauses])
         ridge = np.concatenate([own / scale**2, np.full(len(self.units), l2)])
         return np.concatenate([scale, np.ones(len(self.units))]), ridge
 
@@ -175,9 +175,6 @@ class Ensemble:
                 gradient[:size] += slope @ target.matrix
                 gradient[size + j] = slope.sum()
         return value, gradient
-
-    def _couples(self, clause: Candidate) -> bool:
-        return any(self.data.couples(clause.path, atom.predicate) for atom in clause.path)
 
     def _goal(
         self, point: np.ndarray, matrices: Sequence[np.ndarray], shares: Sequence[np.ndarray],

@@ -70,7 +70,7 @@ def rank(score: ClauseScore, penalty: float, data: TrainingData) -> tuple[object
     """
     candidate = score.candidate
     net = score.gain - penalty * len(candidate)
-    coupled = any(data.couples(candidate.path, atom.predicate) for atom in candidate.path)
+    coupled = data.couples_any(candidate.path)
     num_positive = candidate.positive.bit_count()
     return -round(net, 9), coupled * num_positive, score.weight < 0, num_positive != 1, candidate
 

@@ -72,6 +72,9 @@ class TrainingData:
         group = self.group_of.get(predicate, ())
         return sum(atom.predicate in group for atom in path) > 1
 
+    def couples_any(self, path: Path) -> bool:
+        return any(self.couples(path, atom.predicate) for atom in path)
+
     def true_rows(self, predicate: str, world: int) -> np.ndarray:
         """int32[n, arity], the true tuples of one world."""
         rows, first = self.tuples[predicate], self.predicates[predicate].types[0]

@@ -31,7 +31,6 @@ from lapis.circuits.approximation.family import Family, condition_circuit, famil
 from lapis.circuits.approximation.importance import Weighed, weigh
 from lapis.circuits.approximation.matching import match_samples
 from lapis.circuits.approximation.samples import (
-    ExactSamples,
     sample_exactly,
     sample_forward,
     sample_gibbs,
@@ -179,8 +178,11 @@ def approximate(
         return Approximation(circuit, name, score, score, 0.0, None, certain)
     if parameters == "E" or (parameters == "auto" and not stop.is_over()):
         exact = sample_exactly(graph.given(row), NUM_EXACT, seed)
-        if exact is not None:
-            return match_exactly(graph, structure, row, family, exact, seed)
+        if exact is not None:  # the shares that independent worlds have, with their errors
+            samples = sample_gibbs(graph, row, len(exact.rows), seed, exact.rows)
+            circuit = family_circuit(match_samples(family, samples), structure, row)
+            stderr = samples.conditional.std(axis=0) / np.sqrt(len(exact.rows))
+            return Approximation(circuit, "E", None, exact.log_partition, 0.0, None, stderr)
         if parameters == "E":
             raise TooLarge(
                 "worlds cannot be drawn exactly: the tables of a junction tree are too large",
@@ -218,21 +220,6 @@ def approximate(
         weighed.effective,
         weighed.state_stderr,
     )
-
-
-def match_exactly(
-    graph: FactorGraph,
-    structure: Circuit,
-    row: np.ndarray,
-    family: Family,
-    exact: ExactSamples,
-    seed: int,
-) -> Approximation:
-    """E: the shares that independent worlds have, with their standard errors."""
-    samples = sample_gibbs(graph, row, len(exact.rows), seed, exact.rows)
-    circuit = family_circuit(match_samples(family, samples), structure, row)
-    stderr = samples.conditional.std(axis=0) / np.sqrt(len(exact.rows))
-    return Approximation(circuit, "E", None, exact.log_partition, 0.0, None, stderr)
 
 
 def sees_more(particles: Approximation, weighed: Weighed) -> bool:

@@ -16,7 +16,7 @@ from typing import NoReturn
 import numpy as np
 
 from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables, parents_first
-from lapis.errors import LapisError, Source, Span, did_you_mean
+from lapis.errors import LapisError, Source, Span, suggestion
 
 TOLERANCE = 0.02
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -146,11 +146,8 @@ class Reader:
     def find(self, name: str, at: int) -> int:
         if name not in self.number:
             start = self.source.text.index(name, at) if name else at
-            close = did_you_mean(name, self.number)
-            self.refuse(
-                f"unknown variable {name!r}", start, start + len(name),
-                f"did you mean {close!r}?" if close else None,
-            )  # fmt: skip
+            hint = suggestion(name, self.number)
+            self.refuse(f"unknown variable {name!r}", start, start + len(name), hint)
         return self.number[name]
 
     def finish(self) -> FactorGraph:

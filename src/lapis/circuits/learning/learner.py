@@ -77,6 +77,25 @@ def learn_rows(
             return replace(fit, circuit=merge_nodes(fit.circuit))
         return replace(fit, circuit=merge_close(fit.circuit, valid))
 
+    def learn_trees() -> Fit:
+        """The average of hidden trees from different starts."""
+        check_shape(train, names)
+        circuits: list[Circuit] = []
+        converged = True
+        limit = None if max_edges is None else max_edges // num_starts - 3
+        for own_seed in np.random.SeedSequence(seed).generate_state(num_starts).tolist():
+            if circuits and stop.is_over():
+                converged = False
+                break
+            tree, is_done = learn_hidden_tree(
+                train, states, num_hidden=num_components or NUM_HIDDEN, valid=valid, prior=prior,
+                max_edges=limit, seed=own_seed, progress=progress, stop=stop,
+            )  # fmt: skip
+            circuits.append(as_circuit(tree, names, states))
+            converged &= is_done
+        weight = np.full(len(circuits), 1 / len(circuits))
+        return Fit(join_circuits(weight, circuits), None, 0, converged)
+
     if method == "tree":
         if (*edge_costs, *parameter_costs) != EDGE_COSTS + PARAMETER_COSTS:
             raise LapisError(
@@ -85,10 +104,7 @@ def learn_rows(
                 hint="they belong to greedy, quick",
             )
         with pressed_by_interrupt(stop):
-            fit = learn_trees(
-                train, valid, names, states, num_components or NUM_HIDDEN, num_starts, prior,
-                max_edges, seed, progress, stop,
-            )  # fmt: skip
+            fit = learn_trees()
         fit = within(merged(fit), max_edges)
         return Outcome(fit, None, None, [], time.monotonic() - began)
     num_components = num_components or 1
@@ -136,35 +152,3 @@ def within(fit: Fit, max_edges: int | None) -> Fit:
             hint="raise --edges-max",
         )
     return fit
-
-
-def learn_trees(
-    train: np.ndarray,
-    valid: np.ndarray | None,
-    names: Sequence[str],
-    states: Sequence[Sequence[str]],
-    num_hidden: int,
-    num_starts: int,
-    prior: float,
-    max_edges: int | None,
-    seed: int,
-    progress: Report | None,
-    stop: Stop,
-) -> Fit:
-    """The average of hidden trees from different starts."""
-    check_shape(train, names)
-    circuits: list[Circuit] = []
-    converged = True
-    limit = None if max_edges is None else max_edges // num_starts - 3
-    for own_seed in np.random.SeedSequence(seed).generate_state(num_starts).tolist():
-        if circuits and stop.is_over():
-            converged = False
-            break
-        tree, is_done = learn_hidden_tree(
-            train, states, num_hidden=num_hidden, valid=valid, prior=prior, max_edges=limit,
-            seed=own_seed, progress=progress, stop=stop,
-        )  # fmt: skip
-        circuits.append(as_circuit(tree, names, states))
-        converged &= is_done
-    weight = np.full(len(circuits), 1 / len(circuits))
-    return Fit(join_circuits(weight, circuits), None, 0, converged)

@@ -44,11 +44,10 @@ from lapis.language.syntax import (
     Or,
     Truth,
     Variable,
-    children,
     free_variables,
+    map_children,
     subformulas,
     terms_of,
-    with_children,
 )
 from lapis.logic.passes import normalize_comparisons, simplify, spell_out_counts
 from lapis.methods import check_options
@@ -212,7 +211,7 @@ class Writer:
 
 def settle(formula: Formula) -> Formula:
     """Quantifiers over what is always true or false left out: types are taken to have constants."""
-    formula = simplify(with_children(formula, tuple(map(settle, children(formula)))))
+    formula = simplify(map_children(formula, settle))
     if isinstance(formula, Exists | ForAll) and isinstance(formula.body, Truth):
         return formula.body
     return formula

@@ -5,7 +5,7 @@ P(f(x)) means ∃v (f(x,v) ∧ P(v)), and f(x) = t is the atom f(x,t).
 
 from __future__ import annotations
 
-from lapis.errors import did_you_mean
+from lapis.errors import suggestion
 from lapis.language.resolution.declarations import Declarations
 from lapis.language.resolution.sugar import fresh_name
 from lapis.language.resolution.type_inference import variable_like
@@ -19,16 +19,14 @@ from lapis.language.syntax import (
     Not,
     Term,
     Variable,
-    children,
+    map_children,
     map_terms,
-    with_children,
 )
 
 
 def compile_terms(declared: Declarations, formula: Formula, taken: set[str]) -> Formula:
     """Functions in atoms and comparisons to the predicates of their graphs."""
-    inner = tuple(compile_terms(declared, child, taken) for child in children(formula))
-    formula = with_children(formula, inner)
+    formula = map_children(formula, lambda child: compile_terms(declared, child, taken))
     if isinstance(formula, Comparison) and formula.operator in ("=", "!="):
         graph = compile_equation(declared, formula)
         if graph is not None:
@@ -67,15 +65,11 @@ def compile_equation(declared: Declarations, formula: Comparison) -> Formula | N
 def graph_atom(declared: Declarations, term: Application, terms: tuple[Term, ...]) -> Atom:
     predicate = declared.predicates.get(term.function)
     if predicate is None or not predicate.function:
-        close = did_you_mean(
-            term.function, (p.name for p in declared.predicates.values() if p.function)
-        )
+        known = [p.name for p in declared.predicates.values() if p.function]
         declared.fail(
             f"unknown function {term.function!r}",
             "unknown-function",
             term.span,
-            hint=f"did you mean {close!r}?"
-            if close
-            else "declare it, as in person MotherOf(person)",
+            hint=suggestion(term.function, known, "declare it, as in person MotherOf(person)"),
         )
     return Atom(term.function, terms, False, term.span)

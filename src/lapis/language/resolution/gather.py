@@ -24,7 +24,7 @@ from lapis.language.syntax import (
     Variable,
     children,
     free_variables,
-    with_children,
+    map_children,
 )
 
 MIN_GATHERED = 8
@@ -130,7 +130,7 @@ def take_constants(
 def change_atoms(formula: Formula, change: Callable[[Atom], Formula]) -> Formula:
     if isinstance(formula, Atom):
         return change(formula)
-    return with_children(formula, tuple(change_atoms(part, change) for part in children(formula)))
+    return map_children(formula, lambda part: change_atoms(part, change))
 
 
 def gather(

@@ -19,11 +19,10 @@ from lapis.language.syntax import (
     Quantifier,
     Term,
     Variable,
-    children,
+    map_children,
     map_terms,
     subformulas,
     terms_of,
-    with_children,
 )
 
 
@@ -58,8 +57,8 @@ def substitute(formula: Formula, values: Mapping[str, str]) -> Formula:
     """Constants for the free occurrences of variables."""
     if isinstance(formula, Quantifier):
         values = {name: value for name, value in values.items() if name not in formula.variables}
-    inner = tuple(substitute(child, values) for child in children(formula))
-    return map_terms(with_children(formula, inner), lambda term: put(term, values))
+    inner = map_children(formula, lambda child: substitute(child, values))
+    return map_terms(inner, lambda term: put(term, values))
 
 
 def put(term: Term, values: Mapping[str, str]) -> Term:

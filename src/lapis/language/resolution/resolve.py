@@ -39,10 +39,9 @@ from lapis.language.syntax import (
     Formula,
     Statement,
     WeightedFormula,
-    children,
     free_variables,
+    map_children,
     subformulas,
-    with_children,
 )
 
 # What names data, though facts without signs would be read as declarations.
@@ -174,11 +173,11 @@ class Resolver:
                     )
                 )
                 return replace(formula, predicate=close)
-        return with_children(formula, tuple(map(self.spell_predicates, children(formula))))
+        return map_children(formula, self.spell_predicates)
 
     def drop_unused(self, formula: Formula) -> Formula:
         """Leave out quantified variables that do nothing: they have no type either."""
-        formula = with_children(formula, tuple(map(self.drop_unused, children(formula))))
+        formula = map_children(formula, self.drop_unused)
         if not isinstance(formula, Exists | ForAll):
             return formula
         used = set(free_variables(formula.body))

@@ -21,13 +21,12 @@ from lapis.language.syntax import (
     Term,
     Variable,
     atoms,
-    children,
     free_variables,
+    map_children,
     map_terms,
     subformulas,
     term_variables,
     terms_of,
-    with_children,
 )
 
 MAX_STARS = 10
@@ -55,7 +54,7 @@ def without_plus(formula: Formula) -> Formula:
             return replace(term, variable=replace(term.variable, plus=False))
         return term
 
-    return map_terms(with_children(formula, tuple(map(without_plus, children(formula)))), plain)
+    return map_terms(map_children(formula, without_plus), plain)
 
 
 def expand_stars(formula: Formula, errors: list[LapisError]) -> list[Formula]:
@@ -75,7 +74,7 @@ def expand_stars(formula: Formula, errors: list[LapisError]) -> list[Formula]:
         if isinstance(node, Atom) and node.starred:
             plain = replace(node, starred=False)
             return plain if signs[node] else Not(plain, node.span)
-        return with_children(node, tuple(signed(child, signs) for child in children(node)))
+        return map_children(node, lambda child: signed(child, signs))
 
     choices = itertools.product((True, False), repeat=len(starred))
     return [signed(formula, dict(zip(starred, signs, strict=True))) for signs in choices]
@@ -115,7 +114,7 @@ def rename_apart(formula: Formula) -> Formula:
             for i, new in enumerate(new_names):
                 body = rename_variable(body, f"\0{i}", new)
             return replace(node, variables=tuple(new_names), body=visit(body))
-        return with_children(node, tuple(map(visit, children(node))))
+        return map_children(node, visit)
 
     return visit(formula)
 
@@ -125,7 +124,7 @@ def compile_offsets(formula: Formula) -> Formula:
     taken = all_variables(formula)
 
     def visit(node: Formula) -> Formula:
-        inner = with_children(node, tuple(map(visit, children(node))))
+        inner = map_children(node, visit)
         if isinstance(inner, Quantifier):
             return replace(inner, body=quantify_offsets(inner.body, inner.variables, taken))
         return inner
@@ -151,7 +150,7 @@ def quantify_offsets(body: Formula, names: Sequence[str], taken: set[str]) -> Fo
     def in_atoms(node: Formula) -> Formula:
         if isinstance(node, Atom):
             return map_terms(node, replace_offset)
-        return with_children(node, tuple(map(in_atoms, children(node))))
+        return map_children(node, in_atoms)
 
     body = in_atoms(body)
     if not found:

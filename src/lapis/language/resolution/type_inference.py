@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from lapis.errors import Note, Span, Warning, did_you_mean
+from lapis.errors import Note, Span, Warning, did_you_mean, suggestion
 from lapis.language.model import Predicate
 from lapis.language.resolution.declarations import Declarations
 from lapis.language.resolution.type_slots import Slot, TypeSlots
@@ -116,13 +116,12 @@ class TypeInference:
                 continue
             known = self.declared.types.setdefault(owner, {})
             if owner in self.declared.listed and constant not in known:
-                close = did_you_mean(constant, known)
                 self.declared.warnings.append(
                     Warning(
                         f"{constant!r} is not among the constants listed for type {owner!r}",
                         "unlisted-constant",
                         span,
-                        f"did you mean {close!r}?" if close else None,
+                        suggestion(constant, known),
                     )
                 )
             known.setdefault(constant)

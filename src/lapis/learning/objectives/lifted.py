@@ -122,12 +122,9 @@ def count_data(problem: Problem) -> np.ndarray:
     relations = {name: evidence.true for name, evidence in problem.evidence.items()}
     form = problem.normal_form
     world = complete_world(form, problem.model, problem.domains, relations)
-    if has_blocks(problem) or violated_rules(form.features, world):
+    has_blocks = any(predicate.block for predicate in problem.model.predicates.values())
+    if has_blocks or violated_rules(form.features, world):
         from lapis.grounding.bottom_up import ground
 
         ground(problem)  # says which rule or block the data contradict, and where
     return np.array(count_weights(form.features, number_weights(problem), world), float)
-
-
-def has_blocks(problem: Problem) -> bool:
-    return any(predicate.block for predicate in problem.model.predicates.values())

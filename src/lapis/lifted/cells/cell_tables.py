@@ -20,8 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import product
-from typing import NamedTuple, TypeVar
+from operator import and_, or_
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -362,34 +364,27 @@ def truth(
 ) -> np.ndarray:
     """Where a formula holds; `place` says which element a variable stands for."""
 
-    def visit(node: Formula) -> np.ndarray:
-        found: np.ndarray
+    def visit(node: Formula) -> Any:
         match node:
             case Atom():
-                found = atom(node)
+                return atom(node)
             case Comparison(_, Variable(left), Variable(right)):
-                found = np.array(place[left] == place[right])
+                return np.array(place[left] == place[right])
             case Truth(value):
-                found = np.array(value)
+                return np.array(value)
             case Not(body):
-                found = ~visit(body)
+                return ~visit(body)
             case And(parts):
-                found = np.array(True)
-                for part in parts:
-                    found = found & visit(part)
+                return reduce(and_, map(visit, parts), np.array(True))
             case Or(parts):
-                found = np.array(False)
-                for part in parts:
-                    found = found | visit(part)
+                return reduce(or_, map(visit, parts), np.array(False))
             case Implies(premise, conclusion):
-                found = ~visit(premise) | visit(conclusion)
+                return ~visit(premise) | visit(conclusion)
             case Iff(left_side, right_side):
-                found = visit(left_side) == visit(right_side)
-            case _:
-                raise AssertionError(node)
-        return found
+                return visit(left_side) == visit(right_side)
+        raise AssertionError(node)
 
-    return visit(formula)
+    return np.asarray(visit(formula))
 
 
 def unique_rows(matrix: np.ndarray) -> Iterator[tuple[Vector, int]]:

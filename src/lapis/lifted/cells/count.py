@@ -37,7 +37,7 @@ from lapis.lifted.cells.numbers import (
     exact_numbers,
     fraction,
 )
-from lapis.lifted.cells.scott import build_sentence
+from lapis.lifted.cells.scott import Builder
 from lapis.lifted.cells.sentence import HARD, Factor, Sentence, Total
 from lapis.lifted.cells.two_orders import insert_in_two_orders
 from lapis.problem.problem import Problem
@@ -101,7 +101,7 @@ class CellSum:
 
         Raises a LapisError for formulas of more than two variables, TooLarge for many atoms.
         """
-        sentence = build_sentence(problem, sizes or {})
+        sentence = Builder(problem, sizes or {}).build()
         return CellSum(sentence, tuple(split_propositions(sentence)))
 
     def evaluate(self) -> CellCount:

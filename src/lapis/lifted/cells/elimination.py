@@ -46,11 +46,7 @@ def eliminate_elements(tables: Tables, numbers: Numbers) -> Number:
                 value = meetings.multiply(weight, way.weight)
                 push(meetings, layers, way.counts, sums, value, inert)
         layers[left] = {}
-    total = 0 * numbers.one
-    for (_, totals), weight in layers[0].items():
-        if meetings.totals_hold(totals):
-            total += meetings.final_value(weight)
-    return total
+    return meetings.sum_up((totals, weight) for (_, totals), weight in layers[0].items())
 
 
 def distribute(meetings: Meetings) -> Layer:

@@ -63,12 +63,11 @@ class Insertion:
         number = sum(groups[g].size for g in ordered)
         for place in range(number):
             layer = self.step(layer, ordered, left, ordered, last=place == number - 1)
-        meetings = self.meetings
-        total = 0 * meetings.numbers.one
-        for state, weight in layer.items():
-            finished = all(map(meetings.is_finished, names_in(state)))
-            if finished and meetings.totals_hold(state.totals):
-                total += meetings.final_value(weight)
+        total = self.meetings.sum_up(
+            (state.totals, weight)
+            for state, weight in layer.items()
+            if all(map(self.meetings.is_finished, names_in(state)))
+        )
         return total * prod(factorial(groups[g].size) for g in ordered)
 
     def step(

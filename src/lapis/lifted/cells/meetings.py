@@ -18,7 +18,8 @@ from typing import NamedTuple
 from lapis.errors import TooLarge
 from lapis.lifted.cells.cell_tables import Context, Monomials, Tables, Vector
 from lapis.lifted.cells.numbers import Number, Numbers
-from lapis.lifted.cells.sentence import Total, holds
+from lapis.lifted.cells.sentence import Total
+from lapis.relational.comparison import COMPARE
 
 MIN_BOUND = 3  # of a total that is worth a polynomial
 MAX_STATES = 400_000
@@ -124,7 +125,7 @@ class Meetings:
         total = self.tables.sentence.totals[self.exponent]
         longest = min(total.bound, weight.degree())
         return sum(
-            (weight[n] for n in range(longest + 1) if holds(total.operator, n, total.bound)),
+            (weight[n] for n in range(longest + 1) if COMPARE[total.operator](n, total.bound)),
             start=0 * self.numbers.one,
         )
 
@@ -229,11 +230,14 @@ class Meetings:
                     return False
         return True
 
-    def totals_hold(self, totals: Vector) -> bool:
-        return all(
-            holds(total.operator, value, total.bound)
-            for total, value in zip(self.totals, totals, strict=True)
-        )
+    def sum_up(self, found: Iterable[tuple[Vector, Number]]) -> Number:
+        """The weights of those whose totals are as they must be."""
+        result = 0 * self.numbers.one
+        for totals, weight in found:
+            pairs = zip(self.totals, totals, strict=True)
+            if all(COMPARE[total.operator](value, total.bound) for total, value in pairs):
+                result += self.final_value(weight)
+        return result
 
     def forget_crowds(self) -> None:
         self._crowds.clear()

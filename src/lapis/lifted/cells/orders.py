@@ -19,10 +19,9 @@ from lapis.language.syntax import (
     Formula,
     Quantifier,
     atoms,
-    children,
     free_variables,
+    map_children,
     subformulas,
-    with_children,
 )
 
 
@@ -100,7 +99,7 @@ def canonical(formula: Formula) -> Formula:
 
     def visit(node: Formula) -> Formula:
         if not isinstance(node, Quantifier):
-            return with_children(node, tuple(map(visit, children(node))))
+            return map_children(node, visit)
         body, names = node.body, []
         for name in node.variables:
             names.append(f"bound{next(numbers)}")

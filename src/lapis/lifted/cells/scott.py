@@ -38,28 +38,20 @@ from lapis.language.syntax import (
     Term,
     Truth,
     Variable,
-    children,
     free_variables,
+    map_children,
     subformulas,
     terms_of,
-    with_children,
 )
 from lapis.lifted.cells.groups import Facts, Groups, tell_apart
 from lapis.lifted.cells.orders import find_order
-from lapis.lifted.cells.sentence import HARD, Counted, Factor, Parameter, Sentence, Total, holds
+from lapis.lifted.cells.sentence import HARD, Counted, Factor, Parameter, Sentence, Total
 from lapis.logic.passes import PASSES, negated, spell_out_counts
 from lapis.problem.problem import Problem
+from lapis.relational.comparison import COMPARE
 
 TIDY = tuple(apply for apply in PASSES if apply is not spell_out_counts)
 NEGATED = {"<=": ">=", ">=": "<="}
-
-
-def build_sentence(problem: Problem, sizes: Mapping[str, int]) -> Sentence:
-    """Raises a LapisError, with the formula, for what two variables cannot say.
-
-    `sizes` gives types more elements than the problem names.
-    """
-    return Builder(problem, sizes).build()
 
 
 def refuse(reason: str, rule: Rule | None = None) -> LapisError:
@@ -88,7 +80,7 @@ class Part(NamedTuple):
 @dataclass
 class Builder:
     problem: Problem
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, int]  # of types with more elements than the problem names
     facts: Facts = field(default_factory=Facts)
     groups: Groups = field(default_factory=lambda: Groups([], {}, {}))
     reach: dict[str, frozenset[int]] = field(default_factory=dict)
@@ -101,6 +93,7 @@ class Builder:
         return self.problem.model
 
     def build(self) -> Sentence:
+        """Raises a LapisError, with the formula, for what two variables cannot say."""
         self.check_model()
         order, used = find_order(self.model)
         self.facts.read_evidence(self.problem)
@@ -267,8 +260,7 @@ class Builder:
         self, formula: Formula, types: Mapping[str, str], rename: Mapping[str, str]
     ) -> Formula:
         """Variables by names of their own, constants as variables."""
-        inner = tuple(self.localise(child, types, rename) for child in children(formula))
-        formula = with_children(formula, inner)
+        formula = map_children(formula, lambda child: self.localise(child, types, rename))
         if isinstance(formula, Exists | CountExists):
             return replace(formula, variables=tuple(rename[name] for name in formula.variables))
         typed = self.typed_terms(formula, types)
@@ -321,8 +313,7 @@ class Builder:
             for name in reversed(formula.variables):
                 found = self.count(name, found, ">=", 1, rule)
             return found
-        inner = tuple(self.flatten(child, rule) for child in children(formula))
-        return with_children(formula, inner)
+        return map_children(formula, lambda child: self.flatten(child, rule))
 
     def count(
         self, name: str, body: Formula, operator: str, bound: int, rule: Rule, *, must: bool = False
@@ -331,7 +322,7 @@ class Builder:
         others = [variable for variable in free_variables(body) if variable != name]
         size = self.num_elements(name)
         if len(others) == len(free_variables(body)):
-            some, none = holds(operator, size, bound), holds(operator, 0, bound)
+            some, none = (COMPARE[operator](number, bound) for number in (size, 0))
             return Or((And((body, Truth(some))), And((Not(body), Truth(none)))))
         if (operator, bound) == (">=", 1) and isinstance(body, And | Or):
             inside = [part for part in body.parts if name in free_variables(part)]

@@ -76,19 +76,3 @@ class Sentence:
 
     def num_elements(self, groups: frozenset[int]) -> int:
         return sum(self.groups[g].size for g in groups)
-
-
-def holds(operator: str, number: int, bound: int) -> bool:
-    match operator:
-        case "=":
-            return number == bound
-        case "!=":
-            return number != bound
-        case "<":
-            return number < bound
-        case ">":
-            return number > bound
-        case "<=":
-            return number <= bound
-        case _:
-            return number >= bound

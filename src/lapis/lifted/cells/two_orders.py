@@ -61,10 +61,7 @@ def insert_in_two_orders(tables: Tables, numbers: Numbers) -> Number:
                     found[key] = found[key] + value if key in found else value
         refuse_states(len(found))
         layer = found
-    total = 0 * numbers.one
-    for state, weight in layer.items():
-        if meetings.totals_hold(state.totals):
-            total += meetings.final_value(weight)
+    total = meetings.sum_up((state.totals, weight) for state, weight in layer.items())
     return total * prod(map(factorial, sizes))
 
 

@@ -56,7 +56,7 @@ class Partition:
 
 def evaluate(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Partition:
     """log Z and the expected counts. Raises LapisError if no world is possible."""
-    states = num_states(root, {region: np.asarray(n) for region, n in sizes.items()})
+    states = num_states(root, sizes)
     if states > MAX_FLOATS:
         raise TooLarge(
             f"log Z is a sum over {states:,} combinations of numbers, more than the "
@@ -91,7 +91,7 @@ def run_floats(
 
 def run_balls(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Partition:
     """Balls of twice the bits until the one of log Z is small."""
-    states = num_states(root, {region: np.asarray(n) for region, n in sizes.items()})
+    states = num_states(root, sizes)
     if states > MAX_BALLS:
         raise TooLarge(
             "positive and negative terms cancel beyond the digits of floating point, and sums over "
@@ -161,7 +161,7 @@ def log_counts(
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(np.maximum(counts, 0.0))
-    if num_states(root, {region: np.asarray(n) for region, n in sizes.items()}) <= MAX_BALLS:
+    if num_states(root, sizes) <= MAX_BALLS:
         _, slopes = balls_of_bits(root, weights, sizes, 4 * FIRST_BITS)
         for number in np.flatnonzero(counts <= 0).tolist():
             if slopes[number] > 0:

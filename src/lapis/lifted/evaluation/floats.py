@@ -19,7 +19,7 @@ index that fits; the backward sweep evaluates a range again, as its tape was not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -277,7 +277,7 @@ def spread(*arrays: np.ndarray) -> list[np.ndarray]:
     return list(np.broadcast_arrays(*arrays))
 
 
-def num_states(node: Node, sizes: Sizes) -> int:
+def num_states(node: Node, sizes: Mapping[Region, np.ndarray | int]) -> int:
     """How many index combinations are held at once below a node, at most."""
     here = np.broadcast_shapes(*(np.shape(size) for size in sizes.values()))
     largest = {region: int(np.max(size, initial=0)) for region, size in sizes.items()}

@@ -26,7 +26,7 @@ import numpy as np
 from lapis.data.database import TRUE, Database, Domain, Relation
 from lapis.data.elsewhere import ElsewhereDatabase, StoredDomain, StoredRelation, StoredRows
 from lapis.data.formats.table_files import TYPE_MARK, TableName
-from lapis.errors import LapisError, did_you_mean
+from lapis.errors import LapisError, suggestion
 from lapis.language.model import Model, Predicate
 from lapis.relational.engines.dialect import Dialect
 from lapis.relational.engines.placing import (
@@ -193,11 +193,10 @@ class _Binding:
 
     def _check_type(self, type_name: str, source: Source) -> None:
         if type_name not in self.model.types:
-            close = did_you_mean(type_name, self.model.types)
             raise LapisError(
                 f"data for an unknown type {type_name!r}",
                 code="unknown-type",
-                hint=f"did you mean {close!r}?" if close else "the model has no such type",
+                hint=suggestion(type_name, self.model.types, "the model has no such type"),
             )
         if len(source.columns) != 1:
             raise LapisError(
