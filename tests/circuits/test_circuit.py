@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from random_circuits import Builder, partial_rows, random_circuit, restrict
 
 from lapis.circuits import evaluation
-from lapis.circuits.circuit import PARAMETER, PRODUCT, SUM, Properties
+from lapis.circuits.circuit import PARAMETER, PRODUCT, SUM, Properties, new_circuit
 from lapis.circuits.evaluation import expected_parameters, log_values, posteriors
 from lapis.circuits.files import format_ac, format_dot, load_circuit, parse_ac, save_circuit
 from lapis.circuits.queries import (
@@ -171,6 +171,15 @@ def test_a_text_keeps_every_number(seed: int, scale: float) -> None:
     again = parse_ac(format_ac(circuit))
     np.testing.assert_array_equal(again.log_parameter, circuit.log_parameter)
     format_dot(circuit)
+
+
+def test_sums_and_products_of_nothing_can_be_written() -> None:
+    """The circuit of a model whose atoms are all known is one such product."""
+    empty = {"leaf": [-1], "start": [0, 0], "child": [], "log_parameter": []}
+    arrays = {name: np.array(values, np.int64) for name, values in empty.items()}
+    for kind, value in ((PRODUCT, 0.0), (SUM, -np.inf)):
+        circuit = new_circuit([], [], properties=None, kind=np.array([kind]), **arrays)
+        assert log_partition(parse_ac(format_ac(circuit))) == log_partition(circuit) == value
 
 
 @pytest.mark.parametrize(

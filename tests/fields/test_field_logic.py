@@ -135,3 +135,17 @@ def test_the_commands(run: Run) -> None:
     code, out, _ = run("field", "from", "k.mln")
     assert code == 0
     assert "root:" in out
+
+
+def test_variables_that_simplifying_leaves_out_still_multiply() -> None:
+    """`(D(y) <=> D(y)) => Q(x)` is Q(x), once for each y: its field had it once."""
+    model = lapis.parse(
+        "p = {Ann}\nt = {A, B, C}\nQ(p)\nD(t)\nR(t, p)\n1 (D(y) <=> D(y)) => Q(x)\n"
+        "-0.5 (D(y) v !D(y)) ^ (Q(x) <=> R(z, x))\n0.3 (Q(x) v R(y, x)) ^ (z = z v R(z, x))\n"
+        "0.2 (D(+y) v !D(y)) ^ (D(z) v !D(z)) ^ Q(x)\n"
+    )
+    names, expected = marginals_of(model, Facts())
+    field = fields.parse(fields.print_field(fields.from_model(model, sharpness=SHARP)))
+    found = fields.infer(field, None, list(model.predicates))
+    np.testing.assert_allclose([found[name] for name in names], expected, atol=1e-9)
+    assert fields.learn(field, lapis.Database.parse("Q(Ann) D(A) R(B,Ann)"), max_iterations=2)

@@ -180,6 +180,13 @@ def test_cancellation_beyond_all_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert caught.value.exit_code == 3
 
 
+def test_a_large_weight_against_a_block_is_not_called_a_contradiction() -> None:
+    with pytest.raises(lapis.TooLarge) as caught:
+        lapis.lift(lapis.parse("t = {A, B}\nD(t!)\n-1e9 D(x)"))
+    assert "large weights" in str(caught.value)
+    assert "world" not in str(caught.value)
+
+
 def test_equal_rules_stay_apart_in_several_worlds() -> None:
     """Three people: the expected count of each of two rules S(x) is three times σ(1.2)."""
     model = lapis.parse("S(p)\n0.5 S(x)\n0.7 S(x)")

@@ -112,6 +112,8 @@ def format_ac(circuit: Circuit) -> str:
             lines.append(f"v {variable[leaf]} {leaf - first[variable[leaf]]}")
         elif kind == PARAMETER:
             lines.append(f"n {format_exp(float(circuit.log_parameter[leaf]))}")
+        elif circuit.start[node] == circuit.start[node + 1]:  # of nothing: no such line is read
+            lines.append(f"n {float(kind == PRODUCT)}")
         else:
             children = circuit.child[circuit.start[node] : circuit.start[node + 1]]
             lines.append(" ".join(["+" if kind == SUM else "*", *map(str, children)]))

@@ -19,7 +19,7 @@ hard formula gets the weight 2S, which excludes its violation in the same limit.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,7 +28,7 @@ import numpy as np
 from lapis.errors import LapisError, Span
 from lapis.fields.field import ROOT, Child, Field, Term
 from lapis.fields.resolve import Header, build_field
-from lapis.language.model import Model, Rule
+from lapis.language.model import Model, Predicate, Rule
 from lapis.language.resolution.instances import substitute
 from lapis.language.resolution.resolve import read_model
 from lapis.language.syntax import (
@@ -67,7 +67,7 @@ class Group:
 
 
 Leaf = Atom | Comparison | Group
-Part = tuple[int, Leaf]  # 1: holds, −1: does not
+Part = tuple[int, Leaf]  # 1: holds, −1: does not, 0: whether it does is left open
 
 
 def from_model(
@@ -106,7 +106,7 @@ def from_model(
     resolved = model if isinstance(model, Model) else read_model(model)
     refuse_unsupported(resolved)
     declarations = replace(resolved, rules=(), constraints=(), warnings=())
-    writer = Writer(sharpness, {*resolved.predicates, ROOT})
+    writer = Writer(sharpness, resolved.predicates, {*resolved.predicates, ROOT})
     for number, (rule, formula, weight) in enumerate(weighted_formulas(resolved, sharpness), 1):
         writer.add_rule(f"f{number}", rule, formula, weight)
     if not writer.root.children:
@@ -161,6 +161,7 @@ class Writer:
     """Collects parfeatures."""
 
     sharpness: float
+    predicates: Mapping[str, Predicate]
     taken: set[str]
 
     def __post_init__(self) -> None:
@@ -183,6 +184,15 @@ class Writer:
         single = len(parts) == 1 and set(leaf_variables(parts[0][1])) <= set(free)
         if not (single or isinstance(body, Iff)):
             parts = [(1, Group(tuple(parts), free))]
+        # A variable that the simple form does not mention still multiplies the count.
+        unseen = [v for v, _ in rule.variables if v not in free and v not in rule.plus]
+        if unseen:
+            types = dict(rule.variables)
+            mentions = [(0, self.mention(v, types[v])) for v in unseen]
+            parts = [
+                (sign, Group(((1, leaf), *mentions), (*leaf_variables(leaf), *unseen)))
+                for sign, leaf in parts
+            ]
         for place, (sign, leaf) in enumerate(parts, 1):
             own = name if len(parts) == 1 else f"{name}_{place}"
             self.root.children.append(self.child(own, sign * weight, leaf, rule.span))
@@ -199,8 +209,17 @@ class Writer:
         groups = itertools.count(1)
         for sign, part in leaf.parts:
             below = f"{name}_{next(groups)}" if isinstance(part, Group) else ""
-            header.children.append(self.child(below, sign * self.sharpness, part, span))
+            child = self.child(below, sign * self.sharpness, part, span)
+            header.children.append(child if sign else replace(child, fixed=True))
         return Child(weight, name, tuple(Variable(spell(v)) for v in leaf.variables), span=span)
+
+    def mention(self, variable: str, type_name: str) -> Atom:
+        """An atom that tells the type of a variable."""
+        fitting = (p for p in self.predicates.values() if type_name in p.types)
+        predicate = min(fitting, key=lambda p: p.arity)
+        names = [f"any{place}_{other}" for place, other in enumerate(predicate.types, 1)]
+        names[predicate.types.index(type_name)] = variable
+        return Atom(predicate.name, tuple(map(Variable, names)))
 
     def fresh(self, name: str) -> str:
         while name in self.taken:

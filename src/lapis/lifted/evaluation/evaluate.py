@@ -118,9 +118,10 @@ def run_balls(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Part
                 return Partition(middle, bound, counts, bits)
         bits *= 2
     raise TooLarge(
-        f"terms cancel beyond {LAST_BITS:,} bits: most likely no world is possible",
+        f"positive and negative terms cancel beyond {LAST_BITS:,} bits",
         code="cancellation",
-        hint="lapis infer --method exact names hard formulas that contradict each other",
+        hint="blocks and quantifiers bring negative terms, and large weights against them leave "
+        "little: take smaller weights, a hard formula in their place, or another method",
     )
 
 
