@@ -16,6 +16,7 @@ from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
 from lapis.inference.sampling.diagnostics import summarize
 from lapis.inference.sampling.kernels.tally import new_tallies
+from lapis.progress import Progress
 
 SMOKERS = """
 Friends(person, person)
@@ -143,3 +144,22 @@ def test_a_formula_is_refused() -> None:
     )
     found = lapis.infer(model, query=["Q", "P(A)"], method="count-gibbs", max_samples=400)
     assert "P(A)" in found.atoms
+
+
+def test_chains_start_where_no_hard_formula_is_broken() -> None:
+    """From all true no single change leaves P(A) ^ Q(A): half of the samples were no worlds."""
+    tied = "P(x) <=> Q(x).\nQ(x) <=> P(x).\n!P(A)."
+    model = lapis.parse(f"t = {{A, B}}\nP(t)\nQ(t)\n{tied}\n1 P(x)")
+    for seed in range(3):
+        found = lapis.infer(
+            model, query="P,Q", method="count-gibbs", max_samples=400, random_state=seed
+        )
+        assert found["P(A)"] == found["Q(A)"] == 0.0
+
+
+def test_a_contradiction_is_told_before_samples_are_drawn() -> None:
+    model = lapis.parse("t = {A, B}\nP(t)\nQ(t)\nP(x) <=> Q(x).\nP(x) <=> !Q(x).\n1 P(x)")
+    told: list[Progress] = []
+    with pytest.raises(LapisError) as caught:
+        lapis.infer(model, query="P,Q", method="count-gibbs", progress=told.append)
+    assert (caught.value.code, told) == ("unsatisfiable", [])

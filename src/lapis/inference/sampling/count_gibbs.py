@@ -10,9 +10,10 @@ a predicate.
 
 To the chains it is a sampler like the others, on a network that has atoms and blocks and no
 clauses. A block is resampled as one variable: emptied, each candidate's change taken, one drawn.
-Hard rules: a value that breaks more of them than the other is never taken, so a chain that starts
-in a world that breaks some climbs out as far as single flips can, and never returns. Samples that
-still break some are counted: they are none of the model's.
+Hard rules: a value that breaks more of them than the other is never taken, so sweeps from a world
+that breaks some climb out as far as single flips can, and never return. Chains start where such a
+climb has ended with none broken: averaged over worlds that are none of the model's, an atom that
+cannot be true was true in half of the samples. Where no climb ends so, there is nothing to sample.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.counting.differences.sparse_vectors import gather_ranges
+from lapis.errors import LapisError
 from lapis.grounding.atoms import atom_table, number_atoms
 from lapis.grounding.blocks import network_blocks
 from lapis.grounding.evidence import close_blocks
 from lapis.grounding.limits import check_atoms, memory_limit
 from lapis.inference.sampling.counted_world import Blocks, CountedWorld, count_world
 from lapis.inference.sampling.kernels.tally import Tallies, record
-from lapis.inference.sampling.starting_worlds import random_world
+from lapis.inference.sampling.starting_worlds import TRIES, random_world
 from lapis.network.network import Network, network_of_atoms
 from lapis.problem.problem import Problem
+
+PATIENCE = 20  # sweeps of a climb that leave as many hard formulas broken
 
 
 class Site(NamedTuple):
@@ -72,7 +76,6 @@ class State(NamedTuple):
 class Info(NamedTuple):
     updates: int  # atoms resampled
     changes: int  # sites that changed
-    broken: int  # samples that break a hard rule
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,19 @@ class CountGibbs:
         return Plan(network, known, tuple(single), tuple(blocks), ergodic)
 
     def start(self, plan: Plan, chain: int, rng: np.ndarray) -> np.ndarray:
-        return random_world(plan.network, chain, np.random.default_rng(rng)).astype(bool)
+        generator = np.random.default_rng(rng)
+        for attempt in range(TRIES):
+            world = random_world(plan.network, chain if attempt == 0 else 2, generator).astype(bool)
+            if plan.ergodic:
+                return world
+            state = self.init(plan, world, rng)._replace(rng=generator)
+            if climb_out(plan, state):
+                return self.world(state)
+        raise LapisError(
+            "no world that keeps the hard formulas was found by changing one atom at a time",
+            code="unsatisfiable",
+            hint="method 'exact' or 'mcsat' says whether there is one",
+        )
 
     def init(self, plan: Plan, world: np.ndarray, rng: np.ndarray) -> State:
         table, true = plan.network.atoms, dict(plan.known)
@@ -122,15 +137,12 @@ class CountGibbs:
         return plan._replace(network=plan.network.with_weights(weights)), state
 
     def step(self, plan: Plan, state: State, tallies: Tallies, num_samples: int) -> Info:
-        weights = plan.network.weights.astype(np.float64)
-        changes = broken = 0
+        changes = 0
         for _ in range(num_samples):
-            changes += sweep_atoms(plan.single, state, weights)
-            changes += sum(sweep_blocks(site, state, weights) for site in plan.blocks)
-            broken += state.world.is_broken
+            changes += sweep(plan, state)
             record(tallies.atoms, state.estimate)
             record(tallies.counts, state.world.counts())
-        return Info(num_samples * plan.network.num_atoms, changes, broken)
+        return Info(num_samples * plan.network.num_atoms, changes)
 
     def work(self, plan: Plan, state: State) -> float:
         return float(plan.network.num_atoms)
@@ -140,6 +152,23 @@ class CountGibbs:
 
     def world(self, state: State) -> np.ndarray:
         return state.value.copy()
+
+
+def climb_out(plan: Plan, state: State) -> bool:
+    """Sweep until no hard rule is broken; false if for some sweeps there are no fewer."""
+    fewest, waited = state.world.num_broken, 0
+    while fewest and waited < PATIENCE:
+        sweep(plan, state)
+        waited = 0 if state.world.num_broken < fewest else waited + 1
+        fewest = min(fewest, state.world.num_broken)
+    return fewest == 0
+
+
+def sweep(plan: Plan, state: State) -> int:
+    """Resample all atoms and blocks; how many changed."""
+    weights = plan.network.weights.astype(np.float64)
+    changes = sweep_atoms(plan.single, state, weights)
+    return changes + sum(sweep_blocks(site, state, weights) for site in plan.blocks)
 
 
 def sweep_atoms(sites: Sequence[Site], state: State, weights: np.ndarray) -> int:

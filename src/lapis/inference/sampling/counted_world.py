@@ -123,8 +123,8 @@ class CountedWorld(Protocol):
         """float64[num_weights], of the world as it is."""
 
     @property
-    def is_broken(self) -> bool:
-        """Whether the world as it is breaks a hard rule."""
+    def num_broken(self) -> int:
+        """Hard groundings that the world as it is breaks."""
 
 
 class ExactWorld:
@@ -163,8 +163,8 @@ class ExactWorld:
         return self.world.counts.astype(np.float64)
 
     @property
-    def is_broken(self) -> bool:
-        return self.world.violations > 0
+    def num_broken(self) -> int:
+        return self.world.violations
 
 
 class EstimatedWorld:
@@ -257,8 +257,8 @@ class EstimatedWorld:
         ).count
 
     @property
-    def is_broken(self) -> bool:
-        return False  # the estimator refuses hard rules
+    def num_broken(self) -> int:
+        return 0  # the estimator refuses hard rules
 
     def tuples(self) -> Mapping[str, np.ndarray]:
         """The true tuples, int32[num_true, arity], by predicate."""

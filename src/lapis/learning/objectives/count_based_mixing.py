@@ -54,7 +54,7 @@ def doubtful_weights(objective: CountObjective, weights: np.ndarray) -> np.ndarr
             toss(world)
             first = objective.visit(number, weights)[0]
             second = objective.visit(number, weights)[0]
-            if not world.chain.is_broken:
+            if not world.chain.num_broken:
                 np.maximum.at(doubt, index, disagreement(before, first, second))
     found = np.argsort(-doubt, kind="stable")
     return found[: np.count_nonzero(doubt)]
