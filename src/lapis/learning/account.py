@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.learning.fit import Fit, Unbounded
-from lapis.learning.lesson import BY_COUNTS, BY_WORLD, Lesson
+from lapis.learning.lesson import BY_WORLD, Lesson
 from lapis.learning.objectives.posterior import Posterior
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.objectives.pseudo import PseudoObjective
@@ -40,7 +40,8 @@ def account_climb(
         with notes.phase("standard errors"):
             errors, method = find_errors(posterior, lesson.parameters, course, unbounded)
         notes.details["standard_errors"] = method
-    if lesson.expectation in BY_COUNTS and not course.interrupted:
+    by_chains = not (objective.is_exact or lesson.is_pseudo or lesson.expectation == "map")
+    if by_chains and not course.interrupted:
         with notes.phase("mixing of chains"):
             course = doubt_chains(lesson, course, posterior)
     if options.counts == "ijgp" and options.measure_error:
@@ -58,30 +59,37 @@ def account_climb(
 
 def doubt_chains(lesson: Lesson, course: Course, posterior: Posterior) -> Course:
     """A course that has not converged where its chains know but the worlds they began near."""
+    from lapis.learning.objectives import count_based_mixing, sampled_mixing
+    from lapis.learning.objectives.conditional import ConditionalObjective
     from lapis.learning.objectives.count_based import CountObjective
-    from lapis.learning.objectives.count_based_mixing import doubtful_weights
 
     objective, notes = posterior.objective, lesson.notes
-    assert isinstance(objective, CountObjective)
-    if not objective.persistent:
+    goes_back = isinstance(objective, CountObjective) and not objective.persistent
+    if goes_back:
         notes.warnings.append(
             "chains go back to the data before they have gone round: the weights are near those "
             "of --objective pseudo, not of a likelihood"
         )
     if not course.converged and lesson.options.time_limit is not None:
         return course  # which has said so, and has no time
-    doubtful = doubtful_weights(objective, posterior.all_weights(course.weights))
-    notes.details["chains_mix"] = not len(doubtful) if objective.persistent else None
+    weights = posterior.all_weights(course.weights)
+    if isinstance(objective, CountObjective):
+        doubtful = count_based_mixing.doubtful_weights(objective, weights)
+    else:
+        assert isinstance(objective, ConditionalObjective)
+        doubtful = sampled_mixing.doubtful_weights(objective, weights)
+    notes.details["chains_mix"] = None if goes_back else not len(doubtful)
     if not len(doubtful):
         return course
     names = lesson.parameters.names()
     shown = name_some([names[number] for number in doubtful.tolist()])
     notes.warnings.append(
-        f"chains do not mix: from coins they stay at other counts of {shown} than from the data, "
+        f"chains do not mix: elsewhere they stay at other counts of {shown} than near the data, "
         "so that the weights explain the worlds near the data among others near them only; "
-        "a stronger prior, or --expectation mcsat, may help"
+        f"a stronger prior{', or --expectation mcsat,' if lesson.expectation != 'mcsat' else ''} "
+        "may help"
     )
-    if lesson.expectation == "count-gibbs":
+    if lesson.expectation != "count-map":
         notes.details["standard_errors_note"] = "those of the worlds near the data"
     reason = "chains that begin elsewhere see other counts"
     return course._replace(converged=False, reason=reason) if course.converged else course
