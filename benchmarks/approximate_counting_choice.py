@@ -1,15 +1,15 @@
 """How long to climb, and how narrow a prior: chosen on the folds that are learned from.
 
 Each fold that is learned from is predicted from the others, after every CHECKED iterations. A
-setting gains CLL − gap − base rate there: chains that have not met promise nothing, and what is
-left is comparable between folds.
+setting gains CLL − base rate there, which is comparable between folds; the CLL is that of one chain
+from coins, whose start is the farthest from the data.
 
 Where rules tie many atoms to each other, a climb improves from check to check and then falls: from
 some weights on, chains end in a world in which nearly everything is true, and score far below the
 base rate. One fold does not tell when another will fall. So all of them are asked, and as weights
 after so many iterations differ from climb to climb, a check is worth no more than the next one,
-which shows how close it is to a fall. Of the settings the one with the largest mean less its
-standard error, over the folds, is taken.
+which shows how close it is to a fall. A setting is worth what it gains on the fold on which it
+gains least, and the best one is taken.
 
 What is learned without folds i and j predicts j to choose for i, and i to choose for j: five folds
 take ten climbs, for each width of the prior.
@@ -33,7 +33,7 @@ from approximate_counting_learning import (
     build_learner,
     read_folds,
 )
-from approximate_counting_scoring import estimate_cll, frequency_cll
+from approximate_counting_scoring import frequency_cll, glance_cll
 
 from lapis.learning.examples import Example
 from lapis.progress import Progress
@@ -144,8 +144,7 @@ class Watch:
             self.gains += [last] * missing
 
     def _gain(self, weights: np.ndarray) -> float:
-        cll, gap = estimate_cll(self.example, weights, 0.0, floor=HOPELESS * self.base)
-        return cll - gap - self.base
+        return glance_cll(self.example, weights, HOPELESS * self.base) - self.base
 
 
 def choose_setting(job: Job, fold: int, found: Sequence[Prediction]) -> Setting:
@@ -162,7 +161,7 @@ def choose_setting(job: Job, fold: int, found: Sequence[Prediction]) -> Setting:
 
 
 def best_place(gains: np.ndarray) -> tuple[int, int]:
-    """The width and the check with the largest mean less its error over the folds.
+    """The width and the check that gain most on the fold on which they gain least.
 
     The gains are float64[num_widths, num_folds, num_checks]. A check that is followed by a fall is
     close to one.
@@ -170,9 +169,7 @@ def best_place(gains: np.ndarray) -> tuple[int, int]:
     >>> best_place(np.array([[[0.1, 0.2, 0.3, -0.5], [0.1, 0.2, 0.2, 0.2]]]))
     (0, 1)
     """
-    worth = np.minimum(gains, np.append(gains[..., 1:], gains[..., -1:], axis=-1))
-    number = gains.shape[1]
-    error = worth.std(axis=1, ddof=1) / np.sqrt(number) if number > 1 else 0.0
-    score = worth.mean(axis=1) - error
-    width, check = np.unravel_index(np.argmax(score), score.shape)
+    least = gains.min(axis=1)
+    worth = np.minimum(least, np.append(least[:, 1:], least[:, -1:], axis=1))
+    width, check = np.unravel_index(np.argmax(worth), worth.shape)
     return int(width), int(check)
