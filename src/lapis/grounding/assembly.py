@@ -57,7 +57,8 @@ def weigh(rows: FlatRows, num_weights: int, chosen: np.ndarray | None = None) ->
     if chosen is not None:
         index = np.flatnonzero(chosen)
         weight_id, count = weight_id[index], count[index]
-    return np.bincount(weight_id - HARD, weights=count, minlength=num_weights + 1)[1:]
+    sums = np.bincount(weight_id - HARD, weights=count, minlength=num_weights + 1)[1:]
+    return sums.astype(np.float64, copy=False)  # numpy makes integers of nothing
 
 
 def total_counts(problem: Problem) -> np.ndarray:
