@@ -22,7 +22,7 @@ from lapis.structure.clauses import (
     write_clause,
 )
 from lapis.structure.ensemble import Ensemble
-from lapis.structure.paths.path_differences import PartSums, open_path
+from lapis.structure.paths.path_differences import PartSums
 from lapis.structure.scores import Scorer
 from lapis.structure.training_data import TrainingData, join_worlds
 
@@ -153,7 +153,7 @@ def test_differences_are_those_of_flipped_worlds(
     data = join(databases)
     sums = PartSums(data)
     for name in {atom.predicate for atom in path}:
-        classes = open_path(sums, candidate.path, name).classes()
+        classes = sums.differences(candidate.path, name).classes()
         found = classes.differences(candidate.positive, len(candidate))
         expected: dict[tuple[float, bool], float] = {}
         for database in databases:

@@ -46,14 +46,13 @@ def find_mode(
     weights: np.ndarray,
     *,
     seed: int = 0,
-    num_starts: int = NUM_STARTS,
     stop: Stop | None = None,
     progress: Report | None = None,
 ) -> Mode:
     """The best local optimum from all false, all true and random worlds."""
     rng, network = np.random.default_rng(seed), cached.ground.network
     began, best, best_score = time.monotonic(), np.zeros(network.num_base_atoms, bool), -np.inf
-    for number in range(num_starts):
+    for number in range(NUM_STARTS):
         if number > 0 and stop is not None and stop.is_over():
             return Mode(best, best_score, number, stop())
         start = random_world(network, number, rng).astype(bool)
@@ -67,5 +66,5 @@ def find_mode(
             best, best_score = found, score
         if progress is not None:
             seconds = time.monotonic() - began
-            progress(Progress("searching", number + 1, num_starts, seconds, {"score": best_score}))
-    return Mode(best, best_score, num_starts, False)
+            progress(Progress("searching", number + 1, NUM_STARTS, seconds, {"score": best_score}))
+    return Mode(best, best_score, NUM_STARTS, False)

@@ -11,30 +11,23 @@ for an exact one the current weights.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from lapis.optimisation.gradient_ascent import follow
+from lapis.optimisation.logbook import AveragedState
 from lapis.optimisation.objective import Point
 from lapis.optimisation.orthant import Terrain
 
 EPSILON = 1e-8
 
 
-class State(NamedTuple):
+@dataclass(frozen=True)
+class State(AveragedState):
     """Where the climb stands."""
 
-    weights: np.ndarray  # float64[num_parameters]
-    point: Point
-    iteration: int
     mean: np.ndarray  # float64[num_parameters], running average of the gradient; AdaGrad: unused
     square: np.ndarray  # float64[num_parameters], running average (AdaGrad: sum) of its square
-    average: np.ndarray  # float64[num_parameters], of the weights
-
-    @property
-    def answer(self) -> np.ndarray:
-        return self.weights if self.point.gradient_stderr is None else self.average
 
 
 @dataclass(frozen=True)
@@ -82,7 +75,7 @@ class AdaGrad:
 
 def start(point: Point) -> State:
     nothing = np.zeros_like(point.weights)
-    return State(point.weights, point, 0, nothing, nothing, point.weights)
+    return State(point, 0, point.weights, nothing, nothing)
 
 
 def advance(
@@ -92,4 +85,4 @@ def advance(
     iteration = state.iteration + 1
     point = terrain.evaluate(terrain.project(state.point, state.weights + move))
     average = follow(terrain, state.average, point, iteration)
-    return State(point.weights, point, iteration, mean, square, average)
+    return State(point, iteration, average, mean, square)

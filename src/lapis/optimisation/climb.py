@@ -9,9 +9,9 @@ Ctrl-C ends a climb anywhere and keeps the best so far. `lapis.methods` lists th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Optimizer(Protocol):
     def name(self) -> str: ...
     @property
     def state_type(self) -> type[Any]:
-        """The NamedTuple of its states, which checkpoints rebuild."""
+        """The class of its states, which checkpoints rebuild."""
 
     def init(self, terrain: Terrain, point: Point) -> Any:
         """The state at the start."""
@@ -59,19 +59,13 @@ class Solver(Protocol):
     ) -> Point: ...
 
 
-class SolverState(NamedTuple):
+@dataclass(frozen=True)
+class SolverState(State):
     """All that is known of a solver from outside: where it is, and what it was told."""
 
-    weights: np.ndarray  # float64[num_parameters]
-    point: Point
-    iteration: int
-    tape_digest: np.ndarray = np.empty(0, np.uint64)  # the fields of its Tape
-    tape_value: np.ndarray = np.empty(0)
-    tape_gradient: np.ndarray = np.empty((0, 0))
-
-    @property
-    def answer(self) -> np.ndarray:
-        return self.weights
+    tape_digest: np.ndarray  # the fields of its Tape
+    tape_value: np.ndarray
+    tape_gradient: np.ndarray
 
 
 class Enough(Exception):
@@ -149,13 +143,13 @@ def run_solver(solver: Solver, terrain: Terrain, log: Logbook, saved: Checkpoint
     """A solver's run; one that is resumed hears again what it was told before."""
     tape, behind = new_tape(terrain.num_parameters), 0
     if saved is None:
-        state = SolverState(log.start, terrain.evaluate(log.start), 0)
+        state = SolverState(terrain.evaluate(log.start), 0, *tape.kept())
         log.note(state)
     else:
         state = rebuild_state(SolverState, terrain, saved)
         log.restore(saved, state)
         if state.iteration:
-            tape = old_tape(*state[3:])
+            tape = old_tape(state.tape_digest, state.tape_value, state.tape_gradient)
             behind = state.iteration if tape.told else 0
 
     def record(point: Point) -> None:
@@ -163,7 +157,7 @@ def run_solver(solver: Solver, terrain: Terrain, log: Logbook, saved: Checkpoint
         if behind:
             behind -= 1
             return
-        state = SolverState(point.weights, point, state.iteration + 1, *tape.kept())
+        state = SolverState(point, state.iteration + 1, *tape.kept())
         log.note(state)
         if log.verdict is not None:
             raise Enough
@@ -196,10 +190,11 @@ def run_solver(solver: Solver, terrain: Terrain, log: Logbook, saved: Checkpoint
 
 def rebuild_state(state_type: type[Any], terrain: Terrain, saved: Checkpoint) -> Any:
     fields, origins = unpack(saved.state), terrain.origins
+    weights = fields.pop("weights")
     if origins is None or not saved.chains:
-        return state_type(**fields, point=terrain.evaluate(fields["weights"]))
+        return state_type(**fields, point=terrain.evaluate(weights))
     origins.objective.resume(fields_of(saved.chains, "before."))
-    point = terrain.evaluate(fields["weights"])
+    point = terrain.evaluate(weights)
     origins.objective.resume(fields_of(saved.chains, "now."))
     origins.settle(point)
     return state_type(**fields, point=point)

@@ -19,13 +19,13 @@ sampled, M is the running average of `diagonal_newton`, and so are the weights t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lapis.optimisation.diagonal_newton import estimate_variance, scale_by_variance
 from lapis.optimisation.gradient_ascent import follow
+from lapis.optimisation.logbook import AveragedState
 from lapis.optimisation.objective import Point
 from lapis.optimisation.orthant import Terrain
 from lapis.optimisation.trust_region import renew, try_step
@@ -33,22 +33,15 @@ from lapis.optimisation.trust_region import renew, try_step
 PERIOD = 100  # accepted steps between restarts, at most
 
 
-class State(NamedTuple):
+@dataclass(frozen=True)
+class State(AveragedState):
     """Where the climb stands and where it will go next."""
 
-    weights: np.ndarray  # float64[num_parameters]
-    point: Point
-    iteration: int
     damping: float  # λ
     variance: np.ndarray  # float64[num_parameters], M; ones for SCG
     direction: np.ndarray  # float64[num_parameters], of the next step
     rejections: int  # in a row
     age: int  # accepted steps since the last restart
-    average: np.ndarray  # float64[num_parameters], of the weights of the iterations
-
-    @property
-    def answer(self) -> np.ndarray:
-        return self.weights if self.point.gradient_stderr is None else self.average
 
 
 @dataclass(frozen=True)
@@ -66,8 +59,7 @@ class ConjugateGradient:
     def init(self, terrain: Terrain, point: Point) -> State:
         variance = self.metric(terrain, point, None, 0)
         direction = self.scale(point, variance)
-        weights = point.weights
-        return State(weights, point, 0, self.damping, variance, direction, 0, 0, weights)
+        return State(point, 0, point.weights, self.damping, variance, direction, 0, 0)
 
     def step(self, terrain: Terrain, state: State) -> State:
         trial = try_step(
@@ -77,8 +69,8 @@ class ConjugateGradient:
         if not trial.accepted:
             point, rejections = renew(terrain, point, state.rejections + 1)
         iteration = state.iteration + 1
-        after = state._replace(
-            weights=point.weights,
+        after = replace(
+            state,
             point=point,
             iteration=iteration,
             damping=trial.damping,
@@ -99,11 +91,11 @@ class ConjugateGradient:
         )
         is_young = before.age + 1 < min(4 * terrain.num_parameters, PERIOD)
         if moved and same_face and is_young and float(direction @ point.gradient) > 0:
-            return after._replace(variance=variance, direction=direction, age=before.age + 1)
+            return replace(after, variance=variance, direction=direction, age=before.age + 1)
         if point.gradient_stderr is None:
             variance = self.metric(terrain, point, variance, after.iteration)
             scaled = self.scale(point, variance)
-        return after._replace(variance=variance, direction=scaled, age=0)
+        return replace(after, variance=variance, direction=scaled, age=0)
 
     def momentum(self, state: State, point: Point, scaled: np.ndarray) -> np.ndarray:
         """β d_old."""

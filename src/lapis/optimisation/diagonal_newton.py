@@ -16,11 +16,11 @@ Where gradients are sampled, an average of the recent iterations is returned (`g
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from lapis.optimisation.gradient_ascent import follow
+from lapis.optimisation.logbook import AveragedState
 from lapis.optimisation.objective import Point
 from lapis.optimisation.orthant import Terrain
 from lapis.optimisation.trust_region import renew, try_step
@@ -30,20 +30,13 @@ MAX_STEP = 10.0
 MIN_VARIANCE = 1e-12  # of the largest
 
 
-class State(NamedTuple):
+@dataclass(frozen=True)
+class State(AveragedState):
     """Where the climb stands."""
 
-    weights: np.ndarray  # float64[num_parameters]
-    point: Point
-    iteration: int
     damping: float  # λ
     variance: np.ndarray  # float64[num_parameters], of the counts
     rejections: int  # in a row
-    average: np.ndarray  # float64[num_parameters], of the weights of the iterations
-
-    @property
-    def answer(self) -> np.ndarray:
-        return self.weights if self.point.gradient_stderr is None else self.average
 
 
 @dataclass(frozen=True)
@@ -56,7 +49,7 @@ class DiagonalNewton:
 
     def init(self, terrain: Terrain, point: Point) -> State:
         variance = estimate_variance(terrain, point, None, 0)
-        return State(point.weights, point, 0, self.damping, variance, 0, point.weights)
+        return State(point, 0, point.weights, self.damping, variance, 0)
 
     def step(self, terrain: Terrain, state: State) -> State:
         direction = scale_by_variance(state.point, state.variance)
@@ -70,7 +63,7 @@ class DiagonalNewton:
         if point is not state.point:
             variance = estimate_variance(terrain, point, variance, iteration)
         average = follow(terrain, state.average, point, iteration)
-        return State(point.weights, point, iteration, trial.damping, variance, rejections, average)
+        return State(point, iteration, average, trial.damping, variance, rejections)
 
 
 def estimate_variance(

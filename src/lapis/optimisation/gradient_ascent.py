@@ -27,10 +27,10 @@ is zero if the weight was zero in at least half of the iterations, by the same w
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
+from lapis.optimisation.logbook import AveragedState
 from lapis.optimisation.objective import Point
 from lapis.optimisation.orthant import Terrain
 from lapis.optimisation.trust_region import find_gain
@@ -40,14 +40,11 @@ FORGET = 8.0  # ρ of the average that other optimisers return where gradients a
 NOISE = 2.0  # standard errors
 
 
-class State(NamedTuple):
+@dataclass(frozen=True)
+class State(AveragedState):
     """Where the climb stands."""
 
-    weights: np.ndarray  # float64[num_parameters]
-    point: Point
-    iteration: int
     rate: float  # η before decay
-    average: np.ndarray  # float64[num_parameters], of the weights of the iterations
     zero_share: np.ndarray  # float64[num_parameters], of the iterations with weight zero
 
     @property
@@ -71,7 +68,7 @@ class GradientAscent:
         if rate is None:
             rate = stable_rate(point, self.scale(terrain), terrain.true_counts)
         nothing = np.zeros(terrain.num_parameters)
-        return State(point.weights, point, 0, rate, point.weights, nothing)
+        return State(point, 0, point.weights, rate, nothing)
 
     def step(self, terrain: Terrain, state: State) -> State:
         origin, iteration = state.point, state.iteration + 1
@@ -90,7 +87,7 @@ class GradientAscent:
         if terrain.l1 is not None:
             is_zero = (point.weights == 0) & (terrain.l1 > 0)
             zero_share = zero_share + weight * (is_zero - zero_share)
-        return State(point.weights, point, iteration, rate, average, zero_share)
+        return State(point, iteration, average, rate, zero_share)
 
     def scale(self, terrain: Terrain) -> np.ndarray:
         """float64[num_parameters], η_i / η."""

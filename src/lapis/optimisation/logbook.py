@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -98,20 +98,32 @@ class Verdict(NamedTuple):
 STOPPED = Verdict(False, "stopped by the user", True)
 
 
-class State(Protocol):
-    """Where an optimiser stands: a NamedTuple of arrays and numbers, and the point there."""
+@dataclass(frozen=True)
+class State:
+    """Where an optimiser stands: the point, and arrays and numbers of its own."""
+
+    point: Point
+    iteration: int
 
     @property
-    def weights(self) -> np.ndarray: ...
-    @property
-    def point(self) -> Point: ...
-    @property
-    def iteration(self) -> int: ...
+    def weights(self) -> np.ndarray:
+        return self.point.weights
+
     @property
     def answer(self) -> np.ndarray:
         """float64[num_parameters], what to return if the climb ended here."""
+        return self.weights
 
-    def _asdict(self) -> dict[str, Any]: ...
+
+@dataclass(frozen=True)
+class AveragedState(State):
+    """An average is returned where gradients are sampled."""
+
+    average: np.ndarray  # float64[num_parameters], of the weights of the iterations
+
+    @property
+    def answer(self) -> np.ndarray:
+        return self.weights if self.point.gradient_stderr is None else self.average
 
 
 @dataclass
@@ -203,7 +215,7 @@ class Logbook:
         assert self.state is not None
         return (
             self.seconds,
-            pack(self.state._asdict()),
+            pack({"weights": self.state.weights, **vars(self.state)}),
             {} if self.window is None else pack(self.window._asdict()),
             pack_curve(self.curve),
             {} if self.terrain.origins is None else self.terrain.origins.pack(),

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from lapis.data.keys import unpack
 from lapis.data.tuples import contains
 from lapis.structure.clause_fit import fit
 from lapis.structure.clauses import Candidate
-from lapis.structure.paths.path_differences import Paths
+from lapis.structure.paths.path_differences import Joins
 from lapis.structure.training_data import TrainingData
 
 MAX_LISTED = 2_000_000  # atoms of a predicate looked at one by one
@@ -44,7 +45,7 @@ class TargetAtoms:
     first: np.ndarray  # int64[num_classes], an atom of each class
     matrix: np.ndarray  # float64[num_classes, num_clauses]
 
-    def column(self, joins: Paths, candidate: Candidate) -> np.ndarray | None:
+    def column(self, joins: Joins[Any], candidate: Candidate) -> np.ndarray | None:
         """float64[n], what each atom changes in the clause.
 
         None where it does not occur there, or occurs with others that are as unknown.
@@ -81,7 +82,7 @@ class TargetAtoms:
 class Ensemble:
     """Clauses on training data, with their weights."""
 
-    def __init__(self, data: TrainingData, joins: Paths, seed: int = 0) -> None:
+    def __init__(self, data: TrainingData, joins: Joins[Any], seed: int = 0) -> None:
         self.data, self.joins = data, joins
         generator = np.random.default_rng(seed)
         self.targets = [

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lapis.relational.engines.store import Store
 from lapis.structure.clause_fit import fit
 from lapis.structure.clauses import Candidate, Path
-from lapis.structure.paths.path_differences import AtomClasses, PartSums, Paths
+from lapis.structure.paths.path_differences import AtomClasses, Joins, PartSums
 from lapis.structure.paths.stored_paths import StoredJoins
 from lapis.structure.training_data import TrainingData
 
@@ -52,7 +52,7 @@ class Scorer:
     ) -> None:
         self.data, self.sample = data, sample
         self.sums = PartSums(data)
-        self.joins: Paths = self.sums if store is None else StoredJoins(data, store)
+        self.joins: Joins[Any] = self.sums if store is None else StoredJoins(data, store)
 
     @property
     def is_here(self) -> bool:

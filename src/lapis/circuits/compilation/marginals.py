@@ -28,18 +28,13 @@ class FoundMarginals(NamedTuple):
     width: int  # variables in the largest of them, less one
 
 
-def find_marginals(
-    graph: FactorGraph,
-    max_entries: float = MARGINAL_ENTRIES,
-    seed: int = 0,
-    stop: Stop | None = None,
-) -> FoundMarginals:
-    """log Z and every P(x_v = s); TooLarge if the tables have more than so many entries."""
+def find_marginals(graph: FactorGraph, seed: int = 0, stop: Stop | None = None) -> FoundMarginals:
+    """log Z and every P(x_v = s); TooLarge if the tables pass `MARGINAL_ENTRIES`."""
     consistent = make_consistent(graph)
     if consistent is None:
         raise impossible()
     small = consistent.graph
-    order = elimination_order(small, max_entries, seed)
+    order = elimination_order(small, MARGINAL_ENTRIES, seed)
     if not order.is_complete:
         raise too_wide(order, 8.0 * order.entries)
     cubes, log_value = entry_cubes(small)

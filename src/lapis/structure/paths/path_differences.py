@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -84,61 +84,53 @@ class Unified(NamedTuple):
     products: tuple[Product, ...]  # for each S
 
 
-class Paths(Protocol):
-    """What clauses are scored on: joins of the data, here or on a store."""
-
-    data: TrainingData
-
-    def differences(self, path: Path, predicate: str) -> PathDifferences:
-        """The differences of one predicate's atoms; joins what is not joined yet."""
-
-
-class Joins(Protocol[F]):
-    """Joins of connected atoms, summed over all but some variables."""
-
-    data: TrainingData
-
-    def column(self, atoms: Sequence[PathAtom], kept: Sequence[int]) -> F:
-        """Σ over the variables not kept of Π atoms."""
-
-    def diagonal(self, predicate: str, axes: tuple[int, int]) -> F:
-        """1 where two arguments are the same."""
-
-    def totals(self, atoms: Sequence[PathAtom], name: int, type_name: str) -> np.ndarray:
-        """float64[num_worlds], Σ of Π atoms; `name` is one of their variables."""
-
-    def open(
-        self,
-        path: Path,
-        predicate: str,
-        columns: tuple[Column[F], ...],
-        unified: tuple[Unified, ...],
-    ) -> PathDifferences:
-        """The differences that are made of such columns."""
-
-
-class PartSums:
-    """Joins in memory; each is made once."""
+class Joins(ABC, Generic[F]):
+    """What clauses are scored on: joins of the data, here or on a store; each is made once."""
 
     def __init__(self, data: TrainingData) -> None:
         self.data = data
+        self.known: dict[tuple[tuple[PathAtom, ...], int], F] = {}
+
+    @abstractmethod
+    def differences(self, path: Path, predicate: str) -> PathDifferences:
+        """The differences of one predicate's atoms; joins what is not joined yet."""
+
+    def column(self, atoms: Sequence[PathAtom], kept: Sequence[int]) -> F:
+        """Σ over the variables not kept of Π atoms, which are connected."""
+        key = rename_atoms(atoms, kept), len(kept)
+        if key not in self.known:
+            self.known[key] = self.join(*key)
+        return self.known[key]
+
+    @abstractmethod
+    def join(self, atoms: tuple[PathAtom, ...], num_kept: int) -> F:
+        """Π atoms, summed over all variables but the first ones."""
+
+    @abstractmethod
+    def diagonal(self, predicate: str, axes: tuple[int, int]) -> F:
+        """1 where two arguments are the same."""
+
+    @abstractmethod
+    def totals(self, atoms: Sequence[PathAtom], name: int, type_name: str) -> np.ndarray:
+        """float64[num_worlds], Σ of Π atoms; `name` is one of their variables."""
+
+
+class PartSums(Joins[Factor]):
+    """Joins in memory; their rows are sorted."""
+
+    def __init__(self, data: TrainingData) -> None:
+        super().__init__(data)
         self.world = Interpretation(
             {}, {n: Extension(p.types, data.tuples[n]) for n, p in data.predicates.items()}
         )
-        self.known: dict[tuple[tuple[PathAtom, ...], int], Factor] = {}
 
     def differences(self, path: Path, predicate: str) -> PathDifferences:
-        return open_path(self, path, predicate)
+        return HeldPath(self.data, path, predicate, *open_path(self, path, predicate))
 
-    def column(self, atoms: Sequence[PathAtom], kept: Sequence[int]) -> Factor:
-        """Rows are sorted by the variables kept."""
-        renamed, names = rename_atoms(atoms, kept), tuple(map(str, range(len(kept))))
-        if (renamed, len(kept)) not in self.known:
-            found = Evaluation(self.world, {}, frozenset()).run(
-                plan_join(renamed, len(kept), self.world)
-            )
-            self.known[renamed, len(kept)] = sort_rows(found.reorder(names))
-        return self.known[renamed, len(kept)]
+    def join(self, atoms: tuple[PathAtom, ...], num_kept: int) -> Factor:
+        plan = plan_join(atoms, num_kept, self.world)
+        found = Evaluation(self.world, {}, frozenset()).run(plan)
+        return sort_rows(found.reorder(tuple(map(str, range(num_kept)))))
 
     def diagonal(self, predicate: str, axes: tuple[int, int]) -> Factor:
         type_name = self.data.predicates[predicate].types[axes[0]]
@@ -150,15 +142,6 @@ class PartSums:
         begin = np.searchsorted(factor.rows[:, 0], self.data.offset[type_name])
         sums = np.concatenate([[0.0], np.cumsum(factor.value.astype(np.float64))])[begin]
         return np.diff(sums)
-
-    def open(
-        self,
-        path: Path,
-        predicate: str,
-        columns: tuple[Column[Factor], ...],
-        unified: tuple[Unified, ...],
-    ) -> PathDifferences:
-        return HeldPath(self.data, path, predicate, unified, columns)
 
 
 def rename_atoms(atoms: Sequence[PathAtom], kept: Sequence[int]) -> tuple[PathAtom, ...]:
@@ -190,9 +173,22 @@ class PathDifferences(ABC):
     predicate: str
     unified: tuple[Unified, ...]
 
-    @abstractmethod
     def classes(self) -> AtomClasses:
         """All atoms of all worlds, in classes."""
+        return stack_classes(
+            [
+                self.assemble(*self.count_values(world), world)
+                for world in range(self.data.num_worlds)
+                if 0 not in self.data.sizes(self.predicate, world)
+            ]
+        )
+
+    @abstractmethod
+    def count_values(self, world: int) -> tuple[np.ndarray, np.ndarray]:
+        """The atoms of a world, in which no domain is empty, in classes.
+
+        The columns' values, float64[num_classes, num_columns], and how many atoms have them.
+        """
 
     @abstractmethod
     def values_at(self, rows: np.ndarray) -> np.ndarray:
@@ -206,13 +202,13 @@ class PathDifferences(ABC):
             return AtomClasses({}, np.zeros(0, bool), np.zeros(0))
         return stack_classes(
             [
-                self.assemble(values[a:b], number, np.ones(b - a))
+                self.assemble(values[a:b], np.ones(b - a), number)
                 for number, (a, b) in enumerate(pairwise(begin.tolist()))
                 if b > a
             ]
         )
 
-    def assemble(self, values: np.ndarray, world: int, multiplicity: np.ndarray) -> AtomClasses:
+    def assemble(self, values: np.ndarray, multiplicity: np.ndarray, world: int) -> AtomClasses:
         """F_U,p from the columns' values float64[n, num_columns] in one world."""
         failing: dict[tuple[int, ...], np.ndarray] = {}
         for members, products in self.unified:
@@ -235,13 +231,8 @@ class HeldPath(PathDifferences):
 
     columns: tuple[Column[Factor], ...]  # the last one is truth
 
-    def classes(self) -> AtomClasses:
-        parts = []
-        for world in range(self.data.num_worlds):
-            if 0 not in self.data.sizes(self.predicate, world):
-                values, number = count_values(self.data, self.predicate, self.columns, world)
-                parts.append(self.assemble(values, world, number))
-        return stack_classes(parts)
+    def count_values(self, world: int) -> tuple[np.ndarray, np.ndarray]:
+        return count_values(self.data, self.predicate, self.columns, world)
 
     def values_at(self, rows: np.ndarray) -> np.ndarray:
         values = np.zeros((len(rows), len(self.columns)))
@@ -288,8 +279,10 @@ def group_columns(columns: Sequence[Column[F]]) -> dict[tuple[int, ...], list[in
     return groups
 
 
-def open_path(joins: Joins[F], path: Path, predicate: str) -> PathDifferences:
-    """The differences of one predicate's atoms, as products of columns."""
+def open_path(
+    joins: Joins[F], path: Path, predicate: str
+) -> tuple[tuple[Unified, ...], tuple[Column[F], ...]]:
+    """What one predicate's atoms can be at once, as products of columns; and the columns."""
     columns: dict[tuple[tuple[int, ...], int], tuple[int, Column[F]]] = {}
 
     def add(axes: tuple[int, ...], factor: F) -> int:
@@ -324,7 +317,7 @@ def open_path(joins: Joins[F], path: Path, predicate: str) -> PathDifferences:
     arity = len(path[own[0]].variables)
     truth = joins.column([PathAtom(predicate, tuple(range(arity)))], range(arity))
     every = (*(column for _, column in columns.values()), Column(tuple(range(arity)), truth))
-    return joins.open(path, predicate, every, tuple(unified))
+    return tuple(unified), every
 
 
 def _multiply_parts(

@@ -33,15 +33,12 @@ from lapis.relational.engines.stored import StoreEngine
 from lapis.relational.plan import Plan, Term
 from lapis.structure.clauses import Path, PathAtom, variable_types
 from lapis.structure.paths.path_differences import (
-    AtomClasses,
     Column,
+    Joins,
     PathDifferences,
-    Unified,
     group_columns,
     open_path,
     plan_join,
-    rename_atoms,
-    stack_classes,
 )
 from lapis.structure.training_data import TrainingData
 
@@ -64,11 +61,11 @@ class _Numbered(StoredNames):
         raise AssertionError("paths have no constants")
 
 
-class StoredJoins:
-    """Joins on a store; each is made once."""
+class StoredJoins(Joins[StoredColumn]):
+    """Joins on a store."""
 
     def __init__(self, data: TrainingData, store: Store) -> None:
-        self.data = data
+        super().__init__(data)
         self.scratch = Scratch(store)
         self.world = StoredWorld(
             {
@@ -81,16 +78,10 @@ class StoredJoins:
             },
             store,
         )
-        self._known: dict[tuple[tuple[PathAtom, ...], int], StoredColumn] = {}
 
     def differences(self, path: Path, predicate: str) -> PathDifferences:
-        return open_path(self, path, predicate)
-
-    def column(self, atoms: Sequence[PathAtom], kept: Sequence[int]) -> StoredColumn:
-        key = rename_atoms(atoms, kept), len(kept)
-        if key not in self._known:
-            self._known[key] = self._join(*key)
-        return self._known[key]
+        opened = open_path(self, path, predicate)
+        return StoredPath(self.data, path, predicate, *opened, self.scratch.store)
 
     def diagonal(self, predicate: str, axes: tuple[int, int]) -> StoredColumn:
         type_name = self.data.predicates[predicate].types[axes[0]]
@@ -114,16 +105,7 @@ class StoredJoins:
             ]
         )
 
-    def open(
-        self,
-        path: Path,
-        predicate: str,
-        columns: tuple[Column[StoredColumn], ...],
-        unified: tuple[Unified, ...],
-    ) -> PathDifferences:
-        return StoredPath(self.data, path, predicate, unified, columns, self.scratch.store)
-
-    def _join(self, atoms: tuple[PathAtom, ...], num_kept: int) -> StoredColumn:
+    def join(self, atoms: tuple[PathAtom, ...], num_kept: int) -> StoredColumn:
         expression = plan_join(atoms, num_kept, self.world)
         types = variable_types(atoms, self.data.predicates)
         plan = self._plan(expression, {str(name): each for name, each in types.items()})
@@ -151,22 +133,15 @@ class StoredPath(PathDifferences):
     columns: tuple[Column[StoredColumn], ...]  # the last one is truth
     store: Store
 
-    def classes(self) -> AtomClasses:
-        parts = []
-        for world in range(self.data.num_worlds):
-            sizes = self.data.sizes(self.predicate, world)
-            if 0 in sizes:
-                continue
-            with Scratch(self.store) as scratch:
-                counter = SignatureCounter(scratch, len(self.columns))
-                functions = self._functions(scratch, world)
-                found = counter.count_everywhere(functions, dict(enumerate(sizes)))
-            values = self._values(counter, found.value)
-            members = [n for numbers in group_columns(self.columns).values() for n in numbers]
-            order = np.lexsort([values[:, number] for number in reversed(members)])
-            multiplicity = found.multiplicity[order].astype(np.float64)
-            parts.append(self.assemble(values[order], world, multiplicity))
-        return stack_classes(parts)
+    def count_values(self, world: int) -> tuple[np.ndarray, np.ndarray]:
+        sizes = dict(enumerate(self.data.sizes(self.predicate, world)))
+        with Scratch(self.store) as scratch:
+            counter = SignatureCounter(scratch, len(self.columns))
+            found = counter.count_everywhere(self._functions(scratch, world), sizes)
+        values = self._values(counter, found.value)
+        members = [n for numbers in group_columns(self.columns).values() for n in numbers]
+        order = np.lexsort([values[:, number] for number in reversed(members)])
+        return values[order], found.multiplicity[order].astype(np.float64)
 
     def values_at(self, rows: np.ndarray) -> np.ndarray:
         with Scratch(self.store) as scratch:
