@@ -171,3 +171,20 @@ def test_impossible_events_and_impossible_evidence_are_told_apart(run: Run) -> N
     assert rows[2]["probability"] == pytest.approx(0.25)
     _, out, _ = run(*asked)
     assert "mean log probability -inf, exact; 1 given impossible evidence" in out
+
+
+def test_formulas_are_called_what_was_asked_and_what_defines_them_is_not_shown(run: Run) -> None:
+    """They were called _query_1, and _exists_1 fails(0) stood among the marginals."""
+    run.write(
+        "q.mln", "p = {A, B}\nP(p)\nR(p, p)\n1 EXIST y (R(x,y) ^ P(y))\n0.5 P(x) v R(x,B)\n"
+    )  # fmt: skip
+    asked = "P,R,P(x) => EXIST y R(x,y)"
+    expected = run.json("infer", "q.mln", "-q", asked, "--method", "exact")["atoms"]
+    found = run.json("circuit", "marginals", "q.mln", "-q", asked)["distribution"]
+    assert {name: own["true"] for name, own in found.items()} == pytest.approx(
+        {row["atom"]: row["probability"] for row in expected}
+    )
+    run.json("circuit", "compile", "q.mln", "-q", asked, "-o", "q.npz")
+    name = next(row["atom"] for row in expected if "EXIST" in row["atom"])
+    answer = run.json("circuit", "query", "q.npz", "-q", f"{name}=true")
+    assert answer["probability"] == pytest.approx(found[name]["true"])

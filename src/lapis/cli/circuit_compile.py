@@ -36,7 +36,7 @@ def compile_(
     from lapis.circuits.queries import log_partition
     from lapis.results.result import Figures
 
-    graph, row = open_factors(**opening)
+    graph, row, _ = open_factors(**opening)
     graph = graph.given(row)
     began = time.monotonic()
     stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
@@ -59,14 +59,14 @@ def marginals(time_limit: float | None, random_state: int, **opening: Any) -> Mo
     from lapis.circuits.results import ModelMarginals
     from lapis.network.csr import row_starts
 
-    graph, row = open_factors(**opening)
+    graph, row, shown = open_factors(**opening)
     stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
     found = find_marginals(graph.given(row), seed=random_state, stop=stop)
     first = row_starts(graph.size).tolist()
     distribution = {
         name: dict(zip(graph.states[v], found.state[first[v] : first[v + 1]].tolist(), strict=True))
         for v, name in enumerate(graph.names)
-        if row[v] < 0
+        if row[v] < 0 and name in shown
     }
     return ModelMarginals(found.log_partition, distribution)
 
@@ -87,7 +87,7 @@ def approximate(
     from lapis.circuits.compilation.partition import cheap_partition
     from lapis.results.result import Figures
 
-    graph, row = open_factors(**opening)
+    graph, row, _ = open_factors(**opening)
     began = time.monotonic()
     stop = Stop(deadline=math.inf if time_limit is None else work_clock() + time_limit)
     structure = by.find_structure(graph, row, max_edges, num_samples, random_state, stop, progress)
@@ -118,10 +118,10 @@ def open_factors(
     evidence: Sequence[str],
     merge: bool,
     strict: bool,
-) -> tuple[FactorGraph, np.ndarray]:
+) -> tuple[FactorGraph, np.ndarray, set[str]]:
     """The tables of a network file or of a ground Markov logic network, and a row of evidence.
 
-    The facts of a ground network are in its tables.
+    The facts of a ground network are in its tables. Last come the variables that are the user's.
     """
     from lapis.circuits.factors.files import is_factor_file, read_evidence, read_factors
 
@@ -138,22 +138,22 @@ def open_factors(
                     name = graph.names[variable]
                     raise LapisError(f"{path}: {name} has another state before", code="data-table")
         given = read_states(graph.names, graph.states, evidence)
-        return graph, row_of_states(graph.names, graph.states, given, observed)
+        row = row_of_states(graph.names, graph.states, given, observed)
+        return graph, row, set(graph.names)
     if evidence:
         raise LapisError(
             f"{model}: --evidence is for .bif and .uai files", code="option-value",
             hint="write facts to a .db file",
         )  # fmt: skip
-    from lapis.circuits.factors.ground import ground_factors
-    from lapis.grounding.bottom_up import ground
+    from lapis.circuits.factors.ground import world_factors
     from lapis.problem.task import build_task
 
     worlds = read_worlds(data, merge)
     if len(worlds) > 1:
         raise LapisError("one circuit is one world", code="several-worlds", hint="use --merge")
     task = build_task(model, worlds or None, query, opened=opened, strict=strict)
-    graph = ground_factors(ground(task.worlds[0].problem)).graph
-    return graph, row_of_states(graph.names, graph.states, ())
+    graph, shown = world_factors(task.worlds[0])
+    return graph, row_of_states(graph.names, graph.states, ()), set(shown)
 
 
 def sizes(circuit: Circuit) -> dict[str, int]:

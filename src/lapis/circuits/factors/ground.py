@@ -8,11 +8,13 @@ product of the tables is exp(score) of a world, as the model's definition has it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
+from lapis.grounding.bottom_up import ground
+from lapis.inference.asked import name_group, predicate_atoms
 from lapis.network.cubes import (
     Cubes,
     Variables,
@@ -23,6 +25,8 @@ from lapis.network.cubes import (
 )
 from lapis.network.long_cubes import cut_long_cubes
 from lapis.network.network import Network
+from lapis.problem.task import World
+from lapis.results.atoms import Atoms
 
 MAX_MEMBERS = 10  # variables of a table; longer clauses are cut into chains
 
@@ -106,6 +110,29 @@ def ground_factors(network: Network) -> GroundFactors:
     states += [("false", "true")] * len(origin)
     listed = [((), np.array(constant)), *tables.items()]
     return GroundFactors(graph_of_tables(names, states, listed), network, variables, cubes, factor)
+
+
+def world_factors(world: World) -> tuple[FactorGraph, list[str]]:
+    """The tables of a world, and those of its variables that the model or the query speaks of.
+
+    Formulas are called as they were asked. What defines quantifiers, and links, nobody asked for.
+    """
+    network = ground(world.problem)
+    factors = ground_factors(network)
+    table, own = network.atoms, world.problem.model.predicates
+    owner = [table.predicates[p] for p in table.predicate_of(np.arange(network.num_atoms)).tolist()]
+    atom_name = network.atom_names(np.arange(network.num_atoms))
+    added = {name for name, p in zip(atom_name, owner, strict=True) if p not in own}
+    called: dict[str, str] = {}
+    for query in world.queries:
+        if query.formula is not None:
+            atoms, codes = predicate_atoms(network, world, query.predicate)
+            asked = Atoms((name_group(world, query, codes),))
+            called |= zip(network.atom_names(atoms), asked, strict=True)
+    graph = factors.graph
+    spoken_of = [name for name in graph.names[: len(factors.variables.size)] if name not in added]
+    graph = replace(graph, names=tuple(called.get(name, name) for name in graph.names))
+    return graph, [called.get(name, name) for name in spoken_of]
 
 
 def held_states(cubes: Cubes, cube: int) -> tuple[list[int], list[np.ndarray]]:

@@ -112,6 +112,7 @@ class CellSum:
             log, error = log_fraction(abs(count)) if count else (-math.inf, 0.0)
         else:
             sign, log, error = self.certified_log()
+            count = None if sign else Fraction(0)
         names = {method_of(piece.tables) for piece in self.pieces}
         method = next((name for name in METHODS if name in names), "compositions")
         num_cells = max((len(piece.tables.kinds) for piece in self.pieces), default=0)
