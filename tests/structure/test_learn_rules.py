@@ -11,6 +11,7 @@ import pytest
 import lapis
 from cli_run import Run
 from lapis.errors import LapisWarning
+from lapis.language.syntax import atoms
 from lapis.methods import methods_of
 from lapis.progress import Progress, Stop
 from lapis.structure.ensemble import Ensemble
@@ -43,6 +44,21 @@ def planted_facts(seed: int, noise: float = 0.02, size: int = 14) -> str:
 DATA = [planted(1), planted(2)]
 METHODS = sorted({*methods_of("structure")} - {"lift-graph"})  # which learns clusters
 OPTIONS = {"lhl": {"max_length": 3, "min_support": 10}, "msl": {"max_length": 3}}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_rules_keep_within_the_limits(method: str) -> None:
+    """Pairs that beam search begins with had any number of variables, and lifted paths too."""
+    own = {"min_support": 0, "max_atoms": 0, "dangling": "keep"} if method == "lhl" else {}
+    found = lapis.learn_structure(
+        MODEL, DATA[0], method=method, jobs=1, max_variables=2, max_length=3,
+        max_clauses=4, penalty=0.0, **own,
+    )  # fmt: skip
+    learned = [rule for rule in found.model.rules if " " in rule.text.replace(", ", ",")]
+    assert learned or method == "busl"
+    for rule in learned:
+        assert len(rule.variables) <= 2
+        assert len(list(atoms(rule.formula))) <= 3
 
 
 @pytest.mark.parametrize("method", METHODS)

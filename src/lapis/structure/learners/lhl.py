@@ -52,7 +52,13 @@ def learn_lhl(search: Search, **own: Any) -> Selection:
         if options.lifting == "lifted"
         else ground_graph(data)
     )
-    found = find_paths(graph, options.max_length, progress=search.progress, stop=search.stop)
+    found = find_paths(
+        graph,
+        options.max_length,
+        max_variables=options.max_variables,
+        progress=search.progress,
+        stop=search.stop,
+    )
     paths: list[Path] = []
     for done, each in enumerate(found, 1):
         if search.stop.is_over():

@@ -104,7 +104,9 @@ def search_clause(
 ) -> Candidate | None:
     """The best clause that the beam comes to."""
     known = set(ensemble.clauses)
-    beam = bounds.best(ensemble, bounds.prepare(c for c in pairs(search) if c not in known))
+    beam = bounds.best(
+        ensemble, bounds.prepare(c for c in pairs(search, options) if c not in known)
+    )
     best = choose(beam, options)
     while beam and not search.stop.is_over():
         near = {c for _, own in beam for c in neighbours(search, own, options)} - known
@@ -131,14 +133,14 @@ def choose(
     return None
 
 
-def pairs(search: Search) -> Iterator[Candidate]:
+def pairs(search: Search, options: MslOptions) -> Iterator[Candidate]:
     """All connected clauses of two literals."""
-    for path in connected_paths(search, 2):
+    for path in connected_paths(search, 2, options.max_variables):
         for positive in range(4):
             yield canonical(path, positive)
 
 
-def connected_paths(search: Search, max_length: int, max_variables: int = 99) -> Iterator[Path]:
+def connected_paths(search: Search, max_length: int, max_variables: int) -> Iterator[Path]:
     """All connected paths of 2 … max_length atoms in the language, shortest first."""
     level = {
         canonical((PathAtom(name, tuple(range(predicate.arity))),)).path: None
