@@ -192,3 +192,13 @@ def test_nothing_to_do() -> None:
     found = propagate_beliefs(make_network(0, [], [1.0]))
     assert found.exact
     assert found.log_partition == 0.0
+
+
+def test_a_formula_that_ties_atoms_is_told() -> None:
+    model = lapis.parse("t = {A, B}\nP(t)\nQ(t)\n1 P(x) => Q(x)\n0.5 P(x)\n-1 Q(x) ^ Q(y)")
+    alone = lapis.infer(model, query="P,Q", method="bp")
+    beside = lapis.infer(model, query="P,Q,P(x) ^ Q(x)", method="bp")
+    assert alone["P(A)"] != beside["P(A)"]
+    assert (alone.remarks(), len(beside.remarks())) == ([], 1)
+    assert beside.remarks()[0].startswith("a formula that is asked ties its atoms")
+    assert lapis.infer(model, query="P,Q,P(x) ^ Q(x)").remarks() == []

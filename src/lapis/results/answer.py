@@ -137,6 +137,12 @@ class Answer(AtomResult):
         found = []
         if not len(self):
             found.append("nothing asked for is unknown (lapis check MODEL DATA may say why)")
+        has_formulas = any(not group.is_atom for group in self.asked.groups)
+        if has_formulas and not self.exact and "bp" in self.method.split("+"):
+            found.append(
+                "a formula that is asked ties its atoms, which changes what bp says of them: "
+                "ask for formulas apart from atoms, or by another method"
+            )
         return [*found, *quality_remarks(self.diagnostics)]
 
     def plot(self, axes: Axes | None = None, limit: int = 30) -> Axes:
@@ -227,6 +233,8 @@ def convergence_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
             "chains began; more samples will not help, --method auto or tempering may"
         ]
     if diagnostics.get("converged") is False:
+        if "residual" in diagnostics:
+            return [f"not converged: messages still change by {diagnostics['residual']:.2g}"]
         rhat, left = diagnostics.get("rhat"), diagnostics.get("seconds_left", math.inf)
         reasons = [] if rhat is None else [f"worst R-hat {rhat:.3f}"]
         if 0 < left < math.inf:
