@@ -191,7 +191,8 @@ def test_count_explains_its_plans(run: Run) -> None:
 def test_ground_writes_the_network_whole(run: Run) -> None:
     sizes = run.json("ground", "m.mln", "d.db", "-q", "Smokes,Cancer", "-o", "net.json")
     assert (sizes["atoms"], sizes["clauses"]) == (3, 3)
-    assert json.loads((run.folder / "net.json").read_text(encoding="utf-8"))
+    written = json.loads((run.folder / "net.json").read_text(encoding="utf-8"))
+    assert sizes["constant_score"] == written["constant_score"] != 0.0
     for name in ("net.wcnf", "net.uai"):
         assert run("ground", "m.mln", "d.db", "-q", "Smokes", "-o", name)[0] == 0
         assert (run.folder / name).stat().st_size > 0

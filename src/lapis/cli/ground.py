@@ -54,5 +54,6 @@ def summarise(network: Network) -> Figures:
         "blocks": network.num_blocks,
         "weights": len(network.weights),
         "components": network.num_components,
+        "constant_score": network.constant_score,  # which .uai has no place for
     }
     return Figures(sizes)
