@@ -8,9 +8,12 @@ from exact_networks import make_network
 from sampled_networks import agreement, colouring, equivalence
 from test_overclaims import many_modes
 
+import lapis
+from lapis.grounding import ground
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.sampling import chains
 from lapis.inference.sampling.chains import run_chains
+from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
 from lapis.inference.sampling.couplings.forest import TreeGibbs
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.modes import find_modes
@@ -78,3 +81,22 @@ def test_chains_draw_the_same_with_and_without_scouts(monkeypatch: pytest.Monkey
     assert found.num_warmup == alone.num_warmup
     assert found.num_samples == alone.num_samples == 2_000
     assert (found.marginal == alone.marginal).all()
+
+
+def test_a_chain_is_held_against_others_that_start_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no modes are sought, one chain knew of none but its own and was called converged."""
+    monkeypatch.setattr(chains, "SCOUT_WORK", 0)
+    problem = lapis.build_problem(
+        lapis.parse("t = {1, ..., 12}\nP(t)\n0.3 P(x) <=> P(y)\n0.1 P(x)"), None, ["P"]
+    )
+    network = ground(problem)
+    exact = enumerate_worlds(network).marginal
+    for found in (
+        run_chains(network, Gibbs(), precision=0.05, max_samples=2_000, num_chains=1),
+        run_chains(
+            unknown_atoms(problem), CountGibbs(problem),
+            precision=0.05, max_samples=2_000, num_chains=1,
+        ),
+    ):  # fmt: skip
+        assert not found.converged
+        assert (np.abs(found.marginal - exact) <= 4 * found.stderr).all()

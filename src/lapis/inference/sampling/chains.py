@@ -53,6 +53,7 @@ NUM_TRACED = 8
 ENOUGH = 100.0  # effective samples a chain that a standard error can be trusted with
 PROLONGED = 4
 MAX_SCOUTS = 6
+FEWEST_STARTS = 4  # chains and scouts: of one chain alone nobody knows which mode it is in
 SCOUT_WORK = 500_000  # visits of literals by a sample of all scouts, at most
 REACH = 10  # times the precision: what may be missing after the patience
 
@@ -231,11 +232,16 @@ class Run(Generic[PlanType, StateType]):
         return min(MAX_SCOUTS, int(SCOUT_WORK / work))
 
     def send_scouts(self, worlds: Sequence[np.ndarray], seed: int) -> None:
-        """Chains from these worlds, which end with warm-up."""
-        streams = random_states(seed, self.num_chains + len(worlds))[self.num_chains :]
+        """Chains from these worlds, and from worlds far apart if there are few, for warm-up."""
+        first = self.num_chains + len(worlds)
+        streams = random_states(seed, max(first, FEWEST_STARTS))[self.num_chains :]
         sent = [
             self.pool.submit(self.sampler.init, self.plan, world, stream.copy())
-            for world, stream in zip(worlds, streams, strict=True)
+            for world, stream in zip(worlds, streams, strict=False)
+        ]
+        sent += [
+            self.pool.submit(self.start_chain, self.num_chains + number, stream.copy())
+            for number, stream in enumerate(streams[len(worlds) :])
         ]
         self.states += [future.result() for future in sent]
         self.make_ready()
