@@ -332,7 +332,7 @@ class Run(Generic[PlanType, StateType]):
         own = [tallies.atoms for tallies in self.tallies]
         found = summarize(own, warm_up=WarmUp(self.before_atoms, self.warmed))
         component = self.network.component[: self.network.num_base_atoms]
-        if self.plan.ergodic is None and self.network.num_clauses == 0:
+        if self.network.num_clauses == 0:
             component = np.zeros_like(component)  # rules that nobody grounds may tie any two atoms
         return doubt_islands(found, component, self.num_chains, self.plan.ergodic)
 

@@ -29,10 +29,12 @@ added in quadrature:
 If the mode is visited again the batches see more than that. If it is not, sampling goes on until
 the visits that may be missing no longer matter, or the answer says that it has not converged.
 
-Chains that never meet (R-hat infinite: an atom that no chain moves and that differs between them)
-sit on islands, and so does a component in which nothing ever moved, unless the sampler is known to
-reach all worlds. Each chain is then one draw of an island, whatever it does there, and no atom of
-the component has an error below sqrt(p (1 − p) / M), with p drawn to 1/2 by one chain more.
+Chains that never meet (R-hat beyond `PARTED`; infinite for an atom that no chain moves and that
+differs between them) sit on islands or in modes, and so does a component in which nothing ever
+moved, unless the sampler is known to reach all worlds. Each chain is then one draw of an island,
+whatever it does there, and no atom of the component has an error below sqrt(p (1 − p) / M), with p
+drawn to 1/2 by one chain more: an atom of a third mode, in which no chain has been, is the same in
+all of them.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ PIECE = 1 << 13  # values summarised together, which stay in the cache
 NOISE = 1e-12  # variances below this are rounding
 MAX_RHAT = 1.05
 APART = 6.0  # F of chain means over batch means beyond which chains disagree: 0.1 % by chance
+PARTED = 5.0  # R-hat beyond which chains have not met: further apart than any of them moves
 VISITS = 2.0  # to a place left in warm-up that may be missing since
 
 
@@ -62,6 +65,12 @@ class Summary(NamedTuple):
     ess: np.ndarray  # float64[num_values]
     missed: np.ndarray  # float64[num_values], the part of stderr for places left in warm-up
     still: np.ndarray  # bool[num_values], never changed in any chain
+
+    @property
+    def parted(self) -> np.ndarray:
+        """bool[num_values], whether each chain is one draw of where the value can be."""
+        found: np.ndarray = self.rhat > PARTED
+        return found
 
     @property
     def worst_missed(self) -> float:
@@ -254,7 +263,7 @@ def doubt_islands(
     in which nothing moved gets R-hat infinite unless the chains are known to reach all of it.
     """
     stuck, moved = np.zeros((2, int(component.max(initial=-1)) + 1), bool)
-    stuck[component[found.rhat == np.inf]] = True
+    stuck[component[found.parted]] = True
     moved[component[~found.still]] = True
     dead = dead_components(component, moved, num_chains, ergodic)
     floor = np.where((stuck | dead)[component], island_error(found.mean, num_chains), 0.0)

@@ -237,7 +237,7 @@ def judge_answers(
     return RunJudged(
         summary.worst_rhat,
         summary.worst_missed,
-        np.unique(component[summary.rhat == np.inf]),
+        np.unique(component[summary.parted]),
         np.unique(component[~summary.still]),
         found.weights,
         found.false,
