@@ -12,6 +12,7 @@ from lapis.language import parse_model
 from lapis.language.model import InstanceWeights
 from lapis.language.model_text import print_model
 from lapis.language.resolution.gather import MIN_GATHERED, gather_instances
+from lapis.language.words import describe_rule
 
 MODELS = {
     "plain": 'person = {Ann, "O Neil"}\nSmokes(person)\nCancer(person)\n'
@@ -85,6 +86,16 @@ def test_weights_at_constants_are_read_as_the_rule_they_are_of() -> None:
     loose, fixed = parse_model("R(t, t)\n" + twice + '0.5 R(+x, +y)@y=B,x="a"\n').rules
     assert loose.instance_weights == InstanceWeights((("a", "B"),), (1.5,))
     assert fixed.instance_weights == InstanceWeights((("a", "B"),), (1.0,))
+
+
+def test_weights_at_constants_are_shown_as_they_are() -> None:
+    """They were shown as 0, that of all other constants: by `count`, and by `check` in words."""
+    model = learned({("Java", "Course"): 1.5, ("Art", "Staff"): -0.5})
+    data = lapis.Database.parse("Has(P,Java) Class(P,Course) Class(P,Staff)")
+    shown = {row.formula: row.weight for row in lapis.count(model, data).rows}
+    assert shown == {"Has(p, Java) => Class(p, Course)": 1.5, "Has(p, Java) => Class(p, Staff)": 0}
+    words = describe_rule(model.rules[0])
+    assert words.endswith("; weights of -0.5 to 1.5 at 2 constants of w, k, 0 at others")
 
 
 def test_gathered_instances_keep_the_distribution() -> None:

@@ -102,8 +102,16 @@ def exact_counts(problem: Problem) -> Iterator[tuple[int, RuleCount]]:
     for feature in problem.normal_form.features:
         rule = problem.model.rules[feature.rule]
         counted = count_feature(feature, world)
-        for name, true in zip(problem.rule_weight_names(rule), counted.true, strict=True):
-            yield feature.rule, RuleCount(name, rule.weight, true, counted.groundings)
+        names, weights = problem.rule_weight_names(rule), weights_of(problem, feature.rule)
+        for name, weight, true in zip(names, weights, counted.true, strict=True):
+            yield feature.rule, RuleCount(name, weight, true, counted.groundings)
+
+
+def weights_of(problem: Problem, rule: int) -> list[float] | list[None]:
+    """The weights that a rule has in a world, one for each of its names; None: to be learned."""
+    table = problem.weight_table
+    own: list[float] = table.value[table.offset[rule] : table.offset[rule + 1]].tolist()
+    return [None] * len(own) if problem.model.rules[rule].weight is None else own
 
 
 def estimated_counts(
@@ -123,15 +131,13 @@ def estimated_counts(
     for feature, estimate in zip(problem.normal_form.features, found.features, strict=True):
         rule = problem.model.rules[feature.rule]
         names = problem.rule_weight_names(rule)
-        for name in names:
+        for name, weight in zip(names, weights_of(problem, feature.rule), strict=True):
             value = float(found.count[position])
             error = None if found.error is None else float(found.error.relative_true[position])
             groundings = estimate.groundings // max(1, len(names))
             yield (
                 feature.rule,
-                RuleCount(
-                    name, rule.weight, round(value), groundings, estimate.exact, value, error
-                ),
+                RuleCount(name, weight, round(value), groundings, estimate.exact, value, error),
             )
             position += 1
 

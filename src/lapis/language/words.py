@@ -43,6 +43,10 @@ def describe_weight(rule: Rule) -> str:
     if rule.weight is None:
         each = f" for each {', '.join(rule.plus)}" if rule.plus else ""
         return f"a weight to be learned{each}"
+    if rule.instance_weights is not None:
+        low, high = min(rule.instance_weights.value), max(rule.instance_weights.value)
+        each = f"{len(rule.instance_weights.value):,} constants of {', '.join(rule.plus)}"
+        return f"weights of {low:g} to {high:g} at {each}, {rule.weight:g} at others"
     if rule.weight == 0:
         return "weight 0: no preference"
     if abs(rule.weight) > MANY:
