@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import lapis
 from lapis.language import parse_model
 from lapis.language.model import InstanceWeights
 from lapis.language.model_text import print_model
+from lapis.language.names import format_constant
 from lapis.language.resolution.gather import MIN_GATHERED, gather_instances
 from lapis.language.words import describe_rule
 
@@ -37,6 +40,21 @@ def test_reading_what_was_printed_gives_the_same_model(name: str) -> None:
     }
     assert again.rules == model.rules
     assert again.constraints == model.constraints
+
+
+@given(st.text("aZ09_.-+eE v", max_size=6), st.text("12aZ_.eé中", min_size=1, max_size=3))
+def test_every_constant_is_one_word(constant: str, other: str) -> None:
+    """A type {2020_01} had the constants 2020 and _01."""
+    written = f"{format_constant(constant)}, {format_constant(other)}"
+    model = parse_model(f"P(p)\np = {{{written}}}\n1 P({written.split(', ')[0]})\n")
+    assert set(model.types["p"]) == {constant, other}
+    assert not model.warnings
+
+
+@pytest.mark.parametrize("name", ["12ab", "_a", "中", "Éa"])
+def test_types_of_undeclared_predicates_can_be_written(name: str) -> None:
+    model = parse_model(f"1 {name}(x) v {name}(A)")
+    assert parse_model(print_model(model)).rules == model.rules
 
 
 def test_weights_are_read_back_to_the_last_digit() -> None:

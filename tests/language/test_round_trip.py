@@ -29,7 +29,21 @@ from lapis.language.syntax import (
 )
 
 NAMES = ["x", "y", "z'", "person1"]
-CONSTANTS = ["Anna", "B_2", "3", "2.5", "-4", "1e5", "007", "1st", "a b", 'q"\\', "éñ", "//", "v"]
+CONSTANTS = [
+    "Anna",
+    "B_2",
+    "3",
+    "2.5",
+    "-4",
+    "1e5",
+    "007",
+    "1st",
+    "2020_01",
+    "a b",
+    'q"\\',
+    "éñ",
+    "//",
+]
 OPERATORS = ["=", "!=", "<", ">", "<=", ">="]
 
 

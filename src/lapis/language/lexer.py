@@ -40,8 +40,8 @@ KEYWORDS = {"v": "OR", "_": "UNDERSCORE"}
 QUANTIFIERS = {"exist": "EXISTS", "exists": "EXISTS", "forall": "FORALL"}
 
 STRING = r'"(?:[^"\\\n]|\\.)*"'
-# Possessive: `12ab` is one word, not the number 1 and a word after it.
-NUMBER = r"\d++(?:\.\d++)?+(?:[eE][+-]?\d++)?+(?![^\W\d_])|\.\d+(?:[eE][+-]?\d+)?"
+# Possessive: `12ab` and `2020_01` are one word, not a number and a word after it.
+NUMBER = r"(?:\d++(?:\.\d++)?+|\.\d++)(?:[eE][+-]?\d++)?+(?!\w)"
 NAME = r"[^\W\d]\w*'*|\d+\w*'*"
 
 TOKEN = re.compile(

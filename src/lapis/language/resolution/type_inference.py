@@ -143,4 +143,6 @@ def count(number: int, noun: str) -> str:
 
 
 def variable_like(name: str) -> str:
-    return name[0].lower() + name[1:]
+    """A name that starts with a lower-case letter, as those of variables and types do."""
+    found = name[0].lower() + name[1:]
+    return found if found[0].islower() else f"t{found}"
