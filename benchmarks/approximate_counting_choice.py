@@ -6,8 +6,10 @@ from coins, whose start is the farthest from the data.
 
 Where rules tie many atoms to each other, a climb improves from check to check and then falls: from
 some weights on, chains end in a world in which nearly everything is true, and score far below the
-base rate. One fold does not tell when another will fall. So all of them are asked, and a setting is
-worth what it gains on the fold on which it gains least; the best one is taken.
+base rate. One fold does not tell when another will fall. So all of them are asked, and as weights
+after so many iterations differ from climb to climb, a check is worth no more than the next one,
+which shows how close it is to a fall. A setting is worth what it gains on the fold on which it
+gains least, and the best one is taken.
 
 What is learned without folds i and j predicts j to choose for i, and i to choose for j: five folds
 take ten climbs, for each width of the prior.
@@ -161,11 +163,13 @@ def choose_setting(job: Job, fold: int, found: Sequence[Prediction]) -> Setting:
 def best_place(gains: np.ndarray) -> tuple[int, int]:
     """The width and the check that gain most on the fold on which they gain least.
 
-    The gains are float64[num_widths, num_folds, num_checks].
+    The gains are float64[num_widths, num_folds, num_checks]. A check that is followed by a fall is
+    close to one.
 
-    >>> best_place(np.array([[[0.1, 0.2, 0.3, -0.5], [0.1, 0.2, 0.1, 0.2]]]))
+    >>> best_place(np.array([[[0.1, 0.2, 0.3, -0.5], [0.1, 0.2, 0.2, 0.2]]]))
     (0, 1)
     """
     least = gains.min(axis=1)
-    width, check = np.unravel_index(np.argmax(least), least.shape)
+    worth = np.minimum(least, np.append(least[:, 1:], least[:, -1:], axis=1))
+    width, check = np.unravel_index(np.argmax(worth), worth.shape)
     return int(width), int(check)
