@@ -2,7 +2,7 @@
 
     python benchmarks/approximate_counting.py [--data smoker,webkb,protein,er] [--quick]
         [--methods cd,vp,pll] [--counts exact,1,2,3] [--part 0.25] [--figures]
-        [--output benchmarks/out]
+        [--processes 2] [--output benchmarks/out]
 
 One fold is left out at a time. The query predicates (smoker: Smokes, Cancer; webkb: PageClass;
 protein: function; er: the four Same predicates) are learned given all others, and predicted given
