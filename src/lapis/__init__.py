@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
     from lapis.lifted.answer import Lifted
+    from lapis.logic.clausal import clausal
     from lapis.problem.problem import Problem, build_problem
     from lapis.results.answer import Answer
     from lapis.results.most_likely_world import MostLikelyWorld
@@ -53,6 +54,7 @@ _HOMES = {
     "Problem": "lapis.problem.problem",
     "TooLarge": "lapis.errors",
     "build_problem": "lapis.problem.problem",
+    "clausal": "lapis.logic.clausal",
     "count": "lapis.api",
     "cross_validate": "lapis.evaluation.cross_validation",
     "ground": "lapis.grounding.bottom_up",
@@ -68,8 +70,8 @@ _HOMES = {
 
 __all__ = [
     "Answer", "Database", "Fit", "LapisError", "Lifted", "Model", "MostLikelyWorld", "Prior",
-    "Problem", "TooLarge", "build_problem", "count", "cross_validate", "ground", "infer", "learn",
-    "learn_structure", "lift", "map", "parse", "read", "score",
+    "Problem", "TooLarge", "build_problem", "clausal", "count", "cross_validate", "ground",
+    "infer", "learn", "learn_structure", "lift", "map", "parse", "read", "score",
 ]  # fmt: skip
 
 

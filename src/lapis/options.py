@@ -14,6 +14,10 @@ from lapis.option import Argument, Option
 
 AS_JSON = Option("as_json", "flag", "Print JSON.", False, "--json", is_keyword=False)
 MERGE = Option("merge", "flag", "Read all data files as one world.", False, is_keyword=False)
+CNF = Option(
+    "cnf", "flag", "Split formulas into clauses that share the weight, as Alchemy does.", False,
+    is_keyword=False,
+)  # fmt: skip
 STRICT = Option("strict", "flag", "Refuse data that the model does not declare.", False)
 RELAX = Option(
     "relax", "flag", "Break the fewest hard formulas where they contradict, and list them.", False
@@ -282,17 +286,18 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     **CIRCUIT_COMMANDS,
     "demo": (AS_JSON,),
     "warm": (),
-    "check": (MERGE, STRICT, AS_JSON),
-    "count": (COUNTS, IBOUND, MEASURE_ERROR, ENGINE, TABLES, EXPLAIN, MERGE, STRICT, AS_JSON),
-    "ground": (QUERY, OPEN, NETWORK_OUT, CACHE, MAX_MEMORY, MERGE, STRICT, AS_JSON),
+    "check": (CNF, MERGE, STRICT, AS_JSON),
+    "count": (COUNTS, IBOUND, MEASURE_ERROR, ENGINE, TABLES, EXPLAIN, CNF, MERGE, STRICT, AS_JSON),
+    "ground": (QUERY, OPEN, NETWORK_OUT, CACHE, MAX_MEMORY, CNF, MERGE, STRICT, AS_JSON),
     "infer": (
         QUERY, OPEN, SOFT, METHOD, PRECISION, TIME_LIMIT, MAX_SAMPLES, CHAINS, MAX_MEMORY,
-        COUNT_BOUND, BOUNDS, RELAX, ENGINE, TABLES, LEFT_AT, JOBS, MERGE, STRICT, SEED, AS_JSON,
+        COUNT_BOUND, BOUNDS, RELAX, ENGINE, TABLES, LEFT_AT, JOBS, CNF, MERGE, STRICT, SEED,
+        AS_JSON,
     ),
     "map": (
         QUERY, OPEN, SOFT, MAP_METHOD,
         replace(TIME_LIMIT, default=60.0, help="Seconds after which the best so far is given."),
-        MAX_MEMORY, RELAX, ENGINE, TABLES, LEFT_AT, JOBS, MERGE, STRICT, SEED, AS_JSON,
+        MAX_MEMORY, RELAX, ENGINE, TABLES, LEFT_AT, JOBS, CNF, MERGE, STRICT, SEED, AS_JSON,
     ),
     "lift": (
         replace(QUERY, help="Predicates that are unknown (else: all where the data is silent)."),
@@ -301,15 +306,14 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("classes", "flag", "A row for each class of equally probable groundings.", False),
         Option("tree", "flag", "Print the circuit as a text.", False, is_keyword=False),
         Option("draw", "path", "Draw the circuit (.svg).", is_keyword=False),
-        MERGE, STRICT, AS_JSON,
+        CNF, MERGE, STRICT, AS_JSON,
     ),
     "learn": (
         LEARN_QUERY,
         Option("output", "path", "Write the learned model (.mln).", flag="-o --output",
                is_keyword=False),
         *LEARNING, MEASURE_ERROR, HIDDEN, LISTED, ENGINE, TABLES, TIME_LIMIT, MAX_MEMORY,
-        CHECKPOINT,
-        MERGE, STRICT, SEED, AS_JSON,
+        CHECKPOINT, CNF, MERGE, STRICT, SEED, AS_JSON,
     ),
     "structure": (
         replace(LEARN_QUERY, help="Predicates to find rules for (else: all)."),
@@ -317,7 +321,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         replace(METHOD, help="How to search", default="lapis"), *STRUCTURE,
         JOBS, ENGINE, TABLES, TIME_LIMIT, CHECKPOINT, EXAMPLES, DRAW, MERGE, STRICT, SEED, AS_JSON,
     ),
-    "score": (QUERY, HIDDEN, LISTED, *INFERRING, NO_LIKELIHOOD, MERGE, STRICT, SEED, AS_JSON),
+    "score": (QUERY, HIDDEN, LISTED, *INFERRING, NO_LIKELIHOOD, CNF, MERGE, STRICT, SEED, AS_JSON),
     "evaluate": (
         LEARN_QUERY,
         Option("folds", "integer", "Groups of data files that are tested in turn.", low=2),
@@ -325,7 +329,8 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("generative", "flag", "Learn to explain everything, not only the query.", False),
         *LEARNING, HIDDEN, LISTED, *INFERRING, JOBS,
         Option("plot", "path", "Draw precision-recall and calibration (.png, .svg, .pdf).",
-               is_keyword=False), STRICT, SEED, AS_JSON,
+               is_keyword=False),
+        CNF, STRICT, SEED, AS_JSON,
     ),
     "circuit approximate": (
         QUERY, OPEN, EVIDENCE, CIRCUIT_OUT,

@@ -63,6 +63,7 @@ TYPED: Mapping[str, tuple[str, ...] | None] = {
     "hidden": None,  # tests/evaluation
     "listed": None,
     "likelihood": ("--no-likelihood",),
+    "cnf": ("--cnf",),
     "merge": ("--merge",),
     "strict": ("--strict",),
     "random_state": ("--seed 3",),

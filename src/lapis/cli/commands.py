@@ -17,6 +17,7 @@ from lapis.errors import LapisError
 if TYPE_CHECKING:
     from lapis.data.database import Database
     from lapis.evaluation.cross_validation import CrossValidation
+    from lapis.language.model import Model
     from lapis.progress import Report
     from lapis.results.result import Result
 
@@ -100,12 +101,12 @@ def infer(model: Path, worlds: Worlds, **options: Any) -> Result:
 
 
 @takes("map", "most likely world")
-def map_(model: Path, worlds: Worlds, **options: Any) -> Result:
+def map_(model: Path | Model, worlds: Worlds, **options: Any) -> Result:
     """The most likely world; MODEL may also be a .wcnf file."""
     from lapis.api import map as most_likely_world
     from lapis.cli.wcnf import is_wcnf, map_wcnf
 
-    if is_wcnf(model):
+    if isinstance(model, Path) and is_wcnf(model):
         return map_wcnf(model, **options)
     return most_likely_world(model, worlds or None, **options)
 

@@ -22,6 +22,7 @@ from lapis.progress import Progress
 
 if TYPE_CHECKING:
     from lapis.data.database import Database
+    from lapis.language.model import Model
     from lapis.results.result import Result
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -46,6 +47,8 @@ def takes(
             given = {argument.name: typed[argument.name] for argument in arguments}
             if WORLDS in arguments:
                 given["worlds"] = read_worlds(given["worlds"], bool(values.pop("merge", False)))
+            if values.pop("cnf", False):
+                given["model"] = read_clauses(given["model"], quiet=command == "check")
             as_json = bool(values.get("as_json"))
             if "as_json" not in function.__annotations__:
                 values.pop("as_json", None)
@@ -143,6 +146,18 @@ def parse_size(text: str) -> int:
 
 def split(texts: Sequence[str]) -> list[str]:
     return [name.strip() for text in texts for name in text.split(",") if name.strip()]
+
+
+def read_clauses(path: Path, quiet: bool) -> Model:
+    """The model in a file as clauses; what is doubtful about it is told here, unless `quiet`."""
+    from lapis.errors import announce
+    from lapis.language.resolution.resolve import read_model
+    from lapis.logic.clausal import clausal
+    from lapis.problem.task import first_warnings
+
+    model = read_model(path)
+    announce([] if quiet else first_warnings(model))
+    return clausal(model)
 
 
 def read_worlds(paths: Sequence[Path] | None, merge: bool) -> list[Database]:

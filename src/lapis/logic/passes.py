@@ -254,6 +254,11 @@ def rewrite(formula: Formula) -> Formula:
     return reduce(lambda current, apply: apply(current), PASSES, formula)
 
 
+def tidy(formula: Formula) -> Formula:
+    """All passes but the first: counting quantifiers stay."""
+    return reduce(lambda current, apply: apply(current), PASSES[1:], formula)
+
+
 def split_hard(formula: Formula) -> tuple[tuple[tuple[str, ...], Formula], ...]:
     """A hard formula as parts (extra variables, formula) that must each hold everywhere.
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import reduce
 from typing import NamedTuple
 
 from lapis.errors import LapisError
@@ -46,11 +45,10 @@ from lapis.language.syntax import (
 from lapis.lifted.cells.groups import Facts, Groups, tell_apart
 from lapis.lifted.cells.orders import find_order
 from lapis.lifted.cells.sentence import HARD, Counted, Factor, Parameter, Sentence, Total
-from lapis.logic.passes import PASSES, negated, spell_out_counts
+from lapis.logic.passes import negated, tidy
 from lapis.problem.problem import Problem
 from lapis.relational.comparison import COMPARE
 
-TIDY = tuple(apply for apply in PASSES if apply is not spell_out_counts)
 NEGATED = {"<=": ">=", ">=": "<="}
 
 
@@ -368,10 +366,6 @@ class Builder:
             if renamed == body:
                 return Atom(other.predicate, (Variable(of),) if of else ())
         return None
-
-
-def tidy(formula: Formula) -> Formula:
-    return reduce(lambda current, apply: apply(current), TIDY, formula)
 
 
 def conjuncts(formula: Formula) -> Iterator[tuple[tuple[str, ...], Formula]]:

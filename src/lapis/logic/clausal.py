@@ -1,0 +1,122 @@
+"""A model as Alchemy reads it: formulas split into clauses that share their weight.
+
+A formula of weight w whose conjunctive normal form has k clauses becomes k rules of weight w / k,
+each over the variables that it mentions; a weight to be learned becomes k of them. That is another
+distribution than the model's own, in which a formula is one feature: `1 H(i) ^ S(o)` gives every
+H(i) and every S(o) a half, however many pairs there are. It is for comparisons with systems that
+do so.
+
+∀ outside of ∃ is a variable of its clauses. An ∃ stays one literal, where Alchemy writes out its
+constants; if its body is a disjunction of literals, both mean the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+from lapis.errors import LapisError, TooLarge
+from lapis.language.model import Model, Rule
+from lapis.language.printer import print_formula
+from lapis.language.resolution.sugar import bound_variables
+from lapis.language.syntax import (
+    And,
+    Exists,
+    Formula,
+    Iff,
+    Not,
+    Or,
+    Truth,
+    Variable,
+    free_variables,
+    map_children,
+    map_terms,
+    subformulas,
+)
+from lapis.logic.passes import conjunction, disjunction, negated, push_negations, tidy
+
+MAX_CLAUSES = 1_000  # of a formula
+
+
+def clausal(model: Model) -> Model:
+    """The model with a rule for each clause of its formulas.
+
+    >>> import lapis
+    >>> model = lapis.parse("H(t)\\nS(t)\\n1 H(x) <=> S(x)")
+    >>> [(rule.weight, rule.text) for rule in lapis.clausal(model).rules]
+    [(0.5, '!H(x) v S(x)'), (0.5, 'H(x) v !S(x)')]
+    """
+    return model.with_rules(tuple(part for rule in model.rules for part in split(rule)))
+
+
+def split(rule: Rule) -> list[Rule]:
+    if rule.utility is not None:
+        return [rule]
+    try:
+        clauses = [clause for clause in to_clauses(rule.formula) if clause != Truth(True)]
+    except TooLarge as error:
+        raise TooLarge(
+            f"the formula {rule.text!r} {error.message}", code=error.code, span=rule.span
+        ) from None
+    own = [name for name, _ in rule.variables]
+    is_clause = len(clauses) < 2 and all(set(free_variables(c)) <= set(own) for c in clauses)
+    return [rule] if is_clause else [part_of(rule, clause, len(clauses)) for clause in clauses]
+
+
+def part_of(rule: Rule, clause: Formula, number: int) -> Rule:
+    """The rule of one of so many clauses."""
+    types, free = dict(rule.variables + rule.bound), free_variables(clause)
+    missing = [name for name in rule.plus if name not in free]
+    if missing:
+        raise LapisError(
+            f"as clauses, {rule.text!r} has one without '+{missing[0]}', which has no weight of "
+            "its own",
+            code="clause-plus",
+            span=rule.span,
+            hint="write its clauses as formulas, each with a weight",
+        )
+    bound = [name for node in subformulas(clause) for name in bound_variables(node)]
+    table = rule.instance_weights
+    return replace(
+        rule,
+        formula=clause,
+        variables=tuple((name, types[name]) for name in free),
+        bound=tuple((name, types[name]) for name in bound),
+        weight=None if rule.weight is None else rule.weight / number,
+        text=print_formula(marked(clause, rule.plus)),
+        plus=tuple(name for name in free if name in rule.plus),
+        instance_weights=table and replace(table, value=tuple(w / number for w in table.value)),
+    )
+
+
+def to_clauses(formula: Formula) -> list[Formula]:
+    """Disjunctions of literals, comparisons and quantified parts, which hold together iff F does.
+
+    Raises TooLarge where there are more than `MAX_CLAUSES`.
+    """
+    match push_negations(tidy(formula)):
+        case And(parts):
+            return [clause for part in parts for clause in to_clauses(part)]
+        case Or(parts):
+            sides = [to_clauses(part) for part in parts]
+            if prod(map(len, sides)) > MAX_CLAUSES:
+                raise TooLarge(f"has more than {MAX_CLAUSES:,} clauses", code="too-many-clauses")
+            return [disjunction(chosen) for chosen in product(*sides)]
+        case Not(Exists(_, body)):
+            return to_clauses(negated(body))
+        case Iff(left, right):
+            ways = disjunction((negated(left), right)), disjunction((left, negated(right)))
+            return to_clauses(conjunction(ways))
+        case Not(Iff(left, right)):
+            return to_clauses(Iff(negated(left), right))
+        case leaf:
+            return [leaf]
+
+
+def marked(formula: Formula, plus: tuple[str, ...]) -> Formula:
+    """With + before these variables."""
+    return map_terms(
+        map_children(formula, lambda part: marked(part, plus)),
+        lambda t: replace(t, plus=True) if isinstance(t, Variable) and t.name in plus else t,
+    )
