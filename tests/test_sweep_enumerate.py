@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given, settings
 
@@ -64,6 +66,8 @@ def check_marginals(
     for atom in asked:
         if atom in found:
             assert found[atom] == close(expected.marginals[atom]), atom
+            if abs(expected.log_odds[atom]) == math.inf:  # certain, whatever is rounded
+                assert found[atom] in (0.0, 1.0), atom
         else:
             assert expected.marginals[atom] in (close(0.0), close(1.0)), atom
 
@@ -119,3 +123,14 @@ def test_inference_at_length(case: Case) -> None:
 @settings(max_examples=5_000)
 def test_scores_at_length(case: Case) -> None:
     check_scores(case)
+
+
+@pytest.mark.parametrize("weight", [0.3, 0.5, 0.7, 1.1, 1.9])
+def test_what_hard_formulas_decide_is_certain_to_the_last_digit(weight: float) -> None:
+    model = lapis.parse(
+        "t = {A, B}\nu = {K, L, M}\nH(t)\nS(u)\nR(t, u)\n"
+        f"{weight} H(x) <=> EXIST y R(x,y)\n2 H(x) ^ S(y)\n2 H(x) => (S(y) ^ R(x,y))\n"
+        "H(x).\nEXIST y S(y).\n"
+    )
+    answer = lapis.infer(model, query=["H", "S", "R"], method="enumerate")
+    assert [answer["H(A)"], answer["H(B)"]] == [1.0, 1.0]

@@ -188,8 +188,10 @@ class Component:
         return best
 
     def axis_marginal(self, position: int) -> np.ndarray:
+        """Divided by its own sum: of all states, roundings leave what is certain beside 1."""
         others = tuple(axis for axis in range(len(self.shape)) if axis != position)
-        return self.probability.sum(axis=others)
+        found: np.ndarray = self.probability.sum(axis=others)
+        return found / found.sum()
 
     def axis_log_odds(self, position: int) -> np.ndarray:
         """By log Σ exp, since probabilities of unlikely states round to 0."""
