@@ -94,7 +94,8 @@ def test_limits_of_time_are_of_work(method: str, slow_compiler: list[str]) -> No
         assert "run_clusters" in slow_compiler
         assert found.diagnostics["seconds"] < 3600
     else:
-        tried = search(objective_of(network), max_flips=200_000, restarts=2, time_limit=60.0)
+        stop = Stop().within(60.0)
+        tried = search(objective_of(network), max_flips=200_000, restarts=2, stop=stop)
         assert tried.flips == 400_000
         assert "advance" in slow_compiler
 
