@@ -120,7 +120,7 @@ def exponent(
     total = largest = 0.0
     for child in parfeature.children:
         names = [n for n in child.variables if n not in parfeature.parameters]
-        for values in itertools.product(*(domains[parfeature.type_of[n]] for n in names)):
+        for values in itertools.product(*(domains[parfeature.types_in(child)[n]] for n in names)):
             inner = {**binding, **dict(zip(names, values, strict=True))}
             total += child.weight * child_value(field, child, inner, domains, world)
             largest += max(child.weight, 0.0)

@@ -72,6 +72,13 @@ def test_sharp_fields_are_their_networks(case: Case) -> None:
     oracle = dict(zip(names, expected, strict=True))  # unknown atoms of closed predicates, too
     assert {*answer.atoms} <= {*names}
     assert answer.probability == pytest.approx([oracle[n] for n in answer.atoms], abs=1e-6)
+    try:
+        back = fields.extract(field)
+    except LapisError as error:
+        assert error.code == "nothing-extracted"  # noqa: PT017
+        return
+    _, extracted = marginals_of(back, case.facts, case.query)
+    assert extracted == pytest.approx(expected, abs=1e-6)
 
 
 def test_every_connective_and_its_way_back() -> None:
@@ -149,3 +156,56 @@ def test_variables_that_simplifying_leaves_out_still_multiply() -> None:
     found = fields.infer(field, None, list(model.predicates))
     np.testing.assert_allclose([found[name] for name in names], expected, atol=1e-9)
     assert fields.learn(field, lapis.Database.parse("Q(Ann) D(A) R(B,Ann)"), max_iterations=2)
+
+
+ONE_NAME = {
+    "two rules": "1 P(x)\n0.5 R(x)",
+    "one of them in a group": "1 P(x) ^ Q(x)\n0.5 R(x) v S(x, y)",
+    "under quantifiers": "1 EXIST x P(x) ^ Q(x)\n0.5 Rain v EXIST x (R(x) ^ S(x, y))",
+    "in a comparison": "1 P(x) ^ x != A\n0.5 R(x) v x = B",
+}
+
+
+@pytest.mark.parametrize("kind", ONE_NAME)
+def test_a_variable_belongs_to_one_rule(kind: str) -> None:
+    """One name may stand for two types in two rules."""
+    check_round_trip(
+        "t = {A, C}\nu = {B, D, E}\nP(t)\nQ(t)\nR(u)\nS(u, t)\nRain\n" + ONE_NAME[kind]
+    )
+
+
+COMPARED = {
+    "with a constant": "0.7 (x != A) <=> (Q(x) v !Q(x))\n1 P(y)",
+    "beside an atom": "0.7 P(y) v (x != A ^ (Q(x) v !Q(x)))",
+    "two variables": "0.7 P(y) v (x != z ^ (Q(x) v !Q(x)) ^ (Q(z) v !Q(z)))",
+    "under a quantifier": "0.7 P(y) ^ EXIST x (x != z ^ (Q(x) v !Q(x)) ^ (R(z) v !R(z)))",
+    "an order": "0.7 P(y) ^ EXIST x (x < z ^ (N(x) v !N(x)))",
+}
+
+
+@pytest.mark.parametrize("kind", COMPARED)
+def test_a_variable_may_be_left_in_comparisons_alone(kind: str) -> None:
+    """Simplifying may remove the atoms that give a variable its type."""
+    check_round_trip(
+        "t = {A, C}\nn = {1, 2}\nP(t)\nQ(t)\nR(t)\nN(n)\n-0.3 N(x) ^ P(y)\n" + COMPARED[kind]
+    )
+
+
+def check_round_trip(text: str) -> None:
+    """Marginals of the model, its field, the field's text and the extracted rules agree."""
+    model = lapis.parse(text)
+    names, expected = marginals_of(model, Facts())
+    field = fields.parse(fields.print_field(fields.from_model(model, sharpness=SHARP)))
+    found = fields.infer(field, None, list(model.predicates), method="enumerate")
+    np.testing.assert_allclose([found[name] for name in names], expected, atol=1e-9)
+    _, extracted = marginals_of(fields.extract(field, threshold=0.1), Facts())
+    np.testing.assert_allclose(extracted, expected, atol=1e-9)
+
+
+def test_extracted_rules_keep_their_multiplicity() -> None:
+    """A rule counts once for each value of a variable that it does not mention."""
+    text = "t = {A, B, C}\nu = {D, E}\nP(t)\nR(u)\nS(u, t)\n-0.47 (EXIST q !P(q)) ^ (R(x) v !R(x))"
+    check_round_trip(text)
+    check_round_trip(text.replace("\nR(u)", "").replace("R(x)", "S(x, y)"))
+    rule = fields.extract(fields.from_model(lapis.parse(text))).rules[0]
+    assert rule.text == "(FORALL q P(q)) ^ (R(x) v !R(x))"

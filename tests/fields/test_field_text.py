@@ -58,11 +58,11 @@ MISTAKES = {
        ^^^^^^^^^^^^""",
     ),
     "type clash": (
-        "Owns(person, thing)\nroot:\n 1 Owns(x, y)\n 1 Smokes(y)\n",
-        """f.rrf:6:4: 'y' stands for a 'thing' and for a 'person'
+        "Owns(person, thing)\nroot:\n 1 f(y)\nf(y):\n 1 Owns(x, y)\n 1 Smokes(y)\n",
+        """f.rrf:8:4: 'y' stands for a 'thing' and for a 'person'
      1 Smokes(y)
        ^^^^^^^^^
-f.rrf:5:4: here for a 'thing'
+f.rrf:7:4: here for a 'thing'
      1 Owns(x, y)
        ^^^^^^^^^^""",
     ),

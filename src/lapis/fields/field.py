@@ -54,17 +54,31 @@ class Child:
 
 @dataclass(frozen=True)
 class Parfeature:
-    """`types` holds those of all variables: the parameters and what children sum over."""
+    """A weighted sum of children, exponentiated.
+
+    A variable that is no parameter is summed over within one child. Another child may use the same
+    name for a variable of another type.
+    """
 
     name: str
     parameters: tuple[str, ...]
     children: tuple[Child, ...]
-    types: tuple[tuple[str, str], ...]  # (variable, type)
+    types: tuple[str, ...]  # of the parameters
+    child_types: tuple[tuple[str, ...], ...]  # for each child the types of its variables
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @cached_property
-    def type_of(self) -> dict[str, str]:
-        return dict(self.types)
+    def variable_types(self) -> dict[tuple[str, tuple[Term, ...]], dict[str, str]]:
+        """The type of each parameter and variable of a child, by the child's target and terms."""
+        own = dict(zip(self.parameters, self.types, strict=True))
+        return {
+            (child.target, child.terms): own | dict(zip(child.variables, types, strict=True))
+            for child, types in zip(self.children, self.child_types, strict=True)
+        }
+
+    def types_in(self, child: Child) -> dict[str, str]:
+        """The type of each parameter and of each variable of a child."""
+        return self.variable_types[child.target, child.terms]
 
     def summed(self, child: Child) -> tuple[str, ...]:
         """The variables that a child sums over."""
@@ -92,8 +106,7 @@ class Field:
         """Of a parfeature or a predicate."""
         if target not in self.by_name:
             return self.declarations.predicates[target].types
-        below = self.by_name[target]
-        return tuple(below.type_of[name] for name in below.parameters)
+        return self.by_name[target].types
 
     @cached_property
     def order(self) -> tuple[str, ...]:

@@ -145,13 +145,10 @@ def ground_field(field: Field, problem: Problem, max_memory: int | None = None) 
     for index, (parfeature, child) in enumerate(field.edges()):
         if child.target in COMPARISONS:
             comparisons.append((f"{child.target} {index}", parfeature, child))
-            add(
-                comparisons[-1][0],
-                tuple(len(domains[parfeature.type_of[v]]) for v in child.variables),
-            )
+            type_of = parfeature.types_in(child)
+            add(comparisons[-1][0], tuple(len(domains[type_of[v]]) for v in child.variables))
     for name in field.order:
-        parfeature = field.by_name[name]
-        add(name, tuple(len(domains[parfeature.type_of[v]]) for v in parfeature.parameters))
+        add(name, tuple(len(domains[t]) for t in field.by_name[name].types))
     require_memory(nodes, max_memory)
     known = np.zeros(offset)
     for name, evidence in close_blocks(problem).items():
@@ -206,19 +203,18 @@ def make_edge(
             else domains[type_name].index[term.name]
             for term, type_name in zip(child.terms, types, strict=True)
         )
-    sizes = tuple(len(domains[parfeature.type_of[name]]) for name in names)
+    type_of = parfeature.types_in(child)
+    sizes = tuple(len(domains[type_of[name]]) for name in names)
     return Edge(number[parfeature.name], number[target], places, sizes, len(parfeature.parameters))
 
 
 def compare(parfeature: Parfeature, child: Child, domains: Mapping[str, Domain]) -> np.ndarray:
     """bool[sizes of the variables], where a comparison holds; an order compares numbers."""
-    variables = child.variables
+    variables, type_of = child.variables, parfeature.types_in(child)
     sides = []
     for term in child.terms:
         domain = (
-            Domain("", (term.name,))
-            if isinstance(term, Constant)
-            else domains[parfeature.type_of[term.name]]
+            Domain("", (term.name,)) if isinstance(term, Constant) else domains[type_of[term.name]]
         )
         values = domain.names if child.target in ("=", "!=") else domain.numeric
         shape = [1] * len(variables)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from lapis.errors import LapisError, Note, Span, did_you_mean, raise_all
-from lapis.fields.field import COMPARISONS, ROOT, Child, Field, Parfeature
+from lapis.fields.field import COMPARISONS, ROOT, Child, Field, Parfeature, Term
 from lapis.language.model import Model
 from lapis.language.syntax import Constant, Variable
 
@@ -29,13 +29,14 @@ def build_field(declarations: Model, headers: Sequence[Header], name: str) -> Fi
     raise_all([e for header in headers for e in find_mistakes(header, features, declarations)])
     raise_all(find_cycle(features))
     raise_all(find_unused(features))
-    types = infer_types(features, declarations)
+    table = infer_types(features, declarations)
     parfeatures = tuple(
         Parfeature(
             header.name,
             tuple(parameter for parameter, _ in header.parameters),
             tuple(header.children),
-            tuple((v, types[header.name, v]) for v in variables_of(header)),
+            table.of_parameters(header),
+            table.of_children(header),
             header.span,
         )
         for header in headers
@@ -177,68 +178,127 @@ def find_unused(features: dict[str, Header]) -> list[LapisError]:
     ]
 
 
-def variables_of(header: Header) -> list[str]:
-    """Parameters first, then what is summed over, each once."""
-    names = [name for name, _ in header.parameters]
-    names += [name for child in header.children for name in child.variables]
-    return list(dict.fromkeys(names))
+def infer_types(features: dict[str, Header], declarations: Model) -> TypeTable:
+    """The type of each variable of each parfeature, from the predicates below and around it.
 
-
-def infer_types(features: dict[str, Header], declarations: Model) -> dict[tuple[str, str], str]:
-    """The type of each variable of each parfeature, from the predicates below and around it."""
-    types: dict[tuple[str, str], str] = {}
-    source: dict[tuple[str, str], Child] = {}
-    changed = True
-
-    def learn(name: str, variable: str, type_name: str, child: Child) -> None:
-        nonlocal changed
-        known = types.get((name, variable))
-        if known is None:
-            types[name, variable] = type_name
-            source[name, variable] = child
-            changed = True
-        elif known != type_name:
-            raise LapisError(
-                f"{variable!r} stands for a {known!r} and for a {type_name!r}",
-                code="type-clash",
-                span=child.span,
-                notes=[Note(f"here for a {known!r}", source[name, variable].span)],
-            )
-
-    while changed:
-        changed = False
-        for name, header in features.items():
-            for child in header.children:
-                if child.target in declarations.predicates:
-                    slots: list[str | None] = list(declarations.predicates[child.target].types)
-                elif child.target in features:
-                    own = features[child.target].parameters
-                    slots = [types.get((child.target, parameter)) for parameter, _ in own]
-                else:
-                    sides = [types.get((name, t.name)) for t in child.terms]
-                    slots = [sides[0] or sides[1], sides[1] or sides[0]]
-                for place, (term, slot) in enumerate(zip(child.terms, slots, strict=True)):
-                    if not isinstance(term, Variable):
-                        continue
-                    if slot is not None:
-                        learn(name, term.name, slot, child)
-                    elif child.target in features and (name, term.name) in types:
-                        parameter = features[child.target].parameters[place][0]
-                        learn(child.target, parameter, types[name, term.name], child)
+    A comparison says nothing of its variables' types. Constants beside them do, and so does a
+    variable of the same name in another child, if all of that name are of one type.
+    """
+    table = TypeTable(features, declarations)
+    table.spread()
+    while table.guess_comparisons():
+        table.spread()
     raise_all(
         [
             LapisError(
                 f"nothing tells the type of {variable!r} in {name!r}",
                 code="untyped-variable",
-                span=header.span,
+                span=features[name].span,
                 hint="use it in an atom of a declared predicate",
             )
-            for name, header in features.items()
-            for variable in variables_of(header)
-            if (name, variable) not in types
+            for name, variable in dict.fromkeys((key[0], key[2]) for key in table.untyped())
         ]
     )
-    return types
+    return table
+
+
+VariableKey = tuple[str, int, str]  # parfeature, child (PARAMETER: of all children), variable
+PARAMETER = -1
+
+
+@dataclass
+class TypeTable:
+    """The types of variables that are known so far, and the child that each was seen in."""
+
+    features: dict[str, Header]
+    declarations: Model
+    types: dict[VariableKey, str] = field(default_factory=dict)
+    source: dict[VariableKey, Child] = field(default_factory=dict)
+
+    def key(self, header: Header, number: int, variable: str) -> VariableKey:
+        is_parameter = any(variable == name for name, _ in header.parameters)
+        return header.name, PARAMETER if is_parameter else number, variable
+
+    def known(self, header: Header, number: int, term: Term) -> str | None:
+        """The type of a term of a child, if it is known or only one type has the constant."""
+        if isinstance(term, Variable):
+            return self.types.get(self.key(header, number, term.name))
+        having = [name for name, names in self.declarations.types.items() if term.name in names]
+        return having[0] if len(having) == 1 else None
+
+    def of_parameters(self, header: Header) -> tuple[str, ...]:
+        return tuple(self.types[header.name, PARAMETER, name] for name, _ in header.parameters)
+
+    def of_children(self, header: Header) -> tuple[tuple[str, ...], ...]:
+        return tuple(
+            tuple(self.types[self.key(header, number, name)] for name in child.variables)
+            for number, child in enumerate(header.children)
+        )
+
+    def untyped(self) -> list[VariableKey]:
+        keys = [
+            self.key(header, number, name)
+            for header in self.features.values()
+            for number, child in enumerate(header.children)
+            for name in child.variables
+        ]
+        return [key for key in dict.fromkeys(keys) if key not in self.types]
+
+    def spread(self) -> None:
+        """Carry types along children until nothing changes."""
+        before = -1
+        while before != len(self.types):
+            before = len(self.types)
+            for header in self.features.values():
+                for number, child in enumerate(header.children):
+                    self.spread_child(header, number, child)
+
+    def spread_child(self, header: Header, number: int, child: Child) -> None:
+        feature = self.features.get(child.target)
+        own = [self.known(header, number, term) for term in child.terms]
+        slots: list[str | None]
+        if child.target in self.declarations.predicates:
+            slots = list(self.declarations.predicates[child.target].types)
+        elif feature is not None:
+            parameters = [(feature.name, PARAMETER, name) for name, _ in feature.parameters]
+            slots = [self.types.get(key) for key in parameters]
+            for key, term, slot, given in zip(parameters, child.terms, slots, own, strict=True):
+                if slot is None and given is not None and isinstance(term, Variable):
+                    self.add(key, given, child)
+        else:
+            slots = [own[0] or own[1], own[1] or own[0]]
+        for term, slot in zip(child.terms, slots, strict=True):
+            if slot is not None and isinstance(term, Variable):
+                self.add(self.key(header, number, term.name), slot, child)
+
+    def add(self, key: VariableKey, type_name: str, child: Child) -> None:
+        """Raises LapisError where the variable is of another type."""
+        known = self.types.setdefault(key, type_name)
+        if known != type_name:
+            raise LapisError(
+                f"{key[2]!r} stands for a {known!r} and for a {type_name!r}",
+                code="type-clash",
+                span=child.span,
+                notes=[Note(f"here for a {known!r}", self.source[key].span)],
+            )
+        self.source.setdefault(key, child)
+
+    def guess_comparisons(self) -> bool:
+        """Give variables of comparisons the type of those of the same name in other children."""
+        found = False
+        for key in self.untyped():
+            name, number, variable = key
+            alike = {
+                found_type
+                for other, found_type in self.types.items()
+                if other[0] == name and other[2] == variable
+            }
+            if number != PARAMETER and len(alike) == 1:
+                child = self.features[name].children[number]
+                if child.target in COMPARISONS:
+                    self.add(key, alike.pop(), child)
+                    found = True
+        return found
 
 
 def with_constants(field: Field) -> Field:

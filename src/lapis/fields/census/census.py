@@ -138,7 +138,8 @@ def refer(
     members: Mapping[str, Member],
     domains: Mapping[str, Domain],
 ) -> Reference:
-    summed = {name: len(domains[parfeature.type_of[name]]) for name in parfeature.summed(child)}
+    type_of = parfeature.types_in(child)
+    summed = {name: len(domains[type_of[name]]) for name in parfeature.summed(child)}
     if child.target in COMPARISONS:
         member = members[f"{child.target} {number}"]
         return Reference(number, member, {name: name for name in child.variables}, summed)

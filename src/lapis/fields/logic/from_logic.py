@@ -27,6 +27,7 @@ import numpy as np
 
 from lapis.errors import LapisError, Span
 from lapis.fields.field import ROOT, Child, Field, Term
+from lapis.fields.logic.to_logic import variables_of_atoms
 from lapis.fields.resolve import Header, build_field
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.resolution.instances import substitute
@@ -178,6 +179,9 @@ class Writer:
                 code="field-offset",
                 span=rule.span,
             )
+        if not any(isinstance(node, Atom) for node in subformulas(formula)):
+            return  # comparisons alone: the same in all worlds
+        types, in_atoms = dict(rule.variables + rule.bound), variables_of_atoms(formula)
         free = free_variables(formula)
         parts = conjuncts(formula, True)
         body = formula.body if isinstance(formula, Not) else formula
@@ -187,12 +191,13 @@ class Writer:
         # A variable that the simple form does not mention still multiplies the count.
         unseen = [v for v, _ in rule.variables if v not in free and v not in rule.plus]
         if unseen:
-            types = dict(rule.variables)
             mentions = [(0, self.mention(v, types[v])) for v in unseen]
             parts = [
                 (sign, Group(((1, leaf), *mentions), (*leaf_variables(leaf), *unseen)))
                 for sign, leaf in parts
             ]
+        untyped = {v: types[v] for v in types if v not in in_atoms and v not in rule.plus}
+        parts = [(sign, self.with_types(leaf, untyped)) for sign, leaf in parts]
         for place, (sign, leaf) in enumerate(parts, 1):
             own = name if len(parts) == 1 else f"{name}_{place}"
             self.root.children.append(self.child(own, sign * weight, leaf, rule.span))
@@ -212,6 +217,18 @@ class Writer:
             child = self.child(below, sign * self.sharpness, part, span)
             header.children.append(child if sign else replace(child, fixed=True))
         return Child(weight, name, tuple(Variable(spell(v)) for v in leaf.variables), span=span)
+
+    def with_types(self, leaf: Leaf, untyped: Mapping[str, str]) -> Leaf:
+        """The leaf with an atom beside each comparison of variables that no atom has."""
+        if not isinstance(leaf, Group):
+            return leaf
+        parts = [(sign, self.with_types(part, untyped)) for sign, part in leaf.parts]
+        compared = [
+            v for _, part in parts if isinstance(part, Comparison) for v in leaf_variables(part)
+        ]
+        named = [v for v in dict.fromkeys(compared) if v in untyped]
+        parts += [(0, self.mention(v, untyped[v])) for v in named]
+        return replace(leaf, parts=tuple(parts))
 
     def mention(self, variable: str, type_name: str) -> Atom:
         """An atom that tells the type of a variable."""
@@ -298,12 +315,12 @@ def header_of(field: Field, name: str) -> Header:
 
 def add_others(header: Header, field: Field, rng: np.random.Generator) -> None:
     """All predicates that a parfeature does not have, with small random weights."""
-    types = field.by_name[header.name].type_of
-    parameters = [name for name, _ in header.parameters]
+    parfeature = field.by_name[header.name]
+    parameters = dict(zip(parfeature.parameters, parfeature.types, strict=True))
     present = {(child.target, child.terms) for child in header.children}
     header.children += [
         child
-        for child in predicate_children(field, {name: types[name] for name in parameters}, rng)
+        for child in predicate_children(field, parameters, rng)
         if (child.target, child.terms) not in present
     ]
 
@@ -333,6 +350,6 @@ def random_parfeature(field: Field, root: Header, number: int, rng: np.random.Ge
         name += "_"
     header = Header(name, tuple((p, None) for p in parameters), None)
     header.children += predicate_children(field, parameters, rng)
-    terms = tuple(Variable(f"{parameter}_{name}") for parameter in parameters)
+    terms = tuple(Variable(parameter) for parameter in parameters)
     root.children.append(Child(float(rng.normal(0.0, 1.0)), name, terms))
     return header

@@ -11,7 +11,7 @@ such an extraction in its section 3.7, without saying how.)
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lapis.errors import LapisError
@@ -25,9 +25,13 @@ from lapis.language.syntax import (
     Exists,
     ForAll,
     Formula,
+    Not,
+    Or,
     Truth,
     Variable,
     WeightedFormula,
+    map_children,
+    subformulas,
 )
 from lapis.logic.passes import conjunction, negated, push_negations, simplify
 from lapis.methods import check_options
@@ -62,7 +66,8 @@ def extract(source: FieldLike, *, threshold: float = THRESHOLD) -> Model:
             continue
         if weight < 0 and not isinstance(formula, Atom):
             formula, weight = push_negations(negated(formula)), -weight
-        formulas.append(WeightedFormula(formula, weight))
+        reader.types |= found.root.types_in(child)
+        formulas.append(WeightedFormula(reader.with_types(formula, child.variables), weight))
     if not formulas:
         raise LapisError(
             "nothing in the field is as strong as that",
@@ -80,6 +85,7 @@ class Reader:
     found: Field
     threshold: float
     taken: set[str] = field(default_factory=set)
+    types: dict[str, str] = field(default_factory=dict)  # of variables
 
     def read(self, child: Child) -> Formula:
         """The child as a formula of the variables in its terms."""
@@ -97,6 +103,8 @@ class Reader:
             if abs(child.weight) < self.threshold:
                 continue
             summed = {name: self.fresh(name) for name in parfeature.summed(child)}
+            types = parfeature.types_in(child)
+            self.types |= {own: types[name] for name, own in summed.items()}
             inside = {**below, **{name: Variable(own) for name, own in summed.items()}}
             terms = (inside[t.name] if isinstance(t, Variable) else t for t in child.terms)
             formula = self.read(replace(child, terms=tuple(terms)))
@@ -106,9 +114,52 @@ class Reader:
             else:
                 yield ForAll(tuple(summed.values()), formula) if summed else formula
 
+    def with_types(self, formula: Formula, variables: Sequence[str]) -> Formula:
+        """The formula with each variable in an atom, which tells its type.
+
+        A rule counts once for each value of a free variable, also where its strong parts do not
+        mention it.
+        """
+        formula = self.type_bound(formula)
+        named = variables_of_atoms(formula)
+        always = [self.tautology(name) for name in variables if name not in named]
+        return conjunction((formula, *always))
+
+    def type_bound(self, formula: Formula) -> Formula:
+        formula = map_children(formula, self.type_bound)
+        if isinstance(formula, Exists | ForAll):
+            return replace(formula, body=self.with_types(formula.body, formula.variables))
+        return formula
+
+    def tautology(self, variable: str) -> Formula:
+        """A formula of the variable that is always true."""
+        type_name = self.types[variable]
+        predicates = self.found.declarations.predicates.values()
+        predicate = min((p for p in predicates if type_name in p.types), key=lambda p: p.arity)
+        place = predicate.types.index(type_name)
+        names = [
+            variable if position == place else self.fresh("any")
+            for position in range(predicate.arity)
+        ]
+        formula: Formula = Atom(predicate.name, tuple(Variable(name) for name in names))
+        others = tuple(name for name in names if name != variable)
+        if others:
+            formula = Exists(others, formula)
+        return Or((formula, Not(formula)))
+
     def fresh(self, name: str) -> str:
         for number in itertools.chain([""], itertools.count(2)):
             if f"{name}{number}" not in self.taken:
                 self.taken.add(f"{name}{number}")
                 return f"{name}{number}"
         raise AssertionError
+
+
+def variables_of_atoms(formula: Formula) -> set[str]:
+    return {
+        term.name
+        for node in subformulas(formula)
+        if isinstance(node, Atom)
+        for term in node.terms
+        if isinstance(term, Variable)
+    }
