@@ -255,9 +255,13 @@ FIELD_COMMANDS: Mapping[str, tuple[Option, ...]] = {
         LEARN_QUERY, HIDDEN,
         replace(FIELD_OUT, help="Write the learned field (.rrf)."),
         Option("objective", "word", "What to maximise", "pseudo"),
-        Option("optimizer", "word", "lbfgs where values are exact, adam or adagrad anywhere.",
-               words=("lbfgs", "adam", "adagrad")),
-        Option("rate", "number", "Of adam and adagrad.", low=0, above=True),
+        Option("optimizer", "word", "lbfgs where values are exact, adam elsewhere.",
+               words=("lbfgs", "vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg", "adam",
+                      "adagrad")),
+        Option("expectation", "word", "Expected derivatives: by all worlds where they are few and "
+               "by chains elsewhere (auto), by one of these, or by the most likely world (map, "
+               "which vp and vp-pw imply).", "auto", words=("auto", "exact", "gibbs", "map")),
+        Option("rate", "number", "Of vp, cd, vp-pw, cd-pw, adam and adagrad.", low=0, above=True),
         *(option for option in LEARNING if option.name in ("prior", "prior_mean", "num_samples")),
         Option("restarts", "integer", "Climbs from other weights; the best is kept.", 0, low=0),
         *(option for option in LEARNING if option.name in ("max_iterations", "tolerance")),

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from field_worlds import DOMAINS, enumerate_worlds, field_texts, ground_atoms, log_weight
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import lapis
 from cli_run import Run
 from lapis import fields
 from lapis.data.database import Database
-from lapis.errors import LapisError
+from lapis.errors import LapisError, TooLarge
 from lapis.fields.field import Field
 from lapis.fields.gibbs import FieldGibbs
 from lapis.fields.ground import ground_field
 from lapis.fields.kernels.cached import CachedField
+from lapis.fields.learn import FieldFit
 from lapis.fields.lesson import Lesson, make_lesson
-from lapis.fields.objectives import ContrastiveDivergence, ExactLikelihood, likelihood_objective
+from lapis.fields.objectives import (
+    ContrastiveDivergence,
+    ExactLikelihood,
+    PseudoLikelihood,
+    likelihood_objective,
+)
+from lapis.fields.passes import evaluate, gradient_of_root
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.learning.examples import build_examples
@@ -42,7 +50,7 @@ def test_exact_likelihood(text: str, bits: int) -> None:
     field = fields.parse(text)
     world = {a: bool(bits >> i & 1) for i, a in enumerate(ground_atoms(field, DOMAINS))}
     true = [f"{name}({','.join(c)})" if c else name for (name, c), v in world.items() if v]
-    objective = likelihood_objective([lesson_of(field, " ".join(true), "P", "Rain")], 5, 0)
+    objective = likelihood_objective([lesson_of(field, " ".join(true), "P", "Rain")], 5, 0, "auto")
     known = {atom: value for atom, value in world.items() if atom[0] in ("Q", "R")}
 
     def likelihood(weights: np.ndarray) -> float:
@@ -202,7 +210,7 @@ def test_refusals() -> None:
     field = fields.parse(FRIENDS)
     with pytest.raises(LapisError, match="names no constants"):
         fields.learn(field, Database.parse(""))
-    with pytest.raises(LapisError, match="optimizer must be lbfgs or adam or adagrad"):
+    with pytest.raises(LapisError, match="optimizer must be lbfgs or vp or cd"):
         fields.learn(field, Database.parse(FACTS), optimizer="newton")
     with pytest.raises(LapisError, match="some predicates given the others"):
         fields.learn(field, Database.parse(FACTS), objective="conditional")
@@ -210,6 +218,127 @@ def test_refusals() -> None:
         fields.learn(field, Database.parse(FACTS), "Smokes", objective="likelihood")
     with pytest.raises(LapisError, match="does not read num_samples"):
         fields.learn(field, Database.parse(FACTS), num_samples=7)
+    with pytest.raises(LapisError) as found:
+        fields.learn(
+            field, Database.parse(FACTS), objective="likelihood", optimizer="dn", expectation="map"
+        )
+    assert str(found.value) == (
+        "dn needs variances, which most likely worlds do not have\n"
+        "    choose vp, vp-pw or adam, or --expectation gibbs"
+    )
+    with pytest.raises(LapisError, match="a pseudo-likelihood has no expectations"):
+        fields.learn(field, Database.parse(FACTS), expectation="gibbs")
+    many = Database.parse(" ".join(f"Friends(P{i},P{i + 1})" for i in range(9)))
+    with pytest.raises(TooLarge, match="learn with --expectation gibbs or map"):
+        fields.learn(field, many, objective="likelihood", expectation="exact")
+
+
+@given(field_texts(), st.integers(0, 511), st.sampled_from(["pseudo", "likelihood"]))
+@settings(max_examples=12, deadline=None)
+def test_fits_are_maxima_to_either_side(text: str, bits: int, objective: str) -> None:
+    """Also on corners, which the normalisation has where an inner weight is zero."""
+    field = fields.parse(text)
+    world = {a: bool(bits >> i & 1) for i, a in enumerate(ground_atoms(field, DOMAINS))}
+    true = [f"{name}({','.join(c)})" if c else name for (name, c), v in world.items() if v]
+    facts = " ".join(true)
+    fit = fields.learn(field, Database.parse(facts), objective=objective, prior="gaussian:3")
+    assert fit.converged
+    lesson = lesson_of(field, facts)
+    target = (PseudoLikelihood if objective == "pseudo" else ExactLikelihood)((lesson,), objective)
+
+    def posterior_at(weights: np.ndarray) -> float:
+        value = target.evaluate(weights).value
+        assert value is not None
+        return value - float(weights @ weights) / 18
+
+    best = posterior_at(fit.weights)
+    for step in STEP * np.eye(len(fit.weights)):
+        assert posterior_at(fit.weights + step) <= best + 1e-4 * STEP + 1e-9 * abs(best)
+        assert posterior_at(fit.weights - step) <= best + 1e-4 * STEP + 1e-9 * abs(best)
+
+
+CHAPTER_FOUR = ("vp", "cd", "vp-pw", "cd-pw", "dn", "scg", "pscg")
+
+
+@pytest.mark.parametrize("optimizer", CHAPTER_FOUR)
+def test_the_optimisers_of_chapter_four(optimizer: str) -> None:
+    """On exact expectations all reach the maximum; from chains and modes they come close."""
+    field, data = fields.parse(FRIENDS), Database.parse(FACTS)
+
+    def learn(optimizer: str, expectation: str) -> FieldFit:
+        return fields.learn(
+            field, data, objective="likelihood", optimizer=optimizer, expectation=expectation,
+            prior="gaussian:2", max_iterations=400,
+        )  # fmt: skip
+
+    def value(fit: FieldFit) -> float:
+        return posterior(lesson_of(field, FACTS), fit.weights, "likelihood")
+
+    best = value(learn("lbfgs", "exact"))
+    exact = learn(optimizer, "exact")
+    assert exact.converged
+    assert value(exact) == pytest.approx(best, abs=1e-6)
+    start = posterior(lesson_of(field, FACTS), field.weights, "likelihood")
+    kind = "map" if optimizer.startswith("vp") else "gibbs"
+    assert value(learn(optimizer, kind)) > best - 0.25 * (best - start)
+
+
+@given(field_texts(), st.integers(0, 511))
+@settings(max_examples=10, deadline=None)
+def test_derivatives_of_most_likely_worlds(text: str, bits: int) -> None:
+    """Those of log f_0(data) − max log f_0, from the definition."""
+    field = fields.parse(text)
+    atoms = ground_atoms(field, DOMAINS)
+    world = {a: bool(bits >> i & 1) for i, a in enumerate(atoms)}
+    true = [f"{name}({','.join(c)})" if c else name for (name, c), v in world.items() if v]
+    objective = likelihood_objective([lesson_of(field, " ".join(true), "P", "Rain")], 5, 0, "map")
+    asked = [a for a in atoms if a[0] in ("P", "Rain")]
+    worlds = [
+        {**world, **dict(zip(asked, values, strict=True))}
+        for values in itertools.product((False, True), repeat=len(asked))
+    ]
+
+    def margin(weights: np.ndarray) -> float:
+        own = field.with_weights(weights)
+        scores = [log_weight(own, DOMAINS, each) for each in worlds]
+        return log_weight(own, DOMAINS, world) - max(scores)
+
+    scores = sorted(log_weight(field, DOMAINS, each) for each in worlds)
+    assume(scores[-1] - scores[-2] > 1e-3)  # no ties
+    steps = STEP * np.eye(len(field.weights))
+    numeric = [(margin(field.weights + s) - margin(field.weights - s)) / (2 * STEP) for s in steps]
+    assert objective.evaluate(field.weights).gradient == pytest.approx(numeric, abs=1e-6, rel=1e-6)
+
+
+def test_sampled_curvature_is_the_covariance() -> None:
+    """With long chains it is the covariance of ∂ log f_0/∂w over all worlds."""
+    field = fields.parse(FRIENDS)
+    lesson = lesson_of(field, FACTS)
+    ground = lesson.cached.ground
+    worlds = ground.units.worlds(np.arange(ground.units.num_states))
+    values = evaluate(ground, field.weights, worlds)
+    share = np.exp(values.log_weight(ground) - values.log_weight(ground).max())
+    exact = np.cov(gradient_of_root(ground, field.weights, values).T, aweights=share, ddof=0)
+    divergence = likelihood_objective([lesson], 30, 3, "gibbs")
+    points = [divergence.evaluate(field.weights) for _ in range(60)]
+    direction = np.linspace(-1.0, 1.0, len(field.weights))
+    products = np.array([point.curvature_product(direction) for point in points])
+    diagonals = np.array([point.curvature_diagonal() for point in points])
+    for found, expected in ((products, exact @ direction), (diagonals, np.diag(exact))):
+        error = found.std(axis=0, ddof=1) / np.sqrt(len(points))
+        assert (np.abs(found.mean(axis=0) - expected) < 5 * error + 1e-12).all()
+
+
+@pytest.mark.parametrize("optimizer", ["vp", "pscg"])
+def test_a_stopped_course_is_resumed(optimizer: str, tmp_path: Path) -> None:
+    field, data = fields.parse(FRIENDS), Database.parse(FACTS + " Friends(D,E) Smokes(E)")
+    given: dict[str, Any] = {"objective": "likelihood", "optimizer": optimizer, "rate": None}
+    given["expectation"] = "map" if optimizer == "vp" else "gibbs"
+    whole = fields.learn(field, data, max_iterations=9, **given)
+    place = tmp_path / "state.npz"
+    fields.learn(field, data, max_iterations=4, checkpoint=place, **given)
+    resumed = fields.learn(field, data, max_iterations=9, checkpoint=place, **given)
+    assert resumed.weights == pytest.approx(whole.weights, abs=1e-12)
 
 
 def test_the_command(run: Run) -> None:

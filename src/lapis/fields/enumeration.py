@@ -28,14 +28,8 @@ def enumerate_field(
     ground: GroundField, weights: np.ndarray, *, with_gradient: bool = False
 ) -> Enumerated:
     """Raises TooLarge beyond 2^20 worlds."""
+    require_few_worlds(ground, "use --method gibbs")
     size, states = len(ground.cell), ground.units.num_states
-    if states > MAX_STATES:
-        raise TooLarge(
-            f"{size:,} unknown atoms have {'about ' * (states.bit_count() > 1)}"
-            f"2^{states.bit_length() - 1} worlds, more than the 2^20 that are enumerated",
-            code="too-large",
-            hint="use --method gibbs",
-        )
     at_once = max(1, CELLS_AT_ONCE // max(1, ground.num_cells))
     largest, total = -np.inf, 0.0
     true, false, sums = np.zeros(size), np.zeros(size), np.zeros(len(ground.root_edges))
@@ -67,3 +61,15 @@ def enumerate_field(
         best,
         best_score,
     )
+
+
+def require_few_worlds(ground: GroundField, hint: str) -> None:
+    """Raises TooLarge beyond 2^20 worlds."""
+    states = ground.units.num_states
+    if states > MAX_STATES:
+        raise TooLarge(
+            f"{len(ground.cell):,} unknown atoms have {'about ' * (states.bit_count() > 1)}"
+            f"2^{states.bit_length() - 1} worlds, more than the 2^20 that are enumerated",
+            code="too-large",
+            hint=hint,
+        )

@@ -18,10 +18,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.fields.field import Field
+from lapis.fields.field import ROOT, Field
 from lapis.fields.field_text import FieldLike, call, open_field, print_field, print_target
 from lapis.fields.lesson import Lesson, make_lesson
-from lapis.fields.objectives import PseudoLikelihood
+from lapis.fields.objectives import (
+    MostLikelyDerivatives,
+    PseudoLikelihood,
+    likelihood_objective,
+)
 from lapis.learning.examples import build_examples
 from lapis.learning.fit import Fit
 from lapis.learning.lesson import choose_objective
@@ -31,6 +35,8 @@ from lapis.learning.options import Options
 from lapis.learning.parameters import Parameters
 from lapis.methods import check_options, find_method
 from lapis.optimisation.climb import Course, climb, make_optimizer
+from lapis.optimisation.orthant import EDGE
+from lapis.optimisation.ray import find_length
 from lapis.option import seed_of
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
@@ -44,6 +50,7 @@ if TYPE_CHECKING:
 PRIOR = Prior("gaussian", 10.0)
 TOLERANCE = 1e-6  # of the gradient, for each atom
 SPREAD = 1.0  # standard deviation of the log of a restart's factors
+BY_CURVATURE = ("lbfgs", "dn", "scg", "pscg")
 SHIFT = 0.05  # and of what is added, so that a weight of 0 is not stuck there
 
 
@@ -83,6 +90,7 @@ def learn(
     hidden: Sequence[str] = (),
     objective: str = "pseudo",
     optimizer: str | None = None,
+    expectation: str = "auto",
     prior: Prior | str | None = None,
     prior_mean: str = "zero",
     num_samples: int = 5,
@@ -128,7 +136,9 @@ def learn(
             code="empty-data",
             hint="give facts, or list the constants of the types in the field",
         )
-    target = find_method("field objective", objective).load()(lessons, num_samples, seed)
+    target = find_method("field objective", objective).load()(
+        lessons, num_samples, seed, choose_expectation(objective, optimizer, expectation)
+    )
     chosen = choose_prior(prior, prior_mean, resolved)
     name = optimizer or ("lbfgs" if target.is_fixed else "adam")
     own = {} if rate is None else {"rate": rate}
@@ -139,7 +149,7 @@ def learn(
     wish, rng = Stop(stop), np.random.default_rng(seed)
     best: tuple[float, Course] | None = None
     starts: list[dict[str, object]] = []
-    how = objective, asked, sorted(hidden), num_samples, rate, seed, chosen.kind
+    how = objective, asked, sorted(hidden), expectation, num_samples, rate, seed, chosen.kind
     for number in range(restarts + 1):
         left = None if time_limit is None else time_limit - (work_clock() - began)
         if best is not None and (wish() or (left is not None and left <= 0)):
@@ -150,6 +160,7 @@ def learn(
             make_optimizer(name, **own),
             posterior.free_weights(start),
             l1=posterior.l1,
+            corners=inner_weights(resolved)[posterior.free] & (posterior.origin == 0),
             max_iterations=max_iterations,
             tolerance=tolerance,
             time_limit=left,
@@ -158,6 +169,9 @@ def learn(
             checkpoint=None if checkpoint is None else restart_path(Path(checkpoint), number),
             fingerprint=fingerprint(resolved, lessons, (*how, number), chosen),
         )
+        if isinstance(target, MostLikelyDerivatives) and rate is None and not course.interrupted:
+            likelihood = likelihood_objective(lessons, num_samples, seed, "auto")
+            course = give_length(course, replace(posterior, objective=likelihood), resolved, wish)
         value = None if judge is None else value_of(judge, course)
         starts.append({"value": value, "converged": course.converged, "reason": course.reason})
         if best is None or (value is not None and value > best[0]):
@@ -168,9 +182,49 @@ def learn(
     return account(resolved, posterior, best[1], name, chosen, objective, starts, began, atoms)
 
 
+def choose_expectation(objective: str, optimizer: str | None, expectation: str) -> str:
+    """The expectation asked for, or what the optimiser's name implies."""
+    if expectation == "auto" and objective != "pseudo" and optimizer in ("vp", "vp-pw"):
+        expectation = "map"
+    if expectation == "map" and optimizer in BY_CURVATURE:
+        raise LapisError(
+            f"{optimizer} needs variances, which most likely worlds do not have",
+            code="needs-curvature",
+            hint="choose vp, vp-pw or adam, or --expectation gibbs",
+        )
+    return expectation
+
+
 def choose_prior(prior: Prior | str | None, mean: str, field: Field) -> Prior:
     chosen = parse_prior(prior) if isinstance(prior, str) else prior or PRIOR
     return replace(chosen, mean=field.weights) if mean == "initial" else chosen
+
+
+def give_length(course: Course, posterior: Posterior, field: Field, stop: Stop) -> Course:
+    """A perceptron's weights, those of the root at the length of greatest likelihood.
+
+    A most likely world stays one when all weights of the root are multiplied by one number, so that
+    most likely worlds do not tell long weights from short ones.
+    """
+    root = ~inner_weights(field)[posterior.free]
+    weights, origin = posterior.all_weights(course.weights), posterior.origin
+    longest = np.abs(course.weights[root]).max(initial=0.0)
+    if longest == 0.0 or origin.any() or posterior.mean.any():
+        return course
+    along = replace(
+        posterior,
+        free=posterior.free[root],
+        base=weights,
+        precision=posterior.precision[root],
+        mean=posterior.mean[root],
+        l1=None if posterior.l1 is None else posterior.l1[root],
+        origin=origin[root],
+    )
+    direction = course.weights[root] / longest
+    length = find_length(along, direction, l1=along.l1, should_stop=stop)
+    found = course.weights.copy()
+    found[root] = length * direction
+    return course._replace(weights=found)
 
 
 def judge_of(lessons: Sequence[Lesson], posterior: Posterior, restarts: int) -> Posterior | None:
@@ -201,6 +255,11 @@ def other_start(field: Field, rng: np.random.Generator) -> np.ndarray:
     return weights * factor + rng.normal(0.0, SHIFT, len(weights))
 
 
+def inner_weights(field: Field) -> np.ndarray:
+    """bool[num_weights], those below the root, where log Z has a corner at zero (`field`)."""
+    return np.array([parfeature.name != ROOT for parfeature, _ in field.edges()], bool)
+
+
 def restart_path(path: Path, number: int) -> Path:
     return path if number == 0 else path.with_name(f"{path.name}.{number}")
 
@@ -227,6 +286,7 @@ def account(
     atoms: int,
 ) -> FieldFit:
     weights = posterior.all_weights(course.weights)
+    weights[np.abs(weights) <= EDGE] = 0.0
     size = len(weights)
     target: Objective = posterior.objective
     value = target.evaluate(weights).value if target.is_fixed else None

@@ -6,22 +6,32 @@
 
 The gradient of a likelihood is E ∂ log f_0/∂w given the data less that without them (thesis section
 3.4). Where the worlds are few, all are enumerated and value and gradient are exact; elsewhere the
-expectations are taken over chains that start at the data and run for a few sweeps: contrastive
-divergence. None is concave. Curvature is needed for scales and last digits only and is taken from
-differences of gradients.
+expectations are taken over chains that start at the data and run for a few sweeps (contrastive
+divergence), or the most likely world stands in for them (voted perceptron). The thesis proposes to
+extend the optimisers of its chapter 4 to fields (chapter 7). Here g = ∂ log f_0/∂w takes the place
+of the counts n, which it is for the weights of the root.
+
+None is concave: log f_0 is not linear in the inner weights. The curvature of an exact objective is
+taken from differences of gradients. Its diagonal counts by its size: a step along a weight with
+negative curvature ascends, too. The curvature of a sampled one is the covariance of g over the
+chains' worlds, which leaves out E ∂²log f_0/∂w² and is never negative (Gauss–Newton).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
+from lapis.errors import LapisError
 from lapis.fields.census.pseudo import pseudo_log_likelihood
-from lapis.fields.enumeration import enumerate_field
+from lapis.fields.enumeration import enumerate_field, require_few_worlds
 from lapis.fields.gibbs import walk
+from lapis.fields.icm import climb_modes
 from lapis.fields.infer import is_quick
+from lapis.fields.kernels.cached import CachedField
 from lapis.fields.lesson import Lesson
 from lapis.fields.passes import base_values, world_gradients
 from lapis.inference.random_numbers import random_states
@@ -30,6 +40,7 @@ from lapis.optimisation.objective import Objective
 
 STEP = 1e-4  # of weights, for differences of gradients
 NUM_CHAINS = 10
+NUM_RANDOM_STARTS = 2  # of the search for a most likely world, at each evaluation
 
 
 @dataclass(frozen=True)
@@ -41,11 +52,15 @@ class FieldPoint:
     value: float | None
     gradient: np.ndarray  # float64[num_weights]
     gradient_stderr: np.ndarray | None = None
+    deviations: tuple[np.ndarray, ...] = ()  # of each lesson's chains float64[chains, num_weights]
 
     def curvature_product(self, direction: np.ndarray) -> np.ndarray:
-        """−∇² times a direction, by central differences."""
+        """−∇² times a direction, by covariances of samples or by central differences."""
+        if self.value is None:
+            parts = [each.T @ (each @ direction) / (len(each) - 1) for each in self.deviations]
+            return np.sum([np.zeros_like(direction), *parts], axis=0)
         size = float(np.abs(direction).max(initial=0.0))
-        if size == 0.0 or self.value is None:
+        if size == 0.0:
             return np.zeros_like(direction)
         step = STEP / size * direction
         above = self.objective.evaluate(self.weights + step).gradient
@@ -53,10 +68,13 @@ class FieldPoint:
         return (below - above) * (size / (2 * STEP))
 
     def curvature_diagonal(self) -> np.ndarray:
-        """Of −∇², 0 where it is negative."""
+        """The size of the diagonal of −∇²."""
+        if self.value is None:
+            parts = [np.square(each).sum(axis=0) / (len(each) - 1) for each in self.deviations]
+            return np.sum([np.zeros_like(self.weights), *parts], axis=0)
         rows = np.eye(len(self.weights))
         found = [self.curvature_product(row)[i] for i, row in enumerate(rows)]
-        return np.maximum(np.array(found), 0.0)
+        return np.abs(np.array(found))
 
 
 @dataclass(frozen=True)
@@ -92,7 +110,24 @@ class PseudoLikelihood(FieldObjective):
 
 
 @dataclass(frozen=True)
-class ExactLikelihood(FieldObjective):
+class LikelihoodObjective(FieldObjective):
+    """What objectives share that ground the field."""
+
+    @cached_property
+    def true_counts(self) -> np.ndarray:
+        """The size of ∂ log f_0/∂w in the data, at the weights of the field.
+
+        For weights of the root these are true counts. Hidden atoms are taken as false.
+        """
+        total = np.zeros(self.num_parameters)
+        for lesson in self.lessons:
+            ground, weights = lesson.cached.ground, lesson.field.weights
+            total += np.abs(world_gradients(ground, weights, lesson.world[None])[0])
+        return total
+
+
+@dataclass(frozen=True)
+class ExactLikelihood(LikelihoodObjective):
     """By all worlds that agree with the data, and all."""
 
     is_exact: bool = True
@@ -110,7 +145,7 @@ class ExactLikelihood(FieldObjective):
 
 
 @dataclass(frozen=True)
-class ContrastiveDivergence(FieldObjective):
+class ContrastiveDivergence(LikelihoodObjective):
     """Expectations from short chains; each evaluation draws anew.
 
     A chain draws what is hidden, given the data, from where it was the last time; then everything
@@ -125,6 +160,7 @@ class ContrastiveDivergence(FieldObjective):
 
     def evaluate(self, weights: np.ndarray) -> FieldPoint:
         gradient, variance = np.zeros((2, len(weights)))
+        deviations = []
         for number, (lesson, hidden) in enumerate(zip(self.lessons, self.hidden, strict=True)):
             begins, ends = [], []
             for chain in range(NUM_CHAINS):
@@ -140,10 +176,13 @@ class ContrastiveDivergence(FieldObjective):
             first = world_gradients(
                 ground, weights, np.array(begins if hidden.size else begins[:1])
             )
-            found = first - world_gradients(ground, weights, np.array(ends))
+            last = world_gradients(ground, weights, np.array(ends))
+            found = first - last
             gradient += found.mean(axis=0)
             variance += found.var(axis=0, ddof=1) / NUM_CHAINS
-        return FieldPoint(self, weights.copy(), None, gradient, np.sqrt(variance))
+            deviations.append(last - last.mean(axis=0))
+        stderr = np.sqrt(variance)
+        return FieldPoint(self, weights.copy(), None, gradient, stderr, tuple(deviations))
 
     def keep(self) -> dict[str, np.ndarray]:
         worlds = {f"hidden.{number}": each.copy() for number, each in enumerate(self.hidden)}
@@ -155,6 +194,60 @@ class ContrastiveDivergence(FieldObjective):
             each[:] = kept[f"hidden.{number}"]
 
 
+@dataclass(frozen=True)
+class MostLikelyDerivatives(LikelihoodObjective):
+    """The most likely world in the place of expectations, as the voted perceptron has it.
+
+    Its derivatives are those of log f_0(data) − max log f_0. Where worlds are many, iterated
+    conditional modes climb from the data, from the mode found the last time and from random worlds.
+    """
+
+    is_exact: bool = False
+    is_fixed: bool = False
+    seed: int = 0
+    evaluations: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64), repr=False)
+    modes: dict[str, np.ndarray] = field(default_factory=dict, repr=False)  # of the last time
+
+    def evaluate(self, weights: np.ndarray) -> FieldPoint:
+        gradient = np.zeros(len(weights))
+        rng = np.random.default_rng([self.seed, int(self.evaluations[0])])
+        self.evaluations[0] += 1
+        for number, lesson in enumerate(self.lessons):
+            given = self.mode(f"given.{number}", lesson.given, weights, None, rng)
+            data = world_with(lesson, given)
+            best = self.mode(f"all.{number}", lesson.cached, weights, data, rng)
+            first, last = world_gradients(lesson.cached.ground, weights, np.array([data, best]))
+            gradient += first - last
+        return FieldPoint(self, weights.copy(), None, gradient)
+
+    def mode(
+        self,
+        name: str,
+        cached: CachedField,
+        weights: np.ndarray,
+        data: np.ndarray | None,
+        rng: np.random.Generator,
+    ) -> np.ndarray:
+        """bool[num_unknown], a most likely world."""
+        if is_quick(cached.ground):
+            return enumerate_field(cached.ground, weights).best
+        network = cached.ground.network
+        starts = [random_world(network, 2, rng).astype(bool) for _ in range(NUM_RANDOM_STARTS)]
+        starts += [world for world in (data, self.modes.get(name)) if world is not None]
+        found = [climb_modes(cached, weights, start, rng) for start in starts]
+        self.modes[name] = max(found, key=lambda mode: mode[1])[0]
+        return self.modes[name]
+
+    def keep(self) -> dict[str, np.ndarray]:
+        modes = {name: mode.copy() for name, mode in self.modes.items()}
+        return {"evaluations": self.evaluations.copy(), **modes}
+
+    def resume(self, kept: Mapping[str, np.ndarray]) -> None:
+        self.evaluations[:] = kept["evaluations"]
+        self.modes.clear()
+        self.modes.update({name: kept[name].copy() for name in kept if name != "evaluations"})
+
+
 def world_with(lesson: Lesson, hidden: np.ndarray) -> np.ndarray:
     """bool[num_unknown], the data with what is hidden as given, bool[num_hidden]."""
     # Both are tables of the same shape: only what is known in them differs.
@@ -162,23 +255,41 @@ def world_with(lesson: Lesson, hidden: np.ndarray) -> np.ndarray:
     return values[lesson.cached.ground.cell] > 0.5
 
 
-def pseudo_objective(lessons: Sequence[Lesson], num_samples: int, seed: int) -> Objective:
+def pseudo_objective(
+    lessons: Sequence[Lesson], num_samples: int, seed: int, expectation: str
+) -> Objective:
+    if expectation != "auto":
+        raise LapisError(
+            "a pseudo-likelihood has no expectations",
+            code="no-expectation",
+            hint="leave out --expectation, or use --objective likelihood or conditional",
+        )
     for lesson in lessons:
         _ = lesson.classes  # counted, or refused, before anything climbs
     return PseudoLikelihood(tuple(lessons), "pseudo")
 
 
-def likelihood_objective(lessons: Sequence[Lesson], num_samples: int, seed: int) -> Objective:
-    """Exact where the worlds are few."""
-    if all(is_quick(cached.ground) for each in lessons for cached in (each.given, each.cached)):
+def likelihood_objective(
+    lessons: Sequence[Lesson], num_samples: int, seed: int, expectation: str
+) -> Objective:
+    """Exact where the worlds are few, unless another expectation is asked for."""
+    if expectation == "auto":
+        grounds = [cached.ground for each in lessons for cached in (each.given, each.cached)]
+        expectation = "exact" if all(map(is_quick, grounds)) else "gibbs"
+    if expectation == "exact":
+        for each in lessons:
+            require_few_worlds(each.cached.ground, "learn with --expectation gibbs or map")
         return ExactLikelihood(tuple(lessons), "likelihood")
-    streams, rng = random_states(seed, NUM_CHAINS * len(lessons)), np.random.default_rng(seed)
+    if expectation == "map":
+        return MostLikelyDerivatives(tuple(lessons), "likelihood", seed=seed)
+    rng = np.random.default_rng(seed)
     hidden = tuple(
         np.array(
             [random_world(lesson.given.ground.network, 2, rng) for _ in range(NUM_CHAINS)], bool
         )
         for lesson in lessons
     )
+    streams = random_states(seed, NUM_CHAINS * len(lessons))
     return ContrastiveDivergence(
         tuple(lessons), "likelihood", num_samples, rng=streams, hidden=hidden
     )

@@ -14,7 +14,8 @@ A weight is tied over all groundings of its parfeature, so its derivative is the
 Nothing is listed: sums run over strided views of the children's tables (`ground`). At w = 0, where
 log Z has a corner, the derivative is that from below. Where the weight of a parfeature in its
 parent is at its best, the two derivatives agree: a factor on a parfeature changes nothing then. A
-prior on that weight keeps them apart, and a climb may end on such an edge; it says so.
+prior on that weight keeps them apart, and a maximum may lie on such a corner; L-BFGS continues
+along it (`optimisation/lbfgs.py`).
 """
 
 from __future__ import annotations

@@ -80,6 +80,7 @@ def climb(
     l1: np.ndarray | None = None,
     lower: np.ndarray | None = None,
     upper: np.ndarray | None = None,
+    corners: np.ndarray | None = None,
     max_iterations: int | None = None,
     tolerance: float | None = None,
     time_limit: float | None = None,
@@ -90,6 +91,7 @@ def climb(
 ) -> Course:
     """Maximise f(w) − Σ l1_i |w_i| within bounds, from a start float64[num_parameters].
 
+    `corners` bool[num_parameters] tells where f may have a corner at w_i = 0.
     Without `max_iterations` the optimiser's own limit holds. A checkpoint that
     exists is continued; `fingerprint` names the problem in it. The tolerance is of the gradient
     (max-norm, 1e-6) for exact objectives and of the weights (relative, 1e-3) for others whose
@@ -102,7 +104,7 @@ def climb(
     origins = None
     if checkpoint is not None and not objective.is_fixed and isinstance(objective, Moving):
         origins = Origins(objective)
-    terrain = Terrain(objective, l1 if penalised else None, lower, upper, origins)
+    terrain = Terrain(objective, l1 if penalised else None, lower, upper, origins, corners)
     if max_iterations is None:
         max_iterations = find_method("optimizer", optimizer.name).iterations
     if tolerance is None:

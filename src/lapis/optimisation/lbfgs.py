@@ -11,6 +11,12 @@ value, which for a million groundings is a gradient of 1e-4). So the test on val
 where the search gives up above the tolerance on the gradient, Newton steps take over: they solve
 H s = g by conjugate gradients with exact curvature products and judge a step by the gradient it
 leaves, which has no such limit.
+
+At a corner of the objective a line search finds no step, although a step along the corner, or away
+from it on one side, would ascend. So the search crosses corners as if there were none until it
+stops, and goes on within the orthant it stopped in, which has bounds and is smooth. Where a weight
+at the edge ascends on the other side, the next orthant is that one. At the end no weight ascends to
+either side: the point is a local maximum, be it a corner.
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.optimisation.logbook import max_norm
 from lapis.optimisation.objective import Point
-from lapis.optimisation.orthant import Terrain, TerrainPoint
+from lapis.optimisation.orthant import EDGE, Terrain, TerrainPoint
 
 FIRST_ROUND = 100  # iterations
 LATER_ROUNDS = 300
@@ -34,6 +40,7 @@ MAX_HALVINGS = 10
 MAX_LINE_SEARCH = 40
 MAX_FALL = 1e-10  # of the value, that rounding explains
 NEWTON_PRECISION = 1e-8  # of a Newton step, relative to the gradient
+MAX_ORTHANTS = 100
 UNLIMITED = 10**9  # the recorder knows the limits
 
 
@@ -48,6 +55,35 @@ class Lbfgs:
         self, terrain: Terrain, start: Point, tolerance: float, record: Callable[[Point], None]
     ) -> Point:
         """The maximum, as far as it can be told; `record` sees each iteration and may raise."""
+        if terrain.corners is None:
+            return self.solve_smooth(terrain, start, tolerance, record)
+
+        def record_unfinished(point: Point) -> None:
+            # The end of an orthant is the end of all only if the other side is no better.
+            if max_norm(point.gradient) > tolerance:
+                record(point)
+
+        scale = np.ones(terrain.num_parameters)
+        point = search(terrain, start, scale, self.memory, FIRST_ROUND, tolerance, record)
+        if max_norm(point.gradient) <= tolerance:
+            return point
+        side = ascending_side(
+            terrain, point.weights, np.where(point.weights < 0, -1.0, 1.0), tolerance
+        )
+        for _ in range(MAX_ORTHANTS):
+            orthant = terrain.within_orthant(side)
+            begin = orthant.evaluate(orthant.clip(point.weights))
+            point = self.solve_smooth(orthant, begin, tolerance, record_unfinished)
+            next_side = ascending_side(terrain, point.weights, side, tolerance)
+            if np.array_equal(next_side, side):
+                break
+            side = next_side
+        return point
+
+    def solve_smooth(
+        self, terrain: Terrain, start: Point, tolerance: float, record: Callable[[Point], None]
+    ) -> Point:
+        """The maximum of an objective without corners."""
         point, scale = start, np.ones(terrain.num_parameters)
         for limit in (FIRST_ROUND, *[LATER_ROUNDS] * MAX_ROUNDS):
             reached = search(terrain, point, scale, self.memory, limit, tolerance, record)
@@ -59,6 +95,21 @@ class Lbfgs:
             scale = np.sqrt(np.maximum(variance, MIN_VARIANCE * variance.max(initial=0.0)))
             scale = np.where(scale > 0, scale, 1.0)
         return point
+
+
+def ascending_side(
+    terrain: Terrain, weights: np.ndarray, side: np.ndarray, tolerance: float
+) -> np.ndarray:
+    """float64[num_parameters], the side of zero to continue on: of weights at the edge, the other
+    one if that ascends and this one does not."""
+    edge = terrain.corners & (np.abs(weights) <= EDGE)
+    if not edge.any():
+        return side
+    slopes = []
+    for each in (side, -side):
+        facing = terrain.within_orthant(np.where(edge, each, side))
+        slopes.append(each * facing.evaluate(facing.clip(weights)).gradient)
+    return np.where(edge & (slopes[0] <= 0) & (slopes[1] > tolerance), -side, side)
 
 
 def search(

@@ -7,6 +7,9 @@ derivative that allows the steepest ascent (the pseudo-gradient, zero where neit
 move, and set to zero every weight that would leave the orthant the pseudo-gradient points into.
 Bounds are of the same kind: no gradient across them, and proposals are cut off at them.
 
+An objective may have corners of its own at w_i = 0 (recursive random fields have), whose slopes
+change from point to point. Within an orthant it is smooth, too: `within_orthant` gives the bounds.
+
 `Terrain` does this for all optimisers: it is an objective like any other, whose points carry
 the gradient that may be followed, and which can `project` a proposal. Without penalty and bounds
 it changes nothing, so optimisers are written once. Deviation from the paper: there is no line
@@ -16,11 +19,15 @@ failed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from lapis.optimisation.objective import Around, Moving, Point
+
+EDGE = (
+    2.0**-1000
+)  # a weight on the edge of an orthant; a power of 2: scaled and back, it is the same
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,7 @@ class Terrain(Around):
     lower: np.ndarray | None = None  # float64[num_parameters]
     upper: np.ndarray | None = None  # float64[num_parameters]
     origins: Origins | None = None  # where chains stood, for checkpoints
+    corners: np.ndarray | None = None  # bool[num_parameters], f may have a corner at w_i = 0
 
     @property
     def is_open(self) -> bool:
@@ -104,6 +112,22 @@ class Terrain(Around):
         if self.origins is not None and before is not None:
             self.origins.seen.append((point, before))
         return point
+
+    def within_orthant(self, side: np.ndarray) -> Terrain:
+        """The same where each weight with a corner stays on its side of zero.
+
+        `side` float64[num_parameters] holds 1 or −1. A weight goes no closer to zero than `EDGE`,
+        so that derivatives there are those from its side.
+        """
+        assert self.corners is not None
+        infinite = np.full(self.num_parameters, np.inf)
+        lower = np.where(self.corners & (side > 0), EDGE, -infinite)
+        upper = np.where(self.corners & (side < 0), -EDGE, infinite)
+        if self.lower is not None:
+            lower = np.maximum(lower, self.lower)
+        if self.upper is not None:
+            upper = np.minimum(upper, self.upper)
+        return replace(self, lower=lower, upper=upper, corners=None)
 
     def align(self, origin: Point, direction: np.ndarray) -> np.ndarray:
         """The direction without what would lead a weight out of its orthant or bounds."""
