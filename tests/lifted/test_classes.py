@@ -74,10 +74,12 @@ def check_classes(theory: DrawnTheory) -> None:
     probability = np.exp(log_weight - oracle.log_sum_exp(log_weight))
     lifted = lift_problem(lapis.build_problem(model, query=theory.predicates), classes=())
     rows = iter(lapis.lift(model, query=theory.predicates, classes=True).formulas)
-    for rule in [rule for rule in model.rules if not rule.hard]:
+    for rule, sorted_rule in zip(model.rules, lifted.problem.model.rules, strict=True):
+        if rule.hard:
+            continue
         bindings = oracle.bindings(rule.variables, domains)
-        for assignment in assignments(rule.variables, lifted.encoding.kinds):
-            row, types = next(rows), dict(rule.variables)
+        for assignment in assignments(sorted_rule.variables, lifted.encoding.kinds):
+            row, types = next(rows), dict(sorted_rule.variables)
             own = [b for b in bindings if is_of_class(b, assignment, lifted, types)]
             bindings = [b for b in bindings if b not in own]
             assert row.groundings == len(own)

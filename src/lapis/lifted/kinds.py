@@ -24,6 +24,7 @@ from lapis.inference.random_numbers import mix_all
 from lapis.language.syntax import Constant, Variable
 from lapis.lifted.compilation.regions import Region, Size, num_choices
 from lapis.lifted.compilation.theory import Atom, Shape, Slot, Term, shape_of
+from lapis.lifted.rewriting import declared_type
 from lapis.logic.clauses import Clause, Cube, TypedVariable
 from lapis.problem.problem import Problem
 
@@ -145,10 +146,21 @@ def extra_constants(problem: Problem, sizes: Mapping[str, int]) -> dict[str, int
 
 def refuse_many(kinds: Kinds) -> None:
     """Refuse problems in which constants are told apart, by themselves or in many groups."""
-    number = {name: len(kind.elements) + len(kind.regions) for name, kind in kinds.of_type.items()}
+    number = most_of_sorts(
+        {name: len(kind.elements) + len(kind.regions) for name, kind in kinds.of_type.items()}
+    )
     if sum(number.values()) > MAX_KINDS:
         worst = max(number, key=lambda name: number[name])
         raise too_many(worst, number[worst])
+
+
+def most_of_sorts(numbers: Mapping[str, int]) -> dict[str, int]:
+    """For each type the largest number of its sorts, which have nothing to do with each other."""
+    found: dict[str, int] = {}
+    for sort, number in numbers.items():
+        type_name = declared_type(sort)
+        found[type_name] = max(found.get(type_name, 0), number)
+    return found
 
 
 def refuse_number(type_name: str, number: int) -> None:
@@ -158,9 +170,10 @@ def refuse_number(type_name: str, number: int) -> None:
 
 
 def too_many(type_name: str, number: int) -> TooLarge:
+    name = declared_type(type_name)
     return TooLarge(
         f"this cannot be lifted: formulas and facts tell {number:,} constants or groups of "
-        f"constants of type {type_name!r} apart, and lifting gains only where most are alike",
+        f"constants of type {name!r} apart, and lifting gains only where most are alike",
         code="not-liftable",
         hint=f"at most {MAX_KINDS} may differ in all; use another method",
     )
@@ -168,8 +181,11 @@ def too_many(type_name: str, number: int) -> TooLarge:
 
 def refuse_elements(kinds: Kinds, most: int) -> None:
     """A region of one constant tells it apart as much as an element is."""
-    number = sum(len(kind.elements) for kind in kinds.of_type.values())
-    number += sum(size == 1 for size in kinds.sizes.values())
+    singles = {
+        name: len(kind.elements) + sum(kinds.sizes[region] == 1 for region in kind.regions)
+        for name, kind in kinds.of_type.items()
+    }
+    number = sum(most_of_sorts(singles).values())
     if number > most:
         raise TooLarge(
             f"this is not lifted by itself: formulas and facts tell {number} constants apart, and "
@@ -203,7 +219,8 @@ def group_constants(
         kind_of[others] = first + place_of
         for place, colour in enumerate(ordered):
             sizes[first + place] = groups[colour]
-            names.append(type_name if len(groups) == 1 else f"{type_name}{place + 1}")
+            name = declared_type(type_name)
+            names.append(name if len(groups) == 1 else f"{name}{place + 1}")
         of_type[type_name] = Kind(elements, tuple(range(first, len(names))), kind_of)
     return Kinds(of_type, tuple(names), sizes, {})
 

@@ -46,6 +46,7 @@ from lapis.lifted.kinds import (
     refuse_number,
     tell_apart,
 )
+from lapis.lifted.rewriting import declared_type, separate_parts, split_types
 from lapis.problem.problem import Problem
 from lapis.progress import Report, Stop
 
@@ -83,12 +84,13 @@ class LiftedProblem:
     def sizes_at(self, sizes: Mapping[str, int] | None) -> Mapping[Region, int]:
         """The regions' sizes, for other numbers of constants of some types."""
         found = dict(self.encoding.kinds.sizes)
-        for type_name, size in (sizes or {}).items():
+        for type_name, size in sizes_of_sorts(self.problem, sizes or {}).items():
             if size == num_constants(self.encoding, type_name):
                 continue
             kind = self.encoding.kinds.of_type[type_name]
             if len(kind.regions) != 1 or size < len(kind.elements):
-                raise ValueError(f"type {type_name!r} cannot have {size} constants in this circuit")
+                name = declared_type(type_name)
+                raise ValueError(f"type {name!r} cannot have {size} constants in this circuit")
             found[kind.regions[0]] = size - len(kind.elements)
         return found
 
@@ -162,6 +164,8 @@ def lift_problem(
     cache = {} if cache is None else cache
     sizes = sizes or {}
     refuse_new_numbers(problem, extra_constants(problem, sizes))
+    problem = split_types(separate_parts(problem))
+    sizes = sizes_of_sorts(problem, sizes)
     for type_name in listed_types(problem) & set(sizes):
         refuse_number(type_name, sizes[type_name])
         problem, sizes = name_constants(problem, type_name, sizes)
@@ -186,8 +190,9 @@ def lift_problem(
             continue
         root = cache[key]
         for type_name in grounded:
-            root = Grounding(root, type_name, len(problem.domains[type_name]))
-        lifted = LiftedProblem(problem, encoding, root, tuple(grounded), tuple(reasons))
+            root = Grounding(root, declared_type(type_name), len(problem.domains[type_name]))
+        types = tuple(dict.fromkeys(map(declared_type, grounded)))
+        lifted = LiftedProblem(problem, encoding, root, types, tuple(reasons))
         if max_elements is not None:
             refuse_long_sums(lifted)
         return lifted
@@ -255,7 +260,7 @@ def choose_type(problem: Problem, encoding: Encoding, stuck: Theory) -> tuple[st
     if size[type_name] > MAX_GROUNDED:
         raise TooLarge(
             f"this model cannot be lifted: {reason}; telling the {size[type_name]:,} constants of "
-            f"type {type_name!r} apart would be too many (at most {MAX_GROUNDED})",
+            f"type {declared_type(type_name)!r} apart would be too many (at most {MAX_GROUNDED})",
             code="not-liftable",
             span=named[0].span if named else None,
             hint=INSTEAD,
@@ -283,6 +288,13 @@ def num_variables(rule: Rule) -> int:
 def num_constants(encoding: Encoding, type_name: str) -> int:
     kind = encoding.kinds.of_type[type_name]
     return len(kind.elements) + sum(encoding.kinds.sizes[region] for region in kind.regions)
+
+
+def sizes_of_sorts(problem: Problem, sizes: Mapping[str, int]) -> dict[str, int]:
+    """The sizes of types as those of their sorts."""
+    declared = {sort: declared_type(sort) for sort in problem.domains}
+    unknown = {name: size for name, size in sizes.items() if name not in problem.domains}
+    return unknown | {s: sizes[t] for s, t in declared.items() if t in sizes}
 
 
 def name_constants(

@@ -38,7 +38,7 @@ def by_lifting(problem: Problem, options: Options) -> tuple[Network, Marginals]:
     for predicate, rows, first in zip(
         atoms.atoms.predicates, atoms.atoms.tuples, atoms.atoms.offset.tolist(), strict=False
     ):
-        types = problem.model.predicates[predicate].types
+        types = lifted.problem.model.predicates[predicate].types
         shapes, which = shapes_of_rows(predicate, types, rows, lifted.encoding.kinds)
         log_odds[first : first + len(rows)] = np.array([odds[shape] for shape in shapes])[which]
     notes = {
