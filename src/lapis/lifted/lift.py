@@ -37,7 +37,7 @@ from lapis.lifted.compilation.regions import Region
 from lapis.lifted.compilation.theory import Theory, clause_key
 from lapis.lifted.encode import Encoding, encode
 from lapis.lifted.evaluation.evaluate import Partition, evaluate, hessian_product
-from lapis.lifted.evaluation.floats import num_states
+from lapis.lifted.evaluation.frames import num_states
 from lapis.lifted.evaluation.walk import Weights
 from lapis.lifted.kinds import (
     extra_constants,

@@ -2,8 +2,8 @@
 
 Values are balls (python-flint's arb): a midpoint of so many bits and a radius that certainly holds
 the true value. Their exponents are unbounded, so numbers are held as they are, without logarithms.
-Arrays over the counting indices are numpy arrays of such objects; slow beside floats, a microsecond
-an operation, which is why floats come first.
+Arrays over combinations of counting indices are numpy arrays of such objects; slow beside floats, a
+microsecond an operation, which is why floats come first.
 """
 
 from __future__ import annotations
@@ -16,9 +16,17 @@ from typing import Any
 import numpy as np
 from flint import arb, fmpz
 
-from lapis.lifted.compilation.circuit import Count, Factor
-from lapis.lifted.compilation.regions import Sizes, fewer
-from lapis.lifted.evaluation.walk import Walk, Weights, reduce_to, split
+from lapis.lifted.compilation.circuit import Factor
+from lapis.lifted.compilation.regions import fewer
+from lapis.lifted.evaluation.frames import (
+    Frame,
+    Number,
+    add_within,
+    innermost,
+    number_at,
+    spread,
+)
+from lapis.lifted.evaluation.walk import Numbers, Walk, Weights
 
 ZERO, ONE = arb(0), arb(1)
 exp_of = np.frompyfunc(lambda ball: ball.exp(), 1, 1)
@@ -27,136 +35,155 @@ binomial = np.frompyfunc(lambda n, m: arb.bin_uiui(int(n), int(m)) if m <= n els
 
 
 @dataclass
-class Value:
-    ball: np.ndarray  # object[...], arb
+class BallValue:
+    """A ball for each combination of a frame; the backward sweep fills in the derivative."""
+
+    frame: Frame
+    ball: np.ndarray  # object[frame.size], arb
     slope: Any = ZERO  # ∂ Z / ∂ v, balls
 
-    def add_slope(self, slope: np.ndarray) -> None:
-        self.slope = self.slope + reduce_to(as_objects(slope), self.ball.shape)
+    def add_slope(self, slope: Any, frame: Frame) -> None:
+        self.slope = self.slope + add_within(as_row(slope), frame, self.frame, len(self.ball))
 
 
-class Balls(Walk[Value]):
+class Balls(Walk[BallValue]):
     """An evaluation with balls of the precision that flint is set to."""
 
     def __init__(self, weights: Weights) -> None:
-        super().__init__(weights)
+        super().__init__(weights, np.dtype(object))
         self.slopes = np.full(len(weights.value), ZERO, object)
 
-    def factor(self, node: Factor, sizes: Sizes) -> Value:
-        numbers = [(weight, as_objects(size.at(sizes))) for weight, size in node.exponent]
-        score = as_objects(ZERO)
-        for weight, number in numbers:
-            score = score + as_ball(self.weights.value[weight]) * number
-        ball = as_objects(exp_of(score))
+    def factor(self, node: Factor, sizes: Numbers) -> BallValue:
+        numbers = [(weight, number_at(size, sizes)) for weight, size in node.exponent]
         bases = [
-            (arb(self.weights.of(p)[0 if is_true else 1]), s) for p, is_true, s in node.literals
+            (arb(self.weights.of(p)[0 if is_true else 1]), number_at(s, sizes))
+            for p, is_true, s in node.literals
         ]
         bases += [
-            (arb(self.weights.of(p)[0]) + arb(self.weights.of(p)[1]), s) for p, s in node.free
+            (arb(self.weights.of(p)[0]) + arb(self.weights.of(p)[1]), number_at(s, sizes))
+            for p, s in node.free
         ]
-        for base, size in bases:
-            ball = ball * power_of(base, size.at(sizes))
-        result = Value(as_objects(ball))
+        frame = innermost(n.frame for _, n in (*numbers, *bases))
+        score = np.full(frame.size, ZERO, object)
+        for weight, (own, number) in numbers:
+            score = score + spread(as_ball(self.weights.value[weight]) * number, own, frame)
+        ball = as_row(exp_of(score))
+        for base, (own, number) in bases:
+            ball = ball * spread(as_row(power_of(base, number)), own, frame)
+        result = BallValue(frame, ball)
 
         def back() -> None:
             slope = result.slope * result.ball
-            for weight, number in numbers:
-                self.slopes[weight] += as_objects(slope * number).sum()
+            for weight, (own, number) in numbers:
+                self.slopes[weight] += (slope * spread(number, own, frame)).sum()
 
         self.tape.append(back)
         return result
 
-    def product(self, parts: Sequence[Value]) -> Value:
-        result = Value(as_objects(reduce(lambda a, b: a * b, [part.ball for part in parts])))
+    def product(self, parts: Sequence[BallValue]) -> BallValue:
+        frame = innermost(part.frame for part in parts)
+        balls = [spread(part.ball, part.frame, frame) for part in parts]
+        one = np.full(frame.size, ONE, object)
+        result = BallValue(frame, reduce(lambda a, b: a * b, balls, one))
 
         def back() -> None:
             # The product of the others, also where one is zero.
-            before = [as_objects(ONE)]
-            for part in parts[:-1]:
-                before.append(before[-1] * part.ball)
-            after = as_objects(ONE)
-            for part, earlier in zip(reversed(parts), reversed(before), strict=True):
-                whole = np.broadcast_to(
-                    as_objects(result.slope * earlier * after), result.ball.shape
-                )
-                part.add_slope(whole)
-                after = after * part.ball
+            before = [one]
+            for ball in balls[:-1]:
+                before.append(before[-1] * ball)
+            after = one
+            for part, ball, earlier in zip(
+                reversed(parts), reversed(balls), reversed(before), strict=True
+            ):
+                part.add_slope(result.slope * earlier * after, frame)
+                after = after * ball
 
         self.tape.append(back)
         return result
 
-    def sum(self, parts: Sequence[Value], signs: Sequence[int]) -> Value:
-        signed = [sign * part.ball for sign, part in zip(signs, parts, strict=True)]
-        result = Value(as_objects(reduce(lambda a, b: a + b, signed)))
+    def sum(self, parts: Sequence[BallValue], signs: Sequence[int]) -> BallValue:
+        frame = innermost(part.frame for part in parts)
+        total = np.full(frame.size, ZERO, object)
+        for sign, part in zip(signs, parts, strict=True):
+            total = total + sign * spread(part.ball, part.frame, frame)
+        result = BallValue(frame, total)
 
         def back() -> None:
             for sign, part in zip(signs, parts, strict=True):
-                part.add_slope(np.broadcast_to(as_objects(sign * result.slope), result.ball.shape))
+                part.add_slope(sign * result.slope, frame)
 
         self.tape.append(back)
         return result
 
-    def power(self, part: Value, exponent: np.ndarray) -> Value:
-        result = Value(as_objects(power_of(part.ball, exponent)))
+    def power(self, part: BallValue, exponent: Number) -> BallValue:
+        frame = innermost((part.frame, exponent.frame))
+        times = spread(exponent.value, exponent.frame, frame)
+        ball = spread(part.ball, part.frame, frame)
+        one = np.full(frame.size, ONE, object)
+        result = BallValue(frame, one * power_of(ball, times))
 
         def back() -> None:
-            less = power_of(part.ball, fewer(as_objects(exponent), 1))
-            slope = as_objects(result.slope * less * as_objects(exponent))
-            part.add_slope(np.broadcast_to(slope, result.ball.shape))
+            less = power_of(ball, fewer(times, 1))
+            part.add_slope(result.slope * (one * less * times), frame)
 
         self.tape.append(back)
         return result
 
-    def count(self, node: Count, sizes: Sizes) -> Value:
-        largest = int(np.max(sizes[node.region], initial=0))
-        numbers = np.arange(largest + 1).astype(object)
-        part = self.value(node.part, split(node, sizes, numbers))
-        choices = as_objects(binomial(np.asarray(sizes[node.region])[..., None], numbers))
-        terms = as_objects(part.ball * choices)
-        result = Value(as_objects(terms.sum(axis=-1)))
+    def add_choices(self, part: BallValue, whole: np.ndarray, number: Number) -> BallValue:
+        frame = number.frame
+        assert frame.parent is not None
+        assert frame.start is not None
+        choices = as_row(binomial(spread(whole, frame.parent, frame), number.value))
+        terms = spread(part.ball, part.frame, frame) * choices
+        result = BallValue(frame.parent, np.add.reduceat(terms, frame.start))
 
         def back() -> None:
-            slope = np.broadcast_to(as_objects(result.slope), result.ball.shape)
-            part.add_slope(slope[..., None] * choices)
+            assert frame.parent is not None
+            part.add_slope(spread(as_row(result.slope), frame.parent, frame) * choices, frame)
 
         self.tape.append(back)
         return result
 
-    def choose(self, is_met: np.ndarray, met: Value, unmet: Value) -> Value:
-        result = Value(as_objects(np.where(is_met, met.ball, unmet.ball)))
+    def choose(self, is_met: Number, met: BallValue, unmet: BallValue) -> BallValue:
+        frame = innermost((is_met.frame, met.frame, unmet.frame))
+        where = np.broadcast_to(spread(is_met.value, is_met.frame, frame), (frame.size,))
+        both = (spread(part.ball, part.frame, frame) for part in (met, unmet))
+        result = BallValue(frame, np.where(where, *both))
 
         def back() -> None:
-            met.add_slope(np.where(is_met, result.slope, ZERO))
-            unmet.add_slope(np.where(is_met, ZERO, result.slope))
+            met.add_slope(np.where(where, result.slope, ZERO), frame)
+            unmet.add_slope(np.where(where, ZERO, result.slope), frame)
 
         self.tape.append(back)
         return result
 
-    def gather(self, values: Sequence[Value], where: np.ndarray) -> Value:
-        balls = np.empty(len(values), object)
-        balls[:] = [value.ball[()] for value in values]
-        result = Value(as_objects(balls[where]))
+    def gather(self, values: Sequence[BallValue], where: np.ndarray, frame: Frame) -> BallValue:
+        result = BallValue(frame, np.concatenate([value.ball for value in values])[where])
 
         def back() -> None:
-            slope = np.broadcast_to(as_objects(result.slope), where.shape).ravel()
-            for index, own in zip(where.ravel().tolist(), slope, strict=True):
-                values[index].add_slope(as_objects(own))
+            totals = np.full(sum(value.frame.size for value in values), ZERO, object)
+            np.add.at(totals, where, np.broadcast_to(as_row(result.slope), (frame.size,)))
+            first = 0
+            for value in values:
+                last = first + value.frame.size
+                value.add_slope(totals[first:last], value.frame)
+                first = last
 
         self.tape.append(back)
         return result
 
-    def indicator(self, holds: np.ndarray) -> Value:
-        return Value(as_objects(np.where(holds, ONE, ZERO)))
+    def indicator(self, holds: Number) -> BallValue:
+        return BallValue(holds.frame, np.where(holds.value, ONE, ZERO))
 
 
 def as_ball(weight: Any) -> arb:
     return weight if isinstance(weight, arb) else arb(float(weight))
 
 
-def as_objects(value: Any) -> np.ndarray:
-    """An array of objects, also where arithmetic on arrays of no dimension gave a bare one."""
-    if isinstance(value, np.ndarray):
+def as_row(value: Any) -> np.ndarray:
+    """An array of objects; a bare one is an array of one entry."""
+    if isinstance(value, np.ndarray) and value.ndim:
         return value.astype(object)
-    found = np.empty((), object)
-    found[()] = value
+    found = np.empty(1, object)
+    found[0] = value
     return found

@@ -19,7 +19,8 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.lifted.compilation.circuit import Node
 from lapis.lifted.compilation.regions import Region
-from lapis.lifted.evaluation.floats import Floats, Value, num_states
+from lapis.lifted.evaluation.floats import Floats, Value
+from lapis.lifted.evaluation.frames import num_states
 from lapis.lifted.evaluation.walk import Weights
 
 if TYPE_CHECKING:
@@ -66,13 +67,13 @@ def evaluate(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Parti
         )
     for bits in (DOUBLE_BITS, EXTENDED_BITS):
         found, slopes = run_floats(root, weights, sizes, FLOATS[bits])
-        log = float(found.log)
-        bound = found.error + math.ulp(log)
+        log = float(found.log[0])
+        bound = found.bound + math.ulp(log)
         good_enough = ABSOLUTE if bits == DOUBLE_BITS else max(ABSOLUTE, RELATIVE * abs(log))
-        if found.sign == 0 and found.error == 0.0:
+        if found.sign[0] == 0 and found.bound == 0.0:
             raise impossible()
         refuse_infinite(log)
-        if found.sign > 0 and bound <= good_enough:
+        if found.sign[0] > 0 and bound <= good_enough:
             return Partition(log, bound, slopes.astype(float), bits)
     return run_balls(root, weights, sizes)
 
@@ -83,8 +84,8 @@ def run_floats(
     """Z as a float, and dtype[num_weights], the derivatives of its logarithm."""
     walk = Floats(weights, dtype)
     with np.errstate(over="ignore", invalid="ignore"):  # log Z is infinite then, and refused
-        found = walk.value(root, {r: np.asarray(n, walk.real) for r, n in sizes.items()})
-        found.slope = np.ones(found.log.shape, dtype)
+        found = walk.at(root, sizes)
+        found.slope = np.ones(1, dtype)
         walk.sweep_back()
     return found, walk.slopes
 
@@ -142,14 +143,14 @@ def balls_of_bits(
     """Z as a ball, and object[num_weights], balls of the derivatives of its logarithm."""
     from flint import ctx
 
-    from lapis.lifted.evaluation.balls import ONE, Balls, as_objects
+    from lapis.lifted.evaluation.balls import ONE, Balls, as_row
 
     with ctx.workprec(bits):
         walk = Balls(weights)
-        found = walk.value(root, {r: as_objects(n) for r, n in sizes.items()})
-        found.slope = as_objects(ONE)
+        found = walk.at(root, sizes)
+        found.slope = as_row(ONE)
         walk.sweep_back()
-        return found.ball[()], walk.slopes / found.ball[()]
+        return found.ball[0], walk.slopes / found.ball[0]
 
 
 def log_counts(

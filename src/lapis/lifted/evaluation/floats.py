@@ -1,11 +1,13 @@
 """Circuits in floating point: values as (log, sign), each with a bound on its error.
 
-A number v is held as log |v| and its sign, which is 0 where v is zero (log |v| then means nothing).
-Beside it stands its blur, the logarithm of a bound on the error of v, from a running analysis of
-every rounding. A sum of positive terms is no more blurred than they are; a difference keeps the
-blur of terms much larger than itself, so cancellation shows itself. The bound takes for granted
-that exp and log of the machine are good to two units in the last place, and that sums are pairwise,
-as numpy's are.
+A number v is held as a scale log, a sign and an error:
+
+    v is in exp(log) · [sign − error, sign + error].
+
+The sign is 1 or −1 and log is log |v|. Or the sign is 0: v is zero up to its error, and log is the
+scale of the error. A sum of positive terms has no larger error than they have; a difference has the
+errors of terms much larger than itself, so cancellation shows. The bound follows every rounding. It
+takes for granted that exp and log of the machine are good to two units in the last place.
 
 At n = 1,000,000 people log Z is about 10¹², of which a double keeps three decimals, too few for
 the differences that the terms of a sum are weighed by; then the logarithms are long doubles. With
@@ -14,290 +16,359 @@ part of a derivative is ε times its derivative in the direction v (complex-step
 without the cancellation of finite differences.
 
 Counting sums with more index combinations than `max_states` are cut into ranges of the outermost
-index that fits; the backward sweep evaluates a range again, as its tape was not kept.
+index that fits. Each range is swept forward and back by itself and leaves a number and its
+derivatives, so memory holds the tape of one range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from lapis.lifted.compilation.circuit import Call, Count, Factor, Node, Recursion, Rest, children
-from lapis.lifted.compilation.regions import Region, Sizes
-from lapis.lifted.evaluation.walk import Walk, Weights, reduce_to, split
+from lapis.lifted.compilation.circuit import Count, Factor
+from lapis.lifted.evaluation.frames import (
+    Frame,
+    Number,
+    add_within,
+    cut,
+    innermost,
+    number_at,
+    spread,
+    states_within,
+)
+from lapis.lifted.evaluation.walk import Numbers, Walk, Weights
 
-MAX_STATES = 1 << 20  # index combinations that are held at a time
+MAX_STATES = 1 << 17  # index combinations that are held at a time
 ULPS = 2.0  # of exp and log
+LARGE = 1e3  # relative errors beyond which nothing is known of a term
 PAIRWISE = 20.0  # roundings of a pairwise sum beside the logarithm of its length
 
 
 @dataclass
 class Value:
-    """Arrays of shapes that broadcast; the derivative is filled in by the backward sweep."""
+    """A number for each combination of a frame; the backward sweep fills in the derivative.
 
-    log: np.ndarray
-    sign: np.ndarray  # float64: 1, −1, or 0 where the value is zero
-    blur: np.ndarray  # float64, log of a bound on the error of the value
-    slope: np.ndarray | float = 0.0  # ∂ log Z / ∂ log |v|
+    Sign and error may have one entry for all.
+    """
+
+    frame: Frame
+    log: np.ndarray  # [frame.size]
+    sign: np.ndarray  # float64: 1, −1 or 0
+    error: np.ndarray  # float64, relative to exp(log)
+    slope: np.ndarray = field(default_factory=lambda: np.zeros(1))  # ∂ log Z / ∂ log |v|
 
     @property
-    def error(self) -> float:
+    def bound(self) -> float:
         """A bound on the error of log |v|, for a single value."""
-        if self.sign == 0:
-            return 0.0 if self.blur == -np.inf else np.inf
-        relative = float(np.exp(np.minimum(self.blur - float(self.log.real), 0.0)))
-        return float(-np.log1p(-relative)) if relative < 1 else np.inf
+        error = float(self.error[0])
+        if self.sign[0] == 0:
+            return 0.0 if error == 0 else np.inf
+        return float(-np.log1p(-error)) if error < 1 else np.inf
 
-    def add_slope(self, slope: np.ndarray) -> None:
-        self.slope = self.slope + reduce_to(slope, self.log.shape)
+    def add_slope(self, slope: np.ndarray, frame: Frame) -> None:
+        self.slope = self.slope + add_within(slope, frame, self.frame, len(self.log))
 
 
 class Floats(Walk[Value]):
     """An evaluation in float64 or long doubles; `dtype` may be complex."""
 
     def __init__(self, weights: Weights, dtype: np.dtype, max_states: int = MAX_STATES) -> None:
-        super().__init__(weights)
         self.dtype = dtype
         self.real = np.zeros((), dtype).real.dtype
+        super().__init__(weights, self.real)
         self.eps = float(np.finfo(self.real).eps)
         self.max_states = max_states
         self.slopes = np.zeros(len(weights.value), dtype)
 
-    def rounded(self, log: np.ndarray, sign: np.ndarray, units: np.ndarray | float) -> np.ndarray:
-        """The blur of a value whose logarithm is wrong by so many units of rounding."""
-        with np.errstate(divide="ignore", over="ignore"):  # no digit is left: the bound is infinite
-            wrong = np.log(np.expm1(self.eps * np.asarray(units, float)))
-        return np.where(sign == 0, -np.inf, log.real.astype(float) + wrong)
-
-    def factor(self, node: Factor, sizes: Sizes) -> Value:
-        log = np.zeros((), self.dtype)
-        sign, units = np.ones(()), np.zeros(())
-        steps = 3 + len(node.exponent) + len(node.literals) + len(node.free)
-        numbers = [(weight, size.at(sizes)) for weight, size in node.exponent]
-        terms = [self.dtype.type(self.weights.value[weight]) * number for weight, number in numbers]
-        bases = [(self.weights.of(p)[0 if positive else 1], s) for p, positive, s in node.literals]
-        bases += [(sum(self.weights.of(p)), s) for p, s in node.free]
-        for base, size in bases:
-            exponent = size.at(sizes)
+    def factor(self, node: Factor, sizes: Numbers) -> Value:
+        numbers = [(weight, number_at(size, sizes)) for weight, size in node.exponent]
+        terms = [
+            Number(n.frame, self.dtype.type(self.weights.value[weight]) * n.value)
+            for weight, n in numbers
+        ]
+        bases = [
+            (self.weights.of(p)[0 if positive else 1], number_at(size, sizes))
+            for p, positive, size in node.literals
+        ]
+        bases += [(sum(self.weights.of(p)), number_at(size, sizes)) for p, size in node.free]
+        frame = innermost(n.frame for _, n in (*numbers, *bases))
+        sign = np.ones(1)
+        for base, (own, exponent) in bases:
             if base == 0.0:
-                sign = sign * (exponent == 0)
+                sign = sign * spread((exponent == 0).astype(float), own, frame)
             elif base != 1.0:
-                terms.append(np.log(self.real.type(abs(base))) * exponent)
+                terms.append(Number(own, np.log(self.real.type(abs(base))) * exponent))
             if base < 0.0:
-                sign = sign * (1.0 - 2.0 * (exponent % 2 == 1))
-        for term in terms:
-            log, units = log + term, units + steps * np.abs(term).astype(float)
-        result = Value(*spread(log, sign, self.rounded(*np.broadcast_arrays(log, sign, units))))
+                odd = (exponent % 2 == 1).astype(float)
+                sign = sign * spread(1.0 - 2.0 * odd, own, frame)
+        log, total = self.add_logs([(term.value, term.frame) for term in terms], frame)
+        steps = 3 + len(node.exponent) + len(bases)
+        result = Value(frame, log, sign, growth(self.eps * steps * total) * np.abs(sign))
 
         def back() -> None:
-            slope = np.broadcast_to(result.slope, result.log.shape)
-            for weight, number in numbers:
-                self.slopes[weight] += (slope * number).sum()
+            slope = np.broadcast_to(result.slope, (frame.size,))
+            for weight, (own, number) in numbers:
+                self.slopes[weight] += (slope * spread(number, own, frame)).sum()
 
         self.tape.append(back)
         return result
 
+    def add_logs(
+        self, terms: Sequence[tuple[np.ndarray, Frame]], frame: Frame
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Σ terms in a frame, and float64, Σ |terms|."""
+        log, total = np.zeros(frame.size, self.dtype), np.zeros(1)
+        for term, own in terms:
+            log += spread(term, own, frame)
+            total = total + spread(np.abs(term).astype(float), own, frame)
+        return log, total
+
     def product(self, parts: Sequence[Value]) -> Value:
-        log, sign, blur = parts[0].log, parts[0].sign, parts[0].blur
-        for part in parts[1:]:
-            one, other = size_of(log, sign), size_of(part.log, part.sign)
-            blur = np.logaddexp(one + part.blur, np.logaddexp(other, part.blur) + blur)
-            log, sign = log + part.log, sign * part.sign
-            blur = np.logaddexp(blur, self.rounded(*spread(log, sign, np.abs(log).astype(float))))
-        result = Value(*spread(log, sign, blur))
+        frame = innermost(part.frame for part in parts)
+        log, total = self.add_logs([(part.log, part.frame) for part in parts], frame)
+        sign, error = np.ones(1), np.zeros(1)
+        for part in parts:
+            own_sign = spread(part.sign, part.frame, frame)
+            own_error = spread(part.error, part.frame, frame)
+            error = both_errors(sign, error, own_sign, own_error)
+            sign = sign * own_sign
+        rounding = growth(self.eps * len(parts) * total)
+        error = error + (np.abs(sign) + error) * rounding
+        result = Value(frame, log, sign, error)
 
         def back() -> None:
-            slope = np.broadcast_to(result.slope, result.log.shape)
+            slope = np.broadcast_to(result.slope, (frame.size,))
             for part in parts:
-                part.add_slope(slope)
+                part.add_slope(slope, frame)
 
         self.tape.append(back)
         return result
 
     def sum(self, parts: Sequence[Value], signs: Sequence[int]) -> Value:
-        shape = np.broadcast_shapes(*(part.log.shape for part in parts))
+        frame = innermost(part.frame for part in parts)
+
+        def row(arrays: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
+            """The parts' entries for one combination beside each other."""
+            found = np.empty((frame.size, len(parts)), dtype)
+            for place, (part, array) in enumerate(zip(parts, arrays, strict=True)):
+                found[:, place] = spread(array, part.frame, frame)
+            return found.ravel()
+
+        double = np.dtype(float)
+        inner = frame.branch(np.full(frame.size, len(parts)))
         terms = Value(
-            np.stack([np.broadcast_to(part.log, shape) for part in parts], -1),
-            np.stack(
-                [np.broadcast_to(s * p.sign, shape) for s, p in zip(signs, parts, strict=True)], -1
-            ),
-            np.stack([np.broadcast_to(part.blur, shape) for part in parts], -1),
+            inner,
+            row([part.log for part in parts], self.dtype),
+            row([s * part.sign for s, part in zip(signs, parts, strict=True)], double),
+            row([part.error for part in parts], double),
         )
         result, share = self.add_up(terms)
 
         def back() -> None:
-            for index, part in enumerate(parts):
-                part.add_slope(result.slope * share[..., index])
+            slope = np.broadcast_to(result.slope, (frame.size,))
+            shares = share.reshape(frame.size, len(parts))
+            for place, part in enumerate(parts):
+                part.add_slope(slope * shares[:, place], frame)
 
         self.tape.append(back)
         return result
 
-    def power(self, part: Value, exponent: np.ndarray) -> Value:
-        log = part.log * exponent
-        sign = np.where(exponent % 2 == 1, part.sign, np.where(exponent == 0, 1.0, part.sign**2))
-        times = np.asarray(exponent, float)
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            # (|v| + e)ⁿ − |v|ⁿ = |v|ⁿ (exp(n log(1 + e/|v|)) − 1), or eⁿ where v is zero
-            growth = times * np.logaddexp(0.0, part.blur - part.log.real.astype(float))
-            more = np.where(
-                growth > 1, growth + np.log1p(-np.exp(-growth)), np.log(np.expm1(growth))
-            )
-            blur = np.where(part.sign == 0, times * part.blur, log.real.astype(float) + more)
-        blur = np.where(times == 0, -np.inf, blur)
-        units = 3 * np.abs(log).astype(float)
-        blur = np.logaddexp(blur, self.rounded(*spread(log, sign, units)))
-        result = Value(*spread(log, sign, blur))
+    def power(self, part: Value, exponent: Number) -> Value:
+        frame = innermost((part.frame, exponent.frame))
+        times = spread(exponent.value, exponent.frame, frame)
+        log = np.zeros(frame.size, self.dtype) + spread(part.log, part.frame, frame) * times
+        sign, error = part.sign, part.error
+        roundings = growth(3 * self.eps * np.abs(log).astype(float))
+        if (sign == 1).all():
+            # (1 + e)ⁿ − 1
+            grown = growth(grown_error(spread(error, part.frame, frame), times))
+            result_sign, result_error = np.ones(1), grown + (1 + grown) * roundings
+        else:
+            sign, error = (spread(x, part.frame, frame) for x in (sign, error))
+            real = times.astype(float)
+            grown = growth(grown_error(error, times))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                vanished = np.where(error == 0, 0.0, np.exp(real * np.log(error)))
+            odd = np.where(times % 2 == 1, sign, sign**2)
+            result_sign = np.where(times == 0, 1.0, odd)
+            result_error = np.where(sign == 0, vanished, grown)
+            result_error = np.where(times == 0, 0.0, result_error)
+            result_error = result_error + (np.abs(result_sign) + result_error) * roundings
+        result = Value(frame, log, result_sign, result_error)
 
         def back() -> None:
-            part.add_slope(np.broadcast_to(result.slope * exponent, result.log.shape))
+            slope = np.broadcast_to(result.slope, (frame.size,))
+            part.add_slope(slope * times, frame)
 
         self.tape.append(back)
         return result
 
-    def count(self, node: Count, sizes: Sizes) -> Value:
-        """Σ_m over a new last axis, m = 0 … the largest size there is, in ranges that fit."""
-        numbers = np.arange(int(np.max(sizes[node.region], initial=0)) + 1).astype(self.real)
-        width = self.max_states // num_states(node.part, split(node, sizes, numbers[-1:]))
-        if width >= len(numbers):
-            return self.count_range(node, sizes, numbers)
-        width = max(1, width)
-        ranges = [numbers[i : i + width] for i in range(0, len(numbers), width)]
-        sums = [self.fresh().count_range(node, sizes, some) for some in ranges]
-        parts = [Value(found.log, found.sign, found.blur) for found in sums]
-        result = self.sum(parts, [1] * len(parts))
+    def count_in(self, node: Count, sizes: Numbers, frame: Frame) -> Value:
+        """Σ_m in ranges of m that fit, where there is one combination of sizes."""
+        if frame.size > 1:
+            return super().count_in(node, sizes, frame)
+        whole = sizes[node.region].value
+        numbers = np.arange(int(whole[0]) + 1).astype(self.real)
+        inner = frame.branch(np.array([len(numbers)]))
+        split = {node.plus: Number(inner, numbers), node.minus: Number(inner, whole - numbers)}
+        ranges = cut(states_within(node.part, {**sizes, **split}, inner), self.max_states)
+        if len(ranges) == 1:
+            return self.count_row(node, sizes, whole, Number(inner, numbers))
+        parts: list[Value] = []
+        slopes: list[np.ndarray] = []
+        for first, last in ranges:
+            walk = Floats(self.weights, self.dtype, self.max_states)
+            some = Number(frame.branch(np.array([last - first])), numbers[first:last])
+            found = walk.count_row(node, sizes, whole, some)
+            found.slope = np.ones(1, self.dtype)
+            walk.sweep_back()
+            parts.append(Value(frame, found.log, found.sign, found.error))
+            slopes.append(walk.slopes)
 
         def back() -> None:
-            for some, part in zip(ranges, parts, strict=True):
-                again = self.fresh()
-                found = again.count_range(node, sizes, some)
-                found.slope = part.slope
-                again.sweep_back()
-                self.slopes += again.slopes
+            for part, slope in zip(parts, slopes, strict=True):
+                self.slopes += part.slope[0] * slope
 
-        # The sum's own step stands on the tape after this one, so it is swept before it.
-        self.tape.insert(len(self.tape) - 1, back)
-        return result
+        self.tape.append(back)
+        return self.sum(parts, [1] * len(parts))
 
-    def fresh(self) -> Floats:
-        return Floats(self.weights, self.dtype, self.max_states)
-
-    def count_range(self, node: Count, sizes: Sizes, numbers: np.ndarray) -> Value:
-        whole = np.asarray(sizes[node.region], self.real)[..., None]
-        part = self.value(node.part, split(node, sizes, numbers))
-        parts = (
-            log_factorial(whole),
-            log_factorial(numbers),
-            log_factorial(np.maximum(whole - numbers, 0)),
-        )
+    def add_choices(self, part: Value, whole: np.ndarray, number: Number) -> Value:
+        frame = number.frame
+        assert frame.parent is not None
+        table = log_factorial(np.arange(int(whole.max(initial=0)) + 1).astype(self.real))
+        taken = number.value.astype(np.int64)
+        size = spread(whole, frame.parent, frame).astype(np.int64)
+        parts = table[size], table[taken], table[size - taken]
         choices = parts[0] - parts[1] - parts[2]
-        units = 8 * np.asarray(parts[0] + parts[1] + parts[2] + 3, float)
-        log, sign, units = spread(part.log + choices, part.sign * (numbers <= whole), units)
+        units = np.asarray(8 * (parts[0] + parts[1] + parts[2] + 3), float)
+        log = spread(part.log, part.frame, frame) + choices
+        sign, error = (spread(x, part.frame, frame) for x in (part.sign, part.error))
         units = units + np.abs(log).astype(float)
-        blur = np.where(numbers <= whole, part.blur + choices.astype(float), -np.inf)
-        terms = Value(log, sign, np.logaddexp(blur, self.rounded(log, sign, units)))
-        result, share = self.add_up(terms)
+        error = error + (np.abs(sign) + error) * growth(self.eps * units)
+        result, share = self.add_up(Value(frame, log, sign, error))
 
         def back() -> None:
-            slope = np.broadcast_to(result.slope, result.log.shape)
-            part.add_slope(slope[..., None] * share)
+            assert frame.parent is not None
+            slope = np.broadcast_to(result.slope, (frame.parent.size,))
+            part.add_slope(spread(slope, frame.parent, frame) * share, frame)
 
         self.tape.append(back)
         return result
 
-    def choose(self, is_met: np.ndarray, met: Value, unmet: Value) -> Value:
-        fields = zip(
-            (met.log, met.sign, met.blur), (unmet.log, unmet.sign, unmet.blur), strict=True
-        )
-        result = Value(*(np.where(is_met, one, other) for one, other in fields))
+    def choose(self, is_met: Number, met: Value, unmet: Value) -> Value:
+        frame = innermost((is_met.frame, met.frame, unmet.frame))
+        where = np.broadcast_to(spread(is_met.value, is_met.frame, frame), (frame.size,))
+
+        def pick(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+            return np.where(where, spread(one, met.frame, frame), spread(other, unmet.frame, frame))
+
+        log, sign = pick(met.log, unmet.log), pick(met.sign, unmet.sign)
+        result = Value(frame, log, sign, pick(met.error, unmet.error))
 
         def back() -> None:
-            met.add_slope(np.where(is_met, result.slope, 0.0))
-            unmet.add_slope(np.where(is_met, 0.0, result.slope))
+            met.add_slope(np.where(where, result.slope, 0.0), frame)
+            unmet.add_slope(np.where(where, 0.0, result.slope), frame)
 
         self.tape.append(back)
         return result
 
-    def gather(self, values: Sequence[Value], where: np.ndarray) -> Value:
-        fields = ([getattr(v, name)[()] for v in values] for name in ("log", "sign", "blur"))
-        result = Value(*(np.array(found)[where] for found in fields))
+    def gather(self, values: Sequence[Value], where: np.ndarray, frame: Frame) -> Value:
+        def row(name: str) -> np.ndarray:
+            own = (np.broadcast_to(getattr(v, name), (v.frame.size,)) for v in values)
+            return np.asarray(np.concatenate(list(own))[where])
+
+        result = Value(frame, row("log"), row("sign"), row("error"))
 
         def back() -> None:
-            slope = np.broadcast_to(result.slope, where.shape)
-            totals = np.zeros(len(values), self.dtype)
-            np.add.at(totals, where, slope)
-            for value, total in zip(values, totals, strict=True):
-                value.add_slope(np.asarray(total))
+            totals = np.zeros(sum(value.frame.size for value in values), self.dtype)
+            np.add.at(totals, where, np.broadcast_to(result.slope, (frame.size,)))
+            first = 0
+            for value in values:
+                last = first + value.frame.size
+                value.add_slope(totals[first:last], value.frame)
+                first = last
 
         self.tape.append(back)
         return result
 
-    def indicator(self, holds: np.ndarray) -> Value:
-        exact = np.full(holds.shape, -np.inf)
-        return Value(np.zeros(holds.shape, self.dtype), holds.astype(float), exact)
+    def indicator(self, holds: Number) -> Value:
+        sign = holds.value.astype(float)
+        return Value(holds.frame, np.zeros(holds.frame.size, self.dtype), sign, np.zeros(1))
 
     def add_up(self, terms: Value) -> tuple[Value, np.ndarray]:
-        """Σ of the terms along the last axis, and each term's share of it."""
+        """Σ of the terms in the parent of their frame, and each term's share of it."""
+        inner = terms.frame
+        frame, start = inner.parent, inner.start
+        assert frame is not None
+        assert start is not None
         dead = terms.sign == 0
-        top = np.where(dead, -np.inf, terms.log.real).max(axis=-1, keepdims=True)
+        vanished = dead & (terms.error == 0)
+        log = terms.log.real
+        top = np.maximum.reduceat(np.where(vanished, -np.inf, log), start)
         top = np.where(np.isfinite(top), top, self.real.type(0))
-        below = np.where(dead, -np.inf, (terms.log - top).real)
-        if self.dtype.kind == "c":
-            values = np.exp(np.where(dead, 0, terms.log - top)) * terms.sign
+        below = terms.log - spread(top, frame, inner)
+        if vanished.any():
+            below = np.where(vanished, -np.inf, below)
+        size = np.exp(below.real)
+        values = (np.exp(below) if self.dtype.kind == "c" else size) * terms.sign
+        if frame.size == 1:  # numpy's sum is pairwise, its reduceat need not be
+            total = values.sum().reshape(1)
+            roundings = min(inner.size, PAIRWISE + np.log2(inner.size))
         else:
-            values = np.exp(below) * terms.sign
-        total = values.sum(axis=-1, keepdims=True)
+            total = np.add.reduceat(values, start)
+            roundings = float(np.diff(start, append=inner.size).max())
         sign = np.sign(total.real)
         safe = np.where(sign == 0, 1, total * sign)
-        log = np.where(sign == 0, 0, np.log(safe) + top)
-        length = values.shape[-1]
-        roundings = ULPS + min(length, PAIRWISE + np.log2(length))
-        # Where all terms are zero their blur is what there is to scale by.
-        scale = np.where(
-            dead.all(axis=-1, keepdims=True), terms.blur.max(axis=-1, keepdims=True), top
-        )
-        scale = np.where(np.isfinite(scale), scale, 0.0).astype(float)
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            units = roundings - np.where(dead, 0.0, below.astype(float))
-            wrong = np.exp(terms.blur - scale) + np.abs(values).astype(float) * units * self.eps
-            blur = np.log(wrong.sum(axis=-1, keepdims=True)) + scale
+        # A term's exponent is rounded to eps · |below|, and exp of it to ULPS.
+        distance = np.where(dead, 0.0, below.real.astype(float))
+        relative = terms.error + np.abs(terms.sign) * self.eps * (ULPS + roundings - distance)
+        wrong = scaled(size.astype(float), below.real, relative)
+        error = wrong.sum().reshape(1) if frame.size == 1 else np.add.reduceat(wrong, start)
+        log = np.where(sign == 0, top, np.log(safe) + top)
+        error = error / np.where(sign == 0, 1.0, np.abs(safe).astype(float))
         units = ULPS + 2 * np.abs(log).astype(float)
-        blur = np.logaddexp(blur, self.rounded(log, sign, units))
-        found = Value(*(x.squeeze(-1) for x in (log, np.asarray(sign, float), blur)))
-        return found, np.where(sign == 0, 0, values / (safe * np.where(sign == 0, 1, sign)))
+        error = error + (np.abs(sign) + error) * growth(self.eps * units)
+        found = Value(frame, log.astype(self.dtype), sign.astype(float), error)
+        shares = np.where(sign == 0, 0, 1 / (safe * np.where(sign == 0, 1, sign)))
+        return found, values * spread(shares, frame, inner)
 
 
-def size_of(log: np.ndarray, sign: np.ndarray) -> np.ndarray:
-    """float64[...], log |v|, −∞ where v is zero."""
-    return np.where(sign == 0, -np.inf, log.real.astype(float))
+def grown_error(error: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """n · log(1 + e)."""
+    with np.errstate(invalid="ignore"):
+        found = np.log1p(error) * times.astype(float)
+    return found if np.isfinite(error).all() else np.where(times == 0, 0.0, found)
 
 
-def spread(*arrays: np.ndarray) -> list[np.ndarray]:
-    return list(np.broadcast_arrays(*arrays))
+def scaled(size: np.ndarray, log_size: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """size · error; by logarithms where an error is so large that the size may have vanished."""
+    if error.max(initial=0.0) < LARGE:
+        return np.asarray(size * error)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        product = np.exp(log_size.astype(float) + np.log(error))
+    return np.where(error == 0, 0.0, np.where(error == np.inf, np.inf, product))
 
 
-def num_states(node: Node, sizes: Mapping[Region, np.ndarray | int]) -> int:
-    """How many index combinations are held at once below a node, at most."""
-    here = np.broadcast_shapes(*(np.shape(size) for size in sizes.values()))
-    largest = {region: int(np.max(size, initial=0)) for region, size in sizes.items()}
-    return int(np.prod(here, dtype=np.int64)) * deepest(node, largest)
+def both_errors(
+    sign: np.ndarray, error: np.ndarray, other_sign: np.ndarray, other_error: np.ndarray
+) -> np.ndarray:
+    """The error of (sign ± error) · (other sign ± other error)."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = np.abs(sign) * other_error + error * (np.abs(other_sign) + other_error)
+    if np.isfinite(found).all():
+        return np.asarray(found)
+    is_zero = ((sign == 0) & (error == 0)) | ((other_sign == 0) & (other_error == 0))
+    return np.where(is_zero, 0.0, np.where(np.isnan(found), np.inf, found))
 
 
-def deepest(node: Node, largest: dict[Region, int]) -> int:
-    """The most index combinations of nested counts, by the largest sizes of regions."""
-    match node:
-        case Count(part, region, plus, minus):
-            size = largest.get(region, 0)
-            return (size + 1) * deepest(part, {**largest, plus: size, minus: size})
-        case Call(inner, names):
-            return deepest(inner, {own: largest.get(ours, 0) for own, ours in names})
-        case Rest(part, region, rest):
-            return deepest(part, {**largest, rest: largest.get(region, 0)})
-        case Recursion():
-            return 1  # evaluated size by size
-        case _:
-            return max((deepest(child, largest) for child in children(node)), default=1)
+def growth(exponent: np.ndarray) -> np.ndarray:
+    """An upper bound of exp(x) − 1 for x ≥ 0, close to x where x is small."""
+    if len(exponent) == 0 or exponent.max() < 1:
+        return np.asarray(exponent / (1 - exponent / 2))
+    with np.errstate(over="ignore"):
+        return np.asarray(np.expm1(exponent) * (1 + 1e-12))
 
 
 def log_factorial(number: np.ndarray) -> np.ndarray:

@@ -1,10 +1,13 @@
 """The sweeps over a circuit, whatever its values are made of.
 
-Values are arrays over the counting indices, one axis for each `Count` on the way from the root.
-The forward sweep writes a tape of the operations done; the backward sweep reads it in reverse, each
-operation turning the derivative of log Z with respect to its result into those of its arguments. So
-all derivatives cost about as much as Z. `floats` has values (log, sign) of a fixed precision,
-`balls` has balls of any.
+Values are arrays over combinations of counting indices (`frames`). The forward sweep writes a tape
+of the operations done; the backward sweep reads it in reverse, each operation turning the
+derivative of log Z with respect to its result into those of its arguments. So all derivatives cost
+about as much as Z. `floats` has values (log, sign) of a fixed precision, `balls` has balls of any.
+
+A sum is evaluated once for each combination of the sizes it depends on, not for each combination
+of indices around it: where sizes are equal more than twice as often as they differ, values are
+computed for the different ones and gathered.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -30,9 +33,27 @@ from lapis.lifted.compilation.circuit import (
     Rest,
     Sum,
 )
-from lapis.lifted.compilation.regions import Region, Sizes, fewer
+from lapis.lifted.compilation.regions import Region, fewer
+from lapis.lifted.evaluation.frames import (
+    WHOLE,
+    Frame,
+    Number,
+    free_regions,
+    innermost,
+    number_at,
+    spread,
+)
 
-V = TypeVar("V")
+SHARED = 2  # index combinations for each combination of sizes, for values to be gathered
+Numbers = Mapping[Region, Number]
+
+
+class Framed(Protocol):
+    @property
+    def frame(self) -> Frame: ...
+
+
+V = TypeVar("V", bound=Framed)
 
 
 @dataclass(frozen=True)
@@ -49,32 +70,42 @@ class Weights:
 class Walk(ABC, Generic[V]):
     """One evaluation of a circuit."""
 
-    def __init__(self, weights: Weights) -> None:
+    def __init__(self, weights: Weights, dtype: np.dtype) -> None:
         self.weights = weights
+        self.number_type = dtype  # of sizes
         self.tape: list[Callable[[], None]] = []
         self.known: dict[tuple[int, tuple[int, ...]], V] = {}  # recursions at sizes
 
     @abstractmethod
-    def factor(self, node: Factor, sizes: Sizes) -> V: ...
+    def factor(self, node: Factor, sizes: Numbers) -> V: ...
     @abstractmethod
     def product(self, parts: Sequence[V]) -> V: ...
     @abstractmethod
     def sum(self, parts: Sequence[V], signs: Sequence[int]) -> V: ...
     @abstractmethod
-    def power(self, part: V, exponent: np.ndarray) -> V: ...
+    def power(self, part: V, exponent: Number) -> V: ...
     @abstractmethod
-    def count(self, node: Count, sizes: Sizes) -> V: ...
-    @abstractmethod
-    def choose(self, is_met: np.ndarray, met: V, unmet: V) -> V: ...
-    @abstractmethod
-    def gather(self, values: Sequence[V], where: np.ndarray) -> V:
-        """An array of scalar values, int64[...] saying which stands where."""
+    def add_choices(self, part: V, whole: np.ndarray, number: Number) -> V:
+        """Σ (whole choose number) part, in the parent of the number's frame."""
 
     @abstractmethod
-    def indicator(self, holds: np.ndarray) -> V:
+    def choose(self, is_met: Number, met: V, unmet: V) -> V: ...
+    @abstractmethod
+    def gather(self, values: Sequence[V], where: np.ndarray, frame: Frame) -> V:
+        """The entries of values, put in a row, that int64[frame.size] says."""
+
+    @abstractmethod
+    def indicator(self, holds: Number) -> V:
         """One where it holds, zero elsewhere."""
 
-    def value(self, node: Node, sizes: Sizes) -> V:
+    def at(self, root: Node, sizes: Mapping[Region, int]) -> V:
+        """The value of a circuit, an array of one entry."""
+        return self.value(root, {r: self.constant(size) for r, size in sizes.items()})
+
+    def constant(self, size: int) -> Number:
+        return Number(WHOLE, np.array([size]).astype(self.number_type))
+
+    def value(self, node: Node, sizes: Numbers) -> V:
         match node:
             case Factor():
                 return self.factor(node, sizes)
@@ -83,49 +114,78 @@ class Walk(ABC, Generic[V]):
             case Sum(parts, signs):
                 return self.sum([self.value(part, sizes) for part in parts], signs)
             case Power(part, exponent):
-                return self.power(self.value(part, sizes), exponent.at(sizes))
+                return self.power(self.value(part, sizes), number_at(exponent, sizes))
             case Count():
                 return self.count(node, sizes)
             case Grounding(part):
                 return self.value(part, sizes)
             case Rest(part, region, rest, taken):
-                return self.value(part, {**sizes, rest: fewer(sizes[region], taken)})
+                own = sizes[region]
+                left = Number(own.frame, fewer(own.value, taken))
+                return self.value(part, {**sizes, rest: left})
             case Guard((region, least), met, unmet):
-                is_met = np.asarray(sizes[region] >= least, bool)
+                own = sizes[region]
+                is_met = np.asarray(own.value >= least, bool)
                 if is_met.all():
                     return self.value(met, sizes)
                 if not is_met.any():
                     return self.value(unmet, sizes)
-                return self.choose(is_met, self.value(met, sizes), self.value(unmet, sizes))
+                both = self.value(met, sizes), self.value(unmet, sizes)
+                return self.choose(Number(own.frame, is_met), *both)
             case Never(needs):
-                all_met: np.ndarray = np.ones((), bool)
-                for region, least in needs:
-                    all_met = all_met & np.asarray(sizes[region] >= least, bool)
-                return self.indicator(~all_met)
+                return self.indicator(holds_nowhere(needs, sizes))
             case Recursion():
                 return self.recursion(node, sizes)
             case Call(inner, names):
                 return self.value(inner, {own: sizes[ours] for own, ours in names})
         raise AssertionError(node)
 
-    def recursion(self, node: Recursion, sizes: Sizes) -> V:
-        """Each combination of sizes once, whoever asks for it."""
-        own = np.broadcast_arrays(*(np.asarray(sizes[region]) for region in node.regions))
-        place: dict[tuple[int, ...], int] = {}
-        rows = [tuple(map(int, row)) for row in zip(*(x.ravel() for x in own), strict=True)]
-        where = np.array([place.setdefault(row, len(place)) for row in rows], np.int64)
-        values = [self.at_sizes(node, row, own[0].dtype) for row in place]
-        return self.gather(values, where.reshape(own[0].shape))
+    def count(self, node: Count, sizes: Numbers) -> V:
+        """Σ_m over how many elements of a region have a property."""
+        own = {region: sizes[region] for region in sorted(free_regions(node))}
+        frame = innermost(number.frame for number in own.values())
+        rows = {r: spread(n.value, n.frame, frame) for r, n in own.items()}
+        first, where = different_rows(list(rows.values()), frame)
+        if SHARED * len(first) > frame.size:
+            return self.count_in(node, own, frame)
+        base = Frame(len(first))
+        picked = {r: Number(base, row if len(row) == 1 else row[first]) for r, row in rows.items()}
+        return self.gather([self.count_in(node, picked, base)], where, frame)
 
-    def at_sizes(self, node: Recursion, row: tuple[int, ...], dtype: np.dtype) -> V:
+    def count_in(self, node: Count, sizes: Numbers, frame: Frame) -> V:
+        own = sizes[node.region]
+        whole = np.broadcast_to(spread(own.value, own.frame, frame), (frame.size,))
+        inner = frame.branch(whole.astype(np.int64) + 1)
+        assert inner.start is not None
+        place = np.arange(inner.size) - spread(inner.start, frame, inner)
+        return self.count_row(node, sizes, whole, Number(inner, place.astype(self.number_type)))
+
+    def count_row(self, node: Count, sizes: Numbers, whole: np.ndarray, number: Number) -> V:
+        """The sum over the numbers listed, which extend the frame of `whole`."""
+        inner = number.frame
+        assert inner.parent is not None
+        rest = spread(whole, inner.parent, inner) - number.value
+        split = {node.plus: number, node.minus: Number(inner, rest)}
+        return self.add_choices(self.value(node.part, {**sizes, **split}), whole, number)
+
+    def recursion(self, node: Recursion, sizes: Numbers) -> V:
+        """Each combination of sizes once, whoever asks for it."""
+        own = [sizes[region] for region in node.regions]
+        frame = innermost(number.frame for number in own)
+        rows = [spread(n.value, n.frame, frame) for n in own]
+        first, where = different_rows(rows, frame)
+        chosen = [[int(row[0 if len(row) == 1 else place]) for row in rows] for place in first]
+        values = [self.at_sizes(node, tuple(row)) for row in chosen]
+        return self.gather(values, where, frame)
+
+    def at_sizes(self, node: Recursion, row: tuple[int, ...]) -> V:
         """From small sizes to large, so that a call finds its value and the stack stays flat."""
         assert node.part is not None
         shrinking = node.regions.index(node.region)
         for size in range(row[shrinking] + 1):
             smaller = (*row[:shrinking], size, *row[shrinking + 1 :])
             if (id(node), smaller) not in self.known:
-                own = dict(zip(node.regions, smaller, strict=True))
-                found = self.value(node.part, {r: np.asarray(n, dtype) for r, n in own.items()})
+                found = self.at(node.part, dict(zip(node.regions, smaller, strict=True)))
                 self.known[id(node), smaller] = found
         return self.known[id(node), row]
 
@@ -134,18 +194,26 @@ class Walk(ABC, Generic[V]):
             back()
 
 
-def split(node: Count, sizes: Sizes, numbers: np.ndarray) -> dict[Region, np.ndarray]:
-    """Sizes below a `Count`, with a new last axis for m: as many elements are in its `plus`."""
-    whole = np.asarray(sizes[node.region])[..., None]
-    inner = {region: np.asarray(size)[..., None] for region, size in sizes.items()}
-    inner[node.plus] = np.minimum(numbers, whole)
-    inner[node.minus] = np.maximum(whole - numbers, 0)
-    return inner
+def holds_nowhere(needs: frozenset[tuple[Region, int]], sizes: Numbers) -> Number:
+    """Where not all needs are met."""
+    frame = innermost(sizes[region].frame for region, _ in needs)
+    all_met: np.ndarray = np.ones(1, bool)
+    for region, least in needs:
+        own = sizes[region]
+        all_met = all_met & np.asarray(spread(own.value, own.frame, frame) >= least, bool)
+    return Number(frame, ~all_met)
 
 
-def reduce_to(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Sum over the axes along which a value of this shape was broadcast."""
-    extra = array.ndim - len(shape)
-    array = array.sum(axis=tuple(range(extra))) if extra else array
-    ones = tuple(i for i, n in enumerate(shape) if n == 1 and array.shape[i] != 1)
-    return array.sum(axis=ones, keepdims=True) if ones else array
+def different_rows(columns: Sequence[np.ndarray], frame: Frame) -> tuple[np.ndarray, np.ndarray]:
+    """int64[num_different] and int64[frame.size]: where rows occur first, and which each one is."""
+    key = np.zeros(frame.size, np.int64)
+    most = 1
+    for column in columns:
+        if len(column) > 1:
+            whole = column.astype(np.int64)
+            key = key * (int(whole.max()) + 1) + whole
+            most *= int(whole.max()) + 1
+    if most >= 1 << 62:  # the key would overflow
+        return np.arange(frame.size), np.arange(frame.size)
+    _, first, where = np.unique(key, return_index=True, return_inverse=True)
+    return first, where.ravel()

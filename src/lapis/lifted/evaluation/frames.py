@@ -1,0 +1,233 @@
+"""Combinations of counting indices, listed in a row.
+
+A sum over m = 0 … size(region) lists m once for each combination of the indices around it. A
+`Frame` is such a list: each of its combinations extends one of its parent's, those of one parent
+stand together. Two nested sums over the parts of n elements have (n + 2 choose 2) combinations,
+where a table with an axis for each sum would have (n + 1)².
+
+A number that depends on outer indices only is held in their frame, and spread to an inner one
+where the two meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from math import comb, prod
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from lapis.lifted.compilation.circuit import (
+    Call,
+    Count,
+    Factor,
+    Guard,
+    Never,
+    Node,
+    Power,
+    Recursion,
+    Rest,
+    children,
+)
+from lapis.lifted.compilation.regions import Region, Size
+
+MAX_PROFILES = 64  # of nested sums that are compared with each other
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """`size` combinations of indices."""
+
+    size: int
+    parent: Frame | None = None
+    start: np.ndarray | None = None  # int64[parent.size], the first of each of the parent's
+    depth: int = 0
+    known: dict[int, np.ndarray] = field(default_factory=dict)  # by depth: see `index_in`
+
+    @cached_property
+    def parent_of(self) -> np.ndarray:
+        """int64[size], which of the parent's combinations each one extends."""
+        assert self.parent is not None
+        assert self.start is not None
+        lengths = np.diff(self.start, append=self.size)
+        return np.repeat(np.arange(self.parent.size), lengths)
+
+    def branch(self, lengths: np.ndarray) -> Frame:
+        """A frame with so many combinations for each of ours, at least one."""
+        ends = np.cumsum(lengths)
+        return Frame(int(ends[-1]), self, ends - lengths, self.depth + 1)
+
+    def index_in(self, outer: Frame) -> np.ndarray:
+        """int64[size], which combination of an outer frame each one extends."""
+        assert self.parent is not None
+        if self.parent is outer:
+            return self.parent_of
+        if outer.depth not in self.known:
+            self.known[outer.depth] = self.parent.index_in(outer)[self.parent_of]
+        return self.known[outer.depth]
+
+
+WHOLE = Frame(1)  # outside all sums
+
+
+class Number(NamedTuple):
+    """A whole number for each combination of a frame."""
+
+    frame: Frame
+    value: np.ndarray  # [frame.size], in the dtype of the evaluation
+
+
+def innermost(frames: Iterable[Frame]) -> Frame:
+    """Of frames of which each is within the other."""
+    return max(frames, key=lambda frame: (frame.depth, frame.size), default=WHOLE)
+
+
+def spread(array: np.ndarray, own: Frame, frame: Frame) -> np.ndarray:
+    """An array over a frame in an inner one; arrays of one entry broadcast by themselves."""
+    if own is frame or len(array) == 1:
+        return array
+    return np.asarray(array[frame.index_in(own)])
+
+
+def add_within(array: np.ndarray, frame: Frame, own: Frame, length: int) -> np.ndarray:
+    """Sums over the combinations that extend the same one of an outer frame."""
+    array = np.broadcast_to(array, (frame.size,))
+    if length == 1:
+        return np.asarray(array.sum()).reshape(1)
+    while frame is not own:
+        assert frame.parent is not None
+        assert frame.start is not None
+        array, frame = np.add.reduceat(array, frame.start), frame.parent
+    return array
+
+
+def number_at(size: Size, sizes: Mapping[Region, Number]) -> Number:
+    own = [(region, sizes[region]) for region, _ in size.factors]
+    frame = innermost(number.frame for _, number in own)
+    value = np.asarray(size.at({r: spread(n.value, n.frame, frame) for r, n in own}))
+    return Number(frame, value if value.ndim else value.reshape(1))
+
+
+def free_regions(node: Node) -> frozenset[Region]:
+    """The regions whose sizes the number of a node depends on."""
+    known = FREE.get(node)
+    if known is not None:
+        return known
+    below = frozenset[Region]().union(*map(free_regions, own_children(node)))
+    match node:
+        case Factor(exponent, literals, free):
+            sizes = [size for _, size in (*exponent, *free)] + [size for *_, size in literals]
+            found = frozenset(region for size in sizes for region, _ in size.factors)
+        case Power(_, exponent):
+            found = below | {region for region, _ in exponent.factors}
+        case Count(_, region, plus, minus):
+            found = (below - {plus, minus}) | {region}
+        case Rest(_, region, rest):
+            found = (below - {rest}) | {region}
+        case Guard((region, _)):
+            found = below | {region}
+        case Never(needs):
+            found = frozenset(region for region, _ in needs)
+        case Recursion(regions):
+            found = frozenset(regions)
+        case Call(inner, names):
+            own = free_regions(inner)
+            found = frozenset(ours for name, ours in names if name in own)
+        case _:
+            found = below
+    FREE[node] = found
+    return found
+
+
+def own_children(node: Node) -> tuple[Node, ...]:
+    """Without those of a recursion, whose circuit refers to itself."""
+    return () if isinstance(node, Recursion) else children(node)
+
+
+FREE: WeakKeyDictionary[Node, frozenset[Region]] = WeakKeyDictionary()
+
+
+# How many sums over parts of a region are within each other, for some regions.
+Profile = frozenset[tuple[Region, int]]
+
+
+def profiles(node: Node) -> frozenset[Profile]:
+    """Of each path from a node downward; those that are part of another are left out."""
+    known = PROFILES.get(node)
+    if known is not None:
+        return known
+    match node:
+        case Call(inner, names):
+            renamed = dict(names)
+            found = {merge((renamed[r], k) for r, k in path) for path in profiles(inner)}
+        case Count(part, region, plus, minus):
+            found = {
+                merge([(region, 1), *((region if r in (plus, minus) else r, k) for r, k in path)])
+                for path in profiles(part)
+            }
+        case Rest(part, region, rest):
+            found = {
+                merge((region if r == rest else r, k) for r, k in path) for path in profiles(part)
+            }
+        case _:
+            found = {path for child in own_children(node) for path in profiles(child)}
+    PROFILES[node] = without_smaller(found or {frozenset()})
+    return PROFILES[node]
+
+
+PROFILES: WeakKeyDictionary[Node, frozenset[Profile]] = WeakKeyDictionary()
+
+
+def merge(path: Iterable[tuple[Region, int]]) -> Profile:
+    total: dict[Region, int] = {}
+    for region, number in path:
+        total[region] = total.get(region, 0) + number
+    return frozenset(total.items())
+
+
+def without_smaller(paths: set[Profile]) -> frozenset[Profile]:
+    tables = [dict(path) for path in paths]
+    kept: list[dict[Region, int]] = []
+    for table in sorted(tables, key=lambda t: (-sum(t.values()), sorted(t.items()))):
+        if not any(all(other.get(r, 0) >= k for r, k in table.items()) for other in kept):
+            kept.append(table)
+    return frozenset(frozenset(table.items()) for table in kept[:MAX_PROFILES])
+
+
+def num_states(node: Node, sizes: Mapping[Region, int]) -> int:
+    """How many combinations of counting indices the sums below a node go through, at most.
+
+    k sums within each other over parts of n elements go through (n + k choose k).
+    """
+    return max(
+        prod(comb(int(sizes[region]) + k, k) for region, k in path) for path in profiles(node)
+    )
+
+
+def states_within(node: Node, sizes: Mapping[Region, Number], frame: Frame) -> np.ndarray:
+    """float64[frame.size], the same for each combination of a frame."""
+    found = np.ones(frame.size)
+    for path in profiles(node):
+        states = np.ones(frame.size)
+        for region, k in path:
+            own = sizes[region]
+            size = spread(own.value, own.frame, frame).astype(float)
+            for step in range(1, k + 1):
+                states = states * ((size + step) / step)
+        found = np.maximum(found, states)
+    return found
+
+
+def cut(states: np.ndarray, most: int) -> Sequence[tuple[int, int]]:
+    """Ranges whose states add up to at most so many, or of a single entry."""
+    total = np.cumsum(states)
+    ends = [0]
+    while ends[-1] < len(states):
+        before = total[ends[-1] - 1] if ends[-1] else 0.0
+        fits = int(np.searchsorted(total, before + most, side="right"))
+        ends.append(max(ends[-1] + 1, fits))
+    return list(pairwise(ends))
