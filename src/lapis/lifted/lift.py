@@ -32,7 +32,12 @@ from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Rule
 from lapis.lifted.compilation.circuit import Factor, Grounding, Node, product
 from lapis.lifted.compilation.compilation_rules import compile_theory
-from lapis.lifted.compilation.compile import MAX_CLAUSES, NotLiftable, TooManyTheories
+from lapis.lifted.compilation.compile import (
+    MAX_CLAUSES,
+    NotLiftable,
+    TooManyStates,
+    TooManyTheories,
+)
 from lapis.lifted.compilation.regions import Region
 from lapis.lifted.compilation.theory import Theory, clause_key
 from lapis.lifted.encode import Encoding, encode
@@ -177,7 +182,7 @@ def lift_problem(
         try:
             if key not in cache:
                 most = MAX_CLAUSES if max_elements is None else FEW_CLAUSES
-                cache[key] = compile_encoding(encoding, most, stop, progress)
+                cache[key] = compile_encoding(problem, encoding, most, stop, progress)
         except NotLiftable as stuck:
             type_name, reason = choose_type(problem, encoding, stuck.theory)
             if max_elements is not None:
@@ -218,11 +223,20 @@ def lift_problems(
 
 
 def compile_encoding(
-    encoding: Encoding, max_clauses: int, stop: Stop | None, progress: Report | None
+    problem: Problem,
+    encoding: Encoding,
+    max_clauses: int,
+    stop: Stop | None,
+    progress: Report | None,
 ) -> Node:
     free = tuple((shape.predicate, shape.num_atoms) for shape in encoding.free)
+    kinds = encoding.kinds
     try:
-        node = compile_theory(encoding.theory, encoding.kinds.names, max_clauses, stop, progress)
+        node = compile_theory(
+            encoding.theory, kinds.names, kinds.sizes, max_clauses, stop, progress
+        )
+    except TooManyStates as reached:
+        raise too_many_states(problem, encoding, reached) from None
     except TooManyTheories as reached:
         raise TooLarge(
             f"the circuit of this model grows too large: {reached}, and no end",
@@ -230,6 +244,25 @@ def compile_encoding(
             hint="fewer constants told apart by formulas and facts, or another method",
         ) from None
     return product(Factor(encoding.certain, free=free), node)
+
+
+def too_many_states(problem: Problem, encoding: Encoding, reached: TooManyStates) -> TooLarge:
+    """An error that names the formulas whose variables are in the sum."""
+    clauses = reached.theory.clauses
+    predicates = {literal.atom.predicate for clause in clauses for literal in clause.literals}
+    numbers = stuck_rules(problem, encoding, reached.theory, predicates)
+    rules = [problem.model.rules[number] for number in numbers]
+    most = max(map(num_variables, rules), default=0)
+    named = [rule for rule in rules if num_variables(rule) == most]
+    texts = " and ".join(repr(rule.text) for rule in named[:3]) or "a block"
+    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+    return TooLarge(
+        f"this model cannot be lifted: {texts}{more} tie constants of so many kinds together that "
+        f"log Z is a sum over more than {reached.num_states:,} combinations of their numbers",
+        code="too-many-combinations",
+        span=named[0].span if named else None,
+        hint=f"take smaller domains, fewer predicates in these formulas, or {INSTEAD}",
+    )
 
 
 def choose_type(problem: Problem, encoding: Encoding, stuck: Theory) -> tuple[str, str]:

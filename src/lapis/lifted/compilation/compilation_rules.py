@@ -185,7 +185,7 @@ def root_grounding(compiler: Compiler, theory: Theory) -> Node | None:
         if roots is None:
             continue
         name = compiler.names[region]
-        element, others = compiler.new_element(), compiler.new_region(f"{name} but one")
+        element, others = compiler.new_element(), compiler.without_one(region)
         cases = partial(place_root, roots=roots, element=element, region=region, others=others)
         rest, certain = transform(theory, cases)
         node = compiler.go_on(shapes_of_cases(theory, cases), rest, certain)
@@ -247,8 +247,7 @@ def atom_counting(compiler: Compiler, theory: Theory) -> Node | None:
     shape = min(uses, key=lambda s: (-uses[s], s))
     (region,) = shape.regions
     name = compiler.names[region]
-    plus = compiler.new_region(f"{name} with {describe(shape)}")
-    minus = compiler.new_region(f"{name} without {describe(shape)}")
+    plus, minus = compiler.cut(region, describe(shape))
 
     def split(clause: Clause) -> Iterator[Parts | None]:
         own = [v for v, r in enumerate(clause.regions) if r == region]
@@ -263,6 +262,7 @@ def atom_counting(compiler: Compiler, theory: Theory) -> Node | None:
                 yield frozenset(kept), regions
 
     rest, certain = transform(theory, split)
+    compiler.check_states(rest)
     before = {
         refined for s in theory.shapes - {shape} for refined in refine(s, region, plus, minus)
     }
@@ -352,9 +352,17 @@ RULES: tuple[Rule, ...] = (
 def compile_theory(
     theory: Theory,
     names: Sequence[str],
+    sizes: Mapping[Region, int],
     max_clauses: int = MAX_CLAUSES,
     stop: Stop | None = None,
     progress: Report | None = None,
 ) -> Node:
-    """The circuit of a theory; `names` are those of its regions. Raises NotLiftable."""
-    return Compiler(RULES, list(names), max_clauses, stop, progress).compile(theory)
+    """The circuit of a theory; `names` and `sizes` are those of its regions.
+
+    It is for any sizes, but must be short enough for these. Raises NotLiftable, TooManyStates and
+    TooManyTheories.
+    """
+    compiler = Compiler(
+        RULES, list(names), sizes, max_clauses=max_clauses, stop=stop, progress=progress
+    )
+    return compiler.compile(theory)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from math import comb, prod
 
 from lapis.lifted.compilation.circuit import Call, Factor, Guard, Node, Recursion, Rest, product
 from lapis.lifted.compilation.isomorphism import canonical_form
@@ -35,6 +36,7 @@ from lapis.progress import Progress, Report, Stop
 TAKEN_OUT = "\0"  # begins the names of elements that no constant is named like
 MAX_THEORIES = 3000  # compiled in all
 MAX_CLAUSES = 200_000  # of all theories together
+MAX_STATES = 100_000_000  # combinations of sizes: some minutes
 TOLD = 20  # theories from one report to the next
 MAX_OF_RECURSION = 2_000  # clauses of theories before a recursion is given up
 Values = Mapping[Shape, bool]
@@ -56,6 +58,15 @@ class TooManyTheories(Exception):
         super().__init__(f"{num_theories:,} sub-theories with {num_clauses:,} clauses")
 
 
+class TooManyStates(Exception):
+    """A sum in the circuit would go through too many combinations of numbers."""
+
+    def __init__(self, num_states: int, theory: Theory) -> None:
+        super().__init__(f"{num_states:,}")
+        self.num_states = num_states
+        self.theory = theory  # what depends on that many combinations
+
+
 Rule = Callable[["Compiler", Theory], Node | None]
 
 
@@ -63,6 +74,8 @@ Rule = Callable[["Compiler", Theory], Node | None]
 class Compiler:
     rules: tuple[Rule, ...]  # tried in this order
     names: list[str]  # of regions, for people
+    sizes: Mapping[Region, int] = field(default_factory=dict)  # that it is compiled for, if any
+    max_states: int = MAX_STATES
     max_clauses: int = MAX_CLAUSES  # of all theories together
     stop: Stop | None = None
     progress: Report | None = None
@@ -71,6 +84,7 @@ class Compiler:
     num_theories: int = 0  # compiled so far
     num_clauses: int = 0  # of them
     give_up: int | None = None  # at so many clauses, while a recursion is tried
+    part_of: dict[Region, Region] = field(default_factory=dict)  # the region that it is cut from
 
     def compile(self, theory: Theory) -> Node:
         if not theory.hard and not theory.soft:
@@ -125,7 +139,7 @@ class Compiler:
         raise NotLiftable(theory)
 
     def take_out(self, theory: Theory, region: Region) -> Node:
-        element, others = self.new_element(), self.new_region(f"{self.names[region]} but one")
+        element, others = self.new_element(), self.without_one(region)
         cases = partial(place_one, element=element, region=region, others=others)
         rest, certain = transform(theory, cases)
         node = self.go_on(shapes_of_cases(theory, cases), rest, certain)
@@ -140,6 +154,43 @@ class Compiler:
     def new_region(self, name: str) -> Region:
         self.names.append(name)
         return len(self.names) - 1
+
+    def without_one(self, region: Region) -> Region:
+        """The region without an element that is taken out."""
+        return self.new_region(f"{self.names[region]} but one")
+
+    def cut(self, region: Region, property_name: str) -> tuple[Region, Region]:
+        """The elements of a region with and without a property."""
+        name = self.names[region]
+        plus = self.new_region(f"{name} with {property_name}")
+        minus = self.new_region(f"{name} without {property_name}")
+        self.part_of |= {plus: region, minus: region}
+        return plus, minus
+
+    def wholes(self, region: Region) -> Iterator[Region]:
+        """The regions that a region is cut from, the smallest first."""
+        while region in self.part_of:
+            region = self.part_of[region]
+            yield region
+
+    def check_states(self, theory: Theory) -> None:
+        """Refuse a theory that depends on too many combinations of sizes.
+
+        A region of n elements that is cut into k parts has (n + k − 1 choose k − 1) of them, and
+        each has a number of its own in every circuit of the theory.
+        """
+        parts: dict[Region, list[Region]] = {}  # the smallest ones of each region
+        cut = {above for region in theory.regions for above in self.wholes(region)}
+        for region in theory.regions - cut:
+            whole = [region, *self.wholes(region)][-1]
+            parts.setdefault(whole, []).append(region)
+        states = prod(
+            comb(self.sizes[whole] + len(own) - 1, len(own) - 1)
+            for whole, own in parts.items()
+            if whole in self.sizes
+        )
+        if states > self.max_states:
+            raise TooManyStates(states, theory)
 
     def new_element(self) -> str:
         self.num_elements += 1

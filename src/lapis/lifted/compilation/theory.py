@@ -100,6 +100,14 @@ class Theory:
         return tuple([part.clause for part in self.hard] + [part.clause for part in self.soft])
 
     @cached_property
+    def regions(self) -> frozenset[Region]:
+        """The regions whose sizes it depends on."""
+        own = {region for clause in self.clauses for region in clause.regions}
+        own |= {region for part in self.hard for region, _ in part.needs}
+        sizes = (size for part in self.soft for _, size in part.exponent)
+        return frozenset(own | {region for size in sizes for region, _ in size.factors})
+
+    @cached_property
     def shapes(self) -> frozenset[Shape]:
         return frozenset(shape for clause in self.clauses for shape in clause_shapes(clause))
 
