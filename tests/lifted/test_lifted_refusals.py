@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import lapis
+from lapis.lifted.lift import lift_problem
 
 TRANSITIVE = """F(person, person)
 1.5 F(x,y) ^ F(y,z) => F(x,z)
@@ -105,11 +106,39 @@ def test_contradictions_leave_no_world() -> None:
         lapis.lift(model, sizes={"person": 30})
 
 
-def test_sums_over_too_many_numbers_are_refused_with_their_number() -> None:
-    model = lapis.parse("S(t)\nF(t, t)\n1 S(x) ^ F(x, y) => S(y)")
-    with pytest.raises(lapis.TooLarge, match="a sum over 1,000,000,001 combinations") as caught:
+def test_sums_over_too_many_numbers_name_the_formula() -> None:
+    model = lapis.parse("S(t)\nF(t, t)\n1 S(x) ^ F(x, y) => S(y)\n0.5 S(x)")
+    with pytest.raises(lapis.TooLarge) as caught:
         lapis.lift(model, sizes={"t": 1_000_000_000})
+    assert str(caught.value).splitlines() == [
+        "<text>:3:1: this model cannot be lifted: log Z is a sum over 1,000,000,001 or more "
+        "combinations of numbers of constants, because of 'S(x) ^ F(x, y) => S(y)'",
+        "    1 S(x) ^ F(x, y) => S(y)",
+        "    ^^^^^^^^^^^^^^^^^^^^^^^^",
+        "    take smaller domains or fewer predicates; or learn by pseudo-likelihood, infer by "
+        "sampling (--method auto)",
+    ]
     assert caught.value.exit_code == 3
+
+
+def test_a_circuit_is_not_evaluated_at_sizes_beyond_its_limit() -> None:
+    model = lapis.parse("S(t)\nF(t, t)\n1 S(x) ^ F(x, y) => S(y)")
+    lifted = lift_problem(lapis.build_problem(model, query=["S", "F"]), {"t": 3})
+    with pytest.raises(lapis.TooLarge, match="a sum over 1,000,000,001 combinations"):
+        lifted.at(sizes={"t": 1_000_000_000})
+
+
+@pytest.mark.parametrize("num_classes", [5, 6])
+def test_pages_of_many_classes_are_refused_before_their_circuit_is_complete(
+    num_classes: int,
+) -> None:
+    """Classes of linked pages, as WebKB has them: 2^k kinds of pages."""
+    names = [f"Class{number}" for number in range(num_classes)]
+    rules = [f"0.1 {a}(x) ^ Linked(x, y) => {b}(y)" for a in names for b in names if a != b]
+    text = "\n".join([f"{name}(page)" for name in names] + ["Linked(page, page)", *rules])
+    with pytest.raises(lapis.TooLarge, match=r"because of 'Class0.* more") as caught:
+        lapis.lift(lapis.parse(text), sizes={"page": 200})
+    assert caught.value.code == "too-many-combinations"
 
 
 @pytest.mark.parametrize("size", [3 * 10**6, 10**10, 10**20])

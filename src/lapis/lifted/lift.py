@@ -34,6 +34,7 @@ from lapis.lifted.compilation.circuit import Factor, Grounding, Node, product
 from lapis.lifted.compilation.compilation_rules import compile_theory
 from lapis.lifted.compilation.compile import (
     MAX_CLAUSES,
+    MAX_STATES,
     NotLiftable,
     TooManyStates,
     TooManyTheories,
@@ -181,8 +182,10 @@ def lift_problem(
         key = encoding.theory, encoding.certain, encoding.free
         try:
             if key not in cache:
-                most = MAX_CLAUSES if max_elements is None else FEW_CLAUSES
-                cache[key] = compile_encoding(problem, encoding, most, stop, progress)
+                limits = (
+                    (MAX_STATES, MAX_CLAUSES) if max_elements is None else (FEW_STATES, FEW_CLAUSES)
+                )
+                cache[key] = compile_encoding(problem, encoding, *limits, stop, progress)
         except NotLiftable as stuck:
             type_name, reason = choose_type(problem, encoding, stuck.theory)
             if max_elements is not None:
@@ -225,6 +228,7 @@ def lift_problems(
 def compile_encoding(
     problem: Problem,
     encoding: Encoding,
+    max_states: int,
     max_clauses: int,
     stop: Stop | None,
     progress: Report | None,
@@ -233,7 +237,13 @@ def compile_encoding(
     kinds = encoding.kinds
     try:
         node = compile_theory(
-            encoding.theory, kinds.names, kinds.sizes, max_clauses, stop, progress
+            encoding.theory,
+            kinds.names,
+            kinds.sizes,
+            max_states=max_states,
+            max_clauses=max_clauses,
+            stop=stop,
+            progress=progress,
         )
     except TooManyStates as reached:
         raise too_many_states(problem, encoding, reached) from None
@@ -257,11 +267,11 @@ def too_many_states(problem: Problem, encoding: Encoding, reached: TooManyStates
     texts = " and ".join(repr(rule.text) for rule in named[:3]) or "a block"
     more = f" and {len(named) - 3} more" if len(named) > 3 else ""
     return TooLarge(
-        f"this model cannot be lifted: {texts}{more} tie constants of so many kinds together that "
-        f"log Z is a sum over more than {reached.num_states:,} combinations of their numbers",
+        f"this model cannot be lifted: log Z is a sum over {reached.num_states:,} or more "
+        f"combinations of numbers of constants, because of {texts}{more}",
         code="too-many-combinations",
         span=named[0].span if named else None,
-        hint=f"take smaller domains, fewer predicates in these formulas, or {INSTEAD}",
+        hint=f"take smaller domains or fewer predicates; or {INSTEAD}",
     )
 
 

@@ -36,6 +36,7 @@ from lapis.lifted.compilation.circuit import (
 )
 from lapis.lifted.compilation.compile import (
     MAX_CLAUSES,
+    MAX_STATES,
     Compiler,
     Parts,
     Rule,
@@ -353,6 +354,8 @@ def compile_theory(
     theory: Theory,
     names: Sequence[str],
     sizes: Mapping[Region, int],
+    *,
+    max_states: int = MAX_STATES,
     max_clauses: int = MAX_CLAUSES,
     stop: Stop | None = None,
     progress: Report | None = None,
@@ -362,7 +365,5 @@ def compile_theory(
     It is for any sizes, but must be short enough for these. Raises NotLiftable, TooManyStates and
     TooManyTheories.
     """
-    compiler = Compiler(
-        RULES, list(names), sizes, max_clauses=max_clauses, stop=stop, progress=progress
-    )
+    compiler = Compiler(RULES, list(names), sizes, max_states, max_clauses, stop, progress)
     return compiler.compile(theory)

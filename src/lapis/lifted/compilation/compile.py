@@ -36,7 +36,7 @@ from lapis.progress import Progress, Report, Stop
 TAKEN_OUT = "\0"  # begins the names of elements that no constant is named like
 MAX_THEORIES = 3000  # compiled in all
 MAX_CLAUSES = 200_000  # of all theories together
-MAX_STATES = 100_000_000  # combinations of sizes: some minutes
+MAX_STATES = 100_000_000  # combinations of numbers that a sum goes through: a minute or some
 TOLD = 20  # theories from one report to the next
 MAX_OF_RECURSION = 2_000  # clauses of theories before a recursion is given up
 Values = Mapping[Shape, bool]

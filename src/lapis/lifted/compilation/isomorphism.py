@@ -2,7 +2,8 @@
 
 The canonical form numbers regions and elements by what is said of them: colour refinement, with
 ties left in the order of the names. So two isomorphic theories may still get different forms,
-which costs a compilation and nothing else; different theories never get the same.
+which costs a compilation and nothing else; different theories never get the same. Breaking ties one
+at a time, with a refinement after each, was tried: of 800 theories it saved one.
 
 Colours are hashes of tuples of whole numbers, the same in every run; a collision leaves one tie
 more, and makes no mistake.

@@ -18,6 +18,7 @@ import numpy as np
 
 from lapis.errors import LapisError, TooLarge
 from lapis.lifted.compilation.circuit import Node
+from lapis.lifted.compilation.compile import MAX_STATES
 from lapis.lifted.compilation.regions import Region
 from lapis.lifted.evaluation.floats import Floats, Value
 from lapis.lifted.evaluation.frames import num_states
@@ -35,7 +36,6 @@ FLOATS: Mapping[int, np.dtype] = {
 FIRST_BITS, LAST_BITS = 128, 1 << 17
 SPARE_BITS = 60  # of a difference quotient
 MAX_BALLS = 1 << 21  # index combinations
-MAX_FLOATS = 100_000_000  # index combinations: about a quarter of an hour
 STEP = 1e-30  # of complex-step differentiation; no rounding depends on it
 
 
@@ -58,10 +58,10 @@ class Partition:
 def evaluate(root: Node, weights: Weights, sizes: Mapping[Region, int]) -> Partition:
     """log Z and the expected counts. Raises LapisError if no world is possible."""
     states = num_states(root, sizes)
-    if states > MAX_FLOATS:
+    if states > MAX_STATES:
         raise TooLarge(
             f"log Z is a sum over {states:,} combinations of numbers, more than the "
-            f"{MAX_FLOATS:,} that are gone through",
+            f"{MAX_STATES:,} that are gone through",
             code="too-many-combinations",
             hint="take smaller domains: the sums grow with the numbers of constants",
         )

@@ -40,7 +40,7 @@ from lapis.lifted.evaluation.frames import (
 )
 from lapis.lifted.evaluation.walk import Numbers, Walk, Weights
 
-MAX_STATES = 1 << 17  # index combinations that are held at a time
+HELD_STATES = 1 << 17  # index combinations that are held at a time
 ULPS = 2.0  # of exp and log
 LARGE = 1e3  # relative errors beyond which nothing is known of a term
 PAIRWISE = 20.0  # roundings of a pairwise sum beside the logarithm of its length
@@ -74,7 +74,7 @@ class Value:
 class Floats(Walk[Value]):
     """An evaluation in float64 or long doubles; `dtype` may be complex."""
 
-    def __init__(self, weights: Weights, dtype: np.dtype, max_states: int = MAX_STATES) -> None:
+    def __init__(self, weights: Weights, dtype: np.dtype, max_states: int = HELD_STATES) -> None:
         self.dtype = dtype
         self.real = np.zeros((), dtype).real.dtype
         super().__init__(weights, self.real)

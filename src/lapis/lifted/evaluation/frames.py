@@ -151,51 +151,62 @@ def own_children(node: Node) -> tuple[Node, ...]:
 FREE: WeakKeyDictionary[Node, frozenset[Region]] = WeakKeyDictionary()
 
 
-# How many sums over parts of a region are within each other, for some regions.
-Profile = frozenset[tuple[Region, int]]
+class Profile(NamedTuple):
+    """Sums within each other on a path through a circuit, each of which depends on those around."""
+
+    sums: frozenset[tuple[Region, int]]  # how many of them are over parts of a region
+    regions: frozenset[Region]  # whose sizes the outermost depends on
 
 
 def profiles(node: Node) -> frozenset[Profile]:
-    """Of each path from a node downward; those that are part of another are left out."""
+    """Of each path from a node downward; those with fewer sums than another are left out."""
     known = PROFILES.get(node)
     if known is not None:
         return known
     match node:
         case Call(inner, names):
-            renamed = dict(names)
-            found = {merge((renamed[r], k) for r, k in path) for path in profiles(inner)}
+            found = {rename(path, dict(names)) for path in profiles(inner)}
         case Count(part, region, plus, minus):
-            found = {
-                merge([(region, 1), *((region if r in (plus, minus) else r, k) for r, k in path)])
-                for path in profiles(part)
-            }
+            whole = {plus: region, minus: region}
+            found = {Profile(frozenset({(region, 1)}), free_regions(node))}
+            for path in profiles(part):
+                if path.regions & {plus, minus}:
+                    sums = merge([(region, 1), *rename(path, whole).sums])
+                    found.add(Profile(sums, free_regions(node)))
+                else:  # evaluated once for all numbers
+                    found.add(path)
         case Rest(part, region, rest):
-            found = {
-                merge((region if r == rest else r, k) for r, k in path) for path in profiles(part)
-            }
+            found = {rename(path, {rest: region}) for path in profiles(part)}
         case _:
             found = {path for child in own_children(node) for path in profiles(child)}
-    PROFILES[node] = without_smaller(found or {frozenset()})
+    PROFILES[node] = without_smaller(found)
     return PROFILES[node]
 
 
 PROFILES: WeakKeyDictionary[Node, frozenset[Profile]] = WeakKeyDictionary()
 
 
-def merge(path: Iterable[tuple[Region, int]]) -> Profile:
+def rename(path: Profile, names: Mapping[Region, Region]) -> Profile:
+    sums = merge((names.get(region, region), number) for region, number in path.sums)
+    return Profile(sums, frozenset(names.get(region, region) for region in path.regions))
+
+
+def merge(sums: Iterable[tuple[Region, int]]) -> frozenset[tuple[Region, int]]:
     total: dict[Region, int] = {}
-    for region, number in path:
+    for region, number in sums:
         total[region] = total.get(region, 0) + number
     return frozenset(total.items())
 
 
-def without_smaller(paths: set[Profile]) -> frozenset[Profile]:
-    tables = [dict(path) for path in paths]
-    kept: list[dict[Region, int]] = []
-    for table in sorted(tables, key=lambda t: (-sum(t.values()), sorted(t.items()))):
-        if not any(all(other.get(r, 0) >= k for r, k in table.items()) for other in kept):
-            kept.append(table)
-    return frozenset(frozenset(table.items()) for table in kept[:MAX_PROFILES])
+def without_smaller(paths: Iterable[Profile]) -> frozenset[Profile]:
+    kept: list[tuple[Profile, dict[Region, int]]] = []
+    for path in sorted(paths, key=lambda p: (-sum(k for _, k in p.sums), sorted(p.sums))):
+        if not any(
+            path.regions <= other.regions and all(most.get(r, 0) >= k for r, k in path.sums)
+            for other, most in kept
+        ):
+            kept.append((path, dict(path.sums)))
+    return frozenset(path for path, _ in kept[:MAX_PROFILES])
 
 
 def num_states(node: Node, sizes: Mapping[Region, int]) -> int:
@@ -204,7 +215,8 @@ def num_states(node: Node, sizes: Mapping[Region, int]) -> int:
     k sums within each other over parts of n elements go through (n + k choose k).
     """
     return max(
-        prod(comb(int(sizes[region]) + k, k) for region, k in path) for path in profiles(node)
+        (prod(comb(int(sizes[r]) + k, k) for r, k in path.sums) for path in profiles(node)),
+        default=1,
     )
 
 
@@ -213,7 +225,7 @@ def states_within(node: Node, sizes: Mapping[Region, Number], frame: Frame) -> n
     found = np.ones(frame.size)
     for path in profiles(node):
         states = np.ones(frame.size)
-        for region, k in path:
+        for region, k in path.sums:
             own = sizes[region]
             size = spread(own.value, own.frame, frame).astype(float)
             for step in range(1, k + 1):
