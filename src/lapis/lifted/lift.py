@@ -317,8 +317,14 @@ def stuck_rules(
     """The rules that the clauses without a rule of compilation come from."""
     soft = {encoding.columns[column].rule for part in stuck.soft for column, _ in part.exponent}
     found = {rule for rule in soft if rule >= 0}
-    for feature in problem.normal_form.features:
+    form = problem.normal_form
+    within: dict[str, set[str]] = {}  # the predicates that a derived one is defined by
+    for each in form.definitions:
+        own = {x.predicate for cube in each.cubes for x in cube.literals}
+        within[each.predicate.name] = own.union(*(within.get(name, ()) for name in own))
+    for feature in form.features:
         used = {x.predicate for clause in feature.clauses for x in clause.literals}
+        used |= {name for derived in used for name in within.get(derived, ())}
         if feature.hard and used & predicates:
             found.add(feature.rule)
     return sorted(found)

@@ -3,7 +3,7 @@
 Two rewritings of a problem before it is encoded. Neither changes the weight of a world.
 
 `separate_parts`. A hard clause A(x) ∨ B(y) whose parts have no common variable holds in a world
-where A holds of everything, or B does. With the proposition E ⇔ ∃x ¬A(x) it is
+where A holds of everything, or B does. With the proposition E ⇔ ∃x ¬A(x), an exception to A, it is
 
     ¬E ∨ B(y),
 
@@ -40,7 +40,9 @@ from lapis.logic.clauses import (
 from lapis.problem.problem import Evidence, Problem
 
 COPY = "\0"  # stands between a type and the number of its sort
-NEGATED: Mapping[ComparisonOperator, ComparisonOperator] = {"=": "!=", "!=": "="}
+NEGATED: Mapping[ComparisonOperator, ComparisonOperator] = {
+    "=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">",
+}  # fmt: skip
 MAX_SEPARATED = 6  # parts that become propositions: each may triple the circuit
 Place = tuple[str, int | str]  # an argument of a predicate, or a variable of a clause
 Piece = Literal | Condition
@@ -54,7 +56,7 @@ def separate_parts(problem: Problem) -> Problem:
     >>> model = lapis.parse("p(d)\\nq(d)\\np(x) v q(y).")
     >>> form = separate_parts(lapis.build_problem(model, query=["p", "q"])).normal_form
     >>> [literal.predicate for literal in form.features[0].clauses[0].literals]
-    ['part 1', 'p']
+    ['exception 1', 'p']
     """
     form = problem.normal_form
     added: list[Definition] = []
@@ -65,7 +67,7 @@ def separate_parts(problem: Problem) -> Problem:
             if len(parts) < 2 or len(added) + len(parts) - 1 > MAX_SEPARATED:
                 features.append(replace(feature, clauses=(clause,)))
                 continue
-            kept, *others = sorted(parts, key=lambda part: (can_negate(part), -len(part)))
+            kept, *others = sorted(parts, key=len, reverse=True)
             new = [define(part, feature, len(added) + i + 1) for i, part in enumerate(others)]
             added += new
             bound = {variable for each in new for variable in each.bound}
@@ -97,10 +99,7 @@ def ground_pieces(clause: Clause) -> list[Piece]:
 
 
 def parts_of(clause: Clause) -> list[list[Piece]]:
-    """The literals and conditions in groups that share no variable; ground ones are in none.
-
-    A single group is returned if more than one of them cannot be negated.
-    """
+    """The literals and conditions in groups that share no variable; ground ones are in none."""
     groups: list[tuple[set[str], list[Piece]]] = []
     for piece in pieces_of(clause):
         variables, own = variables_of(piece), [piece]
@@ -110,14 +109,7 @@ def parts_of(clause: Clause) -> list[list[Piece]]:
             groups.remove(group)
             variables, own = variables | group[0], group[1] + own
         groups.append((variables, own))
-    parts = [own for _, own in groups]
-    return parts if sum(not can_negate(part) for part in parts) < 2 else []
-
-
-def can_negate(part: Iterable[Piece]) -> bool:
-    """Comparisons of numbers are false of what is no number, and so are their negations."""
-    conditions = (piece for piece in part if isinstance(piece, Condition))
-    return all(each.operator in NEGATED and not each.offset for each in conditions)
+    return [own for _, own in groups]
 
 
 def define(part: Iterable[Piece], feature: Feature, number: int) -> Definition:
@@ -130,7 +122,7 @@ def define(part: Iterable[Piece], feature: Feature, number: int) -> Definition:
     )
     used = {name for piece in part for name in variables_of(piece)}
     bound = tuple(variable for variable in feature.variables if variable[0] in used)
-    return Definition(Predicate(f"part {number}", ()), (), bound, (Cube(literals, conditions),))
+    return Definition(Predicate(f"exception {number}", ()), (), bound, (Cube(literals, conditions),))
 
 
 def clause_of(pieces: Iterable[Piece]) -> Clause:
