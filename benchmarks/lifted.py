@@ -1,11 +1,13 @@
 """Lifted inference: log Z of the friends-and-smokers models for up to a million people.
 
     python benchmarks/lifted.py            every table
-    python benchmarks/lifted.py digits     one of them: digits, process, curvature, queries
+    python benchmarks/lifted.py digits     one of them: digits, process, curvature, queries, rules,
+                                           learning
 
 Figures of the other systems were measured on a 2-core machine (Forclift: first-order d-DNNF in
 Scala, log Z alone; WFOMC: cell graphs with exact rationals). Seconds are CPU seconds, for
-whole processes those of the child with its start and imports.
+whole processes those of the child with its start and imports. `rules` and `learning` read
+LAPIS_DATA (default ../shared/data).
 """
 
 from __future__ import annotations
@@ -16,9 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
+from math import log
 from pathlib import Path
 
 import numpy as np
+from learning_curve import MODELS as MODELS_FOLDER
+from learning_curve import data_folder
 
 import lapis
 from lapis.lifted.lift import LiftedProblem, lift_problem
@@ -39,7 +45,10 @@ KNOWN = {
 
 
 def main(arguments: list[str]) -> None:
-    tables = {"digits": digits, "process": process, "curvature": curvature, "queries": queries}
+    tables = {
+        "digits": digits, "process": process, "curvature": curvature, "queries": queries,
+        "rules": rules, "learning": learning,
+    }  # fmt: skip
     for name in arguments or tables:
         print(f"\n{name}: {tables[name].__doc__}")
         tables[name]()
@@ -62,10 +71,10 @@ def digits() -> None:
             start = time.process_time()
             found = lifted.at(sizes={"person": n})
             seconds = time.process_time() - start
-            log = found.log_partition
-            error = f"{abs(log / KNOWN[n][column] - 1):8.0e}" if n in KNOWN else f"{'':8}"
+            value = found.log_partition
+            error = f"{abs(value / KNOWN[n][column] - 1):8.0e}" if n in KNOWN else f"{'':8}"
             print(
-                f"{name:>5} {n:>9,} {log:>22.15g} {error} {found.error_bound / log:8.0e} "
+                f"{name:>5} {n:>9,} {value:>22.15g} {error} {found.error_bound / value:8.0e} "
                 f"{compiled:10.3f} {seconds:7.3f}"
             )
 
@@ -116,6 +125,90 @@ def queries() -> None:
         start = time.process_time()
         answer = lapis.infer(model, data, query=list(model.predicates), method="lifted")
         print(f"{n:>9,} {len(answer):>12,} {time.process_time() - start:7.2f}")
+
+
+# Forclift's DummyInclusionExclusionModel, DummyInclusionExclusionModel2 and FriendsSmokerDrinker.
+HALVES = f"""p(d, d)
+q(d, d)
+r(d)
+{log(1.2)!r} p(x, y)
+{log(1.3)!r} q(x, y)
+{log(1.4)!r} r(x)
+p(x, y) v r(x) v q(a, b) v r(b).
+"""
+THREE = f"p(d)\nq(d)\nr(d)\n{log(1.2)!r} !p(x) v !q(y) v r(z)\n"
+DRINKERS = """smokes(person)
+drinks(person)
+friends(person, person)
+1.2 !friends(x, y) v !smokes(x) v smokes(y)
+1.2 !friends(x, y) v !drinks(x) v drinks(y)
+"""
+FORCLIFT = {("halves", 2): 7.767228315616763, ("halves", 150): 36531.2167097291}
+
+
+def rules() -> None:
+    """theories of several parts, of several kinds of constants, and of the paper's data"""
+    imdb = data_folder("imdb") / "forclift" / "formulas.mln"
+    uwcse = data_folder("uwcse") / "forclift" / "convergencetest.mln"
+    webkb = data_folder("webkb") / "forclift" / "page-links" / "webkb.mln"
+    learned = MODELS_FOLDER / "lifted-imdb-busl.mln"
+    people = {"person": 58, "gender": 2, "genre": 7}
+    cases: list[tuple[str, str, dict[str, int]]] = [
+        *(("halves", HALVES, {"d": n}) for n in (2, 6, 150, 1000)),
+        *(("three parts", THREE, {"d": n}) for n in (30, 150)),
+        *(("drinkers", DRINKERS, {"person": n}) for n in (50, 100, 200)),
+        ("imdb formulas", imdb.read_text(), {"person": 268, "film": 20, "type": 9}),
+        ("uwcse", declared(uwcse), {"person": 278, "course": 132, "title": 323, "year": 14,
+                                    "num": 11, "level": 3, "phase": 3}),
+        *(("imdb busl", learned.read_text(), {**people, "movie": k}) for k in (1, 2, 4)),
+        ("webkb pages", webkb.read_text(), {"page": 200}),
+    ]  # fmt: skip
+    warnings.simplefilter("ignore")
+    print(f"{'theory':>14} {'sizes':34} {'s':>6}  log Z")
+    for name, text, sizes in cases:
+        model = lapis.parse(text)
+        start = time.process_time()
+        try:
+            found = lapis.lift(model, sizes=sizes)
+            known = FORCLIFT.get((name, max(sizes.values())))
+            beside = "" if known is None else f"   (Forclift {known!r})"
+            said = f"{found.log_partition:.15g} ± {found.error_bound:.0e}{beside}"
+        except lapis.TooLarge as error:
+            said = f"refused: {error.message[:150]}"
+        shown = " ".join(f"{key}={size}" for key, size in sizes.items())
+        print(f"{name:>14} {shown[:34]:34} {time.process_time() - start:6.2f}  {said}")
+
+
+def declared(path: Path) -> str:
+    """The model without its declarations of empty types."""
+    return "\n".join(x for x in path.read_text().splitlines() if "{}" not in x)
+
+
+def learning() -> None:
+    """lifted likelihood of Forclift's theories on all five folds of its data, no prior"""
+    warnings.simplefilter("ignore")
+    print(f"{'theory':>14} {'iterations':>10} {'s':>6}  log-likelihood, weights")
+    for name, file, model in (
+        (
+            "uwcse",
+            "uwcse_fold{}.db",
+            lapis.parse(declared(forclift("uwcse", "convergencetest.mln"))),
+        ),
+        ("imdb", "imdb_fold{}.db", lapis.read(forclift("imdb", "formulas.mln"))),
+    ):
+        data = [lapis.Database.read(forclift(name, file.format(fold))) for fold in range(1, 6)]
+        start = time.process_time()
+        fit = lapis.learn(model, data, objective="likelihood", expectation="lifted", prior="none")
+        weights = " ".join(f"{weight:.4f}" for weight in fit.weights)
+        star = "" if fit.converged else " (not converged)"
+        print(
+            f"{name:>14} {fit.iterations:10} {time.process_time() - start:6.2f}  "
+            f"{fit.value:.4f}, {weights}{star}"
+        )
+
+
+def forclift(name: str, file: str) -> Path:
+    return data_folder(name) / "forclift" / file
 
 
 if __name__ == "__main__":

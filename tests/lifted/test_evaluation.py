@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import comb, factorial
+
 import numpy as np
 import pytest
 from flint import arb, ctx
@@ -9,8 +11,12 @@ from hypothesis import given, settings
 from theories import DrawnTheory, theories
 
 import lapis
+from lapis.lifted.compilation.circuit import Factor
+from lapis.lifted.compilation.regions import Size
 from lapis.lifted.evaluation.evaluate import EXTENDED_BITS, FLOATS, balls_of_bits, run_floats
-from lapis.lifted.evaluation.floats import Floats, log_factorial
+from lapis.lifted.evaluation.floats import Floats, Value, log_factorial
+from lapis.lifted.evaluation.frames import WHOLE, Number, add_within, num_states, spread
+from lapis.lifted.evaluation.walk import Weights
 from lapis.lifted.lift import LiftedProblem, lift_problem, lift_problems
 
 TWO_COUNTS = """
@@ -28,6 +34,98 @@ ONTO = "F(p, q!)\n(EXIST x F(x, y)).\n0.5 F(x, y)\nP(p)\n1 F(x, y) => P(x)"
 def lift(text: str, **sizes: int) -> LiftedProblem:
     model = lapis.parse(text)
     return lift_problem(lapis.build_problem(model, query=list(model.predicates)), sizes)
+
+
+def test_frames_list_compositions() -> None:
+    """Three sums within each other over n elements: as many combinations as n has compositions."""
+    n = 5
+    frame = WHOLE.branch(np.array([n + 1]))
+    first = np.arange(n + 1)
+    second = frame.branch(first + 1)
+    rest = n - spread(first, frame, second)
+    third = second.branch(rest + 1)
+    ends = [*third.start[1:].tolist(), third.size]
+    place = np.arange(third.size) - spread(third.start, second, third)
+    inner = np.arange(second.size) - spread(second.start, frame, second)
+    found = {
+        (int(m), int(i), int(j))
+        for m, i, j in zip(
+            spread(first, frame, third), spread(inner, second, third), place, strict=True
+        )
+    }
+    assert found == {
+        (m, i, j) for m in range(n + 1) for i in range(m + 1) for j in range(n - m + 1)
+    }
+    assert third.size == ends[-1] == comb(n + 3, 3)
+
+
+def test_sums_within_a_frame_transpose_spreading() -> None:
+    rng = np.random.default_rng(0)
+    outer = WHOLE.branch(np.array([4]))
+    inner = outer.branch(np.array([3, 1, 5, 2])).branch(rng.integers(1, 4, 11))
+    one, other = rng.random(outer.size), rng.random(inner.size)
+    summed = add_within(other, inner, outer, outer.size)
+    assert one @ summed == pytest.approx(spread(one, outer, inner) @ other)
+    assert add_within(other, inner, WHOLE, 1) == pytest.approx(other.sum())
+
+
+def test_states_are_counted_as_they_are_listed() -> None:
+    """Four kinds of people: compositions of n into four parts, summed in one row each."""
+    lifted = lift(TWO_COUNTS, person=9)
+    assert num_states(lifted.root, lifted.sizes_at(None)) == comb(9 + 3, 3)
+
+
+def smokers_and_drinkers(n: int, smoking: float, drinking: float, both: float) -> float:
+    """log Z of TWO_COUNTS by its four kinds of people, from the weight of each friendship."""
+    kinds = [(smokes, drinks) for smokes in (0, 1) for drinks in (0, 1)]
+    with ctx.workprec(200):
+
+        def friends(one: tuple[int, int], other: tuple[int, int]) -> arb:
+            broken = [one[i] and not other[i] for i in (0, 1)]
+            kept = smoking * (not broken[0]) + drinking * (not broken[1])
+            return arb(smoking + drinking).exp() + arb(kept + 0.1).exp()
+
+        pair = [[friends(one, other) for other in kinds] for one in kinds]
+        total = arb(0)
+        for a in range(n + 1):
+            for b in range(n + 1 - a):
+                for c in range(n + 1 - a - b):
+                    number = (a, b, c, n - a - b - c)
+                    term = arb(factorial(n)) * (arb(both) * number[3]).exp()
+                    for i, m in enumerate(number):
+                        term = term / factorial(m)
+                        for j, k in enumerate(number):
+                            term = term * pair[i][j] ** (m * k)
+                    total += term
+        return float(total.log().mid())
+
+
+@pytest.mark.parametrize("n", [1, 4, 15])
+def test_four_kinds_of_people_by_hand(n: int) -> None:
+    found = lift(TWO_COUNTS, person=n).at()
+    assert abs(found.log_partition - smokers_and_drinkers(n, 0.3, 0.2, -0.4)) <= found.error_bound
+
+
+def test_errors_of_differences_grow_and_of_zeros_vanish() -> None:
+    """(1 + e) − 1 for smaller and smaller e; and a difference that cancels to nothing."""
+    weights = Weights(np.array([1e-6, 1e-12, 0.0]), {})
+    walk = Floats(weights, FLOATS[53])
+
+    def factor(weight: int) -> Value:
+        return walk.factor(Factor(exponent=((weight, Size()),)), {})
+
+    one = walk.factor(Factor(), {})
+    rough, rougher, nothing = (walk.sum([factor(w), one], [1, -1]) for w in (0, 1, 2))
+    for found, exact in ((rough, np.expm1(1e-6)), (rougher, np.expm1(1e-12))):
+        assert abs(np.exp(found.log[0]) - exact) <= found.error[0] * exact
+    assert rough.error[0] < 1e-8 < rougher.error[0] < 1e-2
+    assert nothing.sign[0] == 0
+    assert 0 < nothing.error[0] < 1e-13
+    assert nothing.bound == np.inf
+    squared = walk.power(nothing, Number(WHOLE, np.array([2.0])))
+    assert squared.error[0] <= 1e-26
+    never = walk.indicator(Number(WHOLE, np.array([False])))
+    assert walk.product([never, rough]).bound == 0.0
 
 
 def test_log_factorials() -> None:

@@ -122,7 +122,8 @@ def define(part: Iterable[Piece], feature: Feature, number: int) -> Definition:
     )
     used = {name for piece in part for name in variables_of(piece)}
     bound = tuple(variable for variable in feature.variables if variable[0] in used)
-    return Definition(Predicate(f"exception {number}", ()), (), bound, (Cube(literals, conditions),))
+    proposition = Predicate(f"exception {number}", ())
+    return Definition(proposition, (), bound, (Cube(literals, conditions),))
 
 
 def clause_of(pieces: Iterable[Piece]) -> Clause:
