@@ -137,13 +137,17 @@ r(d)
 p(x, y) v r(x) v q(a, b) v r(b).
 """
 THREE = f"p(d)\nq(d)\nr(d)\n{log(1.2)!r} !p(x) v !q(y) v r(z)\n"
-DRINKERS = """smokes(person)
+DRINKERS = f"""smokes(person)
 drinks(person)
 friends(person, person)
-1.2 !friends(x, y) v !smokes(x) v smokes(y)
-1.2 !friends(x, y) v !drinks(x) v drinks(y)
+{log(1.2)!r} !friends(x, y) v !smokes(x) v smokes(y)
+{log(1.2)!r} !friends(x, y) v !drinks(x) v drinks(y)
 """
-FORCLIFT = {("halves", 2): 7.767228315616763, ("halves", 150): 36531.2167097291}
+FORCLIFT = {
+    ("halves", 2): 7.767228315616763, ("halves", 6): 60.62132516344015,
+    ("halves", 150): 36531.2167097291, ("drinkers", 8): 76.44237474352845,
+    ("drinkers", 200): 42312.99807235724,
+}  # fmt: skip
 
 
 def rules() -> None:
@@ -156,7 +160,7 @@ def rules() -> None:
     cases: list[tuple[str, str, dict[str, int]]] = [
         *(("halves", HALVES, {"d": n}) for n in (2, 6, 150, 1000)),
         *(("three parts", THREE, {"d": n}) for n in (30, 150)),
-        *(("drinkers", DRINKERS, {"person": n}) for n in (50, 100, 200)),
+        *(("drinkers", DRINKERS, {"person": n}) for n in (8, 50, 200)),
         ("imdb formulas", imdb.read_text(), {"person": 268, "film": 20, "type": 9}),
         ("uwcse", declared(uwcse), {"person": 278, "course": 132, "title": 323, "year": 14,
                                     "num": 11, "level": 3, "phase": 3}),

@@ -23,6 +23,13 @@ r(d)
 {log(1.4)!r} r(x)
 p(x, y) v r(x) v q(a, b) v r(b).
 """
+DRINKERS = f"""
+smokes(person)
+drinks(person)
+friends(person, person)
+{log(1.2)!r} !friends(x, y) v !smokes(x) v smokes(y)
+{log(1.2)!r} !friends(x, y) v !drinks(x) v drinks(y)
+"""
 # BUSL on folds 2 to 5 of IMDB, at most four literals and three variables.
 LEARNED = """
 actor(person)
@@ -109,10 +116,28 @@ def test_a_clause_of_two_halves(n: int) -> None:
     assert abs(found.log_partition - halves_by_hand(n)) <= found.error_bound
 
 
-@pytest.mark.parametrize(("n", "published"), [(2, 7.767228315616763), (150, 36531.2167097291)])
-def test_two_halves_as_forclift_has_them(n: int, published: float) -> None:
-    """The values of Forclift's own tests (TestDummyInclusionExclusion)."""
-    assert lift(HALVES, d=n).at().log_partition == pytest.approx(published, rel=1e-13)
+# Values of Forclift's own tests: TestDummyInclusionExclusion, TestFriendsSmokerDrinker.
+@pytest.mark.parametrize(
+    ("text", "type_name", "n", "published"),
+    [
+        (HALVES, "d", 2, 7.767228315616763),
+        (HALVES, "d", 6, 60.62132516344015),
+        (HALVES, "d", 150, 36531.2167097291),
+        (DRINKERS, "person", 8, 76.44237474352845),
+        (DRINKERS, "person", 200, 42312.99807235724),
+    ],
+)
+def test_values_that_forclift_publishes(
+    text: str, type_name: str, n: int, published: float
+) -> None:
+    found = lift(text, **{type_name: n}).at()
+    assert found.log_partition == pytest.approx(published, rel=1e-13)
+
+
+def test_a_value_with_evidence_that_forclift_publishes() -> None:
+    data = lapis.Database.parse("drinks(Guy) drinks(Luc) smokes(Luc)")
+    found = lapis.lift(lapis.parse(DRINKERS), data, sizes={"person": 100})
+    assert found.log_partition == pytest.approx(10577.938944961066, rel=1e-13)
 
 
 SEPARATE = {
