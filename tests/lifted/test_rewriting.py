@@ -219,6 +219,38 @@ def test_counts_of_separate_sorts_are_separate_sums() -> None:
     assert found.log_partition == pytest.approx(expected, rel=1e-13)
 
 
+SOFT = {
+    "pairs": "p(d, d)\nq(d, d)\n0.3 p(x, y) v q(a, b)\n-0.2 p(x, y)",
+    "pairs in both orders": "p(d, e)\nq(e, d)\n0.3 p(x, y) v q(s, t)\n-0.2 q(s, t)",
+    "a pair and a counted predicate": "p(d, e)\nq(d)\nr(e)\n0.3 p(x, y) v q(a) v r(y)",
+    "three pairs": "p(d, e)\nq(d, e)\nr(e, d)\n0.3 p(x, y) v q(a, b) v r(s, t)\n0.1 q(x, y)",
+    "two predicates of a pair": "p(d, e)\nq(d, e)\nr(d, e)\n"
+    "0.3 p(x, y) v q(x, y) v r(a, b)\n0.7 p(x, y) ^ r(a, b)",
+    "a hard pair": "p(d, e)\nq(d, e)\n0.4 p(x, y)\n0.3 p(x, y) v q(a, b)\np(x, y) v !q(x, y).",
+}
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_pairs_are_as_enumerated(name: str) -> None:
+    for n in (1, 2):
+        check_enumeration(SOFT[name], d=n, **({"e": 2} if "e)" in SOFT[name] else {}))
+
+
+def test_a_weighted_clause_of_pairs_by_hand() -> None:
+    """Σ over how many of the n² atoms of p are true; those of q are independent given that."""
+    n, weight = 20, 0.01
+    with ctx.workprec(400):
+        terms = [
+            arb.bin_uiui(n * n, m)
+            * ((arb(weight) * n * n).exp() + (arb(weight) * m).exp()) ** (n * n)
+            for m in range(n * n + 1)
+        ]
+        expected = float(sum(terms, arb(0)).log().mid())
+    lifted = lift(f"p(d, d)\nq(d, d)\n{weight} p(x, y) v q(a, b)", d=n)
+    assert lifted.is_liftable
+    assert abs(lifted.at().log_partition - expected) <= lifted.at().error_bound
+
+
 @pytest.mark.parametrize(
     ("text", "sizes"),
     [

@@ -18,6 +18,7 @@ from lapis.lifted.compilation.circuit import (
     Guard,
     Never,
     Node,
+    Pairs,
     Power,
     Product,
     Recursion,
@@ -58,6 +59,10 @@ class Drawing:
         if isinstance(node, Rest):
             rest = {**size, node.rest: less(size[node.region], node.taken)}
             yield from self.draw(node.part, depth, rest, lead)
+            return
+        if isinstance(node, Pairs):
+            pairs = {**size, node.pairs: f"{size[node.one]}·{size[node.other]}"}
+            yield from self.draw(node.part, depth, pairs, lead)
             return
         target = node.node if isinstance(node, Call) else node
         if isinstance(node, Call) or id(node) in self.shown:

@@ -1,6 +1,6 @@
 """First-order circuits: what compiling a theory gives, independent of weights and sizes.
 
-    node = Factor | Product | Sum | Power | Count | Rest | Guard | Never | Recursion
+    node = Factor | Product | Sum | Power | Count | Rest | Pairs | Guard | Never | Recursion
          | Grounding | Call
 
 Every node denotes a number that depends on the sizes of some regions and on all weights; a node
@@ -72,6 +72,16 @@ class Rest:
 
 
 @dataclass(frozen=True, eq=False)
+class Pairs:
+    """The part, with size(pairs) = size(one) · size(other)."""
+
+    part: Node
+    one: Region
+    other: Region
+    pairs: Region
+
+
+@dataclass(frozen=True, eq=False)
 class Guard:
     """One node where a region has at least so many elements, another where it has fewer."""
 
@@ -113,7 +123,20 @@ class Call:
     names: tuple[tuple[Region, Region], ...]
 
 
-Node = Factor | Product | Sum | Power | Count | Rest | Guard | Never | Recursion | Grounding | Call
+Node = (
+    Factor
+    | Product
+    | Sum
+    | Power
+    | Count
+    | Rest
+    | Pairs
+    | Guard
+    | Never
+    | Recursion
+    | Grounding
+    | Call
+)
 
 ONE = Factor()
 
@@ -148,7 +171,7 @@ def children(node: Node) -> tuple[Node, ...]:
     match node:
         case Product(parts) | Sum(parts):
             return parts
-        case Power(part) | Count(part) | Rest(part) | Grounding(part):
+        case Power(part) | Count(part) | Rest(part) | Pairs(part) | Grounding(part):
             return (part,)
         case Guard(_, met, unmet):
             return (met, unmet)

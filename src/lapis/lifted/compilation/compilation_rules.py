@@ -9,8 +9,9 @@
     root grounding        one element at a time, it is in every atom at one place: a power
     atom counting         how many elements have a property: a sum over numbers
     inclusion–exclusion   a clause of two parts without a common region
+    pairs                 two variables that stand together in every atom are one
 
-A rule gives the node for a theory, or None where it does not apply. The tenth, domain recursion,
+A rule gives the node for a theory, or None where it does not apply. The last, domain recursion,
 is the compiler's own: its circuit refers to itself.
 """
 
@@ -29,6 +30,7 @@ from lapis.lifted.compilation.circuit import (
     Guard,
     Never,
     Node,
+    Pairs,
     Power,
     Rest,
     Sum,
@@ -37,6 +39,7 @@ from lapis.lifted.compilation.circuit import (
 from lapis.lifted.compilation.compile import (
     MAX_CLAUSES,
     MAX_STATES,
+    PARTNER,
     Compiler,
     Parts,
     Rule,
@@ -337,6 +340,52 @@ def two_parts(clause: Clause) -> list[Parts] | None:
     ]
 
 
+def pairing(compiler: Compiler, theory: Theory) -> Node | None:
+    """Variables x, y of two regions that only occur together are one variable, over pairs.
+
+    p(x, y) ∨ q(a, b) is then p(t) ∨ q(u), and atoms with one variable can be counted. The place of
+    y is filled by a constant, so that p(x, y) and p(y, x) do not become the same.
+    """
+    neighbours = {
+        (one, other)
+        for clause in theory.clauses
+        for one in clause.regions
+        for other in clause.regions
+        if one < other
+    }
+    for one, other in sorted(neighbours):
+        if not all(stand_together(clause, one, other) for clause in theory.clauses):
+            continue
+        pairs = compiler.new_region(f"pairs of {compiler.names[one]} and {compiler.names[other]}")
+        cases = partial(pair_up, one=one, other=other, pairs=pairs)
+        rest, certain = transform(theory, cases)
+        part = compiler.go_on(shapes_of_cases(theory, cases), rest, certain)
+        return Pairs(part, one, other, pairs)
+    return None
+
+
+def stand_together(clause: Clause, one: Region, other: Region) -> bool:
+    """Whether a clause has no variable of two regions, or one of each in the same literals."""
+    own = [v for v, region in enumerate(clause.regions) if region in (one, other)]
+    if len(own) != 2:
+        return not own
+    first, second = own
+    return clause.regions[first] != clause.regions[second] and all(
+        (first in x.atom.terms) == (second in x.atom.terms) for x in clause.literals
+    )
+
+
+def pair_up(clause: Clause, one: Region, other: Region, pairs: Region) -> Iterator[Parts]:
+    regions = dict(enumerate(clause.regions))
+    if one not in clause.regions:
+        yield clause.literals, regions
+        return
+    variable, partner = clause.regions.index(one), clause.regions.index(other)
+    terms: dict[int, Term] = {partner: PARTNER}
+    kept = {v: pairs if v == variable else r for v, r in regions.items() if v != partner}
+    yield frozenset(rename_literal(literal, terms) for literal in clause.literals), kept
+
+
 RULES: tuple[Rule, ...] = (
     contradiction,
     unit_propagation,
@@ -347,6 +396,7 @@ RULES: tuple[Rule, ...] = (
     root_grounding,
     atom_counting,
     inclusion_exclusion,
+    pairing,
 )
 
 

@@ -34,6 +34,7 @@ from lapis.lifted.compilation.theory import (
 from lapis.progress import Progress, Report, Stop
 
 TAKEN_OUT = "\0"  # begins the names of elements that no constant is named like
+PARTNER = f"{TAKEN_OUT}·"  # stands for the second variable of a pair
 MAX_THEORIES = 3000  # compiled in all
 MAX_CLAUSES = 200_000  # of all theories together
 MAX_STATES = 100_000_000  # combinations of numbers that a sum goes through: a minute or some

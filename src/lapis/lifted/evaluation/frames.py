@@ -28,6 +28,7 @@ from lapis.lifted.compilation.circuit import (
     Guard,
     Never,
     Node,
+    Pairs,
     Power,
     Recursion,
     Rest,
@@ -128,6 +129,8 @@ def free_regions(node: Node) -> frozenset[Region]:
             found = (below - {plus, minus}) | {region}
         case Rest(_, region, rest):
             found = (below - {rest}) | {region}
+        case Pairs(_, one, other, pairs):
+            found = (below - {pairs}) | ({one, other} if pairs in below else set())
         case Guard((region, _)):
             found = below | {region}
         case Never(needs):
@@ -151,10 +154,13 @@ def own_children(node: Node) -> tuple[Node, ...]:
 FREE: WeakKeyDictionary[Node, frozenset[Region]] = WeakKeyDictionary()
 
 
+Sums = frozenset[tuple[tuple[Region, ...], int]]
+
+
 class Profile(NamedTuple):
     """Sums within each other on a path through a circuit, each of which depends on those around."""
 
-    sums: frozenset[tuple[Region, int]]  # how many of them are over parts of a region
+    sums: Sums  # how many of them are over parts of a region, or of a product of regions
     regions: frozenset[Region]  # whose sizes the outermost depends on
 
 
@@ -165,18 +171,21 @@ def profiles(node: Node) -> frozenset[Profile]:
         return known
     match node:
         case Call(inner, names):
-            found = {rename(path, dict(names)) for path in profiles(inner)}
+            ours = {own: (region,) for own, region in names}
+            found = {rename(path, ours) for path in profiles(inner)}
         case Count(part, region, plus, minus):
-            whole = {plus: region, minus: region}
-            found = {Profile(frozenset({(region, 1)}), free_regions(node))}
+            whole = {plus: (region,), minus: (region,)}
+            found = {Profile(frozenset({((region,), 1)}), free_regions(node))}
             for path in profiles(part):
                 if path.regions & {plus, minus}:
-                    sums = merge([(region, 1), *rename(path, whole).sums])
+                    sums = merge([((region,), 1), *rename(path, whole).sums])
                     found.add(Profile(sums, free_regions(node)))
                 else:  # evaluated once for all numbers
                     found.add(path)
         case Rest(part, region, rest):
-            found = {rename(path, {rest: region}) for path in profiles(part)}
+            found = {rename(path, {rest: (region,)}) for path in profiles(part)}
+        case Pairs(part, one, other, pairs):
+            found = {rename(path, {pairs: (one, other)}) for path in profiles(part)}
         case _:
             found = {path for child in own_children(node) for path in profiles(child)}
     PROFILES[node] = without_smaller(found)
@@ -186,20 +195,24 @@ def profiles(node: Node) -> frozenset[Profile]:
 PROFILES: WeakKeyDictionary[Node, frozenset[Profile]] = WeakKeyDictionary()
 
 
-def rename(path: Profile, names: Mapping[Region, Region]) -> Profile:
-    sums = merge((names.get(region, region), number) for region, number in path.sums)
-    return Profile(sums, frozenset(names.get(region, region) for region in path.regions))
+def rename(path: Profile, names: Mapping[Region, tuple[Region, ...]]) -> Profile:
+    """The path with products of regions in place of some regions."""
+    sums = merge(
+        (tuple(sorted(new for r in own for new in names.get(r, (r,)))), number)
+        for own, number in path.sums
+    )
+    return Profile(sums, frozenset(new for r in path.regions for new in names.get(r, (r,))))
 
 
-def merge(sums: Iterable[tuple[Region, int]]) -> frozenset[tuple[Region, int]]:
-    total: dict[Region, int] = {}
-    for region, number in sums:
-        total[region] = total.get(region, 0) + number
+def merge(sums: Iterable[tuple[tuple[Region, ...], int]]) -> Sums:
+    total: dict[tuple[Region, ...], int] = {}
+    for own, number in sums:
+        total[own] = total.get(own, 0) + number
     return frozenset(total.items())
 
 
 def without_smaller(paths: Iterable[Profile]) -> frozenset[Profile]:
-    kept: list[tuple[Profile, dict[Region, int]]] = []
+    kept: list[tuple[Profile, dict[tuple[Region, ...], int]]] = []
     for path in sorted(paths, key=lambda p: (-sum(k for _, k in p.sums), sorted(p.sums))):
         if not any(
             path.regions <= other.regions and all(most.get(r, 0) >= k for r, k in path.sums)
@@ -215,7 +228,10 @@ def num_states(node: Node, sizes: Mapping[Region, int]) -> int:
     k sums within each other over parts of n elements go through (n + k choose k).
     """
     return max(
-        (prod(comb(int(sizes[r]) + k, k) for r, k in path.sums) for path in profiles(node)),
+        (
+            prod(comb(prod(int(sizes[r]) for r in own) + k, k) for own, k in path.sums)
+            for path in profiles(node)
+        ),
         default=1,
     )
 
@@ -225,9 +241,10 @@ def states_within(node: Node, sizes: Mapping[Region, Number], frame: Frame) -> n
     found = np.ones(frame.size)
     for path in profiles(node):
         states = np.ones(frame.size)
-        for region, k in path.sums:
-            own = sizes[region]
-            size = spread(own.value, own.frame, frame).astype(float)
+        for own, k in path.sums:
+            size = np.ones(1)
+            for number in (sizes[region] for region in own):
+                size = size * spread(number.value, number.frame, frame).astype(float)
             for step in range(1, k + 1):
                 states = states * ((size + step) / step)
         found = np.maximum(found, states)

@@ -27,13 +27,14 @@ from lapis.lifted.compilation.circuit import (
     Guard,
     Never,
     Node,
+    Pairs,
     Power,
     Product,
     Recursion,
     Rest,
     Sum,
 )
-from lapis.lifted.compilation.regions import Region, fewer
+from lapis.lifted.compilation.regions import Region, Size, fewer
 from lapis.lifted.evaluation.frames import (
     WHOLE,
     Frame,
@@ -123,6 +124,9 @@ class Walk(ABC, Generic[V]):
                 own = sizes[region]
                 left = Number(own.frame, fewer(own.value, taken))
                 return self.value(part, {**sizes, rest: left})
+            case Pairs(part, one, other, pairs):
+                product = number_at(Size(((one, 0), (other, 0))), sizes)
+                return self.value(part, {**sizes, pairs: product})
             case Guard((region, least), met, unmet):
                 own = sizes[region]
                 is_met = np.asarray(own.value >= least, bool)
