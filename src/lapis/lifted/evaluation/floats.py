@@ -81,6 +81,7 @@ class Floats(Walk[Value]):
         self.eps = float(np.finfo(self.real).eps)
         self.max_states = max_states
         self.slopes = np.zeros(len(weights.value), dtype)
+        self.factorials = np.zeros(1, self.real)  # log n! for n = 0, 1, …, as far as needed
 
     def factor(self, node: Factor, sizes: Numbers) -> Value:
         numbers = [(weight, number_at(size, sizes)) for weight, size in node.exponent]
@@ -214,12 +215,14 @@ class Floats(Walk[Value]):
         inner = frame.branch(np.array([len(numbers)]))
         split = {node.plus: Number(inner, numbers), node.minus: Number(inner, whole - numbers)}
         ranges = cut(states_within(node.part, {**sizes, **split}, inner), self.max_states)
+        self.need_factorials(len(numbers))
         if len(ranges) == 1:
             return self.count_row(node, sizes, whole, Number(inner, numbers))
         parts: list[Value] = []
         slopes: list[np.ndarray] = []
         for first, last in ranges:
             walk = Floats(self.weights, self.dtype, self.max_states)
+            walk.factorials = self.factorials
             some = Number(frame.branch(np.array([last - first])), numbers[first:last])
             found = walk.count_row(node, sizes, whole, some)
             found.slope = np.ones(1, self.dtype)
@@ -237,7 +240,7 @@ class Floats(Walk[Value]):
     def add_choices(self, part: Value, whole: np.ndarray, number: Number) -> Value:
         frame = number.frame
         assert frame.parent is not None
-        table = log_factorial(np.arange(int(whole.max(initial=0)) + 1).astype(self.real))
+        table = self.need_factorials(int(whole.max(initial=0)) + 1)
         taken = number.value.astype(np.int64)
         size = spread(whole, frame.parent, frame).astype(np.int64)
         parts = table[size], table[taken], table[size - taken]
@@ -256,6 +259,12 @@ class Floats(Walk[Value]):
 
         self.tape.append(back)
         return result
+
+    def need_factorials(self, length: int) -> np.ndarray:
+        """The logarithms of at least so many factorials."""
+        if len(self.factorials) < length:
+            self.factorials = log_factorial(np.arange(length).astype(self.real))
+        return self.factorials
 
     def choose(self, is_met: Number, met: Value, unmet: Value) -> Value:
         frame = innermost((is_met.frame, met.frame, unmet.frame))
