@@ -355,7 +355,8 @@ def name_constants(
     rest = {name: size for name, size in sizes.items() if name != type_name}
     if missing <= 0:
         return problem, rest
-    new = (f"{type_name}{number}" for number in range(1, len(domain) + missing + 1))
+    prefix = declared_type(type_name)
+    new = (f"{prefix}{number}" for number in range(1, len(domain) + missing + 1))
     names = [name for name in new if name not in domain.index][:missing]
     longer = Domain(type_name, (*domain.constants, *names))
     return replace(problem, domains={**problem.domains, type_name: longer}), rest
