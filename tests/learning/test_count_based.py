@@ -22,8 +22,7 @@ from lapis.learning.objectives.count_based import (
     CountObjective,
     count_objective,
 )
-from lapis.learning.objectives.count_based_sites import asked_sites
-from lapis.learning.objectives.count_based_walk import walk
+from lapis.learning.objectives.count_walk import asked_sites, walk
 from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.optimisation.climb import climb, make_optimizer

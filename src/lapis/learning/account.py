@@ -59,12 +59,11 @@ def account_climb(
 
 def doubt_chains(lesson: Lesson, course: Course, posterior: Posterior) -> Course:
     """A course that has not converged where its chains know but the worlds they began near."""
-    from lapis.learning.objectives import count_based_mixing, sampled_mixing
+    from lapis.learning.objectives import count_based, sampled_mixing
     from lapis.learning.objectives.conditional import ConditionalObjective
-    from lapis.learning.objectives.count_based import CountObjective
 
     objective, notes = posterior.objective, lesson.notes
-    goes_back = isinstance(objective, CountObjective) and not objective.persistent
+    goes_back = isinstance(objective, count_based.CountObjective) and not objective.persistent
     if goes_back:
         notes.warnings.append(
             "chains go back to the data before they have gone round: the weights are near those "
@@ -73,8 +72,8 @@ def doubt_chains(lesson: Lesson, course: Course, posterior: Posterior) -> Course
     if not course.converged and lesson.options.time_limit is not None:
         return course  # which has said so, and has no time
     weights = posterior.all_weights(course.weights)
-    if isinstance(objective, CountObjective):
-        doubtful = count_based_mixing.doubtful_weights(objective, weights)
+    if isinstance(objective, count_based.CountObjective):
+        doubtful = count_based.doubtful_weights(objective, weights)
     else:
         assert isinstance(objective, ConditionalObjective)
         doubtful = sampled_mixing.doubtful_weights(objective, weights)

@@ -20,9 +20,9 @@ import numpy as np
 from lapis.counting.derived import extend
 from lapis.counting.ijgp.contraction import dense
 from lapis.counting.ijgp.encoding import LiteralPattern, encode_cube, negate_clause
-from lapis.counting.ijgp.error import MeasuredError, compare_exactly
 from lapis.counting.ijgp.join_graph import build_join_graph
 from lapis.counting.ijgp.propagation import Propagation, Settings
+from lapis.counting.totals import count_true
 from lapis.data.database import Domain
 from lapis.errors import LapisError
 from lapis.language.model import Model
@@ -50,6 +50,19 @@ class FeatureEstimate:
     true: float  # over all constants of plus variables
     groundings: int
     exact: bool
+
+
+@dataclass(frozen=True)
+class MeasuredError:
+    """Exact counts next to the estimates, by weight id."""
+
+    exact: tuple[int, ...]
+    relative_true: np.ndarray  # float64[num_weights], |estimate − exact| / exact
+
+    @property
+    def largest(self) -> float:
+        """The largest relative error of a count of true groundings."""
+        return float(self.relative_true.max(initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -318,6 +331,22 @@ def count_ijgp(
     return replace(
         estimate, error=compare_exactly(estimate.count, normal_form, model, domains, relations)
     )
+
+
+def compare_exactly(
+    estimate: np.ndarray,  # float64[num_weights]
+    normal_form: NormalForm,
+    model: Model,
+    domains: Mapping[str, Domain],
+    relations: Mapping[str, np.ndarray],
+) -> MeasuredError:
+    """Count exactly and compare. A count of zero is off by 0 or by infinity."""
+    exact, _ = count_true(normal_form, model, domains, relations)
+    difference = np.abs([float(e) - float(t) for e, t in zip(estimate, exact, strict=True)])
+    scale = np.array([float(each) for each in exact])
+    largest = np.where(difference > 0.0, np.inf, 0.0)
+    relative = np.divide(difference, scale, out=largest, where=scale != 0.0)
+    return MeasuredError(tuple(exact), relative)
 
 
 def num_groundings(feature: Feature, domains: Mapping[str, Domain]) -> int:
