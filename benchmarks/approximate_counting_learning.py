@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from approximate_counting_data import DATA_SETS
 
+from lapis.counting.ijgp import IjgpSettings
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.count_based import count_objective
 from lapis.learning.objectives.count_pseudo import count_pseudo_objective
@@ -112,16 +113,14 @@ def build_learner(job: Job, training: Sequence[Example], others: Sequence[Exampl
 
 def build_objective(job: Job, training: Sequence[Example], parameters: Parameters) -> Objective:
     exact = job.counts == "exact"
-    ibound = 1 if exact else int(job.counts)
     if job.method == "pll":
         if exact:
             return pseudo_objective(training, parameters)
-        return count_pseudo_objective(training, parameters, ibound=ibound)
+        return count_pseudo_objective(training, parameters, ijgp=IjgpSettings(int(job.counts)))
     return count_objective(
         training,
         parameters,
-        counts="exact" if exact else "ijgp",
-        ibound=ibound,
+        ijgp=None if exact else IjgpSettings(int(job.counts)),
         expectation="gibbs" if job.method == "cd" else "map",
         num_samples=job.steps,
     )

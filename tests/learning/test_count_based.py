@@ -11,6 +11,7 @@ from hypothesis import given, settings
 import lapis
 import oracle
 from lapis.counting.flipping_world import World
+from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
 from lapis.grounding.atoms import number_atoms
 from lapis.grounding.evidence import close_blocks
@@ -210,7 +211,7 @@ def test_estimates_that_are_exact_walk_the_same_way(name: str, returns: bool, ro
     true = {name: known.true for name, known in example.complete.evidence.items()}
     chains = (
         ExactWorld(example.complete, true),
-        EstimatedWorld(example.complete, true, ibound=8, patience=1),
+        EstimatedWorld(example.complete, true, IjgpSettings(8), patience=1),
     )
     exact, estimated = (
         walk(
@@ -243,7 +244,7 @@ def test_counts_are_estimated_only_where_they_must_be() -> None:
     facts = " ".join(f"E({a},{b})" for a in range(6) for b in range(6) if (b - a) % 6 in (1, 2, 4))
     examples, parameters = build(text, (facts + " S(0) S(3)",), ("S",))
     rough, exact = (
-        count_objective(examples, parameters, counts="ijgp", ibound=ibound, num_samples=40)
+        count_objective(examples, parameters, ijgp=IjgpSettings(ibound), num_samples=40)
         for ibound in (1, 4)
     )
     assert isinstance(rough.worlds[0].chain, EstimatedWorld)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 
 import lapis
+from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError, TooLarge
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives import count_pseudo
@@ -44,7 +45,9 @@ def build(name: str, query: tuple[str, ...] = ()) -> tuple[list[Example], Parame
 @pytest.mark.parametrize("name", MODELS)
 def test_a_large_bound_gives_the_exact_objective(name: str, weighted: bool) -> None:
     examples, parameters = build(name)
-    found = count_pseudo_objective(examples, parameters, ibound=LARGE, weighted=weighted)
+    found = count_pseudo_objective(
+        examples, parameters, ijgp=IjgpSettings(LARGE), weighted=weighted
+    )
     exact = pseudo_objective(examples, parameters, weighted=weighted)
     assert found.is_exact == (name != "quantified")
     assert found.num_atoms == exact.num_atoms
@@ -73,12 +76,14 @@ def test_random_models(case: Case) -> None:
     weights = np.cos(np.arange(len(parameters)))
     try:
         other = pseudo_objective(examples, parameters).evaluate(weights)
-        one = count_pseudo_objective(examples, parameters, ibound=LARGE).evaluate(weights)
+        one = count_pseudo_objective(examples, parameters, ijgp=IjgpSettings(LARGE)).evaluate(
+            weights
+        )
     except TooLarge:  # a clause with a dozen literals of one predicate
         return
     except LapisError:  # a block whose values have no constants
         with pytest.raises(LapisError):
-            count_pseudo_objective(examples, parameters, ibound=LARGE)
+            count_pseudo_objective(examples, parameters, ijgp=IjgpSettings(LARGE))
         return
     assert one.value == pytest.approx(other.value, rel=1e-9, abs=1e-9)
     np.testing.assert_allclose(one.gradient, other.gradient, rtol=1e-9, atol=1e-9)
@@ -93,7 +98,7 @@ def ring(query: tuple[str, ...] = ()) -> tuple[list[Example], Parameters]:
 
 def test_a_small_bound_says_so_and_has_its_own_gradient() -> None:
     examples, parameters = ring()
-    found = count_pseudo_objective(examples, parameters, ibound=1)
+    found = count_pseudo_objective(examples, parameters, ijgp=IjgpSettings(1))
     assert not found.is_exact
     assert "estimated by IJGP(1)" in "; ".join(found.notes)
     weights = np.array([0.02, -0.3])
@@ -111,7 +116,7 @@ def test_only_listed_atoms_are_in_the_sum() -> None:
     data = lapis.Database.parse("P(A) !P(B) Q(A,B) Q(B,C) t = {D}")
     examples = build_examples(model, [data], ["P"], listed=True)
     parameters = share_parameters(model, [examples[0].complete])
-    found = count_pseudo_objective(examples, parameters, ibound=LARGE)
+    found = count_pseudo_objective(examples, parameters, ijgp=IjgpSettings(LARGE))
     exact = pseudo_objective(examples, parameters)
     assert found.num_atoms == exact.num_atoms == 2
     weights = np.array([0.3, -0.2])
@@ -125,7 +130,7 @@ def test_too_many_atoms_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     smokers = " ".join(f"S(P{i})" for i in range(0, 40, 3))
     examples = build_examples(model, [lapis.Database.parse(f"{facts} {smokers}")], ["F"])
     parameters = share_parameters(model, [examples[0].complete])
-    found = count_pseudo_objective(examples, parameters, ibound=LARGE)
+    found = count_pseudo_objective(examples, parameters, ijgp=IjgpSettings(LARGE))
     assert not found.is_exact
     assert "of 1,600 atoms of 'F', a sample" in "; ".join(found.notes)
     assert found.num_atoms == 1600

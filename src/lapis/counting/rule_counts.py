@@ -117,14 +117,14 @@ def weights_of(problem: Problem, rule: int) -> list[float] | list[None]:
 def estimated_counts(
     problem: Problem, ibound: int, measure_error: bool
 ) -> Iterator[tuple[int, RuleCount]]:
-    from lapis.counting.ijgp import count_ijgp
+    from lapis.counting.ijgp import IjgpSettings, count_ijgp
 
     found = count_ijgp(
         problem.normal_form,
         problem.model,
         problem.domains,
         relations_of(problem),
-        ibound,
+        IjgpSettings(ibound),
         measure_error=measure_error,
     )
     position = 0

@@ -46,7 +46,7 @@ def account_climb(
             course = doubt_chains(lesson, course, posterior)
     if options.counts == "ijgp" and options.measure_error:
         with notes.phase("error of counts"):
-            bound = measure_bound(lesson.examples, lesson.parameters, options.ibound, weights)
+            bound = measure_bound(lesson.examples, lesson.parameters, options.ijgp, weights)
         notes.details["count_error"] = bound.largest_error
         notes.details["bound"] = {"value": bound.value, "holds": False}
         notes.warnings.append(bound.words)

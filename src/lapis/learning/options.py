@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
 from lapis.learning.objectives.priors import Prior, parse_prior
 from lapis.methods import check_options, find_method, refuse_unread
@@ -50,6 +51,11 @@ class Options:
         """The optimiser's own options, `rate` among them."""
         rate: dict[str, float] = {} if self.rate is None else {"rate": self.rate}
         return {**(self.optimizer_options or {}), **rate}
+
+    @property
+    def ijgp(self) -> IjgpSettings:
+        """How counts are estimated, where they are."""
+        return IjgpSettings(self.ibound)
 
     def by_keyword(self) -> dict[str, Any]:
         """The values by the keywords of `lapis.learn`."""

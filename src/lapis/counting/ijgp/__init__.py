@@ -11,5 +11,6 @@ change of the counts with one atom, `differences` that of many atoms at once.
 
 from lapis.counting.ijgp.counter import IjgpCounter, count_ijgp
 from lapis.counting.ijgp.delta import ijgp_delta
+from lapis.counting.ijgp.propagation import IjgpSettings
 
-__all__ = ["IjgpCounter", "count_ijgp", "ijgp_delta"]
+__all__ = ["IjgpCounter", "IjgpSettings", "count_ijgp", "ijgp_delta"]

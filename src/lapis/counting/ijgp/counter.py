@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from lapis.counting.derived import extend
 from lapis.counting.ijgp.contraction import dense
 from lapis.counting.ijgp.encoding import LiteralPattern, encode_cube, negate_clause
 from lapis.counting.ijgp.join_graph import build_join_graph
-from lapis.counting.ijgp.propagation import Propagation, Settings
+from lapis.counting.ijgp.propagation import IjgpSettings, Propagation
 from lapis.counting.totals import count_true
 from lapis.data.database import Domain
 from lapis.errors import LapisError
@@ -85,7 +84,7 @@ class CubeCounter:
         variables: tuple[TypedVariable, ...],
         plus: tuple[str, ...],
         world: Interpretation,
-        settings: Settings,
+        settings: IjgpSettings,
     ) -> None:
         self.network = encode_cube(cube, variables, world)
         self.settings = settings
@@ -217,13 +216,11 @@ class IjgpCounter:
         normal_form: NormalForm,
         model: Model,
         domains: Mapping[str, Domain],
-        ibound: int,
-        **settings: Any,
+        settings: IjgpSettings,
     ) -> None:
-        """`settings` are further fields of `Settings`."""
         self.normal_form = normal_form
         self.domains = domains
-        self.settings = Settings(ibound, **settings)
+        self.settings = settings
         self._predicates = model.predicates
         self._world: Interpretation | None = None  # kept up to date only if there are definitions
         self._counters: list[list[CubeCounter]] = []
@@ -314,17 +311,15 @@ def count_ijgp(
     model: Model,
     domains: Mapping[str, Domain],
     relations: Mapping[str, np.ndarray],
-    ibound: int,
+    settings: IjgpSettings,
     *,
     measure_error: bool = False,
-    **settings: Any,
 ) -> IjgpEstimate:
     """Estimated true groundings of every weight in the world with these true tuples.
 
     With `measure_error` the exact counts are computed too, and the estimate's `error` compares.
-    `settings` are further fields of `Settings`.
     """
-    counter = IjgpCounter(normal_form, model, domains, ibound, **settings)
+    counter = IjgpCounter(normal_form, model, domains, settings)
     estimate = counter.count(relations)
     if not measure_error:
         return estimate

@@ -26,7 +26,7 @@ import numpy as np
 from lapis.counting.derived import extend
 from lapis.counting.ijgp.counter import CubeCounter, plus_shape, set_atom
 from lapis.counting.ijgp.encoding import constant_code, negate_clause
-from lapis.counting.ijgp.propagation import Settings
+from lapis.counting.ijgp.propagation import IjgpSettings
 from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.language.syntax import Constant
@@ -41,10 +41,9 @@ def ijgp_delta(
     relations: Mapping[str, np.ndarray],
     predicate: str,
     row: Iterable[int],
-    ibound: int,
+    settings: IjgpSettings,
 ) -> np.ndarray:
     """float64[num_weights], n(atom true) − n(atom false) with all other atoms as in the world."""
-    settings = Settings(ibound)
     atom = np.asarray(tuple(row), np.int32)
     base = interpret(model.predicates, domains, relations)
     without, with_atom = (
@@ -79,7 +78,7 @@ def depending(normal_form: NormalForm, predicate: str) -> set[str]:
 
 
 def _solve(
-    clause: Clause, feature: Feature, world: Interpretation, settings: Settings
+    clause: Clause, feature: Feature, world: Interpretation, settings: IjgpSettings
 ) -> np.ndarray:
     cube = negate_clause(clause)
     counter = CubeCounter(cube, feature.variables, feature.plus, world, settings)
@@ -93,7 +92,7 @@ def _add_substituted(
     world: Interpretation,
     predicate: str,
     atom: np.ndarray,
-    settings: Settings,
+    settings: IjgpSettings,
 ) -> None:
     """Add ± C_U for every set U of like-signed literals that can all be the atom."""
     cube = negate_clause(clause)

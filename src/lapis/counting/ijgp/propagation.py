@@ -57,8 +57,10 @@ _NEGLIGIBLE = 1e-6  # entries this far below the largest do not hold up converge
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    ibound: int
+class IjgpSettings:
+    """How counts are estimated."""
+
+    ibound: int = 2  # largest number of variables of a cluster
     tolerance: float = 1e-4  # largest relative change of a message at convergence
     max_iterations: int = 50  # updates per message
     damping: float = 0.0  # share of the old message that is kept at each update
@@ -82,7 +84,7 @@ class Propagation:
         graph: JoinGraph,
         sizes: Sequence[int],
         tables: Sequence[Table],
-        settings: Settings,
+        settings: IjgpSettings,
         output: Scope = (),
     ) -> None:
         """`output` are the variables that `belief` will be asked for."""

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from lapis.counting.flipping_world import Parts, World
 from lapis.counting.kernels.flips import LARGEST_SCORE, Visits
 from lapis.network.csr import row_starts
 from lapis.problem.problem import Problem
+
+if TYPE_CHECKING:
+    from lapis.counting.ijgp import IjgpSettings
 
 STALE_SHARE = 0.002  # of the atoms may have flipped since differences were estimated
 MOST_STALE = 64
@@ -173,12 +176,16 @@ class EstimatedWorld:
     batch = 64
 
     def __init__(
-        self, problem: Problem, true: Mapping[str, np.ndarray], ibound: int, patience: int
+        self,
+        problem: Problem,
+        true: Mapping[str, np.ndarray],
+        settings: IjgpSettings,
+        patience: int,
     ) -> None:
         from lapis.counting.ijgp.differences import DifferenceEstimator
 
-        self.problem, self.ibound, self.patience = problem, ibound, patience
-        self.estimator = DifferenceEstimator(problem, ibound)
+        self.problem, self.settings, self.patience = problem, settings, patience
+        self.estimator = DifferenceEstimator(problem, settings)
         self.num_flips = 0
         self._tuples: dict[str, np.ndarray] = {}
         self.true: dict[str, set[tuple[int, ...]]] = {
@@ -253,7 +260,7 @@ class EstimatedWorld:
 
         problem = self.problem
         return count_ijgp(
-            problem.normal_form, problem.model, problem.domains, self.tuples(), self.ibound
+            problem.normal_form, problem.model, problem.domains, self.tuples(), self.settings
         ).count
 
     @property
@@ -272,22 +279,22 @@ class EstimatedWorld:
 def count_world(
     problem: Problem,
     true: Mapping[str, np.ndarray],
-    ibound: int | None,
+    ijgp: IjgpSettings | None,
     moved: Iterable[str],
     num_sites: int,
 ) -> CountedWorld:
     """The world with these true tuples, of which the atoms of `moved` predicates will flip.
 
-    `ibound` asks for estimated differences; where IJGP(ibound) would be exact, they are counted.
+    `ijgp` asks for estimated differences; where they would be exact, they are counted.
     """
-    if ibound is None:
+    if ijgp is None:
         return ExactWorld(problem, true)
     from lapis.counting.ijgp.differences import propagates_exactly
 
-    if all(propagates_exactly(problem, name, ibound) for name in moved):
+    if all(propagates_exactly(problem, name, ijgp) for name in moved):
         return ExactWorld(problem, true)
     patience = max(1, min(MOST_STALE, int(STALE_SHARE * num_sites)))
-    return EstimatedWorld(problem, true, ibound, patience)
+    return EstimatedWorld(problem, true, ijgp, patience)
 
 
 def sparse_vectors(differences: Sequence[Difference]) -> SparseVectors:

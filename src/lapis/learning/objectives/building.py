@@ -62,7 +62,7 @@ def build_pseudo(lesson: Lesson) -> Objective:
         return count_pseudo_objective(
             lesson.examples,
             lesson.parameters,
-            ibound=options.ibound,
+            ijgp=options.ijgp,
             weighted=weighted,
             random_state=options.seed,
         )
@@ -80,8 +80,7 @@ def build_by_counts(lesson: Lesson, expectation: str) -> Objective:
     return count_objective(
         lesson.examples,
         lesson.parameters,
-        counts=options.counts,
-        ibound=options.ibound,
+        ijgp=options.ijgp if options.counts == "ijgp" else None,
         expectation="map" if expectation == "count-map" else "gibbs",
         seed=options.seed,
     )

@@ -71,6 +71,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from lapis.counting.ijgp import IjgpSettings
 from lapis.data.tuples import contains, exclusive, sorted_unique
 from lapis.errors import LapisError
 from lapis.inference.sampling.counted_world import (
@@ -84,7 +85,6 @@ from lapis.learning.objectives.count_walk import Sites, Visits, asked_sites, wal
 from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters
 
-Counts = Literal["exact", "ijgp"]
 Expectation = Literal["gibbs", "map"]
 
 ROUND_SWEEPS = 2  # of a search before its noise changes and its world is counted
@@ -92,7 +92,10 @@ PERSISTENT_SWEEPS = 2  # the first gets used to new weights, the second is avera
 COVARIANCE_SWEEPS = 4
 DEFAULT_SWEEPS = 20
 DEFAULT_STEPS = (500, 10_000)  # at least, at most; but PERSISTENT_SWEEPS where they are more,
-MOST_STEPS = {"exact": 20_000_000, "ijgp": 100_000}  # up to here: half a minute or so
+MOST_STEPS = {
+    True: 20_000_000,
+    False: 100_000,
+}  # up to here, by exact counts or not: half a minute or so
 NUM_BATCHES = 16  # of the recorded worlds, for standard errors
 EXACT_RECORDS = 16 * NUM_BATCHES  # worlds counted on the way of a persistent chain
 ESTIMATED_RECORDS = 8  # fewer: estimating all counts is dear
@@ -292,8 +295,7 @@ def count_objective(
     examples: Sequence[Example],
     parameters: Parameters,
     *,
-    counts: Counts = "exact",
-    ibound: int = 2,
+    ijgp: IjgpSettings | None = None,
     expectation: Expectation = "gibbs",
     num_samples: int | None = None,
     persistent: bool | None = None,
@@ -319,7 +321,7 @@ def count_objective(
     sites = [asked_sites(example.free) for example in examples]
     sizes = np.array([sum(map(len, each)) for each in sites], np.float64)
     if num_samples is None:
-        num_samples = default_steps(int(sizes.sum()), counts)
+        num_samples = default_steps(int(sizes.sum()), is_exact=ijgp is None)
     if num_samples < 1:
         raise LapisError("num_samples must be at least 1", code="invalid-option")
     if persistent is None:
@@ -327,14 +329,14 @@ def count_objective(
     streams = np.random.default_rng(seed).spawn(len(examples))
     worlds = []
     for example, own, size, rng in zip(examples, sites, sizes.tolist(), streams, strict=True):
-        chain = data_world(example, ibound if counts == "ijgp" else None, own)
+        chain = data_world(example, ijgp, own)
         steps = int(np.ceil(num_samples * size / max(1.0, sizes.sum())))
         data = {name: known.true for name, known in example.complete.evidence.items()}
         worlds.append(Walker(chain, own, chain.counts(), rng, steps, data))
     method = "contrastive divergence" if expectation == "gibbs" else "voted perceptron"
     estimated = any(isinstance(world.chain, EstimatedWorld) for world in worlds)
-    how = "exact counts" if counts == "exact" else f"ijgp({ibound}) counts"
-    if counts == "ijgp" and not estimated:
+    how = "exact counts" if ijgp is None else f"ijgp({ijgp.ibound}) counts"
+    if ijgp is not None and not estimated:
         how += ", which are exact"
     return CountObjective(
         f"{method} by {how}",
@@ -347,7 +349,7 @@ def count_objective(
     )
 
 
-def default_steps(num_sites: int, counts: Counts = "exact") -> int:
+def default_steps(num_sites: int, *, is_exact: bool = True) -> int:
     """The steps of an evaluation: DEFAULT_SWEEPS sweeps, in large worlds PERSISTENT_SWEEPS.
 
     >>> [default_steps(number) for number in (10, 100, 5_000, 20_000, 20_000_000)]
@@ -355,7 +357,7 @@ def default_steps(num_sites: int, counts: Counts = "exact") -> int:
     """
     least, most = DEFAULT_STEPS
     some = min(max(DEFAULT_SWEEPS * num_sites, least), most)
-    return max(some, min(PERSISTENT_SWEEPS * num_sites, MOST_STEPS[counts]))
+    return max(some, min(PERSISTENT_SWEEPS * num_sites, MOST_STEPS[is_exact]))
 
 
 def keep_generator(rng: np.random.Generator) -> np.ndarray:
@@ -380,8 +382,8 @@ def resume_generator(rng: np.random.Generator, kept: np.ndarray) -> None:
     rng.bit_generator.state = {**state, "has_uint32": words[4], "uinteger": words[5]}
 
 
-def data_world(example: Example, ibound: int | None, sites: Sequence[Sites]) -> CountedWorld:
-    """The world of the data, in which a chain starts; `ibound` asks for estimated differences."""
+def data_world(example: Example, ijgp: IjgpSettings | None, sites: Sequence[Sites]) -> CountedWorld:
+    """The world of the data, in which a chain starts; `ijgp` asks for estimated differences."""
     if example.has_hidden:
         raise LapisError(
             "learning by counts needs complete data, but some atoms are unknown",
@@ -391,7 +393,7 @@ def data_world(example: Example, ibound: int | None, sites: Sequence[Sites]) -> 
     problem = example.complete
     true = {name: known.true for name, known in problem.evidence.items()}
     moved = [each.predicate.name for each in sites]
-    world = count_world(problem, true, ibound, moved, sum(map(len, sites)))
+    world = count_world(problem, true, ijgp, moved, sum(map(len, sites)))
     if isinstance(world, ExactWorld) and world.world.violated_rules:
         broken = problem.model.rules[world.world.violated_rules[0]]
         raise LapisError(

@@ -24,6 +24,7 @@ from lapis.counting.differences.class_likelihood import (
     to_matrix,
 )
 from lapis.counting.differences.sparse_vectors import SparseVectors, number_vectors, stack_vectors
+from lapis.counting.ijgp import IjgpSettings
 from lapis.counting.ijgp.differences import (
     DifferenceEstimator,
     depends_on_quantifiers,
@@ -57,14 +58,14 @@ def count_pseudo_objective(
     examples: Sequence[Example],
     parameters: Parameters,
     *,
-    ibound: int = 2,
+    ijgp: IjgpSettings,
     weighted: bool = False,
     random_state: int | np.random.Generator = 0,
 ) -> PseudoObjective:
-    """As `pseudo_objective`, with differences by IJGP(ibound). Hard rules are refused."""
+    """As `pseudo_objective`, with differences by IJGP. Hard rules are refused."""
     require_complete(examples)
     weights = [1.0] * len(examples)
-    estimators = [DifferenceEstimator(example.complete, ibound) for example in examples]
+    estimators = [DifferenceEstimator(example.complete, ijgp) for example in examples]
     generator = np.random.default_rng(random_state)
     terms: list[PredicateTerm] = []
     notes: list[str] = []
@@ -79,10 +80,10 @@ def count_pseudo_objective(
             ]
             terms.append(atom_term(name, sets, parameters, weights))
             notes += [atoms.note for atoms in sets if atoms.note is not None]
-        if not all(propagates_exactly(each.complete, name, ibound) for each in examples):
-            notes.append(f"differences of {name!r} are estimated by IJGP({ibound})")
+        if not all(propagates_exactly(each.complete, name, ijgp) for each in examples):
+            notes.append(f"differences of {name!r} are estimated by IJGP({ijgp.ibound})")
             estimated = True
-    counted = f" by ijgp({ibound}) counts" + ("" if estimated else ", which are exact")
+    counted = f" by ijgp({ijgp.ibound}) counts" + ("" if estimated else ", which are exact")
     return sum_terms(
         examples, parameters, terms, notes, weights, weighted=weighted, counted=counted
     )
