@@ -15,7 +15,7 @@ from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
 from lapis.grounding.atoms import number_atoms
 from lapis.grounding.evidence import close_blocks
-from lapis.inference.sampling.counted_world import EstimatedWorld, ExactWorld
+from lapis.inference.sampling.counted_world import EstimatedWorld, ExactWorld, SubstitutedWorld
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.conditional import conditional_objective
 from lapis.learning.objectives.count_based import (
@@ -211,7 +211,7 @@ def test_estimates_that_are_exact_walk_the_same_way(name: str, returns: bool, ro
     true = {name: known.true for name, known in example.complete.evidence.items()}
     chains = (
         ExactWorld(example.complete, true),
-        EstimatedWorld(example.complete, true, IjgpSettings(8), patience=1),
+        SubstitutedWorld(example.complete, true, IjgpSettings(8), patience=1),
     )
     exact, estimated = (
         walk(

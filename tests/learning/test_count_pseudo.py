@@ -141,7 +141,7 @@ def test_too_many_atoms_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     blocks, shared = build("exactly one")
     monkeypatch.setattr(count_pseudo, "MAX_LISTED", 5)
     with pytest.raises(TooLarge, match="atoms in blocks of 'T'"):
-        count_pseudo_objective(blocks, shared)
+        count_pseudo_objective(blocks, shared, ijgp=IjgpSettings())
 
 
 def test_hard_rules_are_refused() -> None:
@@ -149,4 +149,4 @@ def test_hard_rules_are_refused() -> None:
     examples = build_examples(model, [lapis.Database.parse("P(A)")])
     parameters = share_parameters(model, [examples[0].complete])
     with pytest.raises(LapisError, match="hard rules need exact counts"):
-        count_pseudo_objective(examples, parameters)
+        count_pseudo_objective(examples, parameters, ijgp=IjgpSettings())

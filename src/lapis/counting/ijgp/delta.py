@@ -24,7 +24,7 @@ from itertools import combinations
 import numpy as np
 
 from lapis.counting.derived import extend
-from lapis.counting.ijgp.counter import CubeCounter, plus_shape, set_atom
+from lapis.counting.ijgp.counter import CubeCounter, new_cube_counter, plus_shape, set_atom
 from lapis.counting.ijgp.encoding import constant_code, negate_clause
 from lapis.counting.ijgp.propagation import IjgpSettings
 from lapis.data.database import Domain
@@ -59,8 +59,8 @@ def ijgp_delta(
         delta = np.zeros(shape)
         for clause in feature.clauses:
             if any(literal.predicate in changing for literal in clause.literals):
-                delta += _solve(clause, feature, without, settings)
-                delta -= _solve(clause, feature, with_atom, settings)
+                delta += new_cube_counter(feature, clause, without, settings).solutions_by_plus()
+                delta -= new_cube_counter(feature, clause, with_atom, settings).solutions_by_plus()
             else:
                 _add_substituted(delta, clause, feature, without, predicate, atom, settings)
         deltas.append(delta.ravel())
@@ -75,14 +75,6 @@ def depending(normal_form: NormalForm, predicate: str) -> set[str]:
         if predicate in used or used & found:
             found.add(definition.predicate.name)
     return found
-
-
-def _solve(
-    clause: Clause, feature: Feature, world: Interpretation, settings: IjgpSettings
-) -> np.ndarray:
-    cube = negate_clause(clause)
-    counter = CubeCounter(cube, feature.variables, feature.plus, world, settings)
-    return counter.solutions_by_plus()
 
 
 def _add_substituted(

@@ -39,7 +39,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -48,6 +50,7 @@ from lapis.counting.ijgp.join_graph import JoinGraph
 from lapis.counting.ijgp.table import Scope, Table, align, merge_scopes
 from lapis.errors import LapisError
 
+Differences = Literal["substituted", "subtracted"]
 Message = dict[Scope, Table]  # a product of tables over parts of the separator; empty: all ones
 
 _EXACT_SUM = 2.0**53  # integers below this are exact in float64
@@ -64,6 +67,7 @@ class IjgpSettings:
     tolerance: float = 1e-4  # largest relative change of a message at convergence
     max_iterations: int = 50  # updates per message
     damping: float = 0.0  # share of the old message that is kept at each update
+    differences: Differences = "substituted"  # how a count's change with an atom is estimated
 
     def __post_init__(self) -> None:
         for name, valid, rule in (
@@ -133,6 +137,14 @@ class Propagation:
     def num_iterations(self) -> float:
         """Message updates of the last run, as a multiple of the number of messages."""
         return self.num_updates / max(1, len(self._sent))
+
+    def branch(self) -> Propagation:
+        """Return a propagation with the same tables and messages that changes by itself."""
+        other = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, list | dict | set):
+                setattr(other, name, value.copy())
+        return other
 
     def assign(self, changes: Iterable[tuple[int, int, float]]) -> None:
         """Set entries (table, code, value); `run` then brings the messages up to date."""

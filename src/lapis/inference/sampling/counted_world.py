@@ -3,20 +3,23 @@
     d(g) = n(g = 1) − n(g = 0)      for each weight, all other atoms as they are
 
 is all that a step needs: the log-odds of the atom are w · d. `ExactWorld` takes d from the
-incremental `World` of counting, whose kernel makes all the steps of a batch; `EstimatedWorld` from
-the propagations of `ijgp.differences`. That one answers a batch of atoms from one propagation a
-clause, which is some hundred times faster than one for each atom, and propagates again once the
-world has changed in `patience` atoms. That is one in small worlds, which makes it as strict as the
-exact one; in large ones it is a small share of the atoms (`STALE_SHARE`), few of which have to do
-with each other.
+incremental `World` of counting, whose kernel makes all the steps of a batch. An `EstimatedWorld`
+estimates it by IJGP, in one of two ways.
 
-Estimating n before and after a flip and subtracting, as Algorithm 1 of the paper is written, was
-tried first: thirty flips a second on Cora, and a small difference of two large estimates, each
-with an error of its own.
+`SubstitutedWorld` uses `ijgp.differences`: one propagation a clause answers a batch of atoms, which
+is some hundred times faster than one for each atom. It propagates again once the world has changed
+in `patience` atoms. That is one in small worlds, which makes it as strict as the exact one; in
+large ones it is a small share of the atoms (`STALE_SHARE`), few of which have to do with each
+other.
+
+`SubtractedWorld` uses `ijgp.subtraction`, as Algorithm 1 of Sarkhel et al. 2016 is written: it
+estimates n before and after each flip, and messages go on from world to world. It is slower, and a
+small difference of two large estimates has the error of both.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,7 +35,7 @@ from lapis.network.csr import row_starts
 from lapis.problem.problem import Problem
 
 if TYPE_CHECKING:
-    from lapis.counting.ijgp import IjgpSettings
+    from lapis.counting.ijgp import IjgpCounter, IjgpSettings
 
 STALE_SHARE = 0.002  # of the atoms may have flipped since differences were estimated
 MOST_STALE = 64
@@ -125,6 +128,9 @@ class CountedWorld(Protocol):
     def counts(self) -> np.ndarray:
         """float64[num_weights], of the world as it is."""
 
+    def settle(self) -> None:
+        """Forget what estimates have kept of earlier worlds."""
+
     @property
     def num_broken(self) -> int:
         """Hard groundings that the world as it is breaks."""
@@ -165,28 +171,23 @@ class ExactWorld:
     def counts(self) -> np.ndarray:
         return self.world.counts.astype(np.float64)
 
+    def settle(self) -> None:
+        """Nothing is estimated."""
+
     @property
     def num_broken(self) -> int:
         return self.world.violations
 
 
-class EstimatedWorld:
+class EstimatedWorld(ABC):
     """Differences and counts by IJGP(i)."""
 
     batch = 64
 
     def __init__(
-        self,
-        problem: Problem,
-        true: Mapping[str, np.ndarray],
-        settings: IjgpSettings,
-        patience: int,
+        self, problem: Problem, true: Mapping[str, np.ndarray], settings: IjgpSettings
     ) -> None:
-        from lapis.counting.ijgp.differences import DifferenceEstimator
-
-        self.problem, self.settings, self.patience = problem, settings, patience
-        self.estimator = DifferenceEstimator(problem, settings)
-        self.num_flips = 0
+        self.problem, self.settings = problem, settings
         self._tuples: dict[str, np.ndarray] = {}
         self.true: dict[str, set[tuple[int, ...]]] = {
             name: set(map(tuple, rows.tolist())) for name, rows in true.items()
@@ -228,8 +229,59 @@ class EstimatedWorld:
             seen += values
         return drawn_blocks(blocks, truth, taken, score, sparse_vectors(seen) if noted else None)
 
+    @abstractmethod
     def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
         """One after the other, in the world as it is by then."""
+
+    @abstractmethod
+    def counts(self) -> np.ndarray: ...
+
+    @abstractmethod
+    def settle(self) -> None: ...
+
+    def flip(self, parts: Parts) -> None:
+        for predicate, rows in parts:
+            for row in rows.tolist():
+                self._flip_atom(predicate, tuple(row))
+
+    def _flip_atom(self, predicate: str, row: tuple[int, ...]) -> None:
+        self.true[predicate] ^= {row}
+        self._tuples.pop(predicate, None)
+
+    def true_rows(self, predicate: str) -> np.ndarray:
+        return self.tuples()[predicate]
+
+    @property
+    def num_broken(self) -> int:
+        return 0  # the estimators refuse hard rules
+
+    def tuples(self) -> Mapping[str, np.ndarray]:
+        """The true tuples, int32[num_true, arity], by predicate."""
+        for name, predicate in self.problem.model.predicates.items():
+            if name not in self._tuples:
+                rows = np.array(list(self.true[name]), np.int32)
+                self._tuples[name] = rows.reshape(len(self.true[name]), predicate.arity)
+        return self._tuples
+
+
+class SubstitutedWorld(EstimatedWorld):
+    """Differences of the groundings that an atom is part of, for many atoms at once."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        true: Mapping[str, np.ndarray],
+        settings: IjgpSettings,
+        patience: int,
+    ) -> None:
+        from lapis.counting.ijgp.differences import DifferenceEstimator
+
+        super().__init__(problem, true, settings)
+        self.patience = patience
+        self.estimator = DifferenceEstimator(problem, settings)
+        self.num_flips = 0
+
+    def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
         known = self.true[predicate]
         listed = list(map(tuple, rows.tolist()))
         begin = 0
@@ -245,15 +297,12 @@ class EstimatedWorld:
                 yield Difference(weights[part].tolist(), values[part].tolist(), row in known)
                 begin += 1
 
-    def flip(self, parts: Parts) -> None:
-        for predicate, rows in parts:
-            for row in rows.tolist():
-                self.true[predicate] ^= {tuple(row)}
-                self._tuples.pop(predicate, None)
-                self.num_flips += 1
+    def _flip_atom(self, predicate: str, row: tuple[int, ...]) -> None:
+        super()._flip_atom(predicate, row)
+        self.num_flips += 1
 
-    def true_rows(self, predicate: str) -> np.ndarray:
-        return self.tuples()[predicate]
+    def settle(self) -> None:
+        """Differences are estimated from the world alone."""
 
     def counts(self) -> np.ndarray:
         from lapis.counting.ijgp import count_ijgp
@@ -263,17 +312,46 @@ class EstimatedWorld:
             problem.normal_form, problem.model, problem.domains, self.tuples(), self.settings
         ).count
 
-    @property
-    def num_broken(self) -> int:
-        return 0  # the estimator refuses hard rules
 
-    def tuples(self) -> Mapping[str, np.ndarray]:
-        """The true tuples, int32[num_true, arity], by predicate."""
-        for name, predicate in self.problem.model.predicates.items():
-            if name not in self._tuples:
-                rows = np.array(list(self.true[name]), np.int32)
-                self._tuples[name] = rows.reshape(len(self.true[name]), predicate.arity)
-        return self._tuples
+class SubtractedWorld(EstimatedWorld):
+    """Differences of two estimated counts; messages go on from world to world."""
+
+    def __init__(
+        self, problem: Problem, true: Mapping[str, np.ndarray], settings: IjgpSettings
+    ) -> None:
+        from lapis.counting.ijgp.subtraction import new_counter
+
+        super().__init__(problem, true, settings)
+        self.counter = new_counter(problem, settings)
+        # Counters of the worlds that are one flip away and were estimated since the last flip.
+        self._flipped: dict[tuple[str, tuple[int, ...]], IjgpCounter] = {}
+        self.settle()
+
+    def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
+        from lapis.counting.ijgp.subtraction import estimate_flip
+
+        for row in map(tuple, rows.tolist()):
+            truth = row in self.true[predicate]
+            found = estimate_flip(self.counter, predicate, row, truth)
+            self._flipped[predicate, row] = found.flipped
+            yield Difference(found.weight_id.tolist(), found.value.tolist(), truth)
+
+    def _flip_atom(self, predicate: str, row: tuple[int, ...]) -> None:
+        super()._flip_atom(predicate, row)
+        flipped = self._flipped.get((predicate, row))
+        self._flipped.clear()
+        if flipped is None:
+            self.counter.assign(predicate, row, row in self.true[predicate])
+        else:
+            self.counter = flipped
+
+    def settle(self) -> None:
+        """Count the world with messages that start from it alone."""
+        self._flipped.clear()
+        self.counter.count(self.tuples())
+
+    def counts(self) -> np.ndarray:
+        return self.counter.counts()
 
 
 def count_world(
@@ -290,11 +368,16 @@ def count_world(
     if ijgp is None:
         return ExactWorld(problem, true)
     from lapis.counting.ijgp.differences import propagates_exactly
+    from lapis.counting.ijgp.subtraction import counts_exactly
 
-    if all(propagates_exactly(problem, name, ijgp) for name in moved):
+    is_subtracted = ijgp.differences == "subtracted"
+    is_exact = counts_exactly if is_subtracted else propagates_exactly
+    if all(is_exact(problem, name, ijgp) for name in moved):
         return ExactWorld(problem, true)
+    if is_subtracted:
+        return SubtractedWorld(problem, true, ijgp)
     patience = max(1, min(MOST_STALE, int(STALE_SHARE * num_sites)))
-    return EstimatedWorld(problem, true, ijgp, patience)
+    return SubstitutedWorld(problem, true, ijgp, patience)
 
 
 def sparse_vectors(differences: Sequence[Difference]) -> SparseVectors:

@@ -92,10 +92,7 @@ PERSISTENT_SWEEPS = 2  # the first gets used to new weights, the second is avera
 COVARIANCE_SWEEPS = 4
 DEFAULT_SWEEPS = 20
 DEFAULT_STEPS = (500, 10_000)  # at least, at most; but PERSISTENT_SWEEPS where they are more,
-MOST_STEPS = {
-    True: 20_000_000,
-    False: 100_000,
-}  # up to here, by exact counts or not: half a minute or so
+MOST_STEPS = {True: 20_000_000, False: 100_000}  # by exact counts and by estimates: half a minute
 NUM_BATCHES = 16  # of the recorded worlds, for standard errors
 EXACT_RECORDS = 16 * NUM_BATCHES  # worlds counted on the way of a persistent chain
 ESTIMATED_RECORDS = 8  # fewer: estimating all counts is dear

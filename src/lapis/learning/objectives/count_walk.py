@@ -257,6 +257,7 @@ def walk(
     weights. In rounds they are evenly spaced from the start, so that as many records as rounds
     are the worlds that the rounds end in. With `returns` the chain is put back to where it started.
     """
+    chain.settle()
     tally = _Tally(len(weights), -(-num_steps // MOST_KEPT))
     counts: list[np.ndarray] = []
     first = 0 if rounds else min(sum(map(len, sites)), num_steps // 2)
