@@ -122,5 +122,5 @@ def build_objective(job: Job, training: Sequence[Example], parameters: Parameter
         parameters,
         ijgp=None if exact else IjgpSettings(int(job.counts)),
         expectation="gibbs" if job.method == "cd" else "map",
-        num_samples=job.steps,
+        num_steps=job.steps,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.learning.fit import Fit, Unbounded
-from lapis.learning.lesson import BY_WORLD, Lesson
+from lapis.learning.lesson import BEST_WORLD, BY_WORLD, Lesson
 from lapis.learning.objectives.posterior import Posterior
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.objectives.pseudo import PseudoObjective
@@ -40,7 +40,7 @@ def account_climb(
         with notes.phase("standard errors"):
             errors, method = find_errors(posterior, lesson.parameters, course, unbounded)
         notes.details["standard_errors"] = method
-    by_chains = not (objective.is_exact or lesson.is_pseudo or lesson.expectation == "map")
+    by_chains = not (objective.is_exact or lesson.is_pseudo or lesson.expectation in BEST_WORLD)
     if by_chains and not course.interrupted:
         with notes.phase("mixing of chains"):
             course = doubt_chains(lesson, course, posterior)

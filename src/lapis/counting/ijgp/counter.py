@@ -191,6 +191,20 @@ class CubeCounter:
         ]
         return np.broadcast_to(ordered.reshape(shape), self._plus_shape)
 
+    def sample(self, plus: tuple[int, ...], rng: np.random.Generator) -> dict[str, int] | None:
+        """Draw a grounding in which the cube is true, by the values of its variables.
+
+        `plus` are the values of the plus variables. Variables that the cube does not mention are
+        left out. None where the messages lead to no such grounding.
+        """
+        if self._propagation is None or self._is_void():
+            return None
+        names, given = self.network.names, dict(zip(self.plus, plus, strict=True))
+        known = {names.index(name): code for name, code in given.items() if name in names}
+        self._propagation.run()
+        found = self._propagation.sample(rng, known)
+        return None if found is None else {names[number]: code for number, code in found.items()}
+
     def diagnose(self, rule: int, clause: int, false: float) -> ClauseDiagnostics:
         propagation = self._propagation
         names = self.network.names
@@ -298,6 +312,12 @@ class IjgpCounter:
     def counts(self) -> np.ndarray:
         """float64[num_weights], the estimates in the world as it is."""
         return self._estimate().count
+
+    def sample_false(
+        self, feature: int, clause: int, plus: tuple[int, ...], rng: np.random.Generator
+    ) -> dict[str, int] | None:
+        """Draw a grounding in which a clause of a feature is false (`CubeCounter.sample`)."""
+        return self._counters[feature][clause].sample(plus, rng)
 
     def false_groundings(self, feature: int, clause: int) -> np.ndarray:
         """float64[sizes of the plus variables], in which a clause of a feature is false."""

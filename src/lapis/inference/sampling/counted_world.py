@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 STALE_SHARE = 0.002  # of the atoms may have flipped since differences were estimated
 MOST_STALE = 64
+MOST_REMEMBERED = 1000  # worlds one flip away whose messages are kept
 
 
 class Difference(NamedTuple):
@@ -109,6 +110,13 @@ class DrawnBlocks(NamedTuple):
     vectors: SparseVectors | None  # what each value adds to the empty block, if it was asked for
 
 
+class Gain(NamedTuple):
+    """What flips add."""
+
+    kept: int  # hard groundings that hold, less those that no longer do
+    score: float  # w · n
+
+
 class CountedWorld(Protocol):
     batch: int  # atoms of one predicate that are best visited one after the other
 
@@ -121,6 +129,11 @@ class CountedWorld(Protocol):
         """Give blocks, one after the other, the value with the largest w · d + noise."""
 
     def flip(self, parts: Parts) -> None: ...
+
+    def gain(self, predicate: str, rows: np.ndarray, weights: np.ndarray) -> Gain:
+        """What flipping atoms int32[n, arity] one after the other adds; they stay as they are."""
+
+    def is_true(self, predicate: str, row: Sequence[int]) -> bool: ...
 
     def true_rows(self, predicate: str) -> np.ndarray:
         """int32[n, arity], the true atoms in any order."""
@@ -164,6 +177,17 @@ class ExactWorld:
 
     def flip(self, parts: Parts) -> None:
         self.world.flip_all(parts)
+
+    def gain(self, predicate: str, rows: np.ndarray, weights: np.ndarray) -> Gain:
+        *before, last = rows.tolist()
+        changes = [self.world.flip(predicate, row) for row in before]
+        changes.append(self.world.delta(predicate, last))
+        self.world.flip_all([(predicate, rows[:-1][::-1])])
+        score = sum(float(weights[list(c.weight_id)] @ np.array(c.difference)) for c in changes)
+        return Gain(-sum(change.violations for change in changes), score)
+
+    def is_true(self, predicate: str, row: Sequence[int]) -> bool:
+        return self.world.is_true(predicate, row)
 
     def true_rows(self, predicate: str) -> np.ndarray:
         return self.world.true_rows(predicate)
@@ -243,6 +267,21 @@ class EstimatedWorld(ABC):
         for predicate, rows in parts:
             for row in rows.tolist():
                 self._flip_atom(predicate, tuple(row))
+
+    def gain(self, predicate: str, rows: np.ndarray, weights: np.ndarray) -> Gain:
+        local: list[float] = weights.tolist()
+        total = 0.0
+        for number in range(len(rows)):
+            row = rows[number : number + 1]
+            (difference,) = self._differences(predicate, row)
+            total += -difference.score(local) if difference.truth else difference.score(local)
+            if number + 1 < len(rows):
+                self.flip([(predicate, row)])
+        self.flip([(predicate, rows[:-1][::-1])])
+        return Gain(0, total)
+
+    def is_true(self, predicate: str, row: Sequence[int]) -> bool:
+        return tuple(row) in self.true[predicate]
 
     def _flip_atom(self, predicate: str, row: tuple[int, ...]) -> None:
         self.true[predicate] ^= {row}
@@ -333,8 +372,23 @@ class SubtractedWorld(EstimatedWorld):
         for row in map(tuple, rows.tolist()):
             truth = row in self.true[predicate]
             found = estimate_flip(self.counter, predicate, row, truth)
-            self._flipped[predicate, row] = found.flipped
+            self._remember(predicate, row, found.flipped)
             yield Difference(found.weight_id.tolist(), found.value.tolist(), truth)
+
+    def gain(self, predicate: str, rows: np.ndarray, weights: np.ndarray) -> Gain:
+        """From the messages of this world alone: the flips on the way leave none behind."""
+        flipped = self.counter.branch()
+        for row in map(tuple, rows.tolist()):
+            flipped.assign(predicate, row, row not in self.true[predicate])
+        if len(rows) == 1:
+            self._remember(predicate, row, flipped)
+        weight, change = flipped.change_since(self.counter)
+        return Gain(0, float(weights[weight] @ change))
+
+    def _remember(self, predicate: str, row: tuple[int, ...], flipped: IjgpCounter) -> None:
+        if len(self._flipped) >= MOST_REMEMBERED:
+            self._flipped.clear()
+        self._flipped[predicate, row] = flipped
 
     def _flip_atom(self, predicate: str, row: tuple[int, ...]) -> None:
         super()._flip_atom(predicate, row)

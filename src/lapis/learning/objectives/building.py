@@ -74,14 +74,17 @@ def build_pseudo(lesson: Lesson) -> Objective:
 
 
 def build_by_counts(lesson: Lesson, expectation: str) -> Objective:
-    from lapis.learning.objectives.count_based import count_objective
+    from lapis.learning.objectives.count_based import WALK_OF, count_objective
 
     options = lesson.options
     return count_objective(
         lesson.examples,
         lesson.parameters,
         ijgp=options.ijgp if options.counts == "ijgp" else None,
-        expectation="map" if expectation == "count-map" else "gibbs",
+        expectation=WALK_OF[expectation],
+        num_steps=options.num_steps,
+        num_records=options.num_records,
+        start=options.chain_start,
         seed=options.seed,
     )
 

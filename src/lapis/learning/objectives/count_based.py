@@ -6,8 +6,9 @@ atom g, its difference d = n(g = 1) − n(g = 0) by counting (exactly or by IJGP
 g from σ(w · d) (`gibbs`), or gives it the better value of w · d + ε, with noise that the atom keeps
 for a round of `ROUND_SWEEPS` sweeps (`map`, the voted perceptron's local search; why with noise is
 said in `count_walk`). A walk has as many rounds as it has sweeps for, and E[n] is the mean
-of the counts in which they end. Time follows the neighbourhoods of the atoms visited, memory the
-true atoms and those that differ from the data.
+of the counts in which they end. `maxwalksat` is the voted perceptron of the paper: N flips of
+MaxWalkSAT (`count_maxwalksat`), and E[n] is n of the best world among them. Time follows the
+neighbourhoods of the atoms visited, memory the true atoms and those that differ from the data.
 
     persistent   the chain goes on where the last evaluation left it; E[n] is the mean of the
                  counts of the worlds on its way (persistent CD, Tieleman 2008)
@@ -65,7 +66,7 @@ often as the predicate's atoms are true in the data, and a region of another den
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -81,18 +82,34 @@ from lapis.inference.sampling.counted_world import (
     count_world,
 )
 from lapis.learning.examples import Example
+from lapis.learning.objectives.count_maxwalksat import search, undo
 from lapis.learning.objectives.count_walk import Sites, Visits, asked_sites, walk
 from lapis.learning.objectives.undecided_counts import undecided_counts
+from lapis.learning.options import ChainStart
 from lapis.learning.parameters import Parameters
 
-Expectation = Literal["gibbs", "map"]
+Expectation = Literal["gibbs", "map", "maxwalksat"]
+WALK_OF: Mapping[str, Expectation] = {
+    "count-gibbs": "gibbs",
+    "count-map": "map",
+    "count-maxwalksat": "maxwalksat",
+}
+
+NAMES: Mapping[Expectation, str] = {
+    "gibbs": "contrastive divergence",
+    "map": "voted perceptron",
+    "maxwalksat": "voted perceptron with MaxWalkSAT",
+}
 
 ROUND_SWEEPS = 2  # of a search before its noise changes and its world is counted
 PERSISTENT_SWEEPS = 2  # the first gets used to new weights, the second is averaged
 COVARIANCE_SWEEPS = 4
 DEFAULT_SWEEPS = 20
 DEFAULT_STEPS = (500, 10_000)  # at least, at most; but PERSISTENT_SWEEPS where they are more,
-MOST_STEPS = {True: 20_000_000, False: 100_000}  # by exact counts and by estimates: half a minute
+MOST_STEPS = 20_000_000  # up to here: half a minute or so
+MOST_ESTIMATED_STEPS = 100_000  # the same by estimated counts
+MOST_FLIPS = 10_000  # of MaxWalkSAT, a millisecond each
+MOST_NEARBY = 256  # sites visited around a most likely world, for the curvature
 NUM_BATCHES = 16  # of the recorded worlds, for standard errors
 EXACT_RECORDS = 16 * NUM_BATCHES  # worlds counted on the way of a persistent chain
 ESTIMATED_RECORDS = 8  # fewer: estimating all counts is dear
@@ -185,10 +202,17 @@ class CountObjective:
     examples: tuple[Example, ...]
     worlds: tuple[Walker, ...]
     expectation: Expectation
-    persistent: bool
-    num_records: int  # at most, at each evaluation of a persistent chain
+    start: ChainStart
+    num_records: int  # at most, at each evaluation of a chain that is averaged
+    averages: bool = True  # E[n] is the mean of recorded counts, not data less the chain's pull
+    ijgp: IjgpSettings = field(default_factory=IjgpSettings)  # by which MaxWalkSAT draws groundings
     is_exact: bool = False
     is_fixed: bool = False
+
+    @property
+    def persistent(self) -> bool:
+        """Whether a chain goes on where the last evaluation left it."""
+        return self.start == "last"
 
     @property
     def num_parameters(self) -> int:
@@ -220,11 +244,13 @@ class CountObjective:
 
     def visit(self, number: int, weights: np.ndarray) -> tuple[Seen, Spread]:
         """What the chain of one world sees at weights float64[num_parameters], and curvature."""
-        world = self.worlds[number]
+        world, own = self.worlds[number], self.parameters.of_world(number, weights)
+        if self.expectation == "maxwalksat":
+            return self._search(number, own)
         visits = walk(
             world.chain,
             world.sites,
-            self.parameters.of_world(number, weights),
+            own,
             world.num_steps,
             world.rng,
             rounds=self._num_rounds(world),
@@ -232,6 +258,22 @@ class CountObjective:
             records=self._num_records(world),
         )
         return self._summarise(world, visits)
+
+    def _search(self, number: int, weights: np.ndarray) -> tuple[Seen, Spread]:
+        """n less the counts of the best world that MaxWalkSAT finds, and the curvature there."""
+        world, problem = self.worlds[number], self.examples[number].complete
+        chain, sites, rng = world.chain, world.sites, world.rng
+        if self.start == "random":
+            toss(world)
+        moves = search(chain, sites, problem, weights, world.num_steps, rng, self.ijgp)
+        moved = world.counts - chain.counts()
+        nearby = min(world.num_sites, MOST_NEARBY)
+        visits = walk(chain, sites, weights, nearby, rng, rounds=0, returns=True, records=0)
+        if self.start == "data":
+            undo(chain, moves)
+        # How far a best world's counts are from any mean is not known: it counts as one draw.
+        draw = np.asarray(visits.vectors.power(2).T @ visits.scale)
+        return Seen(moved, draw, draw), Spread(visits.vectors, visits.scale)
 
     def keep(self) -> dict[str, np.ndarray]:
         return {
@@ -253,7 +295,7 @@ class CountObjective:
 
     def _num_records(self, world: Walker) -> int:
         """Worlds whose counts are taken on the way."""
-        if not self.persistent:
+        if not self.averages:
             return 0
         if not world.num_steps:
             return 1
@@ -264,10 +306,13 @@ class CountObjective:
         sweeps = world.num_steps / max(1, world.num_sites)
         local = Spread(visits.vectors, visits.scale)
         draw = np.asarray(visits.vectors.power(2).T @ visits.scale)
-        if not self.persistent:
+        if not self.averages:
             return Seen(visits.pull, visits.pull_variance, draw), local
         moved = world.counts - visits.counts.mean(axis=0)
         centred = visits.counts - visits.counts.mean(axis=0)
+        if not self.persistent:
+            # At most what the steps of the walk add up to: its mean is nearer to the data.
+            return Seen(moved, draw * min(1.0, sweeps), draw), local
         mixed = sweeps >= COVARIANCE_SWEEPS and len(centred) >= 2 * NUM_BATCHES
         if self.expectation == "map" or not mixed:
             # As good as one draw from a chain that has not gone round, or one from each round.
@@ -294,15 +339,19 @@ def count_objective(
     *,
     ijgp: IjgpSettings | None = None,
     expectation: Expectation = "gibbs",
-    num_samples: int | None = None,
-    persistent: bool | None = None,
+    num_steps: int | None = None,
+    num_records: int | None = None,
+    start: ChainStart | None = None,
     seed: int = 0,
 ) -> CountObjective:
-    """The likelihood of the asked atoms by counts: contrastive divergence (`gibbs`) or VP (`map`).
+    """The likelihood of the asked atoms by counts: CD (`gibbs`) or VP (`map`, `maxwalksat`).
 
-    `num_samples` steps are made at each evaluation, shared out among the examples by their number
-    of asked atoms; unless told, those of `default_steps`. Chains are persistent where that makes
-    PERSISTENT_SWEEPS sweeps and restarted where it does not, unless `persistent` is given.
+    `num_steps` steps (N of Algorithm 1) are made at each evaluation, shared out among the examples
+    by their number of asked atoms; unless told, those of `default_steps`. The counts of
+    `num_records` worlds (K) are averaged, evenly spaced over the walk, or over what follows its
+    first sweep where the chain is persistent; a walk of fewer steps has as many as it has steps.
+    Unless `start` is given, chains are persistent where N makes PERSISTENT_SWEEPS sweeps and
+    restarted where it does not; MaxWalkSAT starts in random worlds, where no rule is hard.
 
     >>> import lapis
     >>> from lapis.learning.examples import build_examples
@@ -311,26 +360,44 @@ def count_objective(
     >>> data = lapis.Database.parse("Smokes(Ann) Cancer(Ann) Smokes(Bob) Smokes(Cid)")
     >>> examples = build_examples(model, [data], ["Cancer"])
     >>> shared = share_parameters(model, [example.complete for example in examples])
-    >>> found = count_objective(examples, shared, num_samples=1000)
+    >>> found = count_objective(examples, shared, num_steps=1000)
     >>> found.name, found.num_atoms, found.true_counts.tolist()
     ('contrastive divergence by exact counts', 3, [1.0])
     """
     sites = [asked_sites(example.free) for example in examples]
     sizes = np.array([sum(map(len, each)) for each in sites], np.float64)
-    if num_samples is None:
-        num_samples = default_steps(int(sizes.sum()), is_exact=ijgp is None)
-    if num_samples < 1:
-        raise LapisError("num_samples must be at least 1", code="invalid-option")
-    if persistent is None:
-        persistent = bool(num_samples >= PERSISTENT_SWEEPS * sizes.sum())
+    if num_steps is None:
+        most = MOST_STEPS if ijgp is None else MOST_ESTIMATED_STEPS
+        most = MOST_FLIPS if expectation == "maxwalksat" else most
+        num_steps = default_steps(int(sizes.sum()), most)
+    if num_steps < 1:
+        raise LapisError("num_steps must be at least 1", code="invalid-option")
+    if num_records is not None and num_records > num_steps:
+        raise LapisError(
+            f"{num_records:,} worlds cannot be recorded in {num_steps:,} steps",
+            code="too-many-records",
+            hint="ask for fewer records, or for more steps",
+        )
+    hard = next((rule for rule in parameters.model.rules if rule.hard), None)
+    if start is None and expectation == "maxwalksat":
+        start = "random" if hard is None else "data"
+    elif start is None:
+        start = "last" if num_steps >= PERSISTENT_SWEEPS * sizes.sum() else "data"
+    elif start == "random" and hard is not None:
+        raise LapisError(
+            "a random world breaks hard rules, and MaxWalkSAT by counts may not mend it",
+            code="hard-random-start",
+            span=hard.span,
+            hint="start in the data (--chain-start data), or give the rule a weight",
+        )
     streams = np.random.default_rng(seed).spawn(len(examples))
     worlds = []
     for example, own, size, rng in zip(examples, sites, sizes.tolist(), streams, strict=True):
         chain = data_world(example, ijgp, own)
-        steps = int(np.ceil(num_samples * size / max(1.0, sizes.sum())))
+        steps = int(np.ceil(num_steps * size / max(1.0, sizes.sum())))
         data = {name: known.true for name, known in example.complete.evidence.items()}
         worlds.append(Walker(chain, own, chain.counts(), rng, steps, data))
-    method = "contrastive divergence" if expectation == "gibbs" else "voted perceptron"
+    method = NAMES[expectation]
     estimated = any(isinstance(world.chain, EstimatedWorld) for world in worlds)
     how = "exact counts" if ijgp is None else f"ijgp({ijgp.ibound}) counts"
     if ijgp is not None and not estimated:
@@ -341,20 +408,21 @@ def count_objective(
         tuple(examples),
         tuple(worlds),
         expectation,
-        persistent,
-        ESTIMATED_RECORDS if estimated else EXACT_RECORDS,
+        start,
+        num_records or (ESTIMATED_RECORDS if estimated else EXACT_RECORDS),
+        averages=start == "last" or num_records is not None,
+        ijgp=ijgp or IjgpSettings(),
     )
 
 
-def default_steps(num_sites: int, *, is_exact: bool = True) -> int:
+def default_steps(num_sites: int, most: int = MOST_STEPS) -> int:
     """The steps of an evaluation: DEFAULT_SWEEPS sweeps, in large worlds PERSISTENT_SWEEPS.
 
     >>> [default_steps(number) for number in (10, 100, 5_000, 20_000, 20_000_000)]
     [500, 2000, 10000, 40000, 20000000]
     """
-    least, most = DEFAULT_STEPS
-    some = min(max(DEFAULT_SWEEPS * num_sites, least), most)
-    return max(some, min(PERSISTENT_SWEEPS * num_sites, MOST_STEPS[is_exact]))
+    some = int(np.clip(DEFAULT_SWEEPS * num_sites, *DEFAULT_STEPS))
+    return max(some, min(PERSISTENT_SWEEPS * num_sites, most))
 
 
 def keep_generator(rng: np.random.Generator) -> np.ndarray:

@@ -92,6 +92,24 @@ class Sites:
         is_exact = np.full(len(sites), self.predicate.exactly_one)
         return Blocks(self.predicate.name, rows, start, is_exact)
 
+    def includes(self, row: np.ndarray) -> bool:
+        """Whether an atom int32[arity] is undecided."""
+        codes = self.unknown.unknown_codes
+        if codes is None:
+            return True
+        (code,) = self.unknown.codes(row[None])
+        at = int(np.searchsorted(codes, code))
+        return at < len(codes) and bool(codes[at] == code)
+
+    def block_around(self, row: np.ndarray) -> np.ndarray:
+        """int32[n, arity], the undecided atoms of the block of an atom int32[arity]."""
+        assert self.shape is not None
+        (key,) = self.shape.keys(row[None])
+        if self.unknown.unknown_codes is None:
+            values = np.arange(self.shape.num_values)
+            return self.shape.rows(np.full(len(values), key), values)
+        return self._block_rows[self.shape.keys(self._block_rows) == key]
+
     @cached_property
     def _block_rows(self) -> np.ndarray:
         """int32[num_unknown, arity], the undecided atoms, block by block."""
@@ -255,12 +273,13 @@ def walk(
     Counts are taken of `records` worlds, evenly spaced and the last one included, once every site
     has been visited or half of the steps are made: worlds before that are still those of earlier
     weights. In rounds they are evenly spaced from the start, so that as many records as rounds
-    are the worlds that the rounds end in. With `returns` the chain is put back to where it started.
+    are the worlds that the rounds end in. With `returns` they are evenly spaced from the start too,
+    and the chain is put back to where it started.
     """
     chain.settle()
     tally = _Tally(len(weights), -(-num_steps // MOST_KEPT))
     counts: list[np.ndarray] = []
-    first = 0 if rounds else min(sum(map(len, sites)), num_steps // 2)
+    first = 0 if rounds or returns else min(sum(map(len, sites)), num_steps // 2)
     due = set(np.linspace(first, num_steps, records + 1)[1:].round().astype(int).tolist())
     starts = set(np.linspace(0, num_steps, rounds + 1)[:-1].round().astype(int).tolist())
     walker = _Walker(chain, weights, rng, rounds > 0, tally)
