@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 
 import lapis
-from lapis.counting.ijgp import IjgpSettings
+from lapis.counting.ijgp import IjgpCounter, IjgpSettings
+from lapis.counting.ijgp.propagation import Differences
 from lapis.errors import LapisError, TooLarge
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives import count_pseudo
@@ -41,13 +44,15 @@ def build(name: str, query: tuple[str, ...] = ()) -> tuple[list[Example], Parame
     return examples, share_parameters(model, [example.complete for example in examples])
 
 
+@pytest.mark.parametrize("differences", ["substituted", "subtracted"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_large_bound_gives_the_exact_objective(name: str, weighted: bool) -> None:
+def test_a_large_bound_gives_the_exact_objective(
+    name: str, weighted: bool, differences: Differences
+) -> None:
     examples, parameters = build(name)
-    found = count_pseudo_objective(
-        examples, parameters, ijgp=IjgpSettings(LARGE), weighted=weighted
-    )
+    ijgp = IjgpSettings(LARGE, differences=differences)
+    found = count_pseudo_objective(examples, parameters, ijgp=ijgp, weighted=weighted)
     exact = pseudo_objective(examples, parameters, weighted=weighted)
     assert found.is_exact == (name != "quantified")
     assert found.num_atoms == exact.num_atoms
@@ -94,6 +99,27 @@ def ring(query: tuple[str, ...] = ()) -> tuple[list[Example], Parameters]:
     facts = " ".join(f"E({a},{b})" for a in range(6) for b in range(6) if (b - a) % 6 in (1, 2, 4))
     examples = build_examples(model, [lapis.Database.parse(facts + " S(0) S(3)")], query)
     return examples, share_parameters(model, [example.complete for example in examples])
+
+
+def test_subtracted_counts_are_those_of_equation_five() -> None:
+    """Σ log P(g | rest), P(g = s | rest) ∝ exp Σ w_j M_j(rest, g = s), written out."""
+    examples, parameters = ring(("S",))
+    ijgp = IjgpSettings(1, differences="subtracted")
+    found = count_pseudo_objective(examples, parameters, ijgp=ijgp)
+    assert not found.is_exact
+    problem = examples[0].complete
+    true = {name: known.true for name, known in problem.evidence.items()}
+    counter = IjgpCounter(problem.normal_form, problem.model, problem.domains, ijgp)
+    here = counter.count(true).count
+    weights, total = np.array([0.02, -0.3]), 0.0
+    for atom in range(6):
+        holds = bool((true["S"] == atom).any())
+        there = deepcopy(counter).update("S", (atom,), not holds).count
+        total -= np.log1p(np.exp(weights @ there - weights @ here))
+    # Differences are rounded to six decimals.
+    assert found.evaluate(weights).value == pytest.approx(total, abs=1e-5)
+    other = count_pseudo_objective(examples, parameters, ijgp=IjgpSettings(1))
+    assert other.evaluate(weights).value != pytest.approx(total, abs=1e-3)
 
 
 def test_a_small_bound_says_so_and_has_its_own_gradient() -> None:

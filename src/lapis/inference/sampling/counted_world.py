@@ -13,8 +13,8 @@ large ones it is a small share of the atoms (`STALE_SHARE`), few of which have t
 other.
 
 `SubtractedWorld` uses `ijgp.subtraction`, as Algorithm 1 of Sarkhel et al. 2016 is written: it
-estimates n before and after each flip, and messages go on from world to world. It is slower, and a
-small difference of two large estimates has the error of both.
+estimates n before and after each flip, one atom at a time, and messages go on from world to world.
+A small difference of two large estimates has the error of both, as far as they do not cancel.
 """
 
 from __future__ import annotations
