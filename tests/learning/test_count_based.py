@@ -561,9 +561,9 @@ def test_as_many_worlds_are_averaged_as_asked_for() -> None:
     examples, parameters = build(SMOKERS, FACTS, ("Smokes", "Cancer"))
     for number in (1, 3):
         objective = count_objective(examples, parameters, num_steps=100, num_records=number)
-        assert {objective._num_records(world) for world in objective.worlds} == {number}
+        assert {objective.num_records_of(world) for world in objective.worlds} == {number}
     short = count_objective(examples, parameters, num_steps=4, num_records=4, start="last")
-    assert [short._num_records(world) for world in short.worlds] == [
+    assert [short.num_records_of(world) for world in short.worlds] == [
         world.num_steps for world in short.worlds
     ]
 

@@ -106,7 +106,7 @@ def draw_groundings(model: str, facts: str, number: int, ibound: int) -> Counter
     problem = lapis.build_problem(lapis.parse(model), lapis.Database.parse(facts))
     true = {name: known.true for name, known in problem.evidence.items()}
     chain = count_world(problem, true, None, (), 0)
-    violated = ViolatedGroundings(problem, chain, IjgpSettings(ibound))
+    violated = ViolatedGroundings(problem, chain, problem.model.predicates, IjgpSettings(ibound))
     assert violated.prepare(problem.weight_table.value)
     rng, rules = np.random.default_rng(3), problem.model.rules
     found: Counter[Grounding] = Counter()
@@ -145,7 +145,7 @@ def test_plus_variables_and_quantifiers() -> None:
     facts = "P(A) P(B) Q(B,U) Q(C,V)"
     problem = lapis.build_problem(lapis.parse(model), lapis.Database.parse(facts))
     chain = count_world(problem, {n: e.true for n, e in problem.evidence.items()}, None, (), 0)
-    violated = ViolatedGroundings(problem, chain, IjgpSettings())
+    violated = ViolatedGroundings(problem, chain, ("P", "Q"), IjgpSettings())
     # P(+x) ^ Q(x, y) has weights for A, B, C; only P(A) lacks a Q.
     violated.prepare(np.array([0.0, 0.0, -1.0, 1.0]))
     rng = np.random.default_rng(0)
@@ -156,6 +156,22 @@ def test_plus_variables_and_quantifiers() -> None:
     b = problem.domains["t"].index["B"]
     assert set(violated.draw(rng)) == {("P", (b,)), ("Q", (b, u))}
     assert not violated.prepare(np.zeros(4))
+
+
+def test_what_evidence_decides_is_not_drawn() -> None:
+    model = "E(t)\nP(t)\n2 E(x)\n1 E(x) ^ P(x)\n-1 E(x) v P(x)"
+    facts = "E(A) P(B)"
+    problem = lapis.build_problem(lapis.parse(model), lapis.Database.parse(facts))
+    chain = count_world(problem, {n: e.true for n, e in problem.evidence.items()}, None, (), 0)
+    violated = ViolatedGroundings(problem, chain, ("P",), IjgpSettings())
+    rng = np.random.default_rng(0)
+    weights = problem.weight_table.value
+    assert violated.prepare(weights)
+    drawn = [violated.draw(rng) for _ in range(100)]
+    assert all(any(atom.predicate == "P" for atom in atoms) for atoms in drawn)
+    assert not violated.prepare(weights * [1, 0, 0])
+    still = ViolatedGroundings(problem, chain, (), IjgpSettings())
+    assert not still.prepare(weights)
 
 
 @settings(max_examples=40)

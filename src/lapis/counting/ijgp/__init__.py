@@ -6,8 +6,8 @@ clusters of at most i variables (`join_graph`), the clusters exchange messages (
 the sparse tables of `table` and `contraction`) until nothing changes, and the solution count is
 read off their beliefs. `counter` does so for all clauses of a model and keeps the messages from
 one world to the next, and on request compares its estimates with exact counts; `delta` gives the
-change of the counts with one atom, `differences` that of many atoms at once, `subtraction` as the difference of two estimated
-counts.
+change of the counts with one atom, `differences` that of many atoms at once, and `subtraction`
+takes it from two estimated counts.
 """
 
 from lapis.counting.ijgp.counter import IjgpCounter, count_ijgp

@@ -77,7 +77,7 @@ def build_by_counts(lesson: Lesson, expectation: str) -> Objective:
     from lapis.learning.objectives.count_based import WALK_OF, count_objective
 
     options = lesson.options
-    return count_objective(
+    objective = count_objective(
         lesson.examples,
         lesson.parameters,
         ijgp=options.ijgp if options.counts == "ijgp" else None,
@@ -87,6 +87,13 @@ def build_by_counts(lesson: Lesson, expectation: str) -> Objective:
         start=options.chain_start,
         seed=options.seed,
     )
+    lesson.notes.details["walk"] = {
+        "method": objective.name,
+        "steps": sum(world.num_steps for world in objective.worlds),
+        "records": sum(map(objective.num_records_of, objective.worlds)),
+        "start": objective.start,
+    }
+    return objective
 
 
 def build_conditional(lesson: Lesson, expectation: str) -> Objective:

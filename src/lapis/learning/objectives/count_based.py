@@ -255,7 +255,7 @@ class CountObjective:
             world.rng,
             rounds=self._num_rounds(world),
             returns=not self.persistent,
-            records=self._num_records(world),
+            records=self.num_records_of(world),
         )
         return self._summarise(world, visits)
 
@@ -293,8 +293,10 @@ class CountObjective:
             return 0
         return max(1, world.num_steps // (ROUND_SWEEPS * max(1, world.num_sites)))
 
-    def _num_records(self, world: Walker) -> int:
-        """Worlds whose counts are taken on the way."""
+    def num_records_of(self, world: Walker) -> int:
+        """Worlds whose counts are taken on the way; of MaxWalkSAT the best one."""
+        if self.expectation == "maxwalksat":
+            return 1
         if not self.averages:
             return 0
         if not world.num_steps:
@@ -402,6 +404,8 @@ def count_objective(
     how = "exact counts" if ijgp is None else f"ijgp({ijgp.ibound}) counts"
     if ijgp is not None and not estimated:
         how += ", which are exact"
+    elif ijgp is not None and ijgp.differences == "subtracted":
+        how += ", subtracted"
     return CountObjective(
         f"{method} by {how}",
         parameters,

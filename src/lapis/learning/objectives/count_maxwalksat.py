@@ -29,13 +29,14 @@ no formula is violated, and the data are as likely as any world.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from lapis.counting.ijgp import IjgpCounter, IjgpSettings
 from lapis.counting.ijgp.counter import plus_shape
+from lapis.counting.ijgp.delta import depending
 from lapis.counting.weight_keys import number_weights
 from lapis.errors import TooLarge
 from lapis.inference.sampling.counted_world import CountedWorld
@@ -80,18 +81,16 @@ def search(
     The chain starts in a world that keeps the hard rules.
     """
     chain.settle()
-    violated = ViolatedGroundings(problem, chain, settings)
     movable = {own.predicate.name: own for own in sites}
+    violated = ViolatedGroundings(problem, chain, movable, settings)
     score = best = 0.0
     moves: list[Move] = []
     num_best = 0  # moves that led to the best world
     for _ in range(num_flips):
         if not violated.prepare(weights, broken=chain.num_broken > 0):
-            break  # every formula is as its weight wants it
-        atoms = violated.draw(rng)
-        options = [
-            m for atom in dict.fromkeys(atoms) for m in find_moves(chain, movable, atom, rng)
-        ]
+            break  # every formula is as its weight wants it, or evidence decides it
+        atoms = dict.fromkeys(violated.draw(rng))
+        options = [move for atom in atoms for move in find_moves(chain, movable, atom, rng)]
         if not options:
             continue
         gains = [chain.gain(*move, weights) for move in options]
@@ -145,11 +144,22 @@ class Violation(NamedTuple):
 
 
 class ViolatedGroundings:
-    """The violated groundings of a world's formulas, counted and drawn by IJGP."""
+    """The violated groundings of a world's formulas, counted and drawn by IJGP.
 
-    def __init__(self, problem: Problem, chain: CountedWorld, settings: IjgpSettings) -> None:
+    Only those cubes count that mention a `movable` predicate: evidence decides the others.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        chain: CountedWorld,
+        movable: Iterable[str],
+        settings: IjgpSettings,
+    ) -> None:
         self.problem = problem
         form, keys = problem.normal_form, number_weights(problem)
+        moving = set(movable)
+        moving |= {derived for name in movable for derived in depending(form, name)}
         false = [replace_clauses(feature, feature.clauses) for feature in form.features]
         soft = [feature for feature in form.features if not feature.hard]
         true = [replace_clauses(feature, true_clauses(feature)) for feature in soft]
@@ -168,7 +178,8 @@ class ViolatedGroundings:
                 sign,
             )
             for number, (feature, sign) in enumerate(zip(self._features, signs, strict=True))
-            for clause in range(len(feature.clauses))
+            for clause, each in enumerate(feature.clauses)
+            if any(literal.predicate in moving for literal in each.literals)
         ]
         self._cumulative = np.empty(0)  # float64[num_candidates]
         self._candidates: list[tuple[Violation, np.ndarray]] = []  # with ends of their constants
