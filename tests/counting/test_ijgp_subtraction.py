@@ -19,7 +19,7 @@ from lapis.counting.ijgp.subtraction import (
     counts_exactly,
     estimate_flip,
 )
-from lapis.data.tuples import contains
+from lapis.data.tuples import contains, exclusive
 from lapis.errors import LapisError
 from lapis.inference.sampling.counted_world import (
     ExactWorld,
@@ -204,6 +204,15 @@ def test_a_settled_world_is_that_of_its_true_atoms_alone() -> None:
     fresh = SubtractedWorld(problem, dict(walked.tuples()), chosen)
     walked.settle()
     np.testing.assert_array_equal(walked.counts(), fresh.counts())
+
+
+def test_many_flips_at_once_start_anew() -> None:
+    problem, chosen = ring(), IjgpSettings(1, max_iterations=1)
+    flips = np.array([[0, 1], [2, 3], [3, 3]] * 23, np.int32)  # each an odd number of times
+    walked = SubtractedWorld(problem, true_tuples(problem), chosen)
+    walked.flip([("E", flips)])
+    moved = {**true_tuples(problem), "E": exclusive(true_tuples(problem)["E"], flips[:3])}
+    np.testing.assert_array_equal(walked.counts(), SubtractedWorld(problem, moved, chosen).counts())
 
 
 def test_the_setting_chooses_the_world() -> None:

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 STALE_SHARE = 0.002  # of the atoms may have flipped since differences were estimated
 MOST_STALE = 64
-MOST_REMEMBERED = 1000  # worlds one flip away whose messages are kept
+MOST_FOLLOWED = 64  # flips at once after which messages go on; after more they start anew
+MOST_REMEMBERED = 64  # worlds one flip away whose messages are kept
 
 
 class Difference(NamedTuple):
@@ -384,6 +385,15 @@ class SubtractedWorld(EstimatedWorld):
             self._remember(predicate, row, flipped)
         weight, change = flipped.change_since(self.counter)
         return Gain(0, float(weights[weight] @ change))
+
+    def flip(self, parts: Parts) -> None:
+        if sum(len(rows) for _, rows in parts) <= MOST_FOLLOWED:
+            super().flip(parts)
+            return
+        for predicate, rows in parts:
+            for row in rows.tolist():
+                super()._flip_atom(predicate, tuple(row))
+        self.settle()
 
     def _remember(self, predicate: str, row: tuple[int, ...], flipped: IjgpCounter) -> None:
         if len(self._flipped) >= MOST_REMEMBERED:
