@@ -3,7 +3,8 @@
     python benchmarks/ijgp_differences.py [--people 40] [--atoms 200] [--ibounds 1,2,3]
 
 Two formulas on a made world: people in clusters of four, `Same` nearly an equivalence, and authors
-who write with others of their cluster. For each formula, i and way: the mean and the largest error
+who write with others of their cluster; and two formulas on Cora's first fold, where LAPIS_DATA
+(default ../shared/data) has it. For each formula, i and way: the mean and the largest error
 of n(atom true) − n(atom false) against exact differences, and processor seconds. Then the steps of
 a chain by either way, and by subtraction with messages that start anew in each world.
 """
@@ -11,7 +12,9 @@ a chain by either way, and by subtraction with messages that start anew in each 
 from __future__ import annotations
 
 import argparse
+import os
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -29,6 +32,12 @@ FORMULAS = {
     "Same": "Same(x,y) ^ Same(y,z) => Same(x,z)",
     "Wrote": "Wrote(x,d) ^ Wrote(y,d) ^ Wrote(x,e) ^ Wrote(y,e) => Same(x,y)",
 }
+CORA_FORMULAS = (
+    "SameBib(x,y) ^ SameBib(y,z) => SameBib(x,z)",
+    "Author(x,a) ^ Author(y,b) ^ SameAuthor(a,b) => SameBib(x,y)",
+)
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+CORA = Path(os.environ.get("LAPIS_DATA", DATA)) / "cora-er"
 CLUSTER = 4  # people who are the same, or write together
 WAYS = {"substituted": DifferenceEstimator, "subtracted": SubtractedDifferences}
 
@@ -48,6 +57,10 @@ def main() -> None:
         text = f"Same(person, person)\nWrote(person, paper)\n1 {formula}"
         problem = lapis.build_problem(lapis.parse(text), lapis.Database.parse(facts))
         compare_differences(problem, predicate, given.atoms, ibounds)
+    for formula in CORA_FORMULAS if CORA.is_dir() else ():
+        model = lapis.parse(f"{(CORA / 'cora.mln').read_text()}\n1 {formula}")
+        problem = lapis.build_problem(model, lapis.Database.read(CORA / "fold1.db"))
+        compare_differences(problem, "SameBib", given.atoms, ibounds)
     print(f"\n{'chain':72} {'i':>2} {'way':11} {'steps/s':>9} {'flips':>9}")
     for predicate, formula in FORMULAS.items():
         text = f"Same(person, person)\nWrote(person, paper)\n0.2 {formula}\n-1 {predicate}(x,y)"
