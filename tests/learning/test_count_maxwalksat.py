@@ -265,6 +265,37 @@ def test_finds_the_best_world(model: str, facts: str, way: str) -> None:
         assert score(problem, chain, weights) == pytest.approx(start)
 
 
+@settings(max_examples=40)
+@given(cases(observed=True))
+def test_random_models_are_searched(case: Case) -> None:
+    """Never worse than the data or better than the best; blocks and hard rules are kept."""
+    model = lapis.parse(case.model)
+    try:
+        examples = build_examples(model, [lapis.Database.parse(case.data)])
+        sites, problem = asked_sites(examples[0].free), examples[0].complete
+        chain = data_world(examples[0], None, sites)
+    except LapisError as error:  # data that the model calls impossible
+        assume(error.code not in ("data-breaks-hard-rule", "block-violated"))
+        raise
+    weights = problem.weight_table.value
+    start = score(problem, chain, weights)
+    moves = search(chain, sites, problem, weights, 30, np.random.default_rng(0), IjgpSettings())
+    found = {name: chain.true_rows(name) for name in model.predicates}
+    known = tuple(
+        (name, tuple(problem.domains[t].constants[c] for t, c in zip(p.types, row, strict=True)))
+        for name, p in model.predicates.items()
+        for row in found[name].tolist()
+    )
+    domains = {kind: domain.constants for kind, domain in problem.domains.items()}
+    world = oracle.observed_world(model, oracle.Facts(true=known), domains)
+    (log_weight,) = oracle.weigh(model, domains, world).log_weight
+    assert log_weight == pytest.approx(score(problem, chain, weights))
+    assert log_weight >= start - 1e-9
+    assert oracle.satisfies_blocks(model, domains, world).all()
+    count_maxwalksat.undo(chain, moves)
+    assert score(problem, chain, weights) == pytest.approx(start)
+
+
 def test_the_gradient_is_that_of_the_best_world() -> None:
     examples, parameters = build(FRIENDS, FACTS)
     (world,) = best_worlds(FRIENDS, FACTS, tuple(parameters.model.predicates)).map_worlds
