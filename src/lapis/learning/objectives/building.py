@@ -93,6 +93,13 @@ def build_by_counts(lesson: Lesson, expectation: str) -> Objective:
         "records": sum(map(objective.num_records_of, objective.worlds)),
         "start": objective.start,
     }
+    steps = lesson.notes.details["walk"]["steps"]
+    num_sites = sum(world.num_sites for world in objective.worlds)
+    if objective.start == "random" and steps < num_sites:
+        lesson.notes.warnings.append(
+            f"{steps:,} flips from random worlds of {num_sites:,} atoms do not reach most likely "
+            "worlds; more --steps, or --chain-start last, would come nearer"
+        )
     return objective
 
 
