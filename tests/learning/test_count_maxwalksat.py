@@ -106,17 +106,17 @@ def draw_groundings(model: str, facts: str, number: int, ibound: int) -> Counter
     problem = lapis.build_problem(lapis.parse(model), lapis.Database.parse(facts))
     true = {name: known.true for name, known in problem.evidence.items()}
     chain = count_world(problem, true, None, (), 0)
-    violated = ViolatedGroundings(problem, chain, problem.model.predicates, IjgpSettings(ibound))
-    assert violated.prepare(problem.weight_table.value)
+    violated = ViolatedGroundings(
+        problem, chain, problem.model.predicates, problem.weight_table.value, IjgpSettings(ibound)
+    )
+    assert violated.prepare()
     rng, rules = np.random.default_rng(3), problem.model.rules
     found: Counter[Grounding] = Counter()
     for _ in range(number):
         drawn = violated.draw_grounding(rng)
         assert drawn is not None
-        feature, _, value = drawn
-        rule = feature % len(rules)
-        kinds = dict(rules[rule].variables)
-        known = {n: problem.domains[kinds[n]].constants[code] for n, code in value.items()}
+        rule, kinds = drawn.rule, dict(rules[drawn.rule].variables)
+        known = {n: problem.domains[kinds[n]].constants[code] for n, code in drawn.value.items()}
         # A cube may leave variables open; then it is true for all of their constants.
         domains = {kind: domain.constants for kind, domain in problem.domains.items()}
         for binding in oracle.bindings([v for v in kinds.items() if v[0] not in known], domains):
@@ -145,17 +145,21 @@ def test_plus_variables_and_quantifiers() -> None:
     facts = "P(A) P(B) Q(B,U) Q(C,V)"
     problem = lapis.build_problem(lapis.parse(model), lapis.Database.parse(facts))
     chain = count_world(problem, {n: e.true for n, e in problem.evidence.items()}, None, (), 0)
-    violated = ViolatedGroundings(problem, chain, ("P", "Q"), IjgpSettings())
+
+    def violated_at(*weights: float) -> ViolatedGroundings:
+        found = ViolatedGroundings(problem, chain, "PQ", np.array(weights), IjgpSettings())
+        assert found.prepare() == any(weights)
+        return found
+
     # P(+x) ^ Q(x, y) has weights for A, B, C; only P(A) lacks a Q.
-    violated.prepare(np.array([0.0, 0.0, -1.0, 1.0]))
+    violated = violated_at(0.0, 0.0, -1.0, 1.0)
     rng = np.random.default_rng(0)
     drawn = {frozenset(violated.draw(rng)) for _ in range(50)}
     a, u, v = (problem.domains[k].index[c] for k, c in (("t", "A"), ("u", "U"), ("u", "V")))
     assert drawn == {frozenset({("P", (a,)), ("Q", (a, each))}) for each in (u, v)}
-    violated.prepare(np.array([0.0, -1.0, 0.0, 0.0]))
     b = problem.domains["t"].index["B"]
-    assert set(violated.draw(rng)) == {("P", (b,)), ("Q", (b, u))}
-    assert not violated.prepare(np.zeros(4))
+    assert set(violated_at(0.0, -1.0, 0.0, 0.0).draw(rng)) == {("P", (b,)), ("Q", (b, u))}
+    violated_at(0.0, 0.0, 0.0, 0.0)
 
 
 def test_what_evidence_decides_is_not_drawn() -> None:
@@ -163,15 +167,13 @@ def test_what_evidence_decides_is_not_drawn() -> None:
     facts = "E(A) P(B)"
     problem = lapis.build_problem(lapis.parse(model), lapis.Database.parse(facts))
     chain = count_world(problem, {n: e.true for n, e in problem.evidence.items()}, None, (), 0)
-    violated = ViolatedGroundings(problem, chain, ("P",), IjgpSettings())
-    rng = np.random.default_rng(0)
-    weights = problem.weight_table.value
-    assert violated.prepare(weights)
+    rng, weights = np.random.default_rng(0), problem.weight_table.value
+    violated = ViolatedGroundings(problem, chain, "P", weights, IjgpSettings())
+    assert violated.prepare()
     drawn = [violated.draw(rng) for _ in range(100)]
     assert all(any(atom.predicate == "P" for atom in atoms) for atoms in drawn)
-    assert not violated.prepare(weights * [1, 0, 0])
-    still = ViolatedGroundings(problem, chain, (), IjgpSettings())
-    assert not still.prepare(weights)
+    for movable, changed in (("P", weights * [1, 0, 0]), ("", weights)):
+        assert not ViolatedGroundings(problem, chain, movable, changed, IjgpSettings()).prepare()
 
 
 @settings(max_examples=40)

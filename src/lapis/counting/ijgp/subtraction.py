@@ -50,7 +50,23 @@ class EstimatedFlip(NamedTuple):
 def estimate_flip(
     counter: IjgpCounter, predicate: str, row: tuple[int, ...], truth: bool
 ) -> EstimatedFlip:
-    """M(g = 1) − M(g = 0) for an atom g whose truth in the counter's world is given."""
+    """Estimate M(g = 1) − M(g = 0) for one ground atom g.
+
+    Parameters
+    ----------
+    counter
+        Of the world at hand; it stays as it is.
+    predicate, row
+        The atom: a predicate of the model and the codes of its arguments.
+    truth
+        Of the atom in the counter's world.
+
+    Returns
+    -------
+    EstimatedFlip
+        The weights whose counts differ, the differences, and a counter of the world in which the
+        atom is flipped, whose messages started from those of `counter`.
+    """
     flipped = counter.branch()
     flipped.assign(predicate, row, not truth)
     weight, change = flipped.change_since(counter)
@@ -73,11 +89,22 @@ class SubtractedDifferences:
     def differences(
         self, predicate: str, rows: np.ndarray, truth: np.ndarray, world: Mapping[str, np.ndarray]
     ) -> csr_matrix:
-        """float64[num_rows, num_weights] sparse: d of atoms int32[num_rows, arity].
+        """Estimate d of many atoms in one world.
 
-        `world` has the true tuples of each predicate, int32[num_true, arity], and `truth`
-        bool[num_rows] is the value of the atoms in it. For a predicate with blocks, what each
-        value adds to its block left empty.
+        Parameters
+        ----------
+        predicate, rows
+            The atoms, int32[num_rows, arity].
+        truth
+            bool[num_rows], the value of each in the world.
+        world
+            The true tuples of each predicate, int32[num_true, arity].
+
+        Returns
+        -------
+        csr_matrix
+            float64[num_rows, num_weights]. For a predicate with blocks, what each value adds to
+            its block left empty.
         """
         from scipy.sparse import csr_matrix
 

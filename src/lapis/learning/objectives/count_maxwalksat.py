@@ -28,7 +28,6 @@ no formula is violated, and the data are as likely as any world.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -37,7 +36,6 @@ import numpy as np
 from lapis.counting.ijgp import IjgpCounter, IjgpSettings
 from lapis.counting.ijgp.counter import plus_shape
 from lapis.counting.ijgp.delta import depending
-from lapis.counting.weight_keys import number_weights
 from lapis.errors import TooLarge
 from lapis.inference.sampling.counted_world import CountedWorld
 from lapis.language.syntax import ComparisonOperator, Constant
@@ -76,18 +74,43 @@ def search(
     rng: np.random.Generator,
     settings: IjgpSettings,
 ) -> list[Move]:
-    """Leave the chain in the best world of `num_flips` flips; the moves that led there.
+    """Search for a most likely world and leave the chain in the best one found.
 
-    The chain starts in a world that keeps the hard rules.
+    Parameters
+    ----------
+    chain
+        The world to start in, which keeps the hard rules, and its counts.
+    sites
+        The atoms and blocks that may change.
+    problem
+        The formulas.
+    weights
+        float64[num_weights]
+    num_flips
+        Steps of the search; one that finds nothing to flip counts too.
+    rng
+        Source of all random choices.
+    settings
+        Of the IJGP from which violated groundings are drawn.
+
+    Returns
+    -------
+    list of Move
+        The moves from the start to the best world, for `undo`.
+
+    Raises
+    ------
+    TooLarge
+        If a formula of negative weight is true in more than `MAX_CUBES` ways.
     """
     chain.settle()
     movable = {own.predicate.name: own for own in sites}
-    violated = ViolatedGroundings(problem, chain, movable, settings)
+    violated = ViolatedGroundings(problem, chain, movable, weights, settings)
     score = best = 0.0
     moves: list[Move] = []
     num_best = 0  # moves that led to the best world
     for _ in range(num_flips):
-        if not violated.prepare(weights, broken=chain.num_broken > 0):
+        if not violated.prepare(broken=chain.num_broken > 0):
             break  # every formula is as its weight wants it, or evidence decides it
         atoms = dict.fromkeys(violated.draw(rng))
         options = [move for atom in atoms for move in find_moves(chain, movable, atom, rng)]
@@ -134,19 +157,26 @@ def find_moves(
 
 
 class Violation(NamedTuple):
-    """Groundings that violate a formula: those in which one of its cubes is true."""
+    """Groundings that violate a formula: those in which one clause is false."""
 
     feature: int  # of the counter
     clause: int
-    offset: int  # of the rule's weights
-    shape: tuple[int, ...]  # of its plus variables
-    sign: int  # of the weights for which they are violated; 0 of a hard rule
+    wanted: np.ndarray  # bool[num_weights of the rule], whose constants have such a weight
+    is_hard: bool
+
+
+class ViolatedGrounding(NamedTuple):
+    """A violated grounding that was drawn."""
+
+    rule: int
+    clause: Clause  # which is false
+    value: dict[str, int]  # codes of the clause's variables
 
 
 class ViolatedGroundings:
     """The violated groundings of a world's formulas, counted and drawn by IJGP.
 
-    Only those cubes count that mention a `movable` predicate: evidence decides the others.
+    Only those clauses count that mention a `movable` predicate: evidence decides the others.
     """
 
     def __init__(
@@ -154,87 +184,72 @@ class ViolatedGroundings:
         problem: Problem,
         chain: CountedWorld,
         movable: Iterable[str],
+        weights: np.ndarray,  # float64[num_weights]
         settings: IjgpSettings,
     ) -> None:
         self.problem = problem
-        form, keys = problem.normal_form, number_weights(problem)
+        form, offset = problem.normal_form, problem.weight_table.offset
         moving = set(movable)
         moving |= {derived for name in movable for derived in depending(form, name)}
-        false = [replace_clauses(feature, feature.clauses) for feature in form.features]
-        soft = [feature for feature in form.features if not feature.hard]
-        true = [replace_clauses(feature, true_clauses(feature)) for feature in soft]
-        self._features = (*false, *true)
-        signs = [0 if each.hard else 1 for each in form.features] + [-1] * len(true)
+        self._features: list[Feature] = []
+        self._violations: list[Violation] = []
+        for feature in form.features:
+            own = weights[offset[feature.rule] : offset[feature.rule + 1]]
+            for clauses, wanted in violating_clauses(feature, own):
+                kept = [c for c in clauses if any(each.predicate in moving for each in c.literals)]
+                number = len(self._features)
+                self._features.append(replace_clauses(feature, kept))
+                self._violations += [
+                    Violation(number, clause, wanted, feature.hard) for clause in range(len(kept))
+                ]
         self._counter = IjgpCounter(
-            NormalForm(self._features, form.definitions), problem.model, problem.domains, settings
+            NormalForm(tuple(self._features), form.definitions),
+            problem.model,
+            problem.domains,
+            settings,
         )
         self._counter.count({name: chain.true_rows(name) for name in problem.model.predicates})
-        self._violations = [
-            Violation(
-                number,
-                clause,
-                keys.of_rule[feature.rule].offset if sign else 0,
-                plus_shape(feature, problem.domains) if sign else (),
-                sign,
-            )
-            for number, (feature, sign) in enumerate(zip(self._features, signs, strict=True))
-            for clause, each in enumerate(feature.clauses)
-            if any(literal.predicate in moving for literal in each.literals)
-        ]
-        self._cumulative = np.empty(0)  # float64[num_candidates]
+        self._ends = np.empty(0)  # float64[num_candidates + 1], of their numbers of groundings
         self._candidates: list[tuple[Violation, np.ndarray]] = []  # with ends of their constants
 
     def follow(self, move: Move, chain: CountedWorld) -> None:
         """Take over the atoms of a move that was made."""
         for row in move.rows.tolist():
-            value = chain.is_true(move.predicate, row)
-            self._counter.assign(move.predicate, row, value)
+            self._counter.assign(move.predicate, row, chain.is_true(move.predicate, row))
 
-    def prepare(self, weights: np.ndarray, *, broken: bool = False) -> bool:
-        """Count the violated groundings at weights float64[num_weights]; whether there are any.
-
-        With `broken` those of hard rules, else those of soft ones.
-        """
+    def prepare(self, *, broken: bool = False) -> bool:
+        """Count the violated groundings, of soft or of broken hard rules; whether there are any."""
         self._candidates.clear()
         ends = [0.0]
         for each in self._violations:
-            own = weights[each.offset : each.offset + math.prod(each.shape)]
-            wanted = each.sign * own > 0.0 if each.sign else np.array([True])
-            if broken != (each.sign == 0) or not wanted.any():
+            if each.is_hard != broken:
                 continue
             counts = self._counter.false_groundings(each.feature, each.clause).ravel()
-            counts = np.where(wanted, counts, 0.0).cumsum()
+            counts = np.where(each.wanted, counts, 0.0).cumsum()
             if counts[-1] > 0.0:
                 self._candidates.append((each, counts))
                 ends.append(ends[-1] + float(counts[-1]))
-        self._cumulative = np.array(ends)
+        self._ends = np.array(ends)
         return bool(self._candidates)
 
     def draw(self, rng: np.random.Generator) -> list[GroundAtom]:
         """The atoms of a violated ground formula; none where no grounding was found."""
         found = self.draw_grounding(rng)
-        if found is None:
-            return []
-        feature, clause, value = found
-        literals = self._features[feature].clauses[clause].literals
-        return list(self._ground(literals, value, rng))
+        return [] if found is None else list(self._ground(found.clause.literals, found.value, rng))
 
-    def draw_grounding(self, rng: np.random.Generator) -> tuple[int, int, dict[str, int]] | None:
-        """Draw a violated grounding: feature, clause, and values of the clause's variables.
-
-        Features are numbered as in the normal form, then the soft ones among them, negated.
-        """
+    def draw_grounding(self, rng: np.random.Generator) -> ViolatedGrounding | None:
+        """Draw a violated grounding, as `prepare` has counted them."""
         for _ in range(TRIES):
-            at = rng.random() * self._cumulative[-1]
-            number = int(np.searchsorted(self._cumulative, at, "right")) - 1
+            at = rng.random() * self._ends[-1]
+            number = int(np.searchsorted(self._ends, at, "right")) - 1
             violation, counts = self._candidates[min(number, len(self._candidates) - 1)]
             within = int(np.searchsorted(counts, rng.random() * counts[-1], "right"))
-            plus = np.unravel_index(within, violation.shape) if violation.shape else ()
-            found = self._counter.sample_false(
-                violation.feature, violation.clause, tuple(map(int, plus)), rng
-            )
+            feature = self._features[violation.feature]
+            shape = plus_shape(feature, self.problem.domains)
+            plus = tuple(map(int, np.unravel_index(within, shape))) if shape else ()
+            found = self._counter.sample_false(violation.feature, violation.clause, plus, rng)
             if found is not None:
-                return violation.feature, violation.clause, found
+                return ViolatedGrounding(feature.rule, feature.clauses[violation.clause], found)
         return None
 
     def _ground(
@@ -265,9 +280,25 @@ class ViolatedGroundings:
         )
 
 
+def violating_clauses(
+    feature: Feature, weights: np.ndarray
+) -> Iterator[tuple[Sequence[Clause], np.ndarray]]:
+    """Clauses that are false where a formula is violated, and the weights for which that is so.
+
+    `weights` float64[n] are those of the rule, and so are bool[n]; a hard rule has one.
+    """
+    if feature.hard:
+        yield feature.clauses, np.array([True])
+    elif (weights > 0.0).any():
+        yield feature.clauses, weights > 0.0
+    if not feature.hard and (weights < 0.0).any():
+        yield true_clauses(feature), weights < 0.0
+
+
 def replace_clauses(feature: Feature, clauses: Sequence[Clause]) -> Feature:
-    """A soft feature over the same variables."""
-    return Feature(feature.rule, feature.variables, feature.plus, tuple(clauses), 0, hard=False)
+    """A soft feature over the same variables, with one weight if the rule is hard."""
+    plus = () if feature.hard else feature.plus
+    return Feature(feature.rule, feature.variables, plus, tuple(clauses), 0, hard=False)
 
 
 def true_clauses(feature: Feature) -> list[Clause]:
