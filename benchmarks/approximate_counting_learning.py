@@ -26,8 +26,8 @@ from lapis.optimisation.objective import Objective
 from lapis.progress import Report
 
 METHODS = ("cd", "vp", "pll")
-# The paper takes diagonal Newton for all.
-OPTIMIZER = {"cd": "dn", "vp": "dn", "vp-walksat": "dn", "pll": "pscg"}
+# The paper takes diagonal Newton for all; with MaxWalkSAT it does not move.
+OPTIMIZER = {"cd": "dn", "vp": "dn", "vp-walksat": "vp", "pll": "pscg"}
 EXPECTATION: Mapping[str, Expectation] = {"cd": "gibbs", "vp": "map", "vp-walksat": "maxwalksat"}
 PLL_ITERATIONS = 200  # at most: it climbs to its maximum, whatever that predicts
 WIDTH = 2.0  # of the Gaussian prior

@@ -281,6 +281,11 @@ def test_what_a_method_does_not_read_is_refused(
             "    it belongs to count-gibbs, count-map\n",
         ),
         (
+            "learn m.mln d.db -q Smokes --expectation count-maxwalksat --optimizer dn",
+            "error: dn needs the counts' variances, and a most likely world has none\n"
+            "    choose vp, vp-pw, adam or adagrad, or another --expectation\n",
+        ),
+        (
             "learn m.mln d.db -q Smokes --expectation count-gibbs --steps 10 --records 20",
             "error: 20 worlds cannot be recorded in 10 steps\n"
             "    ask for fewer records, or for more steps\n",

@@ -147,7 +147,7 @@ def check_together(options: Options, objective: str) -> None:
         "add --objective likelihood and leave out the query",
     )
     refuse(
-        options.expectation == "map" and optimizer in ("dn", "scg", "pscg"),
+        options.expectation in ("map", "count-maxwalksat") and optimizer in ("dn", "scg", "pscg"),
         f"{optimizer} needs the counts' variances, and a most likely world has none",
         "choose vp, vp-pw, adam or adagrad, or another --expectation",
     )

@@ -240,7 +240,9 @@ class CountObjective:
             gradient += self.parameters.to_parameters(number, world.seen.moved)
             variance += self.parameters.to_parameters(number, world.seen.variance)
             spreads.append(self._to_parameters(number, spread))
-        return CountPoint(weights, gradient, np.sqrt(variance), tuple(spreads))
+        # How far a best world's counts are from any mean is not known.
+        stderr = None if self.expectation == "maxwalksat" else np.sqrt(variance)
+        return CountPoint(weights, gradient, stderr, tuple(spreads))
 
     def visit(self, number: int, weights: np.ndarray) -> tuple[Seen, Spread]:
         """What the chain of one world sees at weights float64[num_parameters], and curvature."""
@@ -271,7 +273,6 @@ class CountObjective:
         visits = walk(chain, sites, weights, nearby, rng, rounds=0, returns=True, records=0)
         if self.start == "data":
             undo(chain, moves)
-        # How far a best world's counts are from any mean is not known: it counts as one draw.
         draw = np.asarray(visits.vectors.power(2).T @ visits.scale)
         return Seen(moved, draw, draw), Spread(visits.vectors, visits.scale)
 
