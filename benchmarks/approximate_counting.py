@@ -1,7 +1,8 @@
 """CD, VP and PLL without grounding: Tables 2, 3 and 4, Figures 2 and 3 of Sarkhel et al. 2016.
 
     python benchmarks/approximate_counting.py [--data smoker,webkb,protein,er] [--quick]
-        [--methods cd,vp,pll] [--counts exact,1,2,3] [--part 0.25] [--figures]
+        [--methods cd,vp,vp-walksat,pll] [--counts exact,1,2,3] [--differences subtracted]
+        [--part 0.25] [--figures]
         [--processes 2] [--output benchmarks/out]
 
 One fold is left out at a time. The query predicates (smoker: Smokes, Cancer; webkb: PageClass;
@@ -76,6 +77,7 @@ def main() -> None:
     options.add_argument("--data", default=",".join(DATA_SETS), help="'' for figures alone")
     options.add_argument("--methods", default=",".join(METHODS))
     options.add_argument("--counts", default="exact,1,2,3")
+    options.add_argument("--differences", default="substituted", help="or subtracted: equation 5")
     options.add_argument("--folds", type=int, default=5)
     options.add_argument("--steps", type=int, help="by default, two sweeps, twenty of few atoms")
     options.add_argument("--iterations", type=int, default=24, help="at most")
@@ -87,7 +89,7 @@ def main() -> None:
     options.add_argument("--processes", type=int, default=1, help="that learn side by side")
     given = options.parse_args()
     job = Job("", "", "", given.steps, given.iterations, given.warm, given.folds, given.processes)
-    job = replace(job, part=given.part)
+    job = replace(job, part=given.part, differences=given.differences)
     if given.quick:
         job = replace(job, iterations=15, folds=2, fraction=0.3)
     optimizers = ", ".join(f"{name} for {method}" for method, name in OPTIMIZER.items())
@@ -151,7 +153,7 @@ def print_results(data: DataSet, job: Job, methods: Sequence[str], counts: Seque
         for each in counts:
             found = run(replace(job, data=data.name, method=method, counts=each))
             cll = np.array([fold.cll for fold in found])
-            paper = data.paper_cll[method] if each == "exact" else ""
+            paper = data.paper_cll[method.removesuffix("-walksat")] if each == "exact" else ""
             if method == "cd" and each in data.paper_bounds:
                 paper = "{} in {} s".format(*data.paper_bounds[each])
             spread = cll.std(ddof=1) if len(cll) > 1 else 0.0
@@ -234,8 +236,8 @@ def learn_fold(job: Job, fold: int, setting: Setting) -> FoldResult:
     name = learner.objective.name
     is_exact = "ijgp" not in name or "exact" in name
     errors = np.zeros(len(learner.parameters))
-    if not is_exact:
-        errors = measure_errors(training, learner.parameters, int(job.counts))
+    if job.ijgp is not None and not is_exact:
+        errors = measure_errors(training, learner.parameters, job.ijgp)
     return FoldResult(
         *score(course.weights),
         seconds,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 from approximate_counting_data import DATA_SETS
 
+from lapis.counting.ijgp import IjgpSettings
+from lapis.counting.ijgp.propagation import Differences
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.objectives.count_based import count_objective
+from lapis.learning.objectives.count_based import Expectation, count_objective
 from lapis.learning.objectives.count_pseudo import count_pseudo_objective
 from lapis.learning.objectives.posterior import Posterior, with_prior
 from lapis.learning.objectives.priors import Prior
@@ -24,7 +26,9 @@ from lapis.optimisation.objective import Objective
 from lapis.progress import Report
 
 METHODS = ("cd", "vp", "pll")
-OPTIMIZER = {"cd": "dn", "vp": "dn", "pll": "pscg"}  # the paper takes diagonal Newton for all
+# The paper takes diagonal Newton for all; with MaxWalkSAT it does not move.
+OPTIMIZER = {"cd": "dn", "vp": "dn", "vp-walksat": "vp", "pll": "pscg"}
+EXPECTATION: Mapping[str, Expectation] = {"cd": "gibbs", "vp": "map", "vp-walksat": "maxwalksat"}
 PLL_ITERATIONS = 200  # at most: it climbs to its maximum, whatever that predicts
 WIDTH = 2.0  # of the Gaussian prior
 
@@ -45,6 +49,13 @@ class Job:
     fraction: float = 1.0
     part: float = 1.0  # of the constants that is learned from, where folds left out stay whole
     snapshots: int = 0  # of the weights on the way, to be scored
+    differences: Differences = "substituted"  # of estimated counts
+
+    @property
+    def ijgp(self) -> IjgpSettings | None:
+        if self.counts == "exact":
+            return None
+        return IjgpSettings(int(self.counts), differences=self.differences)
 
 
 @dataclass(frozen=True)
@@ -111,17 +122,14 @@ def build_learner(job: Job, training: Sequence[Example], others: Sequence[Exampl
 
 
 def build_objective(job: Job, training: Sequence[Example], parameters: Parameters) -> Objective:
-    exact = job.counts == "exact"
-    ibound = 1 if exact else int(job.counts)
     if job.method == "pll":
-        if exact:
+        if job.ijgp is None:
             return pseudo_objective(training, parameters)
-        return count_pseudo_objective(training, parameters, ibound=ibound)
+        return count_pseudo_objective(training, parameters, ijgp=job.ijgp)
     return count_objective(
         training,
         parameters,
-        counts="exact" if exact else "ijgp",
-        ibound=ibound,
-        expectation="gibbs" if job.method == "cd" else "map",
-        num_samples=job.steps,
+        ijgp=job.ijgp,
+        expectation=EXPECTATION[job.method],
+        num_steps=job.steps,
     )

@@ -22,7 +22,7 @@ from lapis.counting.differences.sparse_vectors import split_column
 from lapis.data.tuples import contains
 from lapis.inference.sampling.counted_world import ExactWorld
 from lapis.learning.examples import Example
-from lapis.learning.objectives.count_based_sites import Sites, asked_sites
+from lapis.learning.objectives.count_walk import Sites, asked_sites
 
 # Sweeps that are averaged, at least and at most: log P of a noisy mean is too low. Functions that
 # imply each other hardly move in 16: weights of Protein score -.4354 so, and -.4296 with 256.

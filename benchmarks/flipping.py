@@ -33,7 +33,7 @@ from approximate_counting_data import DATA_SETS
 
 from lapis.counting.flipping_world import World
 from lapis.learning.examples import build_examples
-from lapis.learning.objectives.count_based_sites import asked_sites
+from lapis.learning.objectives.count_walk import asked_sites
 
 SECONDS = 0.5  # of processor time for each figure, at least
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lapis.counting.ijgp import IjgpCounter, count_ijgp
+from lapis.counting.ijgp import IjgpCounter, IjgpSettings, count_ijgp
 from lapis.counting.totals import count_true
 from lapis.data import Database, Domain, bind
 from lapis.errors import TooLarge
@@ -114,11 +114,11 @@ def run_formula(problem: Problem, formula: str, ibounds: list[int], num_flips: i
     exact, groundings = count_true(*problem)
     exact_seconds = time.perf_counter() - started
     false = sum(groundings) - sum(exact)
-    count_ijgp(*problem, ibounds[0])
+    count_ijgp(*problem, IjgpSettings(ibounds[0]))
     for ibound in ibounds:
         started = time.perf_counter()
         try:
-            estimate = count_ijgp(*problem, ibound)
+            estimate = count_ijgp(*problem, IjgpSettings(ibound))
         except TooLarge as error:
             print(f"{formula:68} {ibound:2d} {error.message}")
             continue
@@ -143,7 +143,7 @@ def time_flips(problem: Problem, ibound: int, num_flips: int, formula: str) -> t
     rng = np.random.default_rng(1)
     predicate = formula.split("(")[0]
     sizes = [len(domains[each]) for each in model.predicates[predicate].types]
-    counter = IjgpCounter(normal_form, model, domains, ibound)
+    counter = IjgpCounter(normal_form, model, domains, IjgpSettings(ibound))
     counter.count(relations)
     true = relations[predicate]
     flips = [

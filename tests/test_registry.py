@@ -172,7 +172,7 @@ def other_value(option: Option) -> object:
             return not option.default
         case "word":
             other = "ijgp" if option.name == "counts" else "gibbs"
-            return option.words[0] if option.words else other
+            return next((word for word in option.words if word != option.default), other)
         case "texts":
             return "P"
         case "number" if option.high < 3:
@@ -245,6 +245,55 @@ def test_what_a_method_does_not_read_is_refused(
         (
             "count m.mln d.db --ibound 3",
             "error: counts 'exact' does not read --ibound\n    it belongs to ijgp\n",
+        ),
+        (
+            "count m.mln d.db --ijgp-damping 0.2",
+            "error: counts 'exact' does not read --ijgp-damping\n    it belongs to ijgp\n",
+        ),
+        (
+            "count m.mln d.db --counts ijgp --ijgp-damping 1",
+            "error: --ijgp-damping must be a number between 0 and 0.99, not 1.0\n",
+        ),
+        (
+            "count m.mln d.db --counts ijgp --ijgp-tolerance 0",
+            "error: --ijgp-tolerance must be a number above 0, not 0.0\n",
+        ),
+        (
+            "learn m.mln d.db --ijgp-iterations 10",
+            "error: counts 'exact' does not read --ijgp-iterations\n    it belongs to ijgp\n",
+        ),
+        (
+            "learn m.mln d.db --differences subtracted",
+            "error: counts 'exact' does not read --differences\n    it belongs to ijgp\n",
+        ),
+        (
+            "learn m.mln d.db --counts ijgp --differences exact",
+            "error: --differences must be substituted or subtracted, not 'exact'\n",
+        ),
+        (
+            "learn m.mln d.db -q Smokes --steps 100",
+            "error: expectation 'auto' does not read --steps\n"
+            "    it belongs to count-gibbs, count-map, count-maxwalksat\n",
+        ),
+        (
+            "learn m.mln d.db -q Smokes --expectation count-maxwalksat --records 3",
+            "error: expectation 'count-maxwalksat' does not read --records\n"
+            "    it belongs to count-gibbs, count-map\n",
+        ),
+        (
+            "learn m.mln d.db -q Smokes --expectation count-maxwalksat --optimizer dn",
+            "error: dn needs the counts' variances, and a most likely world has none\n"
+            "    choose vp, vp-pw, adam or adagrad, or another --expectation\n",
+        ),
+        (
+            "learn m.mln d.db -q Smokes --expectation count-gibbs --steps 10 --records 20",
+            "error: 20 worlds cannot be recorded in 10 steps\n"
+            "    ask for fewer records, or for more steps\n",
+        ),
+        (
+            "learn m.mln d.db -q Smokes --expectation count-gibbs --chain-start random",
+            "error: chains whose counts are averaged start in the data or in their last world\n"
+            "    choose --chain-start data or last, or --expectation count-maxwalksat\n",
         ),
         (
             "learn m.mln d.db --optimizer pscg --option dampng=2",

@@ -27,10 +27,12 @@ from lapis.results.stored_answer import StoredAnswer
 if TYPE_CHECKING:
     import threading
 
+    from lapis.counting.ijgp.propagation import Differences
     from lapis.counting.rule_counts import CountKind
     from lapis.evaluation.score import Score
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
+    from lapis.learning.options import ChainStart
     from lapis.lifted.answer import Lifted
     from lapis.structure.learned_rules import LearnedRules
 
@@ -211,6 +213,9 @@ def count(
     *,
     counts: CountKind = "exact",
     ibound: int = 2,
+    ijgp_iterations: int = 50,
+    ijgp_tolerance: float = 1e-4,
+    ijgp_damping: float = 0.0,
     measure_error: bool = False,
     engine: str | None = None,
     tables: str | None = None,
@@ -220,7 +225,9 @@ def count(
     """True groundings of each formula in the data, all predicates closed.
 
     Several worlds are added up; formulas with + variables have a row for each constant. With
-    counts="ijgp" they are estimated by IJGP(ibound). With an `engine` ("duckdb:facts.duckdb",
+    counts="ijgp" they are estimated by IJGP(ibound), whose messages are updated at most
+    `ijgp_iterations` times each, until none changes by more than `ijgp_tolerance`; `ijgp_damping`
+    is the share of the old message that an update keeps. With an `engine` ("duckdb:facts.duckdb",
     "postgresql://…", "spark") they are counted there, and `tables` (a schema, a folder of Parquet
     files, a TOML file) says which of its tables are the data.
 
@@ -232,6 +239,7 @@ def count(
     [(3, 4)]
     """
     check_options("count", locals())
+    from lapis.counting.ijgp import IjgpSettings
     from lapis.counting.rule_counts import count_rules
     from lapis.relational.engines.mapped_tables import open_on_engine
 
@@ -241,7 +249,7 @@ def count(
             inputs.model,
             inputs.databases,
             counts=counts,
-            ibound=ibound,
+            ijgp=IjgpSettings(ibound, ijgp_tolerance, ijgp_iterations, ijgp_damping),
             measure_error=measure_error,
             store=store,
             progress=progress,
@@ -305,6 +313,13 @@ def learn(
     counts: CountKind = "exact",
     measure_error: bool = False,
     ibound: int = 2,
+    ijgp_iterations: int = 50,
+    ijgp_tolerance: float = 1e-4,
+    ijgp_damping: float = 0.0,
+    differences: Differences = "substituted",
+    num_steps: int | None = None,
+    num_records: int | None = None,
+    chain_start: ChainStart | None = None,
     hidden: Sequence[str] = (),
     listed: bool = False,
     units: bool = False,
@@ -330,7 +345,14 @@ def learn(
     in the model are where the search starts. `hidden` names predicates the data does not show,
     `listed` asks only about the query atoms that the data mentions, `units` adds a formula `P(x)`
     for predicates without one. `lapis.methods` lists objectives, expectations and optimisers, with
-    the options of each (`optimizer_options={"damping": 2}`). With an `engine` ("duckdb",
+    the options of each (`optimizer_options={"damping": 2}`).
+
+    With an expectation by counts ("count-gibbs", "count-map", "count-maxwalksat") an iteration
+    makes `num_steps` steps or flips, averages the counts of `num_records` worlds and starts in the
+    world `chain_start` names. With counts="ijgp" counts are estimated as by `count`, and
+    `differences` says how their change with an atom is (docs/approximate-counting.md).
+
+    With an `engine` ("duckdb",
     "postgresql://…", "spark") the (weighted) pseudo-likelihood is counted there; only classes of
     atoms come back, and the weights are the same; `tables` says which of its tables are the data.
 

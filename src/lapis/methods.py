@@ -181,12 +181,14 @@ COUNTING = (
     Method(
         "counts", "ijgp", "estimates by iterative join-graph propagation",
         f"{RULE_COUNTS}:estimated_counts", "problem", "where a cluster holds the formula",
-        ("ibound", "measure_error"),
+        ("ibound", "ijgp_iterations", "ijgp_tolerance", "ijgp_damping", "measure_error",
+         "differences"),
     ),
 )  # fmt: skip
 
 OBJECTIVES = "lapis.learning.objectives"
-LIKELIHOOD = ("counts", "expectation", "num_samples")
+WALKS = ("num_steps", "num_records", "chain_start")
+LIKELIHOOD = ("counts", "expectation", "num_samples", *WALKS)
 OBJECTIVE = (
     Method(
         "objective", "pseudo", "Σ log P(atom given all others), by counting: no inference",
@@ -241,11 +243,16 @@ EXPECTATION = (
     ),
     Method(
         "expectation", "count-gibbs", "Gibbs chains from counts, without grounding",
-        f"{OBJECTIVES}.count_based:count_objective", "examples", "never",
+        f"{OBJECTIVES}.count_based:count_objective", "examples", "never", WALKS,
     ),
     Method(
         "expectation", "count-map", "best worlds of scores with noise from counts, not grounded",
-        f"{OBJECTIVES}.count_based:count_objective", "examples", "never",
+        f"{OBJECTIVES}.count_based:count_objective", "examples", "never", WALKS,
+    ),
+    Method(
+        "expectation", "count-maxwalksat", "the best world that MaxWalkSAT finds by counts, not "
+        "grounded", f"{OBJECTIVES}.count_based:count_objective", "examples", "never",
+        ("num_steps", "chain_start"),
     ),
 )  # fmt: skip
 

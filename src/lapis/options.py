@@ -71,6 +71,18 @@ COUNT_BOUND = Option(
 )
 COUNTS = Option("counts", "word", "How to count", "exact")
 IBOUND = Option("ibound", "integer", "Variables in a cluster of IJGP.", 2, low=1)
+IJGP_ITERATIONS = Option(
+    "ijgp_iterations", "integer", "IJGP: updates of each message at most (T).", 50, low=1
+)
+IJGP_TOLERANCE = Option(
+    "ijgp_tolerance", "number", "IJGP: relative change of a message at convergence.", 1e-4, low=0,
+    above=True,
+)  # fmt: skip
+IJGP_DAMPING = Option(
+    "ijgp_damping", "number", "IJGP: share of the old message kept at an update.", 0.0, low=0,
+    high=0.99,
+)  # fmt: skip
+PROPAGATION = (IBOUND, IJGP_ITERATIONS, IJGP_TOLERANCE, IJGP_DAMPING)
 MEASURE_ERROR = Option("measure_error", "flag", "Count exactly too, and compare.", False)
 EXPLAIN = Option(
     "explain", "flag", "Print the count plans, and their SQL on an engine, instead.", False,
@@ -105,8 +117,25 @@ LEARNING = (
     Option(
         "num_samples", "integer", "Samples of each chain an iteration.", 5, "--samples", low=1
     ),
+    Option(
+        "num_steps", "integer", "count-*: steps of the chains or flips of the search an iteration "
+        "(N; else: from the data).", flag="--steps", low=1,
+    ),
+    Option(
+        "num_records", "integer", "count-gibbs, count-map: worlds of a chain whose counts are "
+        "averaged (K; else: from the data).", flag="--records", low=1,
+    ),
+    Option(
+        "chain_start", "word", "count-*: where a chain starts in an iteration: in the data, in its "
+        "last world, or in a random one (count-maxwalksat).", words=("data", "last", "random"),
+    ),
     COUNTS,
-    IBOUND,
+    *PROPAGATION,
+    Option(
+        "differences", "word", "IJGP: how counts change with an atom: substituted (estimate the "
+        "groundings with the atom) or subtracted (two estimated counts, equation 5).",
+        "substituted", words=("substituted", "subtracted"),
+    ),
     Option("margin", "number", "max-margin: price of a wrong atom (C).", 1.0, low=0, above=True),
     Option("units", "flag", "Add a formula P(x) for each predicate without one.", False),
     Option("max_iterations", "integer", "Iterations at most.", flag="--iterations", low=1),
@@ -291,7 +320,9 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "demo": (AS_JSON,),
     "warm": (),
     "check": (CNF, MERGE, STRICT, AS_JSON),
-    "count": (COUNTS, IBOUND, MEASURE_ERROR, ENGINE, TABLES, EXPLAIN, CNF, MERGE, STRICT, AS_JSON),
+    "count": (
+        COUNTS, *PROPAGATION, MEASURE_ERROR, ENGINE, TABLES, EXPLAIN, CNF, MERGE, STRICT, AS_JSON,
+    ),
     "ground": (QUERY, OPEN, NETWORK_OUT, CACHE, MAX_MEMORY, CNF, MERGE, STRICT, AS_JSON),
     "infer": (
         QUERY, OPEN, SOFT, METHOD, PRECISION, TIME_LIMIT, MAX_SAMPLES, CHAINS, MAX_MEMORY,

@@ -50,6 +50,9 @@ TYPED: Mapping[str, tuple[str, ...] | None] = {
     "num_chains": ("--chains 2",),
     "max_memory": ("--max-memory 1GB",),
     "ibound": ("--ibound 3",),
+    "ijgp_iterations": ("--ijgp-iterations 4",),
+    "ijgp_tolerance": ("--ijgp-tolerance 0.01",),
+    "ijgp_damping": ("--ijgp-damping 0.2",),
     "bounds": ("--bounds",),
     "relax": ("--relax",),
     "engine": ("--engine duckdb",),
@@ -165,6 +168,9 @@ def test_two_options_are_answered_or_refused(command: str, run: Run) -> None:
 
 
 ENGINE_ONLY = ("--jobs", "-o")
+ESTIMATING = (
+    "--ibound", "--ijgp-iterations", "--ijgp-tolerance", "--ijgp-damping", "--measure-error",
+)  # fmt: skip
 SAMPLERS = ("--precision", "--max-samples", "--chains")
 
 
@@ -180,7 +186,7 @@ def refused(typed: Typed) -> bool:
             return (
                 typed.has("--explain")  # which prints no JSON
                 or (estimated and on_engine)
-                or (not estimated and (typed.has("--ibound") or typed.has("--measure-error")))
+                or (not estimated and any(map(typed.has, ESTIMATING)))
             )
         case "ground":
             return not typed.has("--merge") or typed.has("out.parquet")

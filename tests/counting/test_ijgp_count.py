@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ijgp_worlds import count_by_enumeration, features, ground_atoms, worlds
 
-from lapis.counting.ijgp import IjgpCounter, count_ijgp, ijgp_delta
+from lapis.counting.ijgp import IjgpCounter, IjgpSettings, count_ijgp, ijgp_delta
 
 MANY = 6  # an i-bound above the number of variables
 
@@ -17,7 +17,7 @@ def test_is_exact_when_no_bucket_is_split(data: st.DataObject) -> None:
     world = data.draw(worlds())
     feature = data.draw(features(world))
     found = count_ijgp(
-        world.normal_form(feature), world.model, world.domains, world.relations, MANY
+        world.normal_form(feature), world.model, world.domains, world.relations, IjgpSettings(MANY)
     )
     assert found.exact
     assert all(clause.exact and clause.converged for clause in found.clauses)
@@ -32,7 +32,11 @@ def test_small_bounds_give_possible_counts_and_say_when_they_are_exact(
     feature = data.draw(features(world))
     ibound = data.draw(st.integers(1, 3))
     found = count_ijgp(
-        world.normal_form(feature), world.model, world.domains, world.relations, ibound
+        world.normal_form(feature),
+        world.model,
+        world.domains,
+        world.relations,
+        IjgpSettings(ibound),
     )
     expected = count_by_enumeration(world, feature)
     for clause in found.clauses:
@@ -49,7 +53,7 @@ def test_updates_keep_exact_counts_exact(data: st.DataObject) -> None:
     world = data.draw(worlds())
     feature = data.draw(features(world))
     normal_form = world.normal_form(feature)
-    counter = IjgpCounter(normal_form, world.model, world.domains, MANY)
+    counter = IjgpCounter(normal_form, world.model, world.domains, IjgpSettings(MANY))
     counter.count(world.relations)
     for _ in range(data.draw(st.integers(1, 4))):
         predicate, row = data.draw(ground_atoms(world))
@@ -71,7 +75,7 @@ def test_delta_is_the_change_of_the_count(data: st.DataObject) -> None:
         world.relations,
         predicate,
         row,
-        MANY,
+        IjgpSettings(MANY),
     )
     with_atom = count_by_enumeration(world.with_atom(predicate, row, True), feature)
     without = count_by_enumeration(world.with_atom(predicate, row, False), feature)

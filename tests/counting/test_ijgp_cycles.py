@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,7 +17,7 @@ from ijgp_worlds import (
     worlds,
 )
 
-from lapis.counting.ijgp import IjgpCounter, count_ijgp, ijgp_delta
+from lapis.counting.ijgp import IjgpCounter, IjgpSettings, count_ijgp, ijgp_delta
 from lapis.data.database import Domain
 from lapis.errors import LapisError
 from lapis.language.syntax import Variable
@@ -54,9 +56,7 @@ def test_updates_reach_a_fixed_point(data: st.DataObject) -> None:
     """With cycles there may be several, so one need not be that of counting anew."""
     world = data.draw(worlds(with_definitions=False, smallest=2))
     normal_form = world.normal_form(data.draw(cyclic_features()))
-    counter = IjgpCounter(
-        normal_form, world.model, world.domains, 1, tolerance=1e-9, max_iterations=300
-    )
+    counter = IjgpCounter(normal_form, world.model, world.domains, IjgpSettings(1, 1e-9, 300))
     counter.count(world.relations)
     for _ in range(3):
         predicate, row = data.draw(ground_atoms(world))
@@ -68,9 +68,7 @@ def test_updates_reach_a_fixed_point(data: st.DataObject) -> None:
             world.model,
             world.domains,
             world.relations,
-            1,
-            tolerance=1e-9,
-            max_iterations=300,
+            IjgpSettings(1, 1e-9, 300),
         )
         assert warm.exact == cold.exact
         if warm.exact:
@@ -89,8 +87,7 @@ def test_cyclic_estimates_are_possible_and_damping_keeps_the_fixed_point(
     feature = data.draw(cyclic_features())
     problem = (world.normal_form(feature), world.model, world.domains, world.relations)
     plain, damped = (
-        count_ijgp(*problem, 2, tolerance=1e-9, max_iterations=300, damping=damping)
-        for damping in (0.0, 0.4)
+        count_ijgp(*problem, IjgpSettings(2, 1e-9, 300, damping)) for damping in (0.0, 0.4)
     )
     for found in (plain, damped):
         (clause,) = found.clauses
@@ -108,7 +105,9 @@ def test_a_path_is_exact_at_the_smallest_bound() -> None:
     feature = Feature(
         0, (("x", "t"), ("y", "t"), ("z", "t"), ("w", "t")), (), (Clause(path),), 0, hard=False
     )
-    found = count_ijgp(world.normal_form(feature), world.model, world.domains, world.relations, 1)
+    found = count_ijgp(
+        world.normal_form(feature), world.model, world.domains, world.relations, IjgpSettings(1)
+    )
     assert found.exact
     assert [len(scope) for scope in found.clauses[0].clusters] == [2, 2, 2]
     assert found.count[0] == complete_count(world, feature)
@@ -124,7 +123,7 @@ def test_an_empty_cluster_proves_a_count_of_zero() -> None:
     # Pairs go from T0, T1 to T2, T3 only, so no two follow each other.
     world = world_of(4, [(0, 2), (1, 3)])
     found = count_ijgp(
-        world.normal_form(TRANSITIVE), world.model, world.domains, world.relations, 1
+        world.normal_form(TRANSITIVE), world.model, world.domains, world.relations, IjgpSettings(1)
     )
     assert found.clauses[0].false == 0.0
     assert found.exact
@@ -133,7 +132,9 @@ def test_an_empty_cluster_proves_a_count_of_zero() -> None:
 
 def test_a_revived_tuple_brings_the_count_back() -> None:
     world = world_of(4, [(0, 2), (1, 3)])
-    counter = IjgpCounter(world.normal_form(TRANSITIVE), world.model, world.domains, 1)
+    counter = IjgpCounter(
+        world.normal_form(TRANSITIVE), world.model, world.domains, IjgpSettings(1)
+    )
     counter.count(world.relations)
     found = counter.update("F", (2, 1), True)
     # F: 0-2, 2-1, 1-3; false for the chains 0-2-1 and 2-1-3.
@@ -149,7 +150,7 @@ def test_measured_error_compares_with_exact_counts() -> None:
     world = world_of(6, pairs)
     problem = (world.normal_form(TRANSITIVE), world.model, world.domains, world.relations)
     expected = complete_count(world, TRANSITIVE)
-    found = count_ijgp(*problem, 1, measure_error=True)
+    found = count_ijgp(*problem, IjgpSettings(1), measure_error=True)
     assert not found.exact
     assert found.error is not None
     assert found.error.exact == (expected,)
@@ -157,7 +158,7 @@ def test_measured_error_compares_with_exact_counts() -> None:
     assert difference > 0.0
     assert found.error.relative_true[0] == pytest.approx(difference / expected)
     assert found.error.largest == found.error.relative_true[0]
-    exact = count_ijgp(*problem, 3, measure_error=True)
+    exact = count_ijgp(*problem, IjgpSettings(3), measure_error=True)
     assert exact.exact
     assert exact.error is not None
     assert exact.error.largest == 0.0
@@ -167,7 +168,7 @@ def test_large_domains_cost_no_more_than_their_tuples() -> None:
     # 2 · 10^14 groundings, 3 tuples: dense messages over pairs would need 10^10 entries.
     world = world_of(60_000, [(0, 1), (1, 2), (59_998, 59_999)])
     found = count_ijgp(
-        world.normal_form(TRANSITIVE), world.model, world.domains, world.relations, 3
+        world.normal_form(TRANSITIVE), world.model, world.domains, world.relations, IjgpSettings(3)
     )
     assert found.exact
     assert found.clauses[0].false == 1.0
@@ -179,7 +180,11 @@ def test_weights_are_numbered_as_in_the_weight_table(data: st.DataObject) -> Non
     soft = [data.draw(features(world)) for _ in range(2)]
     hard = Feature(1, soft[0].variables, (), soft[0].clauses, soft[0].constant, hard=True)
     found = count_ijgp(
-        world.normal_form(soft[0], hard, soft[1]), world.model, world.domains, world.relations, 6
+        world.normal_form(soft[0], hard, soft[1]),
+        world.model,
+        world.domains,
+        world.relations,
+        IjgpSettings(6),
     )
     expected = [count_by_enumeration(world, feature) for feature in soft]
     np.testing.assert_allclose(found.count, np.concatenate(expected), rtol=1e-9)
@@ -192,7 +197,13 @@ def test_delta_of_a_cycle_is_exact_once_substitution_breaks_it(data: st.DataObje
     world = data.draw(worlds(with_definitions=False, smallest=2))
     row = tuple(data.draw(st.integers(0, len(world.domains["t"]) - 1)) for _ in range(2))
     found = ijgp_delta(
-        world.normal_form(TRANSITIVE), world.model, world.domains, world.relations, "F", row, 1
+        world.normal_form(TRANSITIVE),
+        world.model,
+        world.domains,
+        world.relations,
+        "F",
+        row,
+        IjgpSettings(1),
     )
     with_atom, without = (
         count_by_enumeration(world.with_atom("F", row, value), TRANSITIVE)
@@ -206,15 +217,15 @@ def test_delta_of_a_cycle_is_exact_once_substitution_breaks_it(data: st.DataObje
     [("ibound", 0), ("tolerance", 0.0), ("max_iterations", 0), ("damping", 1.0)],
 )
 def test_options_are_checked(name: str, value: float) -> None:
-    world = world_of(2, [])
-    options = {"ibound": 2, name: value}
     with pytest.raises(LapisError, match=name) as caught:
-        IjgpCounter(world.normal_form(TRANSITIVE), world.model, world.domains, **options)
+        replace(IjgpSettings(), **{name: value})
     assert caught.value.code == "invalid-option"
 
 
 def test_updating_before_counting_is_an_error() -> None:
     world = world_of(2, [])
-    counter = IjgpCounter(world.normal_form(TRANSITIVE), world.model, world.domains, 2)
+    counter = IjgpCounter(
+        world.normal_form(TRANSITIVE), world.model, world.domains, IjgpSettings(2)
+    )
     with pytest.raises(LapisError, match="no world"):
         counter.update("F", (0, 1), True)

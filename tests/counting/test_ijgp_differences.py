@@ -10,7 +10,7 @@ import lapis
 from lapis.counting.differences.atom_differences import flip_target
 from lapis.counting.differences.listed_differences import list_atoms, listed_differences
 from lapis.counting.flipping_world import World
-from lapis.counting.ijgp import ijgp_delta
+from lapis.counting.ijgp import IjgpSettings, ijgp_delta
 from lapis.counting.ijgp.counter import CubeCounter
 from lapis.counting.ijgp.differences import (
     DifferenceEstimator,
@@ -19,7 +19,6 @@ from lapis.counting.ijgp.differences import (
     difference_terms,
     look_up,
 )
-from lapis.counting.ijgp.propagation import Settings
 from lapis.counting.totals import complete_world
 from lapis.data.tuples import contains
 from lapis.errors import LapisError, TooLarge
@@ -35,7 +34,9 @@ def estimates(problem: Problem, predicate: str, ibound: int) -> tuple[np.ndarray
     sizes = [len(problem.domains[name]) for name in problem.model.predicates[predicate].types]
     rows = list_atoms(tuple(sizes))
     truth = contains(world[predicate], rows)
-    found = DifferenceEstimator(problem, ibound).differences(predicate, rows, truth, world)
+    found = DifferenceEstimator(problem, IjgpSettings(ibound)).differences(
+        predicate, rows, truth, world
+    )
     return rows, found.toarray()
 
 
@@ -117,7 +118,7 @@ def test_a_large_bound_agrees_with_one_propagation_an_atom() -> None:
     rows, found = estimates(problem, "S", 3)
     for row, value in zip(rows, found, strict=True):
         one = ijgp_delta(
-            problem.normal_form, problem.model, problem.domains, world, "S", row, ibound=3
+            problem.normal_form, problem.model, problem.domains, world, "S", row, IjgpSettings(3)
         )
         np.testing.assert_allclose(value, one, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found, exact_differences(problem, "S", rows), rtol=1e-9, atol=1e-9)
@@ -132,8 +133,10 @@ def test_shares_add_up_to_the_estimated_solutions(ibound: int) -> None:
     [feature] = problem.normal_form.features
     rows = list_atoms((6,))
     for term in difference_terms(feature.clauses[0], feature, target):
-        share = TermEstimate(term, 0, ("E", "S"), world, ibound).share(relations, world)
-        whole = CubeCounter(term.cube, term.variables, ("@0",), world, Settings(ibound))
+        share = TermEstimate(term, 0, ("E", "S"), world, IjgpSettings(ibound)).share(
+            relations, world
+        )
+        whole = CubeCounter(term.cube, term.variables, ("@0",), world, IjgpSettings(ibound))
         shares = [] if share is None else [e.value for e in look_up(share, term, rows, world)]
         assert sum(map(np.sum, shares)) == pytest.approx(whole.solutions(), rel=1e-6)
 
@@ -144,7 +147,7 @@ def test_an_estimator_follows_the_world(name: str) -> None:
     data = lapis.Database.parse("E(A,B) E(B,C) M(B)" + (" N(C)" if "N" in model.predicates else ""))
     problem = lapis.build_problem(model, data)
     world = {name: known.true for name, known in problem.evidence.items()}
-    estimator = DifferenceEstimator(problem, LARGE)
+    estimator = DifferenceEstimator(problem, IjgpSettings(LARGE))
     rows = list_atoms((3,))
     changed = [("E", [2, 0]), ("M", [0]), ("E", [0, 1]), ("E", [2, 2])]
     flips = World(problem)
@@ -195,4 +198,4 @@ def test_too_many_literals_are_refused() -> None:
 def test_hard_rules_are_refused() -> None:
     problem = lapis.build_problem(lapis.parse("t = {A}\nP(t)\nP(x)."))
     with pytest.raises(LapisError, match="hard rules need exact counts"):
-        DifferenceEstimator(problem, 2)
+        DifferenceEstimator(problem, IjgpSettings(2))

@@ -11,10 +11,16 @@ from hypothesis import given, settings
 import lapis
 import oracle
 from lapis.counting.flipping_world import World
+from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
 from lapis.grounding.atoms import number_atoms
 from lapis.grounding.evidence import close_blocks
-from lapis.inference.sampling.counted_world import EstimatedWorld, ExactWorld
+from lapis.inference.sampling.counted_world import (
+    EstimatedWorld,
+    ExactWorld,
+    SubstitutedWorld,
+    SubtractedWorld,
+)
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.conditional import conditional_objective
 from lapis.learning.objectives.count_based import (
@@ -22,8 +28,7 @@ from lapis.learning.objectives.count_based import (
     CountObjective,
     count_objective,
 )
-from lapis.learning.objectives.count_based_sites import asked_sites
-from lapis.learning.objectives.count_based_walk import walk
+from lapis.learning.objectives.count_walk import asked_sites, walk
 from lapis.learning.objectives.undecided_counts import undecided_counts
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.optimisation.climb import climb, make_optimizer
@@ -114,7 +119,7 @@ def test_persistent_chain_finds_the_gradient(name: str) -> None:
     model, facts, query = CASES[name]
     examples, parameters = build(model, facts, query)
     gradient, covariance = enumerate_likelihood(model, facts, query)
-    objective = count_objective(examples, parameters, num_samples=12_000, seed=4)
+    objective = count_objective(examples, parameters, num_steps=12_000, seed=4)
     point = objective.evaluate(parameters.initial)
     assert point.gradient_stderr is not None
     assert (np.abs(point.gradient - gradient) <= 4 * point.gradient_stderr + 1e-9).all()
@@ -135,7 +140,7 @@ def test_persistent_chain_finds_the_gradient(name: str) -> None:
 def test_restarted_chain_of_one_step_has_the_pseudo_likelihood_gradient(name: str) -> None:
     model, facts, query = CASES[name]
     examples, parameters = build(model, facts, query)
-    objective = count_objective(examples, parameters, num_samples=1, persistent=False, seed=2)
+    objective = count_objective(examples, parameters, num_steps=1, start="data", seed=2)
     start = [world.chain.counts() for world in objective.worlds]
     drawn = np.array([objective.evaluate(parameters.initial).gradient for _ in range(1500)])
     expected = pseudo_gradient(model, facts, query)
@@ -182,17 +187,17 @@ def pseudo_value(model: str, text: str, predicates: tuple[str, ...], weights: np
 
 
 @pytest.mark.parametrize("expectation", ["gibbs", "map"])
-@pytest.mark.parametrize("num_samples", [3, 8, 500])
+@pytest.mark.parametrize("num_steps", [3, 8, 500])
 def test_independent_atoms_have_the_covariance_of_any_walk(
-    expectation: Literal["gibbs", "map"], num_samples: int
+    expectation: Literal["gibbs", "map"], num_steps: int
 ) -> None:
     examples, parameters = build("P(t)\n0.3 P(x)\nt = {A,B,C,D,E,F,G,H}", ("P(A)",))
     objective = count_objective(
         examples,
         parameters,
         expectation=expectation,
-        num_samples=num_samples,
-        persistent=expectation == "map",
+        num_steps=num_steps,
+        start="last" if expectation == "map" else "data",
     )
     p = 1 / (1 + np.exp(-0.3))
     point = objective.evaluate(parameters.initial)
@@ -203,7 +208,10 @@ def test_independent_atoms_have_the_covariance_of_any_walk(
 @pytest.mark.parametrize("name", ["all predicates", "two worlds", "blocks"])
 @pytest.mark.parametrize("returns", [True, False])
 @pytest.mark.parametrize("rounds", [0, 1, 9])
-def test_estimates_that_are_exact_walk_the_same_way(name: str, returns: bool, rounds: int) -> None:
+@pytest.mark.parametrize("subtracted", [False, True])
+def test_estimates_that_are_exact_walk_the_same_way(
+    name: str, returns: bool, rounds: int, subtracted: bool
+) -> None:
     model, facts, query = CASES[name]
     examples, parameters = build(model, facts, query)
     example = examples[0]
@@ -211,7 +219,9 @@ def test_estimates_that_are_exact_walk_the_same_way(name: str, returns: bool, ro
     true = {name: known.true for name, known in example.complete.evidence.items()}
     chains = (
         ExactWorld(example.complete, true),
-        EstimatedWorld(example.complete, true, ibound=8, patience=1),
+        SubtractedWorld(example.complete, true, IjgpSettings(8))
+        if subtracted
+        else SubstitutedWorld(example.complete, true, IjgpSettings(8), patience=1),
     )
     exact, estimated = (
         walk(
@@ -244,7 +254,7 @@ def test_counts_are_estimated_only_where_they_must_be() -> None:
     facts = " ".join(f"E({a},{b})" for a in range(6) for b in range(6) if (b - a) % 6 in (1, 2, 4))
     examples, parameters = build(text, (facts + " S(0) S(3)",), ("S",))
     rough, exact = (
-        count_objective(examples, parameters, counts="ijgp", ibound=ibound, num_samples=40)
+        count_objective(examples, parameters, ijgp=IjgpSettings(ibound), num_steps=40)
         for ibound in (1, 4)
     )
     assert isinstance(rough.worlds[0].chain, EstimatedWorld)
@@ -258,7 +268,7 @@ def test_perceptron_finds_the_best_world_of_independent_atoms() -> None:
     model = "P(t)\nQ(t)\nR(t)\n1 P(x) ^ R(x)\n-0.5 P(x)\n2 !Q(x) v R(x)\n-0.1 Q(x)"
     examples, parameters = build(model, ("R(A) P(B) Q(B) Q(C) t = {D}",), ("P", "Q"))
     objective = count_objective(
-        examples, parameters, expectation="map", num_samples=400, persistent=True
+        examples, parameters, expectation="map", num_steps=400, start="last"
     )
     point = objective.evaluate(1000 * parameters.initial)
     # Best: P where R holds, Q nowhere. n(best) = (1, 1, 4, 0); n(data) = (0, 1, 2, 2).
@@ -273,7 +283,7 @@ def test_best_worlds_of_noisy_scores_are_draws_of_independent_atoms(query: tuple
     facts = ("R(A) P(B) Q(B) Q(C) R(D) T(A,X) T(B,Y) T(C,Z) T(D,X)",)
     gradient, _ = enumerate_likelihood(model, facts, query)
     examples, parameters = build(model, facts, query)
-    objective = count_objective(examples, parameters, expectation="map", num_samples=4000)
+    objective = count_objective(examples, parameters, expectation="map", num_steps=4000)
     points = [objective.evaluate(parameters.initial) for _ in range(20)]
     drawn = np.array([point.gradient for point in points])
     stderr = drawn.std(axis=0, ddof=1)
@@ -292,7 +302,7 @@ def test_friends_are_learned_beyond_frequencies(
     friends = [f"Friends({a},{b})" for group in groups for a in group for b in group if a != b]
     facts = (" ".join(friends) + " Smokes(A) Smokes(B) Smokes(C) Smokes(D)",)
     examples, parameters = build(model, facts, ("Smokes",))
-    objective = count_objective(examples, parameters, expectation=expectation, num_samples=400)
+    objective = count_objective(examples, parameters, expectation=expectation, num_steps=400)
     found = climb(objective, make_optimizer("dn"), np.zeros(2), max_iterations=40, tolerance=1e-3)
     exact = conditional_objective(examples, parameters, expectation="exact")
     value = exact.evaluate(found.weights).value
@@ -301,14 +311,14 @@ def test_friends_are_learned_beyond_frequencies(
 
 
 @pytest.mark.parametrize("expectation", ["gibbs", "map"])
-@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("start", ["data", "last"])
 def test_a_chain_goes_on_from_where_it_was_kept(
-    expectation: Literal["gibbs", "map"], persistent: bool
+    expectation: Literal["gibbs", "map"], start: Literal["data", "last"]
 ) -> None:
     def build_new() -> CountObjective:
         examples, parameters = build(BLOCKS, PAGES, ("Topic", "At"))
         return count_objective(
-            examples, parameters, expectation=expectation, num_samples=30, persistent=persistent
+            examples, parameters, expectation=expectation, num_steps=30, start=start
         )
 
     whole, before, after = build_new(), build_new(), build_new()
@@ -326,7 +336,7 @@ def test_a_chain_goes_on_from_where_it_was_kept(
 
 def test_perceptron_leaves_weights_of_zero() -> None:
     examples, parameters = build("P(t)\nP(x)\nt = {A, B, C, D, E, F, G, H}", ("P(A)",))
-    objective = count_objective(examples, parameters, expectation="map", num_samples=100)
+    objective = count_objective(examples, parameters, expectation="map", num_steps=100)
     drawn = [objective.evaluate(np.zeros(1)).gradient[0] for _ in range(100)]
     assert np.mean(drawn) == pytest.approx(1 - 4, abs=4 * np.sqrt(8 / 4 / 100))
 
@@ -336,7 +346,7 @@ def test_perceptron_from_the_data() -> None:
     model = "P(t)\nQ(t)\n1 P(x) ^ Q(x)\n-0.5 P(x)\n0.3 T(x, A)\nT(t, c!)\nc = {A, B}"
     examples, parameters = build(model, ("Q(A) P(B) T(A,B) T(B,A)",), ("P", "T"))
     objective = count_objective(
-        examples, parameters, expectation="map", num_samples=1, persistent=False, seed=1
+        examples, parameters, expectation="map", num_steps=1, start="data", seed=1
     )
     weights = 1000 * parameters.initial
     drawn = np.array([objective.evaluate(weights).gradient for _ in range(400)])
@@ -349,7 +359,7 @@ def test_perceptron_gives_blocks_their_best_value() -> None:
     examples, parameters = build(
         "T(p, c!)\n0.5 T(x, A)\n1 T(x, B)\nc = {A, B, C}", ("T(P, A) T(Q, C)",)
     )
-    objective = count_objective(examples, parameters, expectation="map", num_samples=50)
+    objective = count_objective(examples, parameters, expectation="map", num_steps=50)
     np.testing.assert_array_equal(objective.evaluate(1000 * parameters.initial).gradient, [1, -2])
 
 
@@ -403,7 +413,7 @@ def test_the_same_seed_gives_the_same_course() -> None:
         return np.array([objective.evaluate(parameters.initial).gradient for _ in range(3)])
 
     first, again, other = (
-        gradients(count_objective(examples, parameters, num_samples=7, seed=seed))
+        gradients(count_objective(examples, parameters, num_steps=7, seed=seed))
         for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(first, again)
@@ -415,7 +425,7 @@ def test_only_listed_atoms_move() -> None:
     data = lapis.Database.parse("P(A) !P(B) t = {C, D}")
     examples = build_examples(parsed, [data], ["P"], listed=True)
     parameters = share_parameters(parsed, [examples[0].complete])
-    objective = count_objective(examples, parameters, num_samples=200)
+    objective = count_objective(examples, parameters, num_steps=200)
     assert objective.num_atoms == 2
     for _ in range(3):
         objective.evaluate(np.array([3.0]))
@@ -431,8 +441,8 @@ def test_nothing_asked() -> None:
 
 def test_chains_persist_where_they_go_round() -> None:
     examples, parameters = build("P(t)\nP(x)\nt = {A, B, C, D}", ("P(A)",))
-    assert not count_objective(examples, parameters, num_samples=7).persistent
-    assert count_objective(examples, parameters, num_samples=8).persistent
+    assert not count_objective(examples, parameters, num_steps=7).persistent
+    assert count_objective(examples, parameters, num_steps=8).persistent
 
 
 @pytest.mark.parametrize("num_atoms", [3, 400, 9_000, 30_000])
@@ -485,7 +495,7 @@ def test_what_is_learned_predicts_better_than_frequencies(
     training, test = draw_ring(size, true, rng), draw_ring(size, true, rng)
     examples, parameters = build(RING.format("", "", ""), (training,), ("Smokes",))
     objective = count_objective(
-        examples, parameters, expectation=expectation, num_samples=sweeps * size
+        examples, parameters, expectation=expectation, num_steps=sweeps * size
     )
     assert objective.persistent == (sweeps >= PERSISTENT_SWEEPS)
     course = climb(objective, make_optimizer("dn"), np.zeros(3), max_iterations=40)
@@ -509,15 +519,88 @@ def test_what_is_learned_predicts_better_than_frequencies(
     assert learned - base > 0.5 * (ideal - base) > 0
 
 
+def two_steps_from_the_data(weights: np.ndarray, truth: tuple[bool, ...]) -> np.ndarray:
+    """(n(ω1) + n(ω2)) / 2 of Algorithm 1 with N = K = 2, averaged over all atoms and values.
+
+    The model is P(x) and P(x) ^ P(y).
+    """
+
+    def count(world: tuple[bool, ...]) -> np.ndarray:
+        return np.array([sum(world), sum(world) ** 2], float)
+
+    def steps(world: tuple[bool, ...]) -> list[tuple[float, tuple[bool, ...]]]:
+        found = []
+        for atom in range(len(world)):
+            options = [(*world[:atom], value, *world[atom + 1 :]) for value in (False, True)]
+            score = np.array([weights @ count(option) for option in options])
+            chance = np.exp(score - score.max())
+            chance /= chance.sum() * len(world)
+            found += list(zip(chance.tolist(), options, strict=True))
+        return found
+
+    total = np.zeros(2)
+    for p, first in steps(truth):
+        for q, second in steps(first):
+            total += p * q * (count(first) + count(second)) / 2
+    return total
+
+
+def test_the_update_of_algorithm_one() -> None:
+    """A chain of N = 2 steps from the data, K = 2 of whose worlds are averaged."""
+    examples, parameters = build("P(t)\n0.7 P(x)\n-0.4 P(x) ^ P(y)\nt = {A, B, C}", ("P(A)",))
+    objective = count_objective(examples, parameters, num_steps=2, num_records=2, start="data")
+    drawn = np.array([objective.evaluate(parameters.initial).gradient for _ in range(4000)])
+    expected = np.ones(2) - two_steps_from_the_data(parameters.initial, (True, False, False))
+    stderr = drawn.std(axis=0) / np.sqrt(len(drawn))
+    assert (np.abs(drawn.mean(axis=0) - expected) <= 4 * stderr).all()
+    assert (stderr > 0).all()
+    np.testing.assert_array_equal(objective.worlds[0].chain.counts(), [1, 1])  # back in the data
+
+
+def test_as_many_worlds_are_averaged_as_asked_for() -> None:
+    examples, parameters = build(SMOKERS, FACTS, ("Smokes", "Cancer"))
+    for number in (1, 3):
+        objective = count_objective(examples, parameters, num_steps=100, num_records=number)
+        assert {objective.num_records_of(world) for world in objective.worlds} == {number}
+    short = count_objective(examples, parameters, num_steps=4, num_records=4, start="last")
+    assert [short.num_records_of(world) for world in short.worlds] == [
+        world.num_steps for world in short.worlds
+    ]
+
+
+def test_estimated_counts_go_on_from_where_they_were_kept() -> None:
+    """Messages are not kept: an evaluation starts from those of its world."""
+
+    def build_new() -> CountObjective:
+        examples, parameters = build(BLOCKS, PAGES, ("Topic", "At"))
+        ijgp = IjgpSettings(1, max_iterations=2, differences="subtracted")
+        return count_objective(examples, parameters, ijgp=ijgp, num_steps=12, start="last")
+
+    whole, before, after = build_new(), build_new(), build_new()
+    assert isinstance(whole.worlds[0].chain, SubtractedWorld)
+    weights = whole.parameters.initial
+    for _ in range(2):
+        whole.evaluate(weights)
+        before.evaluate(weights)
+    after.evaluate(2 * weights)
+    after.resume(before.keep())
+    for _ in range(2):
+        one, other = whole.evaluate(weights), after.evaluate(weights)
+        np.testing.assert_array_equal(one.gradient, other.gradient)
+
+
 def test_errors() -> None:
     examples, parameters = build(SMOKERS, FACTS)
-    with pytest.raises(LapisError, match="num_samples must be at least 1"):
-        count_objective(examples, parameters, num_samples=0)
+    with pytest.raises(LapisError, match="20 worlds cannot be recorded in 10 steps") as caught:
+        count_objective(examples, parameters, num_steps=10, num_records=20)
+    assert caught.value.code == "too-many-records"
+    with pytest.raises(LapisError, match="num_steps must be at least 1"):
+        count_objective(examples, parameters, num_steps=0)
     broken, shared = build(HARD, ("P(A) P(B) t = {C}",))
     with pytest.raises(LapisError, match="the data break the hard rule"):
         count_objective(broken, shared)
     with pytest.raises(LapisError, match="hard rules need exact counts"):
-        count_objective(*build(HARD, BOTH), counts="ijgp")
+        count_objective(*build(HARD, BOTH), ijgp=IjgpSettings())
     hidden = build_examples(lapis.parse(SMOKERS), [lapis.Database.parse("?Smokes(A)")])
     with pytest.raises(LapisError, match="needs complete data"):
         count_objective(hidden, share_parameters(hidden[0].complete.model, [hidden[0].complete]))

@@ -11,9 +11,11 @@ import pytest
 
 import lapis
 import oracle
+from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.language.names import format_atom, format_constant
+from lapis.learning.options import Options
 
 SMOKERS = """
 Friends(person, person)
@@ -446,6 +448,25 @@ def test_estimated_counts_say_what_they_may_cost() -> None:
     exact = lapis.learn(model, data, counts="ijgp", ibound=3, measure_error=True)
     assert exact.details["count_error"] == 0.0
     assert exact.weights == pytest.approx(lapis.learn(model, data).weights, abs=1e-5)
+
+
+def test_settings_of_estimates_arrive() -> None:
+    options = Options(
+        ibound=3, ijgp_iterations=4, ijgp_tolerance=0.01, ijgp_damping=0.3, differences="subtracted"
+    )
+    assert options.ijgp == IjgpSettings(
+        ibound=3, max_iterations=4, tolerance=0.01, damping=0.3, differences="subtracted"
+    )
+    assert Options().ijgp == IjgpSettings()
+    model = lapis.parse("F(t,t)\nF(x,y) ^ F(y,z) => F(x,z)\n0 F(x,y)")
+    data = lapis.Database.parse("F(A,B) F(B,C) F(C,A) F(A,A) F(B,B) F(C,D)")
+    substituted, subtracted = (
+        lapis.learn(model, data, counts="ijgp", ibound=1, differences=way).weights[0]
+        for way in ("substituted", "subtracted")
+    )
+    # Substitution breaks the cycle; the difference of two estimates has the error of both.
+    assert substituted == pytest.approx(lapis.learn(model, data).weights[0], abs=1e-4)
+    assert subtracted != pytest.approx(substituted, abs=1e-2)
 
 
 ERRORS = {

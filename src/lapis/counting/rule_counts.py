@@ -8,10 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 from lapis.counting.complete_world import base_world
 from lapis.counting.derived import extend
+from lapis.counting.ijgp import IjgpSettings, count_ijgp
 from lapis.counting.totals import complete_world, count_feature, plan_feature
 from lapis.data.database import Database
 from lapis.errors import LapisError
@@ -34,29 +36,30 @@ def count_rules(
     worlds: Sequence[Database],
     *,
     counts: CountKind = "exact",
-    ibound: int = 2,
+    ijgp: IjgpSettings | None = None,
     measure_error: bool = False,
     store: Store | None = None,
     progress: Report | None = None,
 ) -> Counts:
     """Counts of every weight's formula, added over the worlds; on a store, if there is one.
 
-    With counts="ijgp" they are estimates by IJGP(ibound), exact where its clusters hold whole
-    formulas; `measure_error` counts exactly too and compares.
+    With counts="ijgp" they are estimates by IJGP, exact where its clusters hold whole formulas;
+    `measure_error` counts exactly too and compares.
     """
     if store is not None and counts != "exact":
         raise LapisError(
             "an engine counts exactly", code="option-value", hint="leave out --counts, or --engine"
         )
     method = find_method("counts", counts)
-    given = {"ibound": ibound, "measure_error": measure_error}
-    read = {name: given[name] for name in method.options}
+    count = method.load()
+    if counts == "ijgp":
+        count = partial(count, settings=ijgp or IjgpSettings(), measure_error=measure_error)
     softened = soften(model)
     totals: dict[tuple[int, str], RuleCount] = {}
     began = time.monotonic()
     for number, world in enumerate(worlds):
         problem = complete_problem(softened, world, store)
-        for rule, row in method.load()(problem, **read):
+        for rule, row in count(problem):
             if progress is not None:
                 done = number * len(model.rules) + rule + 1
                 total = len(worlds) * len(model.rules)
@@ -115,16 +118,14 @@ def weights_of(problem: Problem, rule: int) -> list[float] | list[None]:
 
 
 def estimated_counts(
-    problem: Problem, ibound: int, measure_error: bool
+    problem: Problem, settings: IjgpSettings, measure_error: bool
 ) -> Iterator[tuple[int, RuleCount]]:
-    from lapis.counting.ijgp import count_ijgp
-
     found = count_ijgp(
         problem.normal_form,
         problem.model,
         problem.domains,
         relations_of(problem),
-        ibound,
+        settings,
         measure_error=measure_error,
     )
     position = 0

@@ -204,11 +204,13 @@ def infer_relaxed(problem: Problem, method: str, options: Options) -> tuple[Netw
 
 
 def by_counts(problem: Problem, options: Options) -> tuple[Network, Marginals]:
+    from lapis.counting.ijgp import IjgpSettings
     from lapis.inference.sampling.chains import run_chains
     from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
 
     atoms = unknown_atoms(problem, options.max_memory)
-    found = run_chains(atoms, CountGibbs(problem, options.ibound), **options.of_chains)
+    ijgp = None if options.ibound is None else IjgpSettings(options.ibound)
+    found = run_chains(atoms, CountGibbs(problem, ijgp), **options.of_chains)
     counts = "exact" if options.ibound is None else f"ijgp({options.ibound})"
     notes = describe_chains(found) | {"counts": counts}
     return atoms, sampled_marginals("count-gibbs", found, notes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.learning.fit import Fit, Unbounded
-from lapis.learning.lesson import BY_WORLD, Lesson
+from lapis.learning.lesson import BEST_WORLD, BY_WORLD, Lesson
 from lapis.learning.objectives.posterior import Posterior
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.objectives.pseudo import PseudoObjective
@@ -40,13 +40,13 @@ def account_climb(
         with notes.phase("standard errors"):
             errors, method = find_errors(posterior, lesson.parameters, course, unbounded)
         notes.details["standard_errors"] = method
-    by_chains = not (objective.is_exact or lesson.is_pseudo or lesson.expectation == "map")
+    by_chains = not (objective.is_exact or lesson.is_pseudo or lesson.expectation in BEST_WORLD)
     if by_chains and not course.interrupted:
         with notes.phase("mixing of chains"):
             course = doubt_chains(lesson, course, posterior)
     if options.counts == "ijgp" and options.measure_error:
         with notes.phase("error of counts"):
-            bound = measure_bound(lesson.examples, lesson.parameters, options.ibound, weights)
+            bound = measure_bound(lesson.examples, lesson.parameters, options.ijgp, weights)
         notes.details["count_error"] = bound.largest_error
         notes.details["bound"] = {"value": bound.value, "holds": False}
         notes.warnings.append(bound.words)
@@ -59,12 +59,11 @@ def account_climb(
 
 def doubt_chains(lesson: Lesson, course: Course, posterior: Posterior) -> Course:
     """A course that has not converged where its chains know but the worlds they began near."""
-    from lapis.learning.objectives import count_based_mixing, sampled_mixing
+    from lapis.learning.objectives import count_based, sampled_mixing
     from lapis.learning.objectives.conditional import ConditionalObjective
-    from lapis.learning.objectives.count_based import CountObjective
 
     objective, notes = posterior.objective, lesson.notes
-    goes_back = isinstance(objective, CountObjective) and not objective.persistent
+    goes_back = isinstance(objective, count_based.CountObjective) and not objective.persistent
     if goes_back:
         notes.warnings.append(
             "chains go back to the data before they have gone round: the weights are near those "
@@ -73,8 +72,8 @@ def doubt_chains(lesson: Lesson, course: Course, posterior: Posterior) -> Course
     if not course.converged and lesson.options.time_limit is not None:
         return course  # which has said so, and has no time
     weights = posterior.all_weights(course.weights)
-    if isinstance(objective, CountObjective):
-        doubtful = count_based_mixing.doubtful_weights(objective, weights)
+    if isinstance(objective, count_based.CountObjective):
+        doubtful = count_based.doubtful_weights(objective, weights)
     else:
         assert isinstance(objective, ConditionalObjective)
         doubtful = sampled_mixing.doubtful_weights(objective, weights)

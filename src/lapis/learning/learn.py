@@ -128,6 +128,11 @@ def learn_by_climbing(lesson: Lesson, objective: Objective) -> Fit:
         start = posterior.free_weights(start_of(lesson))
         course = climb_posterior(lesson, posterior, optimizer, start, far=far)
         course = give_length(lesson, course, optimizer, prior)
+        if lesson.expectation == "count-maxwalksat" and "rate" not in lesson.options.of_optimizer:
+            lesson.notes.warnings.append(
+                "most likely worlds leave the length of the weights open: it is that of the steps "
+                "made; --expectation count-map gives weights the scale of its noise"
+            )
         if lesson.expectation == "map":
             lesson.notes.warnings.extend(unmoved(lesson.parameters, posterior, start, course))
     return account_climb(lesson, course, posterior, optimizer, prior, found)

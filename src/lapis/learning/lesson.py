@@ -29,10 +29,14 @@ if TYPE_CHECKING:
     from lapis.optimisation.objective import Objective
 
 IMPLIED = {"vp": "map", "vp-pw": "map", "lbfgs": "exact", "newton": "exact"}
-BY_WORLD = ("map", "count-map")  # expectations that are most likely worlds
-BY_COUNTS = ("count-gibbs", "count-map")  # and those of chains by counts
+BY_WORLD = ("map", "count-map", "count-maxwalksat")  # expectations that are most likely worlds
+BEST_WORLD = ("map", "count-maxwalksat")  # without noise: they leave the length of weights open
+BY_COUNTS = ("count-gibbs", "count-map", "count-maxwalksat")  # of chains by counts
 # Options that a course depends on, beside objective, optimiser and prior.
-OF_THE_COURSE = ("prior_mean", "expectation", "counts", "ibound", "num_samples", "margin", "seed")
+OF_THE_COURSE = (
+    "prior_mean", "expectation", "counts", "ijgp", "num_samples", "num_steps", "num_records",
+    "chain_start", "margin", "seed",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Lesson:
         options, kind = self.options, self.options.expectation
         if kind == "auto":
             kind = IMPLIED.get(options.optimizer or "", "auto")
-        if options.counts == "ijgp":
+        if options.counts == "ijgp" and kind not in BY_COUNTS:
             return "count-map" if kind in BY_WORLD else "count-gibbs"
         return kind
 
@@ -140,7 +144,7 @@ def choose_optimizer(lesson: Lesson, objective: Objective, prior: Prior) -> str:
     if lesson.options.optimizer is not None:
         return lesson.options.optimizer
     if not objective.is_fixed:
-        return "vp" if lesson.expectation == "map" else "pscg"
+        return "vp" if lesson.expectation in BEST_WORLD else "pscg"
     few = int((~lesson.parameters.fixed).sum()) <= MAX_WEIGHTS
     return "newton" if lesson.is_pseudo and few and prior.kind != "l1" else "lbfgs"
 

@@ -12,11 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from lapis.counting.ijgp import IjgpSettings
+from lapis.counting.ijgp.propagation import Differences
 from lapis.errors import LapisError
 from lapis.learning.objectives.priors import Prior, parse_prior
 from lapis.methods import check_options, find_method, refuse_unread
 
 Counts = Literal["exact", "ijgp"]
+ChainStart = Literal["data", "last", "random"]
 CUTTING_PLANE = "cutting-plane"
 PRIOR_WIDTH = {"pseudo": 10.0, "conditional": 5.0, "likelihood": 10.0, "max-margin": 1.0}
 
@@ -33,6 +36,13 @@ class Options:
     counts: Counts = "exact"
     measure_error: bool = False  # of ijgp counts, and what it may cost
     ibound: int = 2
+    ijgp_iterations: int = 50
+    ijgp_tolerance: float = 1e-4
+    ijgp_damping: float = 0.0
+    differences: Differences = "substituted"  # how estimated counts change with an atom
+    num_steps: int | None = None  # of chains by counts, an iteration
+    num_records: int | None = None  # worlds of such a chain whose counts are averaged
+    chain_start: ChainStart | None = None
     num_samples: int = 5  # of each chain, an iteration
     rate: float | None = None  # of gradient ascent
     margin: float = 1.0  # price of a wrong atom in max-margin learning
@@ -50,6 +60,17 @@ class Options:
         """The optimiser's own options, `rate` among them."""
         rate: dict[str, float] = {} if self.rate is None else {"rate": self.rate}
         return {**(self.optimizer_options or {}), **rate}
+
+    @property
+    def ijgp(self) -> IjgpSettings:
+        """How counts are estimated, where they are."""
+        return IjgpSettings(
+            self.ibound,
+            self.ijgp_tolerance,
+            self.ijgp_iterations,
+            self.ijgp_damping,
+            self.differences,
+        )
 
     def by_keyword(self) -> dict[str, Any]:
         """The values by the keywords of `lapis.learn`."""
@@ -126,9 +147,14 @@ def check_together(options: Options, objective: str) -> None:
         "add --objective likelihood and leave out the query",
     )
     refuse(
-        options.expectation == "map" and optimizer in ("dn", "scg", "pscg"),
+        options.expectation in ("map", "count-maxwalksat") and optimizer in ("dn", "scg", "pscg"),
         f"{optimizer} needs the counts' variances, and a most likely world has none",
         "choose vp, vp-pw, adam or adagrad, or another --expectation",
+    )
+    refuse(
+        options.chain_start == "random" and options.expectation != "count-maxwalksat",
+        "chains whose counts are averaged start in the data or in their last world",
+        "choose --chain-start data or last, or --expectation count-maxwalksat",
     )
     refuse(
         optimizer == "newton" and str(options.prior or "").startswith("l1"),

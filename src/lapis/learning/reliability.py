@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lapis.counting.ijgp import IjgpSettings
 from lapis.learning.examples import Example
 from lapis.learning.fit import FARTHEST, Unbounded
 from lapis.learning.objectives.posterior import Posterior
@@ -159,9 +160,12 @@ def find_errors(
 
 
 def measure_bound(
-    examples: Sequence[Example], parameters: Parameters, ibound: int, weights: np.ndarray
+    examples: Sequence[Example],
+    parameters: Parameters,
+    settings: IjgpSettings,
+    weights: np.ndarray,
 ) -> Bound:
     """What estimated counts may cost, by counting exactly too."""
     from lapis.learning.objectives.count_bound import likelihood_bound, measure_errors
 
-    return likelihood_bound(weights, measure_errors(examples, parameters, ibound))
+    return likelihood_bound(weights, measure_errors(examples, parameters, settings))

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from lapis.counting.derived import extend
 from lapis.counting.ijgp.contraction import dense
 from lapis.counting.ijgp.encoding import LiteralPattern, encode_cube, negate_clause
-from lapis.counting.ijgp.error import MeasuredError, compare_exactly
 from lapis.counting.ijgp.join_graph import build_join_graph
-from lapis.counting.ijgp.propagation import Propagation, Settings
+from lapis.counting.ijgp.propagation import IjgpSettings, Propagation
+from lapis.counting.totals import count_true
 from lapis.data.database import Domain
 from lapis.errors import LapisError
 from lapis.language.model import Model
@@ -53,6 +53,19 @@ class FeatureEstimate:
 
 
 @dataclass(frozen=True)
+class MeasuredError:
+    """Exact counts next to the estimates, by weight id."""
+
+    exact: tuple[int, ...]
+    relative_true: np.ndarray  # float64[num_weights], |estimate − exact| / exact
+
+    @property
+    def largest(self) -> float:
+        """The largest relative error of a count of true groundings."""
+        return float(self.relative_true.max(initial=0.0))
+
+
+@dataclass(frozen=True)
 class IjgpEstimate:
     """Estimated true groundings. Weight ids are those of `WeightTable`."""
 
@@ -72,7 +85,7 @@ class CubeCounter:
         variables: tuple[TypedVariable, ...],
         plus: tuple[str, ...],
         world: Interpretation,
-        settings: Settings,
+        settings: IjgpSettings,
     ) -> None:
         self.network = encode_cube(cube, variables, world)
         self.settings = settings
@@ -105,26 +118,35 @@ class CubeCounter:
         propagation = self._propagation
         return propagation is None or self.graph.is_tree or propagation.is_empty or self._is_void()
 
-    def assign(self, predicate: str, row: np.ndarray, value: bool) -> bool:
-        """Change one atom in all tables; False if the cube does not depend on it."""
-        return self._assign(predicate, row, lambda pattern: float(value == pattern.positive))
+    def with_atom(self, predicate: str, row: np.ndarray, value: bool) -> CubeCounter:
+        """Return a counter of the world with one atom set, which starts from these messages.
+
+        It is this counter where the cube does not depend on the atom.
+        """
+        changes = self._changes(predicate, row, lambda pattern: float(value == pattern.positive))
+        if not changes or self._propagation is None:
+            return self
+        other = copy(self)
+        other._propagation = self._propagation.branch()
+        other._propagation.assign(changes)
+        return other
 
     def exclude(self, predicate: str, row: np.ndarray) -> None:
         """Make every literal false at one atom, whatever its sign: count groundings without it."""
-        self._assign(predicate, row, lambda pattern: 0.0)
+        changes = self._changes(predicate, row, lambda pattern: 0.0)
+        if self._propagation is not None:
+            self._propagation.assign(changes)
 
-    def _assign(
+    def _changes(
         self, predicate: str, row: np.ndarray, value: Callable[[LiteralPattern], float]
-    ) -> bool:
-        changes = [
+    ) -> list[tuple[int, int, float]]:
+        """The entries (table, code, value) that one atom stands for."""
+        return [
             (number, code, value(pattern))
             for number, pattern in enumerate(self.network.literals)
             if pattern.predicate == predicate
             for code in pattern.codes(row[None, :]).tolist()
         ]
-        if changes and self._propagation is not None:
-            self._propagation.assign(changes)
-        return bool(changes)
 
     def solutions(self) -> float:
         """The estimated number of groundings in which the cube is true."""
@@ -169,6 +191,20 @@ class CubeCounter:
         ]
         return np.broadcast_to(ordered.reshape(shape), self._plus_shape)
 
+    def sample(self, plus: tuple[int, ...], rng: np.random.Generator) -> dict[str, int] | None:
+        """Draw a grounding in which the cube is true, by the values of its variables.
+
+        `plus` are the values of the plus variables. Variables that the cube does not mention are
+        left out. None where the messages lead to no such grounding.
+        """
+        if self._propagation is None or self._is_void():
+            return None
+        names, given = self.network.names, dict(zip(self.plus, plus, strict=True))
+        known = {names.index(name): code for name, code in given.items() if name in names}
+        self._propagation.run()
+        found = self._propagation.sample(rng, known)
+        return None if found is None else {names[number]: code for number, code in found.items()}
+
     def diagnose(self, rule: int, clause: int, false: float) -> ClauseDiagnostics:
         propagation = self._propagation
         names = self.network.names
@@ -196,7 +232,9 @@ class CubeCounter:
 class IjgpCounter:
     """Counts in one world after another, reusing join graphs and messages.
 
-    `count` takes a whole world; `update` then changes one atom of it at a time.
+    `count` takes a whole world; `update` then changes one atom of it at a time. A `branch` goes
+    on from the same messages and leaves the counter it came from as it is: counters of cubes are
+    replaced, never changed.
     """
 
     def __init__(
@@ -204,14 +242,14 @@ class IjgpCounter:
         normal_form: NormalForm,
         model: Model,
         domains: Mapping[str, Domain],
-        ibound: int,
-        **settings: Any,
+        settings: IjgpSettings,
     ) -> None:
-        """`settings` are further fields of `Settings`."""
         self.normal_form = normal_form
         self.domains = domains
-        self.settings = Settings(ibound, **settings)
+        self.settings = settings
         self._predicates = model.predicates
+        sizes = [0 if each.hard else num_weights(each, domains) for each in normal_form.features]
+        self._offset = np.cumsum([0, *sizes]).tolist()  # of each feature's weights
         self._world: Interpretation | None = None  # kept up to date only if there are definitions
         self._counters: list[list[CubeCounter]] = []
         self._solutions: dict[tuple[int, int], np.ndarray] = {}
@@ -221,7 +259,10 @@ class IjgpCounter:
         base = interpret(self._predicates, self.domains, world)
         self._world = extend(base, self.normal_form.definitions)
         self._counters = [
-            [self._new_counter(feature, clause, self._world) for clause in feature.clauses]
+            [
+                new_cube_counter(feature, clause, self._world, self.settings)
+                for clause in feature.clauses
+            ]
             for feature in self.normal_form.features
         ]
         self._solutions.clear()
@@ -229,13 +270,61 @@ class IjgpCounter:
 
     def update(self, predicate: str, row: Iterable[int], value: bool) -> IjgpEstimate:
         """Set one ground atom; only clauses that mention it pass messages again."""
+        self.assign(predicate, row, value)
+        return self._estimate()
+
+    def assign(self, predicate: str, row: Iterable[int], value: bool) -> None:
+        """Set one ground atom; messages are passed when a count is asked for."""
         if self._world is None:
             raise LapisError("no world has been counted yet", code="no-world")
         atom = np.asarray(tuple(row), np.int32)
         self._apply(predicate, [(atom, value)])
         if self.normal_form.definitions:
             self._update_derived(self._world, set_atom(self._world, predicate, atom, value))
-        return self._estimate()
+
+    def branch(self) -> IjgpCounter:
+        """Return a counter that goes on from the same world and the same messages."""
+        other = copy(self)
+        other._counters = [list(counters) for counters in self._counters]
+        other._solutions = dict(self._solutions)
+        return other
+
+    def change_since(self, other: IjgpCounter) -> tuple[np.ndarray, np.ndarray]:
+        """M(this world) − M(the other's), for a branch of the other.
+
+        Returns the weights whose counts differ, int64[k], and the differences, float64[k].
+        """
+        weight, value = [np.empty(0, np.int64)], [np.empty(0)]
+        for rule, pairs in enumerate(zip(self._counters, other._counters, strict=True)):
+            # N − false of each clause: what is no longer false has become true.
+            changes = [
+                other.false_groundings(rule, clause) - self.false_groundings(rule, clause)
+                for clause, (mine, theirs) in enumerate(zip(*pairs, strict=True))
+                if mine is not theirs
+            ]
+            if changes and not self.normal_form.features[rule].hard:
+                change = np.sum(changes, axis=0).ravel()
+                found = np.flatnonzero(change)
+                weight.append(self._offset[rule] + found)
+                value.append(change[found])
+        return np.concatenate(weight), np.concatenate(value)
+
+    def counts(self) -> np.ndarray:
+        """float64[num_weights], the estimates in the world as it is."""
+        return self._estimate().count
+
+    def sample_false(
+        self, feature: int, clause: int, plus: tuple[int, ...], rng: np.random.Generator
+    ) -> dict[str, int] | None:
+        """Draw a grounding in which a clause of a feature is false (`CubeCounter.sample`)."""
+        return self._counters[feature][clause].sample(plus, rng)
+
+    def false_groundings(self, feature: int, clause: int) -> np.ndarray:
+        """float64[sizes of the plus variables], in which a clause of a feature is false."""
+        if (feature, clause) not in self._solutions:
+            found = self._counters[feature][clause].solutions_by_plus()
+            self._solutions[feature, clause] = found
+        return self._solutions[feature, clause]
 
     def _update_derived(self, before: Interpretation, base: Interpretation) -> None:
         """Carry a change of the base predicates over to the derived ones."""
@@ -248,15 +337,12 @@ class IjgpCounter:
             else:
                 self._rebuild(name, self._world)
 
-    def _new_counter(self, feature: Feature, clause: Clause, world: Interpretation) -> CubeCounter:
-        cube = negate_clause(clause)
-        return CubeCounter(cube, feature.variables, feature.plus, world, self.settings)
-
     def _apply(self, predicate: str, changes: Iterable[tuple[np.ndarray, bool]]) -> None:
         for row, value in changes:
             for rule, counters in enumerate(self._counters):
                 for clause, counter in enumerate(counters):
-                    if counter.assign(predicate, row, value):
+                    counters[clause] = counter.with_atom(predicate, row, value)
+                    if counters[clause] is not counter:
                         self._solutions.pop((rule, clause), None)
 
     def _rebuild(self, predicate: str, world: Interpretation) -> None:
@@ -264,7 +350,9 @@ class IjgpCounter:
         for rule, feature in enumerate(self.normal_form.features):
             for number, clause in enumerate(feature.clauses):
                 if any(literal.predicate == predicate for literal in clause.literals):
-                    self._counters[rule][number] = self._new_counter(feature, clause, world)
+                    self._counters[rule][number] = new_cube_counter(
+                        feature, clause, world, self.settings
+                    )
                     self._solutions.pop((rule, number), None)
 
     def _estimate(self) -> IjgpEstimate:
@@ -279,9 +367,7 @@ class IjgpCounter:
             each = groundings / math.prod(shape) if groundings else 0.0
             true = np.full(shape, feature.constant * each)
             for clause, counter in enumerate(counters):
-                if (rule, clause) not in self._solutions:
-                    self._solutions[rule, clause] = counter.solutions_by_plus()
-                false = self._solutions[rule, clause]
+                false = self.false_groundings(rule, clause)
                 true += each - false
                 clauses.append(counter.diagnose(feature.rule, clause, float(false.sum())))
             exact = all(counter.is_exact for counter in counters)
@@ -301,17 +387,15 @@ def count_ijgp(
     model: Model,
     domains: Mapping[str, Domain],
     relations: Mapping[str, np.ndarray],
-    ibound: int,
+    settings: IjgpSettings,
     *,
     measure_error: bool = False,
-    **settings: Any,
 ) -> IjgpEstimate:
     """Estimated true groundings of every weight in the world with these true tuples.
 
     With `measure_error` the exact counts are computed too, and the estimate's `error` compares.
-    `settings` are further fields of `Settings`.
     """
-    counter = IjgpCounter(normal_form, model, domains, ibound, **settings)
+    counter = IjgpCounter(normal_form, model, domains, settings)
     estimate = counter.count(relations)
     if not measure_error:
         return estimate
@@ -320,8 +404,36 @@ def count_ijgp(
     )
 
 
+def compare_exactly(
+    estimate: np.ndarray,  # float64[num_weights]
+    normal_form: NormalForm,
+    model: Model,
+    domains: Mapping[str, Domain],
+    relations: Mapping[str, np.ndarray],
+) -> MeasuredError:
+    """Count exactly and compare. A count of zero is off by 0 or by infinity."""
+    exact, _ = count_true(normal_form, model, domains, relations)
+    difference = np.abs([float(e) - float(t) for e, t in zip(estimate, exact, strict=True)])
+    scale = np.array([float(each) for each in exact])
+    largest = np.where(difference > 0.0, np.inf, 0.0)
+    relative = np.divide(difference, scale, out=largest, where=scale != 0.0)
+    return MeasuredError(tuple(exact), relative)
+
+
+def new_cube_counter(
+    feature: Feature, clause: Clause, world: Interpretation, settings: IjgpSettings
+) -> CubeCounter:
+    """A counter of the groundings in which a clause is false."""
+    cube = negate_clause(clause)
+    return CubeCounter(cube, feature.variables, feature.plus, world, settings)
+
+
 def num_groundings(feature: Feature, domains: Mapping[str, Domain]) -> int:
     return math.prod(len(domains[type_name]) for _, type_name in feature.variables)
+
+
+def num_weights(feature: Feature, domains: Mapping[str, Domain]) -> int:
+    return math.prod(plus_shape(feature, domains))
 
 
 def plus_shape(feature: Feature, domains: Mapping[str, Domain]) -> tuple[int, ...]:

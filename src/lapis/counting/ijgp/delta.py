@@ -24,9 +24,9 @@ from itertools import combinations
 import numpy as np
 
 from lapis.counting.derived import extend
-from lapis.counting.ijgp.counter import CubeCounter, plus_shape, set_atom
+from lapis.counting.ijgp.counter import CubeCounter, new_cube_counter, plus_shape, set_atom
 from lapis.counting.ijgp.encoding import constant_code, negate_clause
-from lapis.counting.ijgp.propagation import Settings
+from lapis.counting.ijgp.propagation import IjgpSettings
 from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.language.syntax import Constant
@@ -41,10 +41,9 @@ def ijgp_delta(
     relations: Mapping[str, np.ndarray],
     predicate: str,
     row: Iterable[int],
-    ibound: int,
+    settings: IjgpSettings,
 ) -> np.ndarray:
     """float64[num_weights], n(atom true) − n(atom false) with all other atoms as in the world."""
-    settings = Settings(ibound)
     atom = np.asarray(tuple(row), np.int32)
     base = interpret(model.predicates, domains, relations)
     without, with_atom = (
@@ -60,8 +59,8 @@ def ijgp_delta(
         delta = np.zeros(shape)
         for clause in feature.clauses:
             if any(literal.predicate in changing for literal in clause.literals):
-                delta += _solve(clause, feature, without, settings)
-                delta -= _solve(clause, feature, with_atom, settings)
+                delta += new_cube_counter(feature, clause, without, settings).solutions_by_plus()
+                delta -= new_cube_counter(feature, clause, with_atom, settings).solutions_by_plus()
             else:
                 _add_substituted(delta, clause, feature, without, predicate, atom, settings)
         deltas.append(delta.ravel())
@@ -78,14 +77,6 @@ def depending(normal_form: NormalForm, predicate: str) -> set[str]:
     return found
 
 
-def _solve(
-    clause: Clause, feature: Feature, world: Interpretation, settings: Settings
-) -> np.ndarray:
-    cube = negate_clause(clause)
-    counter = CubeCounter(cube, feature.variables, feature.plus, world, settings)
-    return counter.solutions_by_plus()
-
-
 def _add_substituted(
     delta: np.ndarray,
     clause: Clause,
@@ -93,7 +84,7 @@ def _add_substituted(
     world: Interpretation,
     predicate: str,
     atom: np.ndarray,
-    settings: Settings,
+    settings: IjgpSettings,
 ) -> None:
     """Add ± C_U for every set U of like-signed literals that can all be the atom."""
     cube = negate_clause(clause)

@@ -32,7 +32,7 @@ from lapis.counting.ijgp.contraction import total
 from lapis.counting.ijgp.delta import depending, ijgp_delta
 from lapis.counting.ijgp.encoding import encode_cube, negate_clause
 from lapis.counting.ijgp.join_graph import build_join_graph
-from lapis.counting.ijgp.propagation import Propagation, Settings
+from lapis.counting.ijgp.propagation import IjgpSettings, Propagation
 from lapis.counting.ijgp.table import Table, pack
 from lapis.counting.totals import complete_world
 from lapis.counting.weight_keys import number_weights
@@ -86,9 +86,9 @@ class DifferenceEstimator:
     mentions has changed: the world's arrays of true tuples are compared by identity.
     """
 
-    def __init__(self, problem: Problem, ibound: int) -> None:
+    def __init__(self, problem: Problem, settings: IjgpSettings) -> None:
         refuse_hard_rules(problem)
-        self.problem, self.ibound = problem, ibound
+        self.problem, self.settings = problem, settings
         self._keys = number_weights(problem)
         self._terms: dict[str, list[TermEstimate]] = {}
 
@@ -102,7 +102,7 @@ class DifferenceEstimator:
         must come with the block left empty.
         """
         if depends_on_quantifiers(self.problem, predicate):
-            return one_by_one(self.problem, predicate, rows, world, self.ibound)
+            return one_by_one(self.problem, predicate, rows, world, self.settings)
         from scipy.sparse import csr_matrix
 
         target = self.problem.model.predicates[predicate]
@@ -134,14 +134,19 @@ class DifferenceEstimator:
             for clause in feature.clauses:
                 for term in difference_terms(clause, feature, target):
                     used = base_predicates(term, self.problem)
-                    yield TermEstimate(term, offset, used, world, self.ibound)
+                    yield TermEstimate(term, offset, used, world, self.settings)
 
 
 class TermEstimate:
     """One term's C_U, kept for as long as the predicates it mentions stay the same."""
 
     def __init__(
-        self, term: Term, offset: int, used: Sequence[str], world: Interpretation, ibound: int
+        self,
+        term: Term,
+        offset: int,
+        used: Sequence[str],
+        world: Interpretation,
+        settings: IjgpSettings,
     ) -> None:
         self.term = term
         self.offset = offset  # of the rule's weights
@@ -149,8 +154,10 @@ class TermEstimate:
         self._network = encode_cube(term.cube, term.variables, world)
         self._scope = output_scope(self._network.names, term)
         names = self._network.names
-        self._graph = build_join_graph(self._network.scopes(), ibound, len(names), self._scope)
-        self._settings = Settings(ibound)
+        self._graph = build_join_graph(
+            self._network.scopes(), settings.ibound, len(names), self._scope
+        )
+        self._settings = settings
         self._seen: list[np.ndarray] | None = None
         self._share: Share | None = None
 
@@ -212,11 +219,11 @@ def depends_on_quantifiers(problem: Problem, predicate: str) -> bool:
     return bool(depending(problem.normal_form, predicate))
 
 
-def propagates_exactly(problem: Problem, predicate: str, ibound: int) -> bool:
+def propagates_exactly(problem: Problem, predicate: str, settings: IjgpSettings) -> bool:
     """Whether i exceeds the treewidth of every clause, so that the differences are no estimates."""
     if depends_on_quantifiers(problem, predicate):
         return False
-    estimator = DifferenceEstimator(problem, ibound)
+    estimator = DifferenceEstimator(problem, settings)
     target = problem.model.predicates[predicate]
     nothing = {name: known.true[:0] for name, known in problem.evidence.items()}
     terms = estimator.build_terms(target, complete(problem, nothing))
@@ -334,12 +341,12 @@ def look_up(share: Share, term: Term, rows: np.ndarray, world: Interpretation) -
 
 
 def one_by_one(
-    problem: Problem, predicate: str, rows: np.ndarray, world: World, ibound: int
+    problem: Problem, predicate: str, rows: np.ndarray, world: World, settings: IjgpSettings
 ) -> csr_matrix:
     from scipy.sparse import csr_matrix
 
     found = np.zeros((len(rows), len(problem.weight_table)))
     form, model, domains = problem.normal_form, problem.model, problem.domains
     for number, row in enumerate(rows.tolist()):
-        found[number] = ijgp_delta(form, model, domains, world, predicate, row, ibound)
+        found[number] = ijgp_delta(form, model, domains, world, predicate, row, settings)
     return csr_matrix(found)

@@ -38,16 +38,19 @@ triangle take 13 s instead of 0.02 s: the way back needs tables over pairs of pa
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from lapis.counting.ijgp.contraction import contract, total
+from lapis.counting.ijgp.contraction import contract, dense, total
 from lapis.counting.ijgp.join_graph import JoinGraph
-from lapis.counting.ijgp.table import Scope, Table, align, merge_scopes
+from lapis.counting.ijgp.table import Scope, Table, align, full, merge_scopes, pack
 from lapis.errors import LapisError
 
+Differences = Literal["substituted", "subtracted"]
 Message = dict[Scope, Table]  # a product of tables over parts of the separator; empty: all ones
 
 _EXACT_SUM = 2.0**53  # integers below this are exact in float64
@@ -57,11 +60,14 @@ _NEGLIGIBLE = 1e-6  # entries this far below the largest do not hold up converge
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    ibound: int
+class IjgpSettings:
+    """How counts are estimated."""
+
+    ibound: int = 2  # largest number of variables of a cluster
     tolerance: float = 1e-4  # largest relative change of a message at convergence
     max_iterations: int = 50  # updates per message
     damping: float = 0.0  # share of the old message that is kept at each update
+    differences: Differences = "substituted"  # how a count's change with an atom is estimated
 
     def __post_init__(self) -> None:
         for name, valid, rule in (
@@ -82,7 +88,7 @@ class Propagation:
         graph: JoinGraph,
         sizes: Sequence[int],
         tables: Sequence[Table],
-        settings: Settings,
+        settings: IjgpSettings,
         output: Scope = (),
     ) -> None:
         """`output` are the variables that `belief` will be asked for."""
@@ -131,6 +137,14 @@ class Propagation:
     def num_iterations(self) -> float:
         """Message updates of the last run, as a multiple of the number of messages."""
         return self.num_updates / max(1, len(self._sent))
+
+    def branch(self) -> Propagation:
+        """Return a propagation with the same tables and messages that changes by itself."""
+        other = copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, list | dict | set):
+                setattr(other, name, value.copy())
+        return other
 
     def assign(self, changes: Iterable[tuple[int, int, float]]) -> None:
         """Set entries (table, code, value); `run` then brings the messages up to date."""
@@ -226,6 +240,51 @@ class Propagation:
         number = self._output_cluster
         tables = self._gather(number, self._message)
         return contract(tables, self.graph.clusters[number].scope, scope, self.sizes)
+
+    def sample(self, rng: np.random.Generator, given: Mapping[int, int]) -> dict[int, int] | None:
+        """Draw a solution that has some values given; None where the messages lead to none.
+
+        Clusters are visited outward from the roots, and each variable is drawn from its cluster's
+        belief given the variables before it. On a tree every solution is equally likely and one is
+        found; with cycles, as far as the beliefs are right.
+        """
+        value = dict(given)
+        for number in self._outward_clusters():
+            scope = self.graph.clusters[number].scope
+            arrived = self._gather(number, self._message)
+            for variable in scope:
+                if variable in value:
+                    continue
+                known = [self._point(each, value[each]) for each in scope if each in value]
+                pieces = contract([*arrived, *known], scope, (variable,), self.sizes)
+                weight = np.maximum(dense(pieces, (variable,), self.sizes), 0.0).cumsum()
+                if not weight[-1] > 0.0:
+                    return None
+                value[variable] = int(np.searchsorted(weight, rng.random() * weight[-1], "right"))
+        return value if all(self._allows(table, value) for table in self.tables) else None
+
+    def _point(self, variable: int, value: int) -> Table:
+        """1 at one value of a variable, 0 elsewhere."""
+        values = np.zeros(self.sizes[variable])
+        values[value] = 1.0
+        return full((variable,), (self.sizes[variable],), values)
+
+    def _allows(self, table: Table, value: Mapping[int, int]) -> bool:
+        columns = [np.array([value[each]]) for each in table.scope]
+        return bool(table.lookup(pack(columns, table.shape, 1))[0])
+
+    def _outward_clusters(self) -> list[int]:
+        """All clusters, each after a neighbour nearer to a root, if it has one."""
+        order: dict[int, None] = {}
+        for root in (*self._roots, self._output_cluster, *range(len(self.graph.clusters))):
+            waiting = [] if root in order or root >= len(self.graph.clusters) else [root]
+            order.update(dict.fromkeys(waiting))
+            for cluster in waiting:
+                near = [self._sender[number] for number in self._incoming[cluster]]
+                found = [each for each in dict.fromkeys(near) if each not in order]
+                order.update(dict.fromkeys(found))
+                waiting += found
+        return list(order)
 
     def _merge_own(self, cluster: int) -> list[Table]:
         return merge_scopes(self.tables[each] for each in self.graph.clusters[cluster].tables)

@@ -23,6 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
+from lapis.compiled import entry
 from lapis.data.keys import fits
 from lapis.data.keys import pack as pack_keys
 from lapis.errors import TooLarge
@@ -192,8 +193,6 @@ def sum_out(table: Table, variable: int) -> Table:
 
 def send_vector(table: Table, vector: Table) -> Table:
     """Σ over the vector's variable of a sparse table over two variables times the vector."""
-    from lapis.counting.ijgp.kernels import scatter_weighted
-
     (source,) = vector.scope
     (target,) = (each for each in table.scope if each != source)
     out = np.zeros(table.size[target])
@@ -286,3 +285,20 @@ def check_rows(num_rows: float, size: dict[int, int], scope: Iterable[int]) -> N
             code="counts-too-large",
             hint="lower the i-bound",
         )
+
+
+@entry
+def scatter_weighted(
+    source: np.ndarray,  # int64[num_rows]
+    target: np.ndarray,  # int64[num_rows]
+    value: np.ndarray,  # float64[num_rows]
+    weight: np.ndarray,  # float64[size of source's domain]
+    out: np.ndarray,  # float64[size of target's domain], added to
+) -> None:
+    """out[b] += Σ over rows (a, b) of value · weight[a]: the inner loop of belief propagation.
+
+    Gather, multiply and bincount in numpy need three passes and two temporaries for the same; on
+    the 56,000 rows of Cora's SameBib this kernel takes a third of their time.
+    """
+    for row in range(len(source)):
+        out[target[row]] += value[row] * weight[source[row]]

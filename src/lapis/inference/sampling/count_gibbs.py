@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.counting.differences.sparse_vectors import gather_ranges
+from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
 from lapis.grounding.atoms import atom_table, number_atoms
 from lapis.grounding.blocks import network_blocks
@@ -83,7 +84,7 @@ class CountGibbs:
     """Gibbs sampling of a problem's unknown atoms; one sample is one sweep over all of them."""
 
     problem: Problem
-    ibound: int | None = None  # counts are estimated by IJGP with this bound
+    ijgp: IjgpSettings | None = None  # counts are estimated; None: exact
     name: str = "count-gibbs"
 
     def prepare(self, network: Network) -> Plan:
@@ -128,7 +129,7 @@ class CountGibbs:
             chosen = rows[world[first : first + len(rows)]]
             true[name] = np.concatenate([true[name], chosen]).astype(np.int32)
         counted = count_world(
-            self.problem, true, self.ibound, table.predicates, plan.network.num_atoms
+            self.problem, true, self.ijgp, table.predicates, plan.network.num_atoms
         )
         estimate = np.zeros(plan.network.num_atoms)
         return State(counted, world.astype(bool), estimate, np.random.default_rng(rng))

@@ -3,25 +3,28 @@
     d(g) = n(g = 1) − n(g = 0)      for each weight, all other atoms as they are
 
 is all that a step needs: the log-odds of the atom are w · d. `ExactWorld` takes d from the
-incremental `World` of counting, whose kernel makes all the steps of a batch; `EstimatedWorld` from
-the propagations of `ijgp.differences`. That one answers a batch of atoms from one propagation a
-clause, which is some hundred times faster than one for each atom, and propagates again once the
-world has changed in `patience` atoms. That is one in small worlds, which makes it as strict as the
-exact one; in large ones it is a small share of the atoms (`STALE_SHARE`), few of which have to do
-with each other.
+incremental `World` of counting, whose kernel makes all the steps of a batch. An `EstimatedWorld`
+estimates it by IJGP, in one of two ways.
 
-Estimating n before and after a flip and subtracting, as Algorithm 1 of the paper is written, was
-tried first: thirty flips a second on Cora, and a small difference of two large estimates, each
-with an error of its own.
+`SubstitutedWorld` uses `ijgp.differences`: one propagation a clause answers a batch of atoms, which
+is some hundred times faster than one for each atom. It propagates again once the world has changed
+in `patience` atoms. That is one in small worlds, which makes it as strict as the exact one; in
+large ones it is a small share of the atoms (`STALE_SHARE`), few of which have to do with each
+other.
+
+`SubtractedWorld` uses `ijgp.subtraction`, as Algorithm 1 of Sarkhel et al. 2016 is written: it
+estimates n before and after each flip, one atom at a time, and messages go on from world to world.
+A small difference of two large estimates has the error of both, as far as they do not cancel.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -31,8 +34,13 @@ from lapis.counting.kernels.flips import LARGEST_SCORE, Visits
 from lapis.network.csr import row_starts
 from lapis.problem.problem import Problem
 
+if TYPE_CHECKING:
+    from lapis.counting.ijgp import IjgpCounter, IjgpSettings
+
 STALE_SHARE = 0.002  # of the atoms may have flipped since differences were estimated
 MOST_STALE = 64
+MOST_FOLLOWED = 64  # flips at once after which messages go on; after more they start anew
+MOST_REMEMBERED = 64  # worlds one flip away whose messages are kept
 
 
 class Difference(NamedTuple):
@@ -103,6 +111,13 @@ class DrawnBlocks(NamedTuple):
     vectors: SparseVectors | None  # what each value adds to the empty block, if it was asked for
 
 
+class Gain(NamedTuple):
+    """What flips add."""
+
+    kept: int  # hard groundings that hold, less those that no longer do
+    score: float  # w · n
+
+
 class CountedWorld(Protocol):
     batch: int  # atoms of one predicate that are best visited one after the other
 
@@ -116,11 +131,19 @@ class CountedWorld(Protocol):
 
     def flip(self, parts: Parts) -> None: ...
 
+    def gain(self, predicate: str, rows: np.ndarray, weights: np.ndarray) -> Gain:
+        """What flipping atoms int32[n, arity] one after the other adds; they stay as they are."""
+
+    def is_true(self, predicate: str, row: Sequence[int]) -> bool: ...
+
     def true_rows(self, predicate: str) -> np.ndarray:
         """int32[n, arity], the true atoms in any order."""
 
     def counts(self) -> np.ndarray:
         """float64[num_weights], of the world as it is."""
+
+    def settle(self) -> None:
+        """Forget what estimates have kept of earlier worlds."""
 
     @property
     def num_broken(self) -> int:
@@ -156,30 +179,40 @@ class ExactWorld:
     def flip(self, parts: Parts) -> None:
         self.world.flip_all(parts)
 
+    def gain(self, predicate: str, rows: np.ndarray, weights: np.ndarray) -> Gain:
+        *before, last = rows.tolist()
+        changes = [self.world.flip(predicate, row) for row in before]
+        changes.append(self.world.delta(predicate, last))
+        self.world.flip_all([(predicate, rows[:-1][::-1])])
+        score = sum(float(weights[list(c.weight_id)] @ np.array(c.difference)) for c in changes)
+        return Gain(-sum(change.violations for change in changes), score)
+
+    def is_true(self, predicate: str, row: Sequence[int]) -> bool:
+        return self.world.is_true(predicate, row)
+
     def true_rows(self, predicate: str) -> np.ndarray:
         return self.world.true_rows(predicate)
 
     def counts(self) -> np.ndarray:
         return self.world.counts.astype(np.float64)
 
+    def settle(self) -> None:
+        """Nothing is estimated."""
+
     @property
     def num_broken(self) -> int:
         return self.world.violations
 
 
-class EstimatedWorld:
+class EstimatedWorld(ABC):
     """Differences and counts by IJGP(i)."""
 
     batch = 64
 
     def __init__(
-        self, problem: Problem, true: Mapping[str, np.ndarray], ibound: int, patience: int
+        self, problem: Problem, true: Mapping[str, np.ndarray], settings: IjgpSettings
     ) -> None:
-        from lapis.counting.ijgp.differences import DifferenceEstimator
-
-        self.problem, self.ibound, self.patience = problem, ibound, patience
-        self.estimator = DifferenceEstimator(problem, ibound)
-        self.num_flips = 0
+        self.problem, self.settings = problem, settings
         self._tuples: dict[str, np.ndarray] = {}
         self.true: dict[str, set[tuple[int, ...]]] = {
             name: set(map(tuple, rows.tolist())) for name, rows in true.items()
@@ -221,8 +254,74 @@ class EstimatedWorld:
             seen += values
         return drawn_blocks(blocks, truth, taken, score, sparse_vectors(seen) if noted else None)
 
+    @abstractmethod
     def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
         """One after the other, in the world as it is by then."""
+
+    @abstractmethod
+    def counts(self) -> np.ndarray: ...
+
+    @abstractmethod
+    def settle(self) -> None: ...
+
+    def flip(self, parts: Parts) -> None:
+        for predicate, rows in parts:
+            for row in rows.tolist():
+                self._flip_atom(predicate, tuple(row))
+
+    def gain(self, predicate: str, rows: np.ndarray, weights: np.ndarray) -> Gain:
+        local: list[float] = weights.tolist()
+        total = 0.0
+        for number in range(len(rows)):
+            row = rows[number : number + 1]
+            (difference,) = self._differences(predicate, row)
+            total += -difference.score(local) if difference.truth else difference.score(local)
+            if number + 1 < len(rows):
+                self.flip([(predicate, row)])
+        self.flip([(predicate, rows[:-1][::-1])])
+        return Gain(0, total)
+
+    def is_true(self, predicate: str, row: Sequence[int]) -> bool:
+        return tuple(row) in self.true[predicate]
+
+    def _flip_atom(self, predicate: str, row: tuple[int, ...]) -> None:
+        self.true[predicate] ^= {row}
+        self._tuples.pop(predicate, None)
+
+    def true_rows(self, predicate: str) -> np.ndarray:
+        return self.tuples()[predicate]
+
+    @property
+    def num_broken(self) -> int:
+        return 0  # the estimators refuse hard rules
+
+    def tuples(self) -> Mapping[str, np.ndarray]:
+        """The true tuples, int32[num_true, arity], by predicate."""
+        for name, predicate in self.problem.model.predicates.items():
+            if name not in self._tuples:
+                rows = np.array(list(self.true[name]), np.int32)
+                self._tuples[name] = rows.reshape(len(self.true[name]), predicate.arity)
+        return self._tuples
+
+
+class SubstitutedWorld(EstimatedWorld):
+    """Differences of the groundings that an atom is part of, for many atoms at once."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        true: Mapping[str, np.ndarray],
+        settings: IjgpSettings,
+        patience: int,
+    ) -> None:
+        from lapis.counting.ijgp.differences import DifferenceEstimator
+
+        super().__init__(problem, true, settings)
+        self.patience = patience
+        self.estimator = DifferenceEstimator(problem, settings)
+        self.num_flips = 0
+
+    def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
         known = self.true[predicate]
         listed = list(map(tuple, rows.tolist()))
         begin = 0
@@ -238,56 +337,111 @@ class EstimatedWorld:
                 yield Difference(weights[part].tolist(), values[part].tolist(), row in known)
                 begin += 1
 
-    def flip(self, parts: Parts) -> None:
-        for predicate, rows in parts:
-            for row in rows.tolist():
-                self.true[predicate] ^= {tuple(row)}
-                self._tuples.pop(predicate, None)
-                self.num_flips += 1
+    def _flip_atom(self, predicate: str, row: tuple[int, ...]) -> None:
+        super()._flip_atom(predicate, row)
+        self.num_flips += 1
 
-    def true_rows(self, predicate: str) -> np.ndarray:
-        return self.tuples()[predicate]
+    def settle(self) -> None:
+        """Differences are estimated from the world alone."""
 
     def counts(self) -> np.ndarray:
         from lapis.counting.ijgp import count_ijgp
 
         problem = self.problem
         return count_ijgp(
-            problem.normal_form, problem.model, problem.domains, self.tuples(), self.ibound
+            problem.normal_form, problem.model, problem.domains, self.tuples(), self.settings
         ).count
 
-    @property
-    def num_broken(self) -> int:
-        return 0  # the estimator refuses hard rules
 
-    def tuples(self) -> Mapping[str, np.ndarray]:
-        """The true tuples, int32[num_true, arity], by predicate."""
-        for name, predicate in self.problem.model.predicates.items():
-            if name not in self._tuples:
-                rows = np.array(list(self.true[name]), np.int32)
-                self._tuples[name] = rows.reshape(len(self.true[name]), predicate.arity)
-        return self._tuples
+class SubtractedWorld(EstimatedWorld):
+    """Differences of two estimated counts; messages go on from world to world."""
+
+    def __init__(
+        self, problem: Problem, true: Mapping[str, np.ndarray], settings: IjgpSettings
+    ) -> None:
+        from lapis.counting.ijgp.subtraction import new_counter
+
+        super().__init__(problem, true, settings)
+        self.counter = new_counter(problem, settings)
+        # Counters of the worlds that are one flip away and were estimated since the last flip.
+        self._flipped: dict[tuple[str, tuple[int, ...]], IjgpCounter] = {}
+        self.settle()
+
+    def _differences(self, predicate: str, rows: np.ndarray) -> Iterator[Difference]:
+        from lapis.counting.ijgp.subtraction import estimate_flip
+
+        for row in map(tuple, rows.tolist()):
+            truth = row in self.true[predicate]
+            found = estimate_flip(self.counter, predicate, row, truth)
+            self._remember(predicate, row, found.flipped)
+            yield Difference(found.weight_id.tolist(), found.value.tolist(), truth)
+
+    def gain(self, predicate: str, rows: np.ndarray, weights: np.ndarray) -> Gain:
+        """From the messages of this world alone: the flips on the way leave none behind."""
+        flipped = self.counter.branch()
+        for row in map(tuple, rows.tolist()):
+            flipped.assign(predicate, row, row not in self.true[predicate])
+        if len(rows) == 1:
+            self._remember(predicate, row, flipped)
+        weight, change = flipped.change_since(self.counter)
+        return Gain(0, float(weights[weight] @ change))
+
+    def flip(self, parts: Parts) -> None:
+        if sum(len(rows) for _, rows in parts) <= MOST_FOLLOWED:
+            super().flip(parts)
+            return
+        for predicate, rows in parts:
+            for row in rows.tolist():
+                super()._flip_atom(predicate, tuple(row))
+        self.settle()
+
+    def _remember(self, predicate: str, row: tuple[int, ...], flipped: IjgpCounter) -> None:
+        if len(self._flipped) >= MOST_REMEMBERED:
+            self._flipped.clear()
+        self._flipped[predicate, row] = flipped
+
+    def _flip_atom(self, predicate: str, row: tuple[int, ...]) -> None:
+        super()._flip_atom(predicate, row)
+        flipped = self._flipped.get((predicate, row))
+        self._flipped.clear()
+        if flipped is None:
+            self.counter.assign(predicate, row, row in self.true[predicate])
+        else:
+            self.counter = flipped
+
+    def settle(self) -> None:
+        """Count the world with messages that start from it alone."""
+        self._flipped.clear()
+        self.counter.count(self.tuples())
+
+    def counts(self) -> np.ndarray:
+        return self.counter.counts()
 
 
 def count_world(
     problem: Problem,
     true: Mapping[str, np.ndarray],
-    ibound: int | None,
+    ijgp: IjgpSettings | None,
     moved: Iterable[str],
     num_sites: int,
 ) -> CountedWorld:
     """The world with these true tuples, of which the atoms of `moved` predicates will flip.
 
-    `ibound` asks for estimated differences; where IJGP(ibound) would be exact, they are counted.
+    `ijgp` asks for estimated differences; where they would be exact, they are counted.
     """
-    if ibound is None:
+    if ijgp is None:
         return ExactWorld(problem, true)
     from lapis.counting.ijgp.differences import propagates_exactly
+    from lapis.counting.ijgp.subtraction import counts_exactly
 
-    if all(propagates_exactly(problem, name, ibound) for name in moved):
+    is_subtracted = ijgp.differences == "subtracted"
+    is_exact = counts_exactly if is_subtracted else propagates_exactly
+    if all(is_exact(problem, name, ijgp) for name in moved):
         return ExactWorld(problem, true)
+    if is_subtracted:
+        return SubtractedWorld(problem, true, ijgp)
     patience = max(1, min(MOST_STALE, int(STALE_SHARE * num_sites)))
-    return EstimatedWorld(problem, true, ibound, patience)
+    return SubstitutedWorld(problem, true, ijgp, patience)
 
 
 def sparse_vectors(differences: Sequence[Difference]) -> SparseVectors:

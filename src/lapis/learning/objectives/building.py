@@ -62,7 +62,7 @@ def build_pseudo(lesson: Lesson) -> Objective:
         return count_pseudo_objective(
             lesson.examples,
             lesson.parameters,
-            ibound=options.ibound,
+            ijgp=options.ijgp,
             weighted=weighted,
             random_state=options.seed,
         )
@@ -74,17 +74,33 @@ def build_pseudo(lesson: Lesson) -> Objective:
 
 
 def build_by_counts(lesson: Lesson, expectation: str) -> Objective:
-    from lapis.learning.objectives.count_based import count_objective
+    from lapis.learning.objectives.count_based import WALK_OF, count_objective
 
     options = lesson.options
-    return count_objective(
+    objective = count_objective(
         lesson.examples,
         lesson.parameters,
-        counts=options.counts,
-        ibound=options.ibound,
-        expectation="map" if expectation == "count-map" else "gibbs",
+        ijgp=options.ijgp if options.counts == "ijgp" else None,
+        expectation=WALK_OF[expectation],
+        num_steps=options.num_steps,
+        num_records=options.num_records,
+        start=options.chain_start,
         seed=options.seed,
     )
+    lesson.notes.details["walk"] = {
+        "method": objective.name,
+        "steps": sum(world.num_steps for world in objective.worlds),
+        "records": sum(map(objective.num_records_of, objective.worlds)),
+        "start": objective.start,
+    }
+    steps = lesson.notes.details["walk"]["steps"]
+    num_sites = sum(world.num_sites for world in objective.worlds)
+    if objective.start == "random" and steps < num_sites:
+        lesson.notes.warnings.append(
+            f"{steps:,} flips from random worlds of {num_sites:,} atoms do not reach most likely "
+            "worlds; more --steps, or --chain-start last, would come nearer"
+        )
+    return objective
 
 
 def build_conditional(lesson: Lesson, expectation: str) -> Objective:

@@ -5,9 +5,10 @@ log-likelihood is n − E[n]. A chain of complete worlds starts in the data; eac
 atom g, its difference d = n(g = 1) − n(g = 0) by counting (exactly or by IJGP(i)), and draws
 g from σ(w · d) (`gibbs`), or gives it the better value of w · d + ε, with noise that the atom keeps
 for a round of `ROUND_SWEEPS` sweeps (`map`, the voted perceptron's local search; why with noise is
-said in `count_based_noise`). A walk has as many rounds as it has sweeps for, and E[n] is the mean
-of the counts in which they end. Time follows the neighbourhoods of the atoms visited, memory the
-true atoms and those that differ from the data.
+said in `count_walk`). A walk has as many rounds as it has sweeps for, and E[n] is the mean
+of the counts in which they end. `maxwalksat` is the voted perceptron of the paper: N flips of
+MaxWalkSAT (`count_maxwalksat`), and E[n] is n of the best world among them. Time follows the
+neighbourhoods of the atoms visited, memory the true atoms and those that differ from the data.
 
     persistent   the chain goes on where the last evaluation left it; E[n] is the mean of the
                  counts of the worlds on its way (persistent CD, Tieleman 2008)
@@ -43,18 +44,36 @@ Curvature is the covariance of the counts. From worlds less than a sweep apart i
 they hardly differ, it comes out near zero, and Newton steps explode (tried). Without as many
 sweeps it is Σ_g P(g)(1 − P(g)) d dᵀ, the covariance with atoms independent of each other given the
 rest, estimated from the visited atoms.
+
+**Mixing.** Whether chains by counts know more than the worlds that they started near.
+
+A chain that starts in the data and flips single atoms may never leave: transitivity holds clusters
+together, a ferromagnet keeps its sign, a hard equivalence lets neither side move. Its counts then
+vary little and the gradient reads zero with a small error, which is that of one region of worlds.
+No diagnostic of the chain alone can tell.
+
+So once weights are learned the atoms of a world are tossed like coins, hard rules or not, and the
+chain walks on at these weights for two evaluations. Where it mixes, its counts come back to what
+they were, or are on their way: it has forgotten where it began. Where they are others, by more than
+noise and by more than a standard deviation, and the second evaluation is not much nearer than the
+first, the weights are doubtful. Sites that coins leave in a broken world say nothing.
+
+It is a sign, not a proof: a region that coins do not fall into is not seen. In worlds of more than
+`MOST_COINS` sites, where half of all atoms would be more than there is room for, coins come up as
+often as the predicate's atoms are true in the data, and a region of another density is missed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lapis.data.tuples import exclusive, sorted_unique
+from lapis.counting.ijgp import IjgpSettings
+from lapis.data.tuples import contains, exclusive, sorted_unique
 from lapis.errors import LapisError
 from lapis.inference.sampling.counted_world import (
     CountedWorld,
@@ -63,23 +82,43 @@ from lapis.inference.sampling.counted_world import (
     count_world,
 )
 from lapis.learning.examples import Example
-from lapis.learning.objectives.count_based_sites import Sites, asked_sites
-from lapis.learning.objectives.count_based_walk import Visits, walk
+from lapis.learning.objectives.count_maxwalksat import search, undo
+from lapis.learning.objectives.count_walk import Sites, Visits, asked_sites, walk
 from lapis.learning.objectives.undecided_counts import undecided_counts
+from lapis.learning.options import ChainStart
 from lapis.learning.parameters import Parameters
 
-Counts = Literal["exact", "ijgp"]
-Expectation = Literal["gibbs", "map"]
+Expectation = Literal["gibbs", "map", "maxwalksat"]
+WALK_OF: Mapping[str, Expectation] = {
+    "count-gibbs": "gibbs",
+    "count-map": "map",
+    "count-maxwalksat": "maxwalksat",
+}
+
+NAMES: Mapping[Expectation, str] = {
+    "gibbs": "contrastive divergence",
+    "map": "voted perceptron",
+    "maxwalksat": "voted perceptron with MaxWalkSAT",
+}
 
 ROUND_SWEEPS = 2  # of a search before its noise changes and its world is counted
 PERSISTENT_SWEEPS = 2  # the first gets used to new weights, the second is averaged
 COVARIANCE_SWEEPS = 4
 DEFAULT_SWEEPS = 20
 DEFAULT_STEPS = (500, 10_000)  # at least, at most; but PERSISTENT_SWEEPS where they are more,
-MOST_STEPS = {"exact": 20_000_000, "ijgp": 100_000}  # up to here: half a minute or so
+MOST_STEPS = 20_000_000  # up to here: half a minute or so
+MOST_ESTIMATED_STEPS = 100_000  # the same by estimated counts
+MOST_FLIPS = 10_000  # of MaxWalkSAT, a millisecond each
+MOST_NEARBY = 256  # sites visited around a most likely world, for the curvature
 NUM_BATCHES = 16  # of the recorded worlds, for standard errors
 EXACT_RECORDS = 16 * NUM_BATCHES  # worlds counted on the way of a persistent chain
 ESTIMATED_RECORDS = 8  # fewer: estimating all counts is dear
+MOST_COINS = 20_000  # sites of a world whose atoms are tossed with fair coins
+SMALL = 10_000  # steps of an evaluation: a world so small that coins may fall as the data has it,
+TOSSES = 8  # which is why it is tossed more than once; large ones, where it takes long, are not
+CHANCE = 1e-4  # that noise alone makes a weight doubtful
+ROUNDING = 1e-6  # of counts that never vary, estimated ones too
+BATCH = 1 << 16  # sites tossed at once
 
 
 class Spread(NamedTuple):
@@ -163,10 +202,17 @@ class CountObjective:
     examples: tuple[Example, ...]
     worlds: tuple[Walker, ...]
     expectation: Expectation
-    persistent: bool
-    num_records: int  # at most, at each evaluation of a persistent chain
+    start: ChainStart
+    num_records: int  # at most, at each evaluation of a chain that is averaged
+    averages: bool = True  # E[n] is the mean of recorded counts, not data less the chain's pull
+    ijgp: IjgpSettings = field(default_factory=IjgpSettings)  # by which MaxWalkSAT draws groundings
     is_exact: bool = False
     is_fixed: bool = False
+
+    @property
+    def persistent(self) -> bool:
+        """Whether a chain goes on where the last evaluation left it."""
+        return self.start == "last"
 
     @property
     def num_parameters(self) -> int:
@@ -194,22 +240,41 @@ class CountObjective:
             gradient += self.parameters.to_parameters(number, world.seen.moved)
             variance += self.parameters.to_parameters(number, world.seen.variance)
             spreads.append(self._to_parameters(number, spread))
-        return CountPoint(weights, gradient, np.sqrt(variance), tuple(spreads))
+        # How far a best world's counts are from any mean is not known.
+        stderr = None if self.expectation == "maxwalksat" else np.sqrt(variance)
+        return CountPoint(weights, gradient, stderr, tuple(spreads))
 
     def visit(self, number: int, weights: np.ndarray) -> tuple[Seen, Spread]:
         """What the chain of one world sees at weights float64[num_parameters], and curvature."""
-        world = self.worlds[number]
+        world, own = self.worlds[number], self.parameters.of_world(number, weights)
+        if self.expectation == "maxwalksat":
+            return self._search(number, own)
         visits = walk(
             world.chain,
             world.sites,
-            self.parameters.of_world(number, weights),
+            own,
             world.num_steps,
             world.rng,
             rounds=self._num_rounds(world),
             returns=not self.persistent,
-            records=self._num_records(world),
+            records=self.num_records_of(world),
         )
         return self._summarise(world, visits)
+
+    def _search(self, number: int, weights: np.ndarray) -> tuple[Seen, Spread]:
+        """n less the counts of the best world that MaxWalkSAT finds, and the curvature there."""
+        world, problem = self.worlds[number], self.examples[number].complete
+        chain, sites, rng = world.chain, world.sites, world.rng
+        if self.start == "random":
+            toss(world)
+        moves = search(chain, sites, problem, weights, world.num_steps, rng, self.ijgp)
+        moved = world.counts - chain.counts()
+        nearby = min(world.num_sites, MOST_NEARBY)
+        visits = walk(chain, sites, weights, nearby, rng, rounds=0, returns=True, records=0)
+        if self.start == "data":
+            undo(chain, moves)
+        draw = np.asarray(visits.vectors.power(2).T @ visits.scale)
+        return Seen(moved, draw, draw), Spread(visits.vectors, visits.scale)
 
     def keep(self) -> dict[str, np.ndarray]:
         return {
@@ -229,9 +294,11 @@ class CountObjective:
             return 0
         return max(1, world.num_steps // (ROUND_SWEEPS * max(1, world.num_sites)))
 
-    def _num_records(self, world: Walker) -> int:
-        """Worlds whose counts are taken on the way."""
-        if not self.persistent:
+    def num_records_of(self, world: Walker) -> int:
+        """Worlds whose counts are taken on the way; of MaxWalkSAT the best one."""
+        if self.expectation == "maxwalksat":
+            return 1
+        if not self.averages:
             return 0
         if not world.num_steps:
             return 1
@@ -242,10 +309,13 @@ class CountObjective:
         sweeps = world.num_steps / max(1, world.num_sites)
         local = Spread(visits.vectors, visits.scale)
         draw = np.asarray(visits.vectors.power(2).T @ visits.scale)
-        if not self.persistent:
+        if not self.averages:
             return Seen(visits.pull, visits.pull_variance, draw), local
         moved = world.counts - visits.counts.mean(axis=0)
         centred = visits.counts - visits.counts.mean(axis=0)
+        if not self.persistent:
+            # At most what the steps of the walk add up to: its mean is nearer to the data.
+            return Seen(moved, draw * min(1.0, sweeps), draw), local
         mixed = sweeps >= COVARIANCE_SWEEPS and len(centred) >= 2 * NUM_BATCHES
         if self.expectation == "map" or not mixed:
             # As good as one draw from a chain that has not gone round, or one from each round.
@@ -270,18 +340,21 @@ def count_objective(
     examples: Sequence[Example],
     parameters: Parameters,
     *,
-    counts: Counts = "exact",
-    ibound: int = 2,
+    ijgp: IjgpSettings | None = None,
     expectation: Expectation = "gibbs",
-    num_samples: int | None = None,
-    persistent: bool | None = None,
+    num_steps: int | None = None,
+    num_records: int | None = None,
+    start: ChainStart | None = None,
     seed: int = 0,
 ) -> CountObjective:
-    """The likelihood of the asked atoms by counts: contrastive divergence (`gibbs`) or VP (`map`).
+    """The likelihood of the asked atoms by counts: CD (`gibbs`) or VP (`map`, `maxwalksat`).
 
-    `num_samples` steps are made at each evaluation, shared out among the examples by their number
-    of asked atoms; unless told, those of `default_steps`. Chains are persistent where that makes
-    PERSISTENT_SWEEPS sweeps and restarted where it does not, unless `persistent` is given.
+    `num_steps` steps (N of Algorithm 1) are made at each evaluation, shared out among the examples
+    by their number of asked atoms; unless told, those of `default_steps`. The counts of
+    `num_records` worlds (K) are averaged, evenly spaced over the walk, or over what follows its
+    first sweep where the chain is persistent; a walk of fewer steps has as many as it has steps.
+    Unless `start` is given, chains are persistent where N makes PERSISTENT_SWEEPS sweeps and
+    restarted where it does not; MaxWalkSAT starts in random worlds, where no rule is hard.
 
     >>> import lapis
     >>> from lapis.learning.examples import build_examples
@@ -290,50 +363,71 @@ def count_objective(
     >>> data = lapis.Database.parse("Smokes(Ann) Cancer(Ann) Smokes(Bob) Smokes(Cid)")
     >>> examples = build_examples(model, [data], ["Cancer"])
     >>> shared = share_parameters(model, [example.complete for example in examples])
-    >>> found = count_objective(examples, shared, num_samples=1000)
+    >>> found = count_objective(examples, shared, num_steps=1000)
     >>> found.name, found.num_atoms, found.true_counts.tolist()
     ('contrastive divergence by exact counts', 3, [1.0])
     """
     sites = [asked_sites(example.free) for example in examples]
     sizes = np.array([sum(map(len, each)) for each in sites], np.float64)
-    if num_samples is None:
-        num_samples = default_steps(int(sizes.sum()), counts)
-    if num_samples < 1:
-        raise LapisError("num_samples must be at least 1", code="invalid-option")
-    if persistent is None:
-        persistent = bool(num_samples >= PERSISTENT_SWEEPS * sizes.sum())
+    if num_steps is None:
+        most = MOST_STEPS if ijgp is None else MOST_ESTIMATED_STEPS
+        most = MOST_FLIPS if expectation == "maxwalksat" else most
+        num_steps = default_steps(int(sizes.sum()), most)
+    if num_steps < 1:
+        raise LapisError("num_steps must be at least 1", code="invalid-option")
+    if num_records is not None and num_records > num_steps:
+        raise LapisError(
+            f"{num_records:,} worlds cannot be recorded in {num_steps:,} steps",
+            code="too-many-records",
+            hint="ask for fewer records, or for more steps",
+        )
+    hard = next((rule for rule in parameters.model.rules if rule.hard), None)
+    if start is None and expectation == "maxwalksat":
+        start = "random" if hard is None else "data"
+    elif start is None:
+        start = "last" if num_steps >= PERSISTENT_SWEEPS * sizes.sum() else "data"
+    elif start == "random" and hard is not None:
+        raise LapisError(
+            "a random world breaks hard rules, and MaxWalkSAT by counts may not mend it",
+            code="hard-random-start",
+            span=hard.span,
+            hint="start in the data (--chain-start data), or give the rule a weight",
+        )
     streams = np.random.default_rng(seed).spawn(len(examples))
     worlds = []
     for example, own, size, rng in zip(examples, sites, sizes.tolist(), streams, strict=True):
-        chain = data_world(example, ibound if counts == "ijgp" else None, own)
-        steps = int(np.ceil(num_samples * size / max(1.0, sizes.sum())))
+        chain = data_world(example, ijgp, own)
+        steps = int(np.ceil(num_steps * size / max(1.0, sizes.sum())))
         data = {name: known.true for name, known in example.complete.evidence.items()}
         worlds.append(Walker(chain, own, chain.counts(), rng, steps, data))
-    method = "contrastive divergence" if expectation == "gibbs" else "voted perceptron"
+    method = NAMES[expectation]
     estimated = any(isinstance(world.chain, EstimatedWorld) for world in worlds)
-    how = "exact counts" if counts == "exact" else f"ijgp({ibound}) counts"
-    if counts == "ijgp" and not estimated:
+    how = "exact counts" if ijgp is None else f"ijgp({ijgp.ibound}) counts"
+    if ijgp is not None and not estimated:
         how += ", which are exact"
+    elif ijgp is not None and ijgp.differences == "subtracted":
+        how += ", subtracted"
     return CountObjective(
         f"{method} by {how}",
         parameters,
         tuple(examples),
         tuple(worlds),
         expectation,
-        persistent,
-        ESTIMATED_RECORDS if estimated else EXACT_RECORDS,
+        start,
+        num_records or (ESTIMATED_RECORDS if estimated else EXACT_RECORDS),
+        averages=start == "last" or num_records is not None,
+        ijgp=ijgp or IjgpSettings(),
     )
 
 
-def default_steps(num_sites: int, counts: Counts = "exact") -> int:
+def default_steps(num_sites: int, most: int = MOST_STEPS) -> int:
     """The steps of an evaluation: DEFAULT_SWEEPS sweeps, in large worlds PERSISTENT_SWEEPS.
 
     >>> [default_steps(number) for number in (10, 100, 5_000, 20_000, 20_000_000)]
     [500, 2000, 10000, 40000, 20000000]
     """
-    least, most = DEFAULT_STEPS
-    some = min(max(DEFAULT_SWEEPS * num_sites, least), most)
-    return max(some, min(PERSISTENT_SWEEPS * num_sites, MOST_STEPS[counts]))
+    some = int(np.clip(DEFAULT_SWEEPS * num_sites, *DEFAULT_STEPS))
+    return max(some, min(PERSISTENT_SWEEPS * num_sites, most))
 
 
 def keep_generator(rng: np.random.Generator) -> np.ndarray:
@@ -358,8 +452,8 @@ def resume_generator(rng: np.random.Generator, kept: np.ndarray) -> None:
     rng.bit_generator.state = {**state, "has_uint32": words[4], "uinteger": words[5]}
 
 
-def data_world(example: Example, ibound: int | None, sites: Sequence[Sites]) -> CountedWorld:
-    """The world of the data, in which a chain starts; `ibound` asks for estimated differences."""
+def data_world(example: Example, ijgp: IjgpSettings | None, sites: Sequence[Sites]) -> CountedWorld:
+    """The world of the data, in which a chain starts; `ijgp` asks for estimated differences."""
     if example.has_hidden:
         raise LapisError(
             "learning by counts needs complete data, but some atoms are unknown",
@@ -369,7 +463,7 @@ def data_world(example: Example, ibound: int | None, sites: Sequence[Sites]) -> 
     problem = example.complete
     true = {name: known.true for name, known in problem.evidence.items()}
     moved = [each.predicate.name for each in sites]
-    world = count_world(problem, true, ibound, moved, sum(map(len, sites)))
+    world = count_world(problem, true, ijgp, moved, sum(map(len, sites)))
     if isinstance(world, ExactWorld) and world.world.violated_rules:
         broken = problem.model.rules[world.world.violated_rules[0]]
         raise LapisError(
@@ -379,3 +473,75 @@ def data_world(example: Example, ibound: int | None, sites: Sequence[Sites]) -> 
             hint="correct the data, or give the rule a weight",
         )
     return world
+
+
+def doubtful_weights(objective: CountObjective, weights: np.ndarray) -> np.ndarray:
+    """int64[k], parameters whose counts depend on where a chain began, most doubtful first.
+
+    The chains are not put back.
+    """
+    doubt = np.zeros(len(weights))
+    if not objective.persistent:
+        return np.flatnonzero(doubt)
+    objective.evaluate(weights)
+    for number, world in enumerate(objective.worlds):
+        if not world.num_steps or world.seen is None:
+            continue
+        index, before = objective.parameters.world_index[number], world.seen
+        for _ in range(TOSSES if world.num_steps <= SMALL else 1):
+            toss(world)
+            first = objective.visit(number, weights)[0]
+            second = objective.visit(number, weights)[0]
+            if not world.chain.num_broken:
+                np.maximum.at(doubt, index, disagreement(before, first, second))
+    found = np.argsort(-doubt, kind="stable")
+    return found[: np.count_nonzero(doubt)]
+
+
+def disagreement(before: Seen, first: Seen, second: Seen) -> np.ndarray:
+    """float64[num_weights], of counts that stay away from what they were; 0 where they do not."""
+    away = np.abs(second.moved - before.moved)
+    # A quantile of normal noise, for all weights together: √(2 log(2n/p)) bounds it from above.
+    most = np.sqrt(2.0 * np.log(2.0 * max(1, len(away)) / CHANCE))
+    noise = most * np.sqrt(before.variance + second.variance)
+    spread = np.sqrt(np.maximum(before.spread, second.spread))
+    least = np.maximum(np.maximum(noise, spread), ROUNDING)
+    stays = away > 0.5 * np.abs(first.moved - before.moved)
+    return np.where((away > least) & stays, away / least, 0.0)
+
+
+def toss(world: Walker) -> None:
+    """Give every site of a world a value by chance, whatever the rules say."""
+    few = sum(map(len, world.sites)) <= MOST_COINS
+    for own in world.sites:
+        name, size = own.predicate.name, len(own)
+        true = sorted_unique(world.chain.true_rows(name))
+        if own.shape is None:
+            rate = 0.5 if few else len(world.data[name]) / max(1, size)
+            flipped = toss_atoms(own, true, rate, world.rng)
+        else:
+            flipped = toss_blocks(own, true, world.rng)
+        for rows in flipped:
+            world.chain.flip([(name, rows)])
+
+
+def toss_atoms(
+    own: Sites, true: np.ndarray, rate: float, rng: np.random.Generator
+) -> Sequence[np.ndarray]:
+    """The atoms int32[n, arity] that coins turn over, of those that are `true` and the others."""
+    found = []
+    for begin in range(0, len(own), BATCH):
+        rows = own.rows(np.arange(begin, min(begin + BATCH, len(own))))
+        found.append(rows[(rng.random(len(rows)) < rate) != contains(true, rows)])
+    return found
+
+
+def toss_blocks(own: Sites, true: np.ndarray, rng: np.random.Generator) -> Sequence[np.ndarray]:
+    found = []
+    for begin in range(0, len(own), BATCH):
+        blocks = own.blocks(np.arange(begin, min(begin + BATCH, len(own))))
+        number = np.diff(blocks.value_start) - blocks.is_exact  # of values that may be
+        taken = np.zeros(blocks.num_values, bool)
+        taken[blocks.value_start[:-1] + rng.integers(number)] = True
+        found.append(blocks.rows[contains(true, blocks.rows) != taken[blocks.is_atom]])
+    return found

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lapis.counting.ijgp import IjgpSettings, count_ijgp
 from lapis.learning.examples import Example
 from lapis.learning.parameters import Parameters
 
@@ -55,16 +56,16 @@ def likelihood_bound(weights: np.ndarray, errors: np.ndarray) -> Bound:
     return Bound(2.0 * float(np.abs(weights) @ errors), float(errors.max(initial=0.0)))
 
 
-def measure_errors(examples: Sequence[Example], parameters: Parameters, ibound: int) -> np.ndarray:
+def measure_errors(
+    examples: Sequence[Example], parameters: Parameters, settings: IjgpSettings
+) -> np.ndarray:
     """float64[num_parameters], |M_i − N_i| in the data, added up over the examples."""
-    from lapis.counting.ijgp import count_ijgp
-
     errors = np.zeros(len(parameters))
     for number, example in enumerate(examples):
         problem = example.complete
         world = {name: known.true for name, known in problem.evidence.items()}
         found = count_ijgp(
-            problem.normal_form, problem.model, problem.domains, world, ibound, measure_error=True
+            problem.normal_form, problem.model, problem.domains, world, settings, measure_error=True
         )
         assert found.error is not None
         exact = np.array([float(count) for count in found.error.exact])

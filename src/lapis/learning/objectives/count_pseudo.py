@@ -1,10 +1,11 @@
 """Pseudo-log-likelihood with the differences of atoms estimated by IJGP(i).
 
 The pseudo-likelihood sees an atom through d = n(g = 1) − n(g = 0) alone. The approximate-counting
-paper runs IJGP once for each atom and value; here `counting.ijgp.differences` gives the differences
-of all atoms of a predicate from one propagation for each clause and literal. The estimates stay
-the same from one evaluation to the next, so that they are made once, put into classes, and
-climbed like the exact ones (`lapis.learning.objectives.pseudo`): a fixed and concave function.
+paper runs IJGP once for each atom and value, as `counting.ijgp.subtraction` does on request;
+`counting.ijgp.differences` gives the differences of all atoms of a predicate from one propagation
+for each clause and literal. The estimates stay the same from one evaluation to the next, so that
+they are made once, put into classes, and climbed like the exact ones
+(`lapis.learning.objectives.pseudo`): a fixed and concave function.
 
 Atoms are listed, up to MAX_LISTED a predicate and world; beyond that its true atoms are kept and
 the false ones sampled, each standing for its share. Estimates are rounded to `DECIMALS`, far
@@ -24,11 +25,13 @@ from lapis.counting.differences.class_likelihood import (
     to_matrix,
 )
 from lapis.counting.differences.sparse_vectors import SparseVectors, number_vectors, stack_vectors
+from lapis.counting.ijgp import IjgpSettings
 from lapis.counting.ijgp.differences import (
     DifferenceEstimator,
     depends_on_quantifiers,
     propagates_exactly,
 )
+from lapis.counting.ijgp.subtraction import SubtractedDifferences, counts_exactly
 from lapis.data.keys import unpack
 from lapis.data.tuples import contains
 from lapis.errors import TooLarge
@@ -49,6 +52,8 @@ from lapis.learning.objectives.pseudo import (
 from lapis.learning.parameters import Parameters
 from lapis.network.csr import row_starts
 
+Estimator = DifferenceEstimator | SubtractedDifferences
+
 MAX_LISTED = 2_000_000  # atoms of a predicate in one world
 DECIMALS = 6
 
@@ -57,14 +62,17 @@ def count_pseudo_objective(
     examples: Sequence[Example],
     parameters: Parameters,
     *,
-    ibound: int = 2,
+    ijgp: IjgpSettings,
     weighted: bool = False,
     random_state: int | np.random.Generator = 0,
 ) -> PseudoObjective:
-    """As `pseudo_objective`, with differences by IJGP(ibound). Hard rules are refused."""
+    """As `pseudo_objective`, with differences by IJGP. Hard rules are refused."""
     require_complete(examples)
     weights = [1.0] * len(examples)
-    estimators = [DifferenceEstimator(example.complete, ibound) for example in examples]
+    is_subtracted = ijgp.differences == "subtracted"
+    is_exact = counts_exactly if is_subtracted else propagates_exactly
+    new_estimator = SubtractedDifferences if is_subtracted else DifferenceEstimator
+    estimators = [new_estimator(example.complete, ijgp) for example in examples]
     generator = np.random.default_rng(random_state)
     terms: list[PredicateTerm] = []
     notes: list[str] = []
@@ -79,10 +87,10 @@ def count_pseudo_objective(
             ]
             terms.append(atom_term(name, sets, parameters, weights))
             notes += [atoms.note for atoms in sets if atoms.note is not None]
-        if not all(propagates_exactly(each.complete, name, ibound) for each in examples):
-            notes.append(f"differences of {name!r} are estimated by IJGP({ibound})")
+        if not all(is_exact(each.complete, name, ijgp) for each in examples):
+            notes.append(f"differences of {name!r} are estimated by IJGP({ijgp.ibound})")
             estimated = True
-    counted = f" by ijgp({ibound}) counts" + ("" if estimated else ", which are exact")
+    counted = f" by ijgp({ijgp.ibound}) counts" + ("" if estimated else ", which are exact")
     return sum_terms(
         examples, parameters, terms, notes, weights, weighted=weighted, counted=counted
     )
@@ -91,7 +99,7 @@ def count_pseudo_objective(
 def estimated_atoms(
     example: Example,
     predicate: str,
-    estimator: DifferenceEstimator,
+    estimator: Estimator,
     generator: np.random.Generator,
 ) -> AtomSet:
     """The atoms of a predicate that the example asks for, with estimated differences."""
@@ -120,7 +128,7 @@ def estimated_atoms(
 
 
 def estimate_vectors(
-    estimator: DifferenceEstimator, predicate: str, rows: np.ndarray, truth: np.ndarray
+    estimator: Estimator, predicate: str, rows: np.ndarray, truth: np.ndarray
 ) -> SparseVectors:
     """The differences of atoms int32[n, arity] in the data, rounded."""
     problem = estimator.problem
@@ -139,7 +147,7 @@ def estimate_vectors(
 def estimated_block_term(
     predicate: str,
     examples: Sequence[Example],
-    estimators: Sequence[DifferenceEstimator],
+    estimators: Sequence[Estimator],
     parameters: Parameters,
 ) -> PredicateTerm:
     """The blocks of a predicate, each a class of its own.
@@ -178,7 +186,7 @@ def estimated_block_term(
 
 
 def world_blocks(
-    example: Example, predicate: str, estimator: DifferenceEstimator
+    example: Example, predicate: str, estimator: Estimator
 ) -> tuple[SparseVectors, np.ndarray, np.ndarray]:
     """Vectors of all values, block by block; the blocks' sizes; the value each holds, or −1."""
     problem = example.complete

@@ -2,7 +2,7 @@
 
 They start in the data and outlive the weights. Where they do not leave it (Gibbs in a ferromagnet,
 atoms that hard clauses tie together) the weights explain the data among worlds near it only, and
-the gradient reads zero. So, as with chains by counts (`count_based_mixing`), other chains start
+the gradient reads zero. So, as with chains by counts (`count_based`), other chains start
 far away once weights are learned: with all atoms false, all true, or tossed. Where their counts
 come to others than those of the chains that learned, and stay there, the weights are doubtful.
 """
@@ -18,8 +18,7 @@ from lapis.errors import LapisError
 from lapis.inference.moments.persistent_chain import PersistentChain
 from lapis.inference.moments.sampled import Sampled, SampledMoments
 from lapis.inference.random_numbers import random_states
-from lapis.learning.objectives.count_based import Seen
-from lapis.learning.objectives.count_based_mixing import disagreement
+from lapis.learning.objectives.count_based import Seen, disagreement
 
 if TYPE_CHECKING:
     from lapis.learning.objectives.conditional import ConditionalObjective
