@@ -393,6 +393,6 @@ class TestErrors:
 
     def test_too_large_to_be_exact(self) -> None:
         things = ", ".join(f"T{number}" for number in range(60))
-        text = f"thing = {{{things}}}\nP(thing)\nP(x) ^ P(y) => P(x)\nP(x) ^ x != y => P(y)"
+        text = f"thing = {{{things}}}\nP(thing)\nP(+x)\nP(x) ^ x != y => P(y)"
         with pytest.raises(lapis.TooLarge):
             conditional_objective(*set_up(text, ["P(T1)"], ("P",)), expectation="exact")

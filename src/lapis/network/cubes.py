@@ -121,6 +121,20 @@ def plain_cubes(network: Network, variables: Variables, clauses: np.ndarray) -> 
     )
 
 
+def keep_first(cubes: Cubes, count: int) -> Cubes:
+    """The first cubes alone."""
+    members = int(cubes.start[count])
+    states = int(cubes.state_start[members])
+    return Cubes(
+        cubes.size,
+        cubes.start[: count + 1],
+        cubes.variable[:members],
+        cubes.state_start[: members + 1],
+        cubes.state[:states],
+        cubes.clause[:count],
+    )
+
+
 def penalties(network: Network, cubes: Cubes, weights: np.ndarray) -> np.ndarray:
     """float64[num_cubes], what each cube adds to the score: −w·c, or −∞ where it is forbidden."""
     weight_id = cube_weights(network, cubes)

@@ -177,7 +177,23 @@ class ExactPlan:
             set_atoms(forest, state[None], world[None])
         return world[self.duplicates.first_atom] & self.affordable
 
-    def sample(self, num_samples: int, rng: np.random.Generator) -> np.ndarray:
+    @property
+    def num_entries(self) -> int:
+        """Of all tables; a solve takes about as long."""
+        return sum(int(forest.tree.table_start[-1]) for forest in self.forests)
+
+    def for_sampling(self) -> tuple[ExactPlan, np.ndarray] | None:
+        """A plan that can draw samples, and the atom of this plan that each of its atoms is.
+
+        It keeps copies of components apart; None where that is too large.
+        """
+        part = keep_part(self.network, self.affordable)
+        plan = plan_exact(part.network, 4 * self.max_memory, merge_copies=False)
+        return (plan, part.atom) if plan.is_complete else None
+
+    def sample(
+        self, num_samples: int, rng: np.random.Generator, weights: np.ndarray | None = None
+    ) -> np.ndarray:
         """bool[num_samples, num_atoms], independent samples; false where not affordable.
 
         Copies of a component must differ in a sample, so the plan must have been made with
@@ -185,11 +201,12 @@ class ExactPlan:
         """
         if (self.duplicates.copies > 1).any():
             raise ValueError("samples need a plan made with merge_copies=False")
+        weights = self.network.weights if weights is None else weights
         worlds = np.zeros((num_samples, self.network.num_atoms), bool)
-        alone = self._solve_single(self.network.weights)
+        alone = self._solve_single(weights)
         worlds[:, alone.atom] = rng.random((num_samples, len(alone.atom))) < alone.probability
         for forest in self.forests:
-            potentials = self._collect(forest, self.network.weights, False)
+            potentials = self._collect(forest, weights, False)
             states = np.zeros((num_samples, len(forest.cubes.size)), np.int32)
             sample_states(forest.tree, forest.cubes.size, potentials, states, rng)
             set_atoms(forest, states, worlds)

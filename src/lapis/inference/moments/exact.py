@@ -1,7 +1,8 @@
-"""Exact moments of the components whose tables fit in memory, by junction trees.
+"""Exact moments of the components that inference solves exactly, by junction trees or by counts.
 
-A plan (`inference.exact`) is made once and solved at the weights of each iteration: log Z and the
-expected statistics of one solve are exact. Second moments are derivatives of first ones,
+A plan (`exact.by_components`, `symmetry.by_counts`) is made once and solved at the weights of each
+iteration: log Z and the expected statistics of one solve are exact. Second moments are derivatives
+of first ones,
 
     Cov[z]·v = d/dt E_{θ+tv}[z]  at t = 0,
 
@@ -21,15 +22,16 @@ ten digits of one part are worth nothing where the other parts have one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
-from lapis.inference.exact.by_components import ExactPlan, ExactResult, plan_exact
+from lapis.inference.exact.by_components import ExactResult
 from lapis.inference.moments.covariance import SampleCovariance, count_worlds, sum_fields
 from lapis.inference.moments.statistics import Statistics
-from lapis.network.parts import keep_part
+from lapis.network.network import Network
 
 FIRST_STEP = 0.02  # of the largest change of a clause's weight
 MAX_LEVELS = 12
@@ -39,12 +41,36 @@ NUM_SAMPLES = 200
 FEW_SAMPLES = 20  # where other components are sampled
 
 
+class WeightlessPlan(Protocol):
+    """How components are solved at any weights: by junction trees, or by counts."""
+
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def affordable(self) -> np.ndarray:
+        """bool[num_atoms], those of the components that are solved."""
+
+    @property
+    def num_entries(self) -> int:
+        """Of all tables; a solve takes about as long."""
+
+    def solve(self, weights: np.ndarray) -> ExactResult: ...
+
+    def sample(
+        self, num_samples: int, rng: np.random.Generator, weights: np.ndarray
+    ) -> np.ndarray: ...
+
+    def for_sampling(self) -> tuple[WeightlessPlan, np.ndarray] | None:
+        """A plan that can draw samples, and the atom of this plan that each of its atoms is."""
+
+
 @dataclass(frozen=True)
 class Exact:
-    """The affordable components of a network."""
+    """The components of a network that a plan solves."""
 
     statistics: Statistics
-    plan: ExactPlan
+    plan: WeightlessPlan
     atom: np.ndarray  # int64[plan.network.num_atoms], the ground atom each one is
     rough: bool = False  # second moments are estimated, as those of other components are
     name: str = "exact"
@@ -69,20 +95,10 @@ class Exact:
         rows = self.statistics.design[np.flatnonzero(self.largest_coefficient)]
         return np.unique(rows.indices)
 
-    @property
-    def num_entries(self) -> int:
-        """Of all tables; a solve takes about as long."""
-        return sum(int(forest.tree.table_start[-1]) for forest in self.plan.forests)
-
     @cached_property
-    def sampling(self) -> tuple[ExactPlan, np.ndarray] | None:
-        """A plan that can draw samples, copies of components apart, and the plan's atoms it is of.
-
-        None where that is too large.
-        """
-        part = keep_part(self.plan.network, self.plan.affordable)
-        plan = plan_exact(part.network, 4 * self.plan.max_memory, merge_copies=False)
-        return (plan, part.atom) if plan.is_complete else None
+    def sampling(self) -> tuple[WeightlessPlan, np.ndarray] | None:
+        """A plan that can draw samples, and the plan's atoms it is of; None if it is too large."""
+        return self.plan.for_sampling()
 
 
 @dataclass(frozen=True)
@@ -108,10 +124,9 @@ class ExactMoments:
         if self.source.sampling is None:
             return None
         plan, atom = self.source.sampling
-        weighed = replace(plan, network=plan.network.with_weights(self.natural))
         size = FEW_SAMPLES if self.source.rough else NUM_SAMPLES
-        worlds = weighed.sample(size, np.random.default_rng(0))
-        drawn = count_worlds(weighed.network, worlds)
+        worlds = plan.sample(size, np.random.default_rng(0), self.natural)
+        drawn = count_worlds(plan.network, worlds)
         probability = worlds.mean(axis=0)
         is_base = atom < len(self.solved.marginal)
         probability[is_base] = self.solved.marginal[atom[is_base]]
@@ -133,7 +148,7 @@ class ExactMoments:
 
     def count_variance(self) -> np.ndarray:
         source = self.source
-        work = len(source.parameters) * source.num_entries
+        work = len(source.parameters) * source.plan.num_entries
         if (source.rough or work > MAX_DIFFERENCED) and self.sampled is not None:
             return self.sampled.count_variance()
         design = source.statistics.design.tocsc()

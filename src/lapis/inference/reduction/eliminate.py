@@ -148,18 +148,23 @@ class Reduction:
         return row
 
     def recover_joint(
-        self, joint: np.ndarray, core_marginal: np.ndarray, core_false: np.ndarray
+        self,
+        joint: np.ndarray,
+        core_marginal: np.ndarray,
+        core_false: np.ndarray,
+        potentials: Potentials | None = None,
     ) -> Recovered:
         """Marginals and expected counts from probabilities in the core.
 
         `joint`, float64[tree.message_start[-1]], holds the joint distribution over the scope of
         each clique whose parent is CORE, at the place of its message; `core_marginal` the
-        probability of each core atom; `core_false` that of each kept clause to be false.
+        probability of each core atom; `core_false` that of each kept clause to be false;
+        `potentials` the tables at other weights than those of the network.
         """
         if self.semiring != "sum":
             raise ValueError("marginals need a reduction by sums")
         network = self.network
-        beliefs = distribute(self.tree, self.cubes, self.potentials, joint)
+        beliefs = distribute(self.tree, self.cubes, potentials or self.potentials, joint)
         marginal = np.empty(network.num_atoms)
         atoms, place = self.variables.place_of_atoms()
         marginal[atoms] = beliefs.state[place]

@@ -33,8 +33,8 @@ def counts_first(
     constant = float(network.weights @ network.constant_count)
     notes = {"counted_atoms": int(counted.solved[base].sum()), "class_sizes": counted.class_sizes}
     found = Marginals(
-        "counts", True, constant + counted.log_partition, counted.marginal[base],
-        counted.log_odds[base], None, network.constant_count + counted.expected_count,
+        "counts", True, constant + counted.log_partition, counted.marginal,
+        counted.log_odds, None, network.constant_count + counted.expected_count,
         diagnostics=notes,
     )  # fmt: skip
     if counted.solved.all():

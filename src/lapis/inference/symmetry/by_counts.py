@@ -2,22 +2,40 @@
 
 What is easy is eliminated first (`reduction`); in the core that is left interchangeable atoms are
 found (`interchangeable`) and counted (`count_tables`), and the network over counts is solved by
-junction trees. Eliminated atoms come back through the joint distribution of their neighbours. A
-`Friends(x, y)` that nobody knows touches two people's `Smokes`: gone, it leaves a pair, all pairs
+junction trees. Eliminated atoms come back through the joint distribution of their neighbours. An
+unknown `Friends(x, y)` touches the `Smokes` of two people: eliminated, it leaves a pair, all pairs
 are alike, and thousands of unknowns are a sum over one count.
 
 Only components with a dense middle are looked at: others are cheap for junction trees as they are.
+
+A `CountPlan` is solved at any weights for which its classes are interchangeable. Inference proves
+that at the weights of the model. Learning needs it at all weights, so it plans at weights drawn at
+random (`any_weights`): the terms of the score are analytic in the weights, and two that agree at a
+random point agree everywhere, with probability one.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from lapis.errors import TooLarge
 from lapis.freed_memory import give_back
-from lapis.inference.exact.junction_tree import CORE, Tree, collect, distribute, log_states
+from lapis.inference.exact.by_components import ExactResult
+from lapis.inference.exact.junction_tree import (
+    CORE,
+    Beliefs,
+    Potentials,
+    Tree,
+    collect,
+    distribute,
+    log_states,
+    sample_states,
+)
 from lapis.inference.exact.planning import plan_trees
 from lapis.inference.log_odds import state_log_odds
 from lapis.inference.moments.planning import has_dense_core
@@ -31,7 +49,14 @@ from lapis.inference.symmetry.count_tables import (
 from lapis.inference.symmetry.interchangeable import interchangeable_classes
 from lapis.inference.symmetry.terms import score_terms
 from lapis.network.csr import row_starts
-from lapis.network.cubes import Cubes, Variables, falsifying_cubes, find_variables, penalties
+from lapis.network.cubes import (
+    Cubes,
+    Variables,
+    falsifying_cubes,
+    find_variables,
+    keep_first,
+    penalties,
+)
 from lapis.network.network import Network
 from lapis.network.parts import keep_part
 from lapis.network.satisfiability import contradiction
@@ -46,56 +71,209 @@ class Counted(NamedTuple):
 
     solved: np.ndarray  # bool[num_atoms]
     log_partition: float
-    marginal: np.ndarray  # float64[num_atoms], 0 where not solved
-    log_odds: np.ndarray  # float64[num_atoms], 0 where not solved
+    marginal: np.ndarray  # float64[num_base_atoms], 0 where not solved
+    log_odds: np.ndarray  # float64[num_base_atoms], 0 where not solved
     expected_count: np.ndarray  # float64[num_weights]
     class_sizes: list[int]  # of two atoms and more, the largest first
 
 
-class CountPlan(NamedTuple):
+@dataclass(frozen=True)
+class CountPlan:
     """Components whose atoms are counted, and how."""
 
     reduction: Reduction
     variables: Variables  # of the core
     tables: CountTables
-    scopes: np.ndarray  # int64[num_leaving, width], count variables of scopes; −1 beyond their end
+    message_place: np.ndarray  # int64[...], entries of the messages that enter the core
+    message_event: np.ndarray  # int64[...], the event that each of these entries is
     tree: Tree
+
+    @property
+    def network(self) -> Network:
+        return self.reduction.network
+
+    @property
+    def affordable(self) -> np.ndarray:
+        """bool[num_atoms]: a plan is of components that are solved."""
+        return np.ones(self.network.num_atoms, bool)
+
+    @property
+    def num_entries(self) -> int:
+        """Of all tables; a solve takes about as long."""
+        return int(self.tree.table_start[-1] + self.reduction.tree.table_start[-1])
+
+    @property
+    def class_sizes(self) -> list[int]:
+        """Of the classes of two atoms and more."""
+        sizes: list[int] = self.tables.classes.num_atoms[self.tables.classes.is_shared].tolist()
+        return sizes
+
+    def solve(
+        self,
+        weights: np.ndarray | None = None,
+        *,
+        log_odds: bool = False,
+        stop: Stop | None = None,
+    ) -> ExactResult:
+        """log Z, marginals and expected counts."""
+        reduction, network, tables = self.reduction, self.network, self.tables
+        weights = network.weights if weights is None else weights
+        eliminated, potentials = self._collect(weights, stop)
+        beliefs = distribute(self.tree, tables.cubes, potentials, stop=stop)
+        event = tables.event_probability(beliefs.cube)
+        joint = np.zeros(int(reduction.tree.message_start[-1]))
+        joint[self.message_place] = event[self.message_event]
+        recovered = reduction.recover_joint(
+            joint, self._core_marginal(beliefs), event[tables.cube_event], eliminated
+        )
+        terms = (weights * reduction.all_true).tolist()  # of log Z; they may cancel
+        terms += eliminated.root_values(reduction.tree)[1].tolist()
+        terms += potentials.root_values(self.tree)[1].tolist()
+        odds = None
+        if log_odds:
+            odds = eliminated_log_odds(reduction, eliminated, joint)
+            logs = log_states(self.tree, tables.classes.size, potentials, beliefs)
+            odds[reduction.core_atom] = self._core_log_odds(logs)
+            odds = odds[: network.num_base_atoms]
+        return ExactResult(
+            math.fsum(terms),
+            recovered.marginal[: network.num_base_atoms],
+            recovered.expected_count,
+            np.ones(network.num_base_atoms, bool),
+            True,
+            int(np.diff(self.tree.scope_start).max(initial=0)),
+            odds,
+        )
+
+    def sample(
+        self, num_samples: int, rng: np.random.Generator, weights: np.ndarray | None = None
+    ) -> np.ndarray:
+        """bool[num_samples, num_atoms], independent samples: counts, then which atoms are true."""
+        reduction, classes = self.reduction, self.tables.classes
+        weights = self.network.weights if weights is None else weights
+        eliminated, potentials = self._collect(weights)
+        counts = np.zeros((num_samples, len(classes.size)), np.int32)
+        sample_states(self.tree, classes.size, potentials, counts, rng)
+        core = counts[:, classes.of_variable]
+        for c in np.flatnonzero(classes.is_shared).tolist():
+            members = np.flatnonzero(classes.of_variable == c)
+            order = rng.random((num_samples, len(members))).argsort(axis=1)
+            true = np.arange(len(members)) < counts[:, [c]]
+            np.put_along_axis(core, members[order], true, axis=1)
+        variables = reduction.variables
+        states = np.zeros((num_samples, len(variables.size)), np.int32)
+        before = variables.atom_variable[reduction.core_atom]
+        states[:, before] = core[:, self.variables.atom_variable]
+        sample_states(reduction.tree, variables.size, eliminated, states, rng)
+        true_atom = variables.state_atom[variables.state_start[:-1] + states]
+        worlds = np.zeros((num_samples, self.network.num_atoms), bool)
+        row, variable = np.nonzero(true_atom >= 0)
+        worlds[row, true_atom[row, variable]] = True
+        return worlds
+
+    def for_sampling(self) -> tuple[CountPlan, np.ndarray]:
+        """A plan that can draw samples, and the atom of this plan that each of its atoms is."""
+        return self, np.arange(self.network.num_atoms)
+
+    def _collect(
+        self, weights: np.ndarray, stop: Stop | None = None
+    ) -> tuple[Potentials, Potentials]:
+        """The upward passes over what is eliminated and over the counts."""
+        reduction, network, tables = self.reduction, self.network, self.tables
+        penalty = penalties(network, reduction.cubes, weights)
+        eliminated = collect(reduction.tree, reduction.cubes, penalty, stop=stop)
+        kept = reduction.kept_clause
+        soft = network.weight_id[kept] >= 0
+        scores = -weights[network.weight_id[kept[soft]]] * network.coefficient[kept[soft]]
+        strength = np.bincount(tables.cube_event[soft], scores, tables.num_events)
+        messages = eliminated.message[self.message_place]
+        strength = strength + np.bincount(self.message_event, messages, tables.num_events)
+        potentials = collect(self.tree, tables.cubes, tables.score(strength), stop=stop)
+        roots, values = potentials.root_values(self.tree)
+        impossible = roots[values == -np.inf]
+        if len(impossible):
+            variable = tables.classes.first[self.tree.order[impossible[0]]]
+            raise contradiction(reduction.core, int(self.variables.component[variable]))
+        return eliminated, potentials
+
+    def _core_marginal(self, beliefs: Beliefs) -> np.ndarray:
+        """float64[core.num_atoms]: E[k] / n for each atom of a class of n."""
+        classes, variables = self.tables.classes, self.variables
+        start = row_starts(classes.size)
+        count = np.arange(start[-1]) - np.repeat(start[:-1], classes.size)
+        mean = np.add.reduceat(beliefs.state * count, start[:-1])
+        own = classes.of_variable[variables.atom_variable]
+        of_class = mean[own] / np.maximum(classes.num_atoms[own], 1)
+        in_block = beliefs.state[start[own] + variables.atom_state]
+        return np.where(classes.num_atoms[own] > 0, of_class, in_block)
+
+    def _core_log_odds(self, logs: np.ndarray) -> np.ndarray:
+        """float64[core.num_atoms]: log Σ P(k)·k − log Σ P(k)·(n − k) for each atom of a class."""
+        classes, variables = self.tables.classes, self.variables
+        start = row_starts(classes.size)
+        own = classes.of_variable[variables.atom_variable]
+        odds: np.ndarray = state_log_odds(logs, start)[start[own] + variables.atom_state]
+        for c in np.flatnonzero(classes.is_shared).tolist():
+            state = logs[start[c] : start[c + 1]]
+            count = np.arange(len(state), dtype=float)
+            with np.errstate(divide="ignore"):
+                log_count = np.log(count)
+                ways = state + log_count, state + log_count[::-1]
+                odds[own == c] = np.logaddexp.reduce(ways[0]) - np.logaddexp.reduce(ways[1])
+        return odds
 
 
 def solve_by_counts(
     network: Network, max_memory: int, random_state: int = 0, stop: Stop | None = None
 ) -> Counted | None:
     """The dense components that counts solve within the memory; None if there are none."""
+    solved = np.zeros(network.num_atoms, bool)
+    marginal, log_odds = np.zeros((2, network.num_base_atoms))
+    expected, log_partition, sizes = np.zeros(len(network.weights)), 0.0, []
+    for plan, atom in plan_components(network, max_memory, random_state, stop):
+        found = plan.solve(log_odds=True, stop=stop)
+        assert found.log_odds is not None
+        solved[atom] = True
+        own = atom[: len(found.marginal)]
+        marginal[own], log_odds[own] = found.marginal, found.log_odds
+        expected += found.expected_count
+        log_partition += found.log_partition
+        sizes += plan.class_sizes
+    if not solved.any():
+        return None
+    return Counted(solved, log_partition, marginal, log_odds, expected, sorted(sizes, reverse=True))
+
+
+def plan_components(
+    network: Network, max_memory: int, random_state: int = 0, stop: Stop | None = None
+) -> Iterator[tuple[CountPlan, np.ndarray]]:
+    """Plans of the dense components that can be counted, and their atoms, int64[num_atoms]."""
     dense = has_dense_core(network, DENSE)
     labels = np.unique(network.component[dense])
     groups = (
         [labels] if len(labels) > MAX_ALONE else [labels[i : i + 1] for i in range(len(labels))]
     )
-    answers = []
     for group in groups:
         part, atom = keep_part(network, np.isin(network.component, group))
         if stop is not None:
             stop.check("counting interchangeable atoms")
         plan = plan_counts(part, max_memory, random_state, stop)
         if plan is not None:
-            answers.append((atom, solve_counts(plan, stop)))
+            yield plan, atom
         del part, atom, plan
     give_back(network.literal.nbytes)
-    if not answers:
-        return None
-    solved = np.zeros(network.num_atoms, bool)
-    marginal, log_odds = np.zeros((2, network.num_atoms))
-    for atom, found in answers:
-        solved[atom] = True
-        marginal[atom], log_odds[atom] = found.marginal, found.log_odds
-    return Counted(
-        solved,
-        sum(found.log_partition for _, found in answers),
-        marginal,
-        log_odds,
-        np.sum([found.expected_count for _, found in answers], axis=0),
-        sorted((size for _, found in answers for size in found.class_sizes), reverse=True),
-    )
+
+
+def any_weights(network: Network, natural: np.ndarray) -> Network:
+    """The network at weights of a random direction, float64[num_weights], of moderate size.
+
+    What is interchangeable there is so at all weights. Large weights would hide differences behind
+    the rounding of log(1 + exp w).
+    """
+    soft = network.weight_id >= 0
+    sizes = np.abs(natural[network.weight_id[soft]] * network.coefficient[soft])
+    largest = float(sizes.max(initial=0.0))
+    return network.with_weights(natural / largest if largest > 0 else natural)
 
 
 def plan_counts(
@@ -105,17 +283,33 @@ def plan_counts(
     alike = find_alike(reduce(network))
     if alike is None:
         return None
-    reduction, variables, classes, cubes, penalty, num_plain = alike
+    reduction, variables, classes, cubes, _, num_plain = alike
     scopes = leaving_scopes(reduction, variables, classes)
-    asked = {tuple(sorted(set(row[row >= 0].tolist()))) for row in np.unique(scopes, axis=0)}
+    kinds, kind = np.unique(scopes, axis=0, return_inverse=True)
+    is_hard = network.weight_id[reduction.kept_clause] < 0
     try:
-        tables = build_tables(classes, cubes, penalty, num_plain, asked)
+        kept = keep_first(cubes, len(is_hard))
+        tables = build_tables(classes, kept, is_hard, num_plain, kinds, max_memory)
     except TooLarge:
         return None
     rng = np.random.default_rng(random_state)
     component = variables.component[classes.first]
     tree, failed = plan_trees(tables.cubes, component, max_memory, rng, stop)
-    return None if failed else CountPlan(reduction, variables, tables, scopes, tree)
+    if failed:
+        return None
+    place, within, leaving = message_entries(reduction.tree)
+    event = tables.scope_event[kind.ravel()[leaving]] + within
+    return CountPlan(reduction, variables, tables, place, event, tree)
+
+
+def message_entries(tree: Tree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of the messages into the core: places of their entries, places within, and which message."""
+    leaving = np.flatnonzero(tree.parent == CORE)
+    begin = tree.message_start[leaving].astype(np.int64)
+    length = tree.message_start[leaving + 1] - begin
+    message = np.repeat(np.arange(len(leaving)), length)
+    within = np.arange(len(message)) - row_starts(length)[message]
+    return begin[message] + within, within, message
 
 
 class Alike(NamedTuple):
@@ -172,71 +366,11 @@ def leaving_scopes(reduction: Reduction, variables: Variables, classes: Classes)
     return scopes
 
 
-def solve_counts(plan: CountPlan, stop: Stop | None = None) -> Counted:
-    """log Z, marginals and expected counts."""
-    reduction, tables, classes = plan.reduction, plan.tables, plan.tables.classes
-    network, core, size = reduction.network, reduction.core, classes.size
-    potentials = collect(plan.tree, tables.cubes, tables.penalty, stop=stop)
-    roots, values = potentials.root_values(plan.tree)
-    impossible = roots[values == -np.inf]
-    if len(impossible):
-        variable = classes.first[plan.tree.order[impossible[0]]]
-        raise contradiction(core, int(plan.variables.component[variable]))
-    beliefs = distribute(plan.tree, tables.cubes, potentials, stop=stop)
-    logs = log_states(plan.tree, size, potentials, beliefs)
-    odds = core_log_odds(plan, logs)
-    joint = scope_joints(plan, beliefs.cube)
-    false = tables.violated(beliefs.cube)[: len(reduction.kept_clause)]
-    recovered = reduction.recover_joint(joint, expit(odds), false)
-    soft = core.weight_id >= 0
-    constant = float(core.weights @ core.constant_count)
-    constant += float(core.weights[core.weight_id[soft]] @ core.coefficient[soft])
-    log_odds = eliminated_log_odds(reduction, joint)
-    log_odds[reduction.core_atom] = odds
-    return Counted(
-        np.ones(network.num_atoms, bool),
-        constant + float(values.sum()),
-        recovered.marginal,
-        log_odds,
-        recovered.expected_count,
-        classes.num_atoms[classes.is_shared].tolist(),
-    )
-
-
-def core_log_odds(plan: CountPlan, logs: np.ndarray) -> np.ndarray:
-    """float64[core.num_atoms]: log Σ P(k)·k − log Σ P(k)·(n − k) for each atom of a class."""
-    classes, variables = plan.tables.classes, plan.variables
-    start = row_starts(classes.size)
-    atoms = np.arange(len(variables.atom_variable))
-    own = classes.of_variable[variables.atom_variable]
-    odds: np.ndarray = state_log_odds(logs, start)[start[own] + variables.atom_state[atoms]]
-    for c in np.flatnonzero(classes.is_shared).tolist():
-        state = logs[start[c] : start[c + 1]]
-        count = np.arange(len(state), dtype=float)
-        with np.errstate(divide="ignore"):
-            log_count = np.log(count)
-        ways = state + log_count, state + log_count[::-1]
-        with np.errstate(divide="ignore"):
-            odds[own == c] = np.logaddexp.reduce(ways[0]) - np.logaddexp.reduce(ways[1])
-    return odds
-
-
-def scope_joints(plan: CountPlan, belief: np.ndarray) -> np.ndarray:
-    """The distribution over each scope that an eliminated clique has in the core."""
-    tree = plan.reduction.tree
-    leaving = np.flatnonzero(tree.parent == CORE)
-    joint = np.zeros(tree.message_start[-1])
-    kinds, kind = np.unique(plan.scopes, axis=0, return_inverse=True)
-    for number, row in enumerate(kinds):
-        table = plan.tables.joint(row[row >= 0].tolist(), belief)
-        begin = tree.message_start[leaving[kind.ravel() == number]]
-        joint[begin[:, None] + np.arange(len(table))] = table
-    return joint
-
-
-def eliminated_log_odds(reduction: Reduction, joint: np.ndarray) -> np.ndarray:
+def eliminated_log_odds(
+    reduction: Reduction, potentials: Potentials, joint: np.ndarray
+) -> np.ndarray:
     """float64[num_atoms], right for eliminated atoms: both of their states are sums."""
-    beliefs = distribute(reduction.tree, reduction.cubes, reduction.potentials, joint)
+    beliefs = distribute(reduction.tree, reduction.cubes, potentials, joint)
     variables = reduction.variables
     is_eliminated = np.zeros(len(variables.size), bool)
     is_eliminated[reduction.tree.order] = True
@@ -248,10 +382,3 @@ def eliminated_log_odds(reduction: Reduction, joint: np.ndarray) -> np.ndarray:
     odds = np.empty(reduction.network.num_atoms)
     odds[atoms] = state_log_odds(logs, variables.state_start)[place]
     return odds
-
-
-def expit(log_odds: np.ndarray) -> np.ndarray:
-    """float64[...], the probability of log-odds."""
-    with np.errstate(over="ignore"):
-        probability: np.ndarray = 1.0 / (1.0 + np.exp(-log_odds))
-    return probability

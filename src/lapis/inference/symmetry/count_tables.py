@@ -1,29 +1,32 @@
 """A network over counts: a class of n interchangeable atoms is one variable with n + 1 states.
 
 The score of a world depends on the counts k of true atoms in each class alone, so it equals its
-mean over all worlds with these counts. For a clause with p atoms of a class that must be false and
-q that must be true for it to be violated that mean is
+mean over all worlds with these counts. It is a sum over *events* (a clause is violated; the
+neighbours of an eliminated atom are in a certain state), and an event that asks p atoms of a class
+to be false and q to be true has the probability
 
-    P(violated | k) = (n − k)(n − k − 1)…(n − k − p + 1) · k(k − 1)…(k − q + 1) / n(n − 1)…
+    P(event | k) = (n − k)(n − k − 1)…(n − k − p + 1) · k(k − 1)…(k − q + 1) / n(n − 1)…
 
-a product over the classes it touches; clauses with the same p and q in the same classes add up in
-one table over the counts. A count k stands for C(n, k) worlds. Atoms that are in a class by
-themselves, and blocks, stay as they are, so what is left is again a few variables and cubes, and
-the same junction trees solve it: sixty people who are all friends are one variable of 61 states,
-and if six of them are known apart, these are six more variables.
+a product over the classes it touches. So the score is linear in the strengths s of the events,
 
-A table is entered as one cube a state. What is asked afterwards (how often is a clause violated;
-how are the neighbours of an eliminated atom distributed) is read off the cubes' probabilities, so
-scopes that are only asked for have a table of zeros.
+    score(k) = log C(n, k) + Σ_e P(e | k) · s_e
+
+and the same matrix of P(e | k) turns the distribution of the counts into the probabilities of the
+events. It does not depend on the weights: learning builds it once.
+
+Atoms that are in a class by themselves, and blocks, stay as they are, so what is left is again a
+few variables and cubes, and the same junction trees solve it: sixty people who are all friends are
+one variable of 61 states, and if six of them are known apart, these are six more variables. A table
+over counts is entered as one cube a state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -33,8 +36,12 @@ from lapis.inference.symmetry.terms import cube_members
 from lapis.network.csr import row_places, row_starts, take_rows
 from lapis.network.cubes import Cubes, Variables
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 MAX_STATES = 1 << 21  # entries of all tables over counts
 MAX_PATTERNS = 20_000
+BYTES_A_CHANCE = 12  # of an entry of the matrix P(event | counts)
 
 Scope = tuple[int, ...]  # count variables, ascending
 
@@ -54,9 +61,8 @@ class Classes(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """What many clauses ask of the counts for being violated."""
+    """An event as what it asks of the counts: a violated clause of a certain kind, or a state."""
 
-    clauses: np.ndarray  # int64[...], cubes of the network
     scope: Scope
     truths: tuple[np.ndarray, ...]  # for each variable of the scope, P(as asked | state)
 
@@ -67,45 +73,26 @@ class CountTables:
 
     classes: Classes
     cubes: Cubes  # `clause` is a cube of the network, −1 for entries of tables
-    penalty: np.ndarray  # float64[num_cubes]
-    plain: np.ndarray  # int64[...], the network's cubes that are cubes here
-    patterns: tuple[Pattern, ...]
-    tables: dict[Scope, int]  # the first cube of each table
+    base: np.ndarray  # float64[num_cubes], log C(n, k); −∞ where a hard clause forbids a state
+    chance: csr_array  # float64[num_cubes, num_events], P(event | counts)
+    cube_event: np.ndarray  # int64[num_cubes of the network], the event that each one is
+    scope_event: np.ndarray  # int64[num_kinds], the first event of each kind of scope asked for
 
-    def table(self, scope: Scope, belief: np.ndarray) -> np.ndarray:
-        """The joint distribution over a scope, out of float64[num_cubes]."""
-        shape = tuple(int(self.classes.size[c]) for c in scope)
-        begin = self.tables[scope]
-        return belief[begin : begin + int(np.prod(shape))].reshape(shape)
+    @property
+    def num_events(self) -> int:
+        return int(self.chance.shape[1])
 
-    def violated(self, belief: np.ndarray) -> np.ndarray:
-        """float64[num_cubes of the network], the probability of each."""
-        found = np.zeros(len(self.plain) + sum(len(p.clauses) for p in self.patterns))
-        found[self.plain] = belief[: len(self.plain)]
-        for pattern in self.patterns:
-            found[pattern.clauses] = contract(self.table(pattern.scope, belief), pattern.truths)
+    def score(self, strength: np.ndarray) -> np.ndarray:
+        """float64[num_cubes], for strengths float64[num_events]; −∞ for what cannot happen."""
+        impossible = strength == -np.inf
+        found: np.ndarray = self.base + self.chance @ np.where(impossible, 0.0, strength)
+        if impossible.any():
+            found[self.chance @ impossible.astype(float) > 0.0] = -np.inf
         return found
 
-    def joint(self, members: Sequence[int], belief: np.ndarray) -> np.ndarray:
-        """The distribution of variables that these count variables count, each a different one.
-
-        float64[Π sizes], the last varying fastest; plain variables are false or true.
-        """
-        classes = self.classes
-        scope = tuple(sorted(set(members)))
-        table = self.table(scope, belief)
-        sizes = [2 if classes.num_atoms[c] else int(classes.size[c]) for c in members]
-        found = np.empty(int(np.prod(sizes)))
-        for index, states in enumerate(product(*map(range, sizes))):
-            truths = []
-            for c in scope:
-                own = [s for m, s in zip(members, states, strict=True) if m == c]
-                if classes.num_atoms[c]:
-                    true = sum(own)
-                    truths.append(drawn(int(classes.num_atoms[c]), len(own) - true, true))
-                else:
-                    truths.append(np.arange(classes.size[c]) == own[0])
-            found[index] = contract(table, truths)
+    def event_probability(self, belief: np.ndarray) -> np.ndarray:
+        """float64[num_events], out of the probabilities of the cubes, float64[num_cubes]."""
+        found: np.ndarray = self.chance.T @ belief
         return found
 
 
@@ -123,53 +110,99 @@ def group_variables(variables: Variables, first: np.ndarray) -> Classes:
 
 
 def build_tables(
-    classes: Classes, cubes: Cubes, penalty: np.ndarray, num_plain: int, asked: Iterable[Scope]
+    classes: Classes,
+    cubes: Cubes,
+    is_hard: np.ndarray,
+    num_plain: int,
+    kinds: np.ndarray,
+    max_memory: int,
 ) -> CountTables:
-    """The network over counts; `asked` are scopes whose distribution is wanted besides.
+    """The network over counts of some cubes, bool[num_cubes] hard or soft.
 
-    Raises TooLarge where the tables pass `MAX_STATES`.
+    `kinds`, int64[num_kinds, width], are tuples of count variables, −1 beyond their end: the states
+    of so many variables that these count are events, too, the last variable varying fastest.
+
+    Raises TooLarge where the tables pass `MAX_STATES`, or the matrix `max_memory` bytes.
     """
     shared = np.append(classes.is_shared[classes.of_variable[cubes.variable]], False)
-    touched = np.logical_or.reduceat(shared, cubes.start[:-1]) if len(penalty) else shared[:0]
+    touched = np.logical_or.reduceat(shared, cubes.start[:-1]) if len(is_hard) else shared[:0]
     plain = np.flatnonzero(~touched)
-    patterns = find_patterns(classes, cubes, num_plain, np.flatnonzero(touched))
-    multiplicity = [(c,) for c in np.flatnonzero(classes.is_shared).tolist()]
-    scopes = sorted({p.scope for p in patterns} | set(multiplicity) | set(asked))
+    patterns, group = find_patterns(classes, cubes, num_plain, np.flatnonzero(touched))
+    cube_event = np.empty(len(is_hard), np.int64)
+    cube_event[plain] = np.arange(len(plain))
+    cube_event[touched] = len(plain) + group
+    num_clause_events = len(plain) + len(patterns)
+    states = [state_patterns(classes, row[row >= 0].tolist()) for row in kinds]
+    scope_event = num_clause_events + row_starts([len(kind) for kind in states])[:-1]
+    events = [*patterns, *(pattern for kind in states for pattern in kind)]
+
+    multiplicity: list[Scope] = [(c,) for c in np.flatnonzero(classes.is_shared).tolist()]
+    scopes = sorted({event.scope for event in events} | set(multiplicity))
     shapes = {s: tuple(int(classes.size[c]) for c in s) for s in scopes}
-    if sum(int(np.prod(shape, dtype=float)) for shape in shapes.values()) > MAX_STATES:
+    entries = {s: int(np.prod(shape, dtype=float)) for s, shape in shapes.items()}
+    room = BYTES_A_CHANCE * sum(entries[event.scope] for event in events)
+    if sum(entries.values()) > MAX_STATES or room > max_memory:
         raise TooLarge("the tables over counts do not fit", code="too-many-counts")
-    tables = {scope: np.zeros(shape) for scope, shape in shapes.items()}
-    for (c,) in multiplicity:
-        tables[c,] += log_choices(int(classes.num_atoms[c]))
-    for pattern in patterns:
-        chance = outer(pattern.truths)
-        own = penalty[pattern.clauses]
-        soft = own > -np.inf
-        tables[pattern.scope] += float(own[soft].sum()) * chance
-        if not soft.all():
-            tables[pattern.scope][chance > 0.0] = -np.inf
-    kept = keep_cubes(cubes, classes, plain)
-    entries = [list_states(scope, shapes[scope]) for scope in scopes]
-    first = len(plain) + row_starts(np.array([len(lengths) for lengths, _, _ in entries], np.int64))
-    lengths = [np.diff(kept.start), *(e[0] for e in entries)]
-    states = np.concatenate([np.ones(len(e[1]), np.int64) for e in entries])
-    joined = Cubes(
-        classes.size,
-        row_starts(np.concatenate(lengths)),
-        np.concatenate([kept.variable, *(e[1] for e in entries)]).astype(np.int32),
-        row_starts(np.concatenate((np.diff(kept.state_start), states))),
-        np.concatenate([kept.state, *(e[2] for e in entries)]).astype(np.int32),
-        np.concatenate((plain, np.full(int(first[-1]) - len(plain), -1))).astype(np.int32),
+    begin = dict(
+        zip(scopes, (len(plain) + row_starts(list(entries.values()))).tolist(), strict=False)
     )
-    value = np.concatenate([penalty[plain], *(tables[scope].ravel() for scope in scopes)])
-    begin = dict(zip(scopes, first.tolist(), strict=False))
-    return CountTables(classes, joined, value, plain, patterns, begin)
+
+    rows, columns, chances = [np.arange(len(plain))], [np.arange(len(plain))], [np.ones(len(plain))]
+    for number, event in enumerate(events):
+        chance = outer(event.truths).ravel()
+        possible = np.flatnonzero(chance)
+        rows.append(begin[event.scope] + possible)
+        columns.append(np.full(len(possible), len(plain) + number))
+        chances.append(chance[possible])
+    joined = join_cubes(keep_cubes(cubes, classes, plain), [(s, shapes[s]) for s in scopes])
+    matrix = event_matrix(rows, columns, chances, (len(joined.clause), len(plain) + len(events)))
+    base = np.zeros(len(joined.clause))
+    for scope in multiplicity:
+        first = begin[scope]
+        base[first : first + entries[scope]] += log_choices(int(classes.num_atoms[scope[0]]))
+    forbidden = np.zeros(matrix.shape[1])
+    forbidden[cube_event[is_hard]] = 1.0
+    base[matrix @ forbidden > 0.0] = -np.inf
+    return CountTables(classes, joined, base, matrix, cube_event, scope_event)
+
+
+def event_matrix(
+    rows: list[np.ndarray],
+    columns: list[np.ndarray],
+    chances: list[np.ndarray],
+    shape: tuple[int, int],
+) -> csr_array:
+    from scipy.sparse import csr_array
+
+    places = np.concatenate(rows), np.concatenate(columns)
+    return csr_array((np.concatenate(chances), places), shape)
+
+
+def state_patterns(classes: Classes, members: Sequence[int]) -> list[Pattern]:
+    """All states of variables that these count variables count, each a different one.
+
+    Plain variables are false or true; the last one varies fastest.
+    """
+    scope = tuple(sorted(set(members)))
+    sizes = [2 if classes.num_atoms[c] else int(classes.size[c]) for c in members]
+    patterns = []
+    for states in product(*map(range, sizes)):
+        truths = []
+        for c in scope:
+            own = [s for m, s in zip(members, states, strict=True) if m == c]
+            if classes.num_atoms[c]:
+                true = sum(own)
+                truths.append(drawn(int(classes.num_atoms[c]), len(own) - true, true))
+            else:
+                truths.append((np.arange(classes.size[c]) == own[0]).astype(float))
+        patterns.append(Pattern(scope, tuple(truths)))
+    return patterns
 
 
 def find_patterns(
     classes: Classes, cubes: Cubes, num_plain: int, rows: np.ndarray
-) -> tuple[Pattern, ...]:
-    """The cubes that ask the same of the counts, grouped."""
+) -> tuple[list[Pattern], np.ndarray]:
+    """What some cubes ask of the counts, and which of these each one does, int64[num_rows]."""
     member = cube_members(cubes, num_plain)
     start, place = row_places(cubes.start, rows)
     asked, variable = member[place], cubes.variable[place]
@@ -182,10 +215,8 @@ def find_patterns(
     _, example, group = np.unique(digest, return_index=True, return_inverse=True)
     if len(example) > MAX_PATTERNS:
         raise TooLarge("the network has too many kinds of clauses", code="too-many-counts")
-    order = np.argsort(group, kind="stable")
-    begin = row_starts(np.bincount(group, minlength=len(example)))
     patterns = []
-    for number, row in enumerate(example.tolist()):
+    for row in example.tolist():
         wanted: dict[int, list[int]] = {}
         truths: dict[int, np.ndarray] = {}
         for at in range(int(start[row]), int(start[row + 1])):
@@ -199,9 +230,8 @@ def find_patterns(
         for c, (false, true) in wanted.items():
             truths[c] = drawn(int(classes.num_atoms[c]), false, true)
         scope = tuple(sorted(truths))
-        members = rows[order[begin[number] : begin[number + 1]]]
-        patterns.append(Pattern(members, scope, tuple(truths[c] for c in scope)))
-    return tuple(patterns)
+        patterns.append(Pattern(scope, tuple(truths[c] for c in scope)))
+    return patterns, group
 
 
 def drawn(num_atoms: int, false: int, true: int) -> np.ndarray:
@@ -231,19 +261,29 @@ def outer(vectors: Sequence[np.ndarray]) -> np.ndarray:
     return reduce(np.multiply.outer, vectors, np.ones(()))
 
 
-def contract(table: np.ndarray, vectors: Sequence[np.ndarray]) -> float:
-    """Σ table · Π vectors, one for each axis."""
-    for vector in reversed(vectors):
-        table = table @ vector
-    return float(table)
-
-
 def keep_cubes(cubes: Cubes, classes: Classes, rows: np.ndarray) -> Cubes:
     """Cubes over variables that stand for themselves, over count variables."""
     start, place = row_places(cubes.start, rows)
     state_start, state = take_rows(cubes.state_start, cubes.state, place)
     of = classes.of_variable[cubes.variable[place]]
     return Cubes(classes.size, start, of, state_start, state, rows.astype(np.int32))
+
+
+def join_cubes(plain: Cubes, tables: Sequence[tuple[Scope, tuple[int, ...]]]) -> Cubes:
+    """Plain cubes, and one cube for each entry of the tables over these scopes and shapes."""
+    entries = [list_states(scope, shape) for scope, shape in tables]
+    members = sum(len(variables) for _, variables, _ in entries)
+    lengths = [np.diff(plain.start), *(length for length, _, _ in entries)]
+    num_entries = sum(len(length) for length, _, _ in entries)
+    states = np.concatenate((np.diff(plain.state_start), np.ones(members, np.int64)))
+    return Cubes(
+        plain.size,
+        row_starts(np.concatenate(lengths)),
+        np.concatenate([plain.variable, *(e[1] for e in entries)]).astype(np.int32),
+        row_starts(states),
+        np.concatenate([plain.state, *(e[2] for e in entries)]).astype(np.int32),
+        np.concatenate((plain.clause, np.full(num_entries, -1))).astype(np.int32),
+    )
 
 
 def list_states(scope: Scope, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ the generative likelihood. Each world is grounded once; its likelihood depends o
 through few statistics (`statistics`), whose moments come from the parts of its network:
 
     closed form   atoms that stand alone: logistic functions
+    exact (by counts)  dense components whose atoms are interchangeable, as inference solves them
     exact         components whose tables fit: values, gradients and curvatures are exact
     mcsat, gibbs  a few samples an evaluation of chains that are never restarted
     map           n at the most likely world instead of E[n]: the voted perceptron
@@ -44,7 +45,9 @@ from lapis.methods import find_method
 from lapis.network.network import Network
 
 if TYPE_CHECKING:
+    from lapis.inference.moments.exact import Exact
     from lapis.inference.moments.planning import Division
+    from lapis.network.parts import Subnetwork
 
 EXPECTATIONS = ("auto", "exact", "mcsat", "gibbs", "map")
 AUTO_MEMORY = 1 << 22  # bytes of tables: a solve takes about as long as a few samples
@@ -235,6 +238,10 @@ def find_sources(
     sources: list[Source] = []
     if len(statistics.lone_atom):
         sources.append(ClosedForm(statistics, kind == "map"))
+    if network.num_atoms and kind in ("auto", "exact"):
+        counted, (network, left) = count_exchangeable(statistics, limits)
+        sources += counted
+        atom = atom[left]
     if network.num_atoms and kind in ("auto", "exact", "map"):
         division = divide(network, limits)
         if division.plan.affordable.any():
@@ -270,6 +277,24 @@ def find_sources(
         )
         sources.append(Sampled(statistics, network, atom, chains, limits.num_samples, method))
     return tuple(sources)
+
+
+def count_exchangeable(statistics: Statistics, limits: Limits) -> tuple[list[Exact], Subnetwork]:
+    """The dense components whose atoms are interchangeable at all weights, and what is left."""
+    from lapis.inference.exact.by_components import DEFAULT_MEMORY
+    from lapis.inference.moments.exact import Exact
+    from lapis.inference.moments.statistics import take_part
+    from lapis.inference.symmetry.by_counts import any_weights, plan_components
+
+    rng = np.random.default_rng(0)
+    natural = statistics.natural(rng.normal(size=statistics.design.shape[1]))
+    network = any_weights(statistics.network, natural)
+    sources, left = [], np.ones(network.num_atoms, bool)
+    for plan, atom in plan_components(network, limits.max_memory or DEFAULT_MEMORY):
+        own = statistics.atom[atom]
+        sources.append(Exact(statistics, plan, own, name="exact (by counts)"))
+        left[atom] = False
+    return sources, take_part(statistics.network, left)
 
 
 def divide(network: Network, limits: Limits) -> Division:
