@@ -17,12 +17,13 @@ events. It does not depend on the weights: learning builds it once.
 Atoms that are in a class by themselves, and blocks, stay as they are, so what is left is again a
 few variables and cubes, and the same junction trees solve it: sixty people who are all friends are
 one variable of 61 states, and if six of them are known apart, these are six more variables. A table
-over counts is entered as one cube a state.
+over counts is entered as one cube for each state in which an event can happen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
@@ -39,7 +40,7 @@ from lapis.network.cubes import Cubes, Variables
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-MAX_STATES = 1 << 21  # entries of all tables over counts
+MAX_STATES = 1 << 24  # in which events can happen, summed over the events
 MAX_PATTERNS = 20_000
 BYTES_A_CHANCE = 12  # of an entry of the matrix P(event | counts)
 
@@ -59,12 +60,32 @@ class Classes(NamedTuple):
         """bool[num_counts]"""
         return self.num_atoms > 1
 
+    def shape(self, scope: Scope) -> tuple[int, ...]:
+        """The number of states of each variable; TooLarge if their product is no integer."""
+        shape = tuple(int(self.size[c]) for c in scope)
+        if math.prod(shape) >= 1 << 62:
+            raise TooLarge("the tables over counts do not fit", code="too-many-counts")
+        return shape
+
 
 class Pattern(NamedTuple):
     """An event as what it asks of the counts: a violated clause of a certain kind, or a state."""
 
     scope: Scope
     truths: tuple[np.ndarray, ...]  # for each variable of the scope, P(as asked | state)
+
+    @property
+    def num_states(self) -> float:
+        """In how many states of its scope it can happen."""
+        return math.prod(float(np.count_nonzero(truth)) for truth in self.truths)
+
+    def states(self, classes: Classes) -> tuple[np.ndarray, np.ndarray]:
+        """The states in which it can happen, int64[num_states] ascending, and its probability."""
+        possible = [np.flatnonzero(truth) for truth in self.truths]
+        grid = np.meshgrid(*possible, indexing="ij")
+        place = np.ravel_multi_index(tuple(grid), classes.shape(self.scope)).ravel()
+        chances = [truth[own] for truth, own in zip(self.truths, possible, strict=True)]
+        return place, reduce(np.multiply.outer, chances, np.ones(())).ravel()
 
 
 @dataclass(frozen=True)
@@ -136,30 +157,24 @@ def build_tables(
     scope_event = num_clause_events + row_starts([len(kind) for kind in states])[:-1]
     events = [*patterns, *(pattern for kind in states for pattern in kind)]
 
-    multiplicity: list[Scope] = [(c,) for c in np.flatnonzero(classes.is_shared).tolist()]
-    scopes = sorted({event.scope for event in events} | set(multiplicity))
-    shapes = {s: tuple(int(classes.size[c]) for c in s) for s in scopes}
-    entries = {s: int(np.prod(shape, dtype=float)) for s, shape in shapes.items()}
-    room = BYTES_A_CHANCE * sum(entries[event.scope] for event in events)
-    if sum(entries.values()) > MAX_STATES or room > max_memory:
+    single = [int(c) for c in np.flatnonzero(classes.is_shared)]
+    if sum(event.num_states for event in events) > min(MAX_STATES, max_memory / BYTES_A_CHANCE):
         raise TooLarge("the tables over counts do not fit", code="too-many-counts")
-    begin = dict(
-        zip(scopes, (len(plain) + row_starts(list(entries.values()))).tolist(), strict=False)
-    )
-
+    entries = list_entries(classes, events, single)
+    first = len(plain) + row_starts([len(own) for own in entries.values()])
+    begin = dict(zip(entries, first.tolist(), strict=False))
     rows, columns, chances = [np.arange(len(plain))], [np.arange(len(plain))], [np.ones(len(plain))]
     for number, event in enumerate(events):
-        chance = outer(event.truths).ravel()
-        possible = np.flatnonzero(chance)
-        rows.append(begin[event.scope] + possible)
-        columns.append(np.full(len(possible), len(plain) + number))
-        chances.append(chance[possible])
-    joined = join_cubes(keep_cubes(cubes, classes, plain), [(s, shapes[s]) for s in scopes])
-    matrix = event_matrix(rows, columns, chances, (len(joined.clause), len(plain) + len(events)))
+        place, chance = event.states(classes)
+        rows.append(begin[event.scope] + np.searchsorted(entries[event.scope], place))
+        columns.append(np.full(len(place), len(plain) + number))
+        chances.append(chance)
+    shape = (int(first[-1]), len(plain) + len(events))
+    matrix = event_matrix(rows, columns, chances, shape)
+    joined = join_cubes(keep_cubes(cubes, classes, plain), entries)
     base = np.zeros(len(joined.clause))
-    for scope in multiplicity:
-        first = begin[scope]
-        base[first : first + entries[scope]] += log_choices(int(classes.num_atoms[scope[0]]))
+    for c in single:
+        base[begin[c,] : begin[c,] + classes.size[c]] += log_choices(int(classes.num_atoms[c]))
     forbidden = np.zeros(matrix.shape[1])
     forbidden[cube_event[is_hard]] = 1.0
     base[matrix @ forbidden > 0.0] = -np.inf
@@ -257,10 +272,6 @@ def log_choices(num_atoms: int) -> np.ndarray:
     return log_factorial[-1] - log_factorial - log_factorial[::-1]
 
 
-def outer(vectors: Sequence[np.ndarray]) -> np.ndarray:
-    return reduce(np.multiply.outer, vectors, np.ones(()))
-
-
 def keep_cubes(cubes: Cubes, classes: Classes, rows: np.ndarray) -> Cubes:
     """Cubes over variables that stand for themselves, over count variables."""
     start, place = row_places(cubes.start, rows)
@@ -269,25 +280,34 @@ def keep_cubes(cubes: Cubes, classes: Classes, rows: np.ndarray) -> Cubes:
     return Cubes(classes.size, start, of, state_start, state, rows.astype(np.int32))
 
 
-def join_cubes(plain: Cubes, tables: Sequence[tuple[Scope, tuple[int, ...]]]) -> Cubes:
-    """Plain cubes, and one cube for each entry of the tables over these scopes and shapes."""
-    entries = [list_states(scope, shape) for scope, shape in tables]
-    members = sum(len(variables) for _, variables, _ in entries)
-    lengths = [np.diff(plain.start), *(length for length, _, _ in entries)]
-    num_entries = sum(len(length) for length, _, _ in entries)
-    states = np.concatenate((np.diff(plain.state_start), np.ones(members, np.int64)))
+def list_entries(
+    classes: Classes, events: Sequence[Pattern], single: Sequence[int]
+) -> dict[Scope, np.ndarray]:
+    """For each scope the states that matter, int64[...] ascending: those with an event.
+
+    Of a class all do. A clause over a whole class may be violated in one state of millions.
+    """
+    places: dict[Scope, list[np.ndarray]] = {(c,): [np.arange(classes.size[c])] for c in single}
+    for event in events:
+        places.setdefault(event.scope, []).append(event.states(classes)[0])
+    return {scope: np.unique(np.concatenate(places[scope])) for scope in sorted(places)}
+
+
+def join_cubes(plain: Cubes, tables: Mapping[Scope, np.ndarray]) -> Cubes:
+    """Plain cubes, and one cube for each of these states of a scope."""
+    length, variable, state = [np.diff(plain.start)], [plain.variable], [plain.state]
+    for scope, entries in tables.items():
+        shape = tuple(int(plain.size[c]) for c in scope)
+        length.append(np.full(len(entries), len(scope)))
+        variable.append(np.tile(np.array(scope, np.int32), len(entries)))
+        state.append(np.transpose(np.unravel_index(entries, shape)).ravel().astype(np.int32))
+    lengths, states = np.concatenate(length), np.concatenate(state)
+    each = np.ones(len(states) - len(plain.state), np.int64)
     return Cubes(
         plain.size,
-        row_starts(np.concatenate(lengths)),
-        np.concatenate([plain.variable, *(e[1] for e in entries)]).astype(np.int32),
-        row_starts(states),
-        np.concatenate([plain.state, *(e[2] for e in entries)]).astype(np.int32),
-        np.concatenate((plain.clause, np.full(num_entries, -1))).astype(np.int32),
+        row_starts(lengths),
+        np.concatenate(variable),
+        row_starts(np.concatenate((np.diff(plain.state_start), each))),
+        states,
+        np.concatenate((plain.clause, np.full(len(lengths) - len(plain.clause), -1, np.int32))),
     )
-
-
-def list_states(scope: Scope, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Number of members of each entry of a table; then variables and states of all members."""
-    state = np.indices(shape).reshape(len(shape), -1).T.ravel()
-    entries = int(np.prod(shape))
-    return np.full(entries, len(scope)), np.tile(np.array(scope), entries), state
