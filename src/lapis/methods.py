@@ -267,7 +267,7 @@ DAMPING = Option(
 def ascent(name: str, per_weight: bool, help: str) -> Method:
     return Method(
         "optimizer", name, help, "lapis.optimisation.gradient_ascent:GradientAscent", "objective",
-        options=("rate",), own=(RATE, DECAY, FORGET), iterations=100,
+        options=("rate",), own=(RATE, DECAY, FORGET), iterations=1000,
         fixed={"name": name, "per_weight": per_weight},
     )  # fmt: skip
 
