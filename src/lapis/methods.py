@@ -258,16 +258,19 @@ EXPECTATION = (
 
 RATE = Option("rate", "number", "learning rate; found by itself if absent", low=0, above=True)
 DECAY = Option("decay", "number", "the rate at iteration t is divided by 1 + decay t", 0.0, low=0)
-FORGET = Option("forget", "number", "weighs iteration t by t^forget in the average", 0.0, low=0)
+FORGET = Option(
+    "forget", "number", "weighs iteration t by t^forget in the average; if absent 8 where the rate "
+    "is found from samples, else 0", low=0,
+)  # fmt: skip
 DAMPING = Option(
     "damping", "number", "λ at the start: larger means shorter first steps", 1.0, low=0
 )
 
 
-def ascent(name: str, per_weight: bool, help: str) -> Method:
+def ascent(name: str, per_weight: bool, iterations: int, help: str) -> Method:
     return Method(
         "optimizer", name, help, "lapis.optimisation.gradient_ascent:GradientAscent", "objective",
-        options=("rate",), own=(RATE, DECAY, FORGET), iterations=1000,
+        options=("rate",), own=(RATE, DECAY, FORGET), iterations=iterations,
         fixed={"name": name, "per_weight": per_weight},
     )  # fmt: skip
 
@@ -283,23 +286,23 @@ OPTIMIZER = (
         "optimizer", "newton", "Newton's method with the whole curvature; few weights, exact",
         "lapis.optimisation.newton:Newton", "objective", iterations=100,
     ),
-    ascent("vp", False, "voted perceptron: counts of the most likely world, averaged weights"),
-    ascent("cd", False, "contrastive divergence: counts of a few samples, averaged weights"),
-    ascent("vp-pw", True, "voted perceptron with a rate per weight, η divided by its count"),
-    ascent("cd-pw", True, "contrastive divergence with a rate per weight"),
+    ascent("vp", False, 100, "voted perceptron: counts of the most likely world, averaged weights"),
+    ascent("cd", False, 1200, "contrastive divergence: counts of a few samples, averaged weights"),
+    ascent("vp-pw", True, 100, "voted perceptron with a rate per weight, η divided by its count"),
+    ascent("cd-pw", True, 1200, "contrastive divergence with a rate per weight"),
     Method(
         "optimizer", "dn", "diagonal Newton", "lapis.optimisation.diagonal_newton:DiagonalNewton",
-        "objective", own=(DAMPING,), iterations=100,
+        "objective", own=(DAMPING,), iterations=300,
     ),
     Method(
         "optimizer", "scg", "scaled conjugate gradients",
         "lapis.optimisation.conjugate_gradient:ConjugateGradient", "objective", own=(DAMPING,),
-        fixed={"preconditioned": False}, iterations=100,
+        fixed={"preconditioned": False}, iterations=300,
     ),
     Method(
         "optimizer", "pscg", "scaled conjugate gradients, preconditioned by the counts' variances",
         "lapis.optimisation.conjugate_gradient:ConjugateGradient", "objective", own=(DAMPING,),
-        fixed={"preconditioned": True}, iterations=100,
+        fixed={"preconditioned": True}, iterations=300,
     ),
     Method(
         "optimizer", "adam", "Adam, for noisy gradients", "lapis.optimisation.adaptive:Adam",

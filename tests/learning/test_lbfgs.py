@@ -83,7 +83,7 @@ def test_newton_steps_solve_for_the_free_weights_alone() -> None:
     point = terrain.evaluate(np.array([0.0, 0.0, -1.0]))
     free = terrain.free_weights(point)
     assert free.tolist() == [True, True, False]
-    step = newton_step(point, free)
+    step = newton_step(point, free, 0.0)
     assert step[2] == 0
     assert curvature[:2, :2] @ step[:2] == pytest.approx(point.gradient[:2], rel=1e-7)
     done = polish(terrain, point, 1e-9, lambda _: None)
@@ -130,5 +130,5 @@ class FlatPoint:
 
 def test_no_newton_step_where_there_is_no_curvature() -> None:
     """Warnings are errors here: a division by zero would not pass."""
-    step = newton_step(FlatPoint(), np.ones(2, bool))  # type: ignore[arg-type]
+    step = newton_step(FlatPoint(), np.ones(2, bool), 0.0)  # type: ignore[arg-type]
     assert step.tolist() == [0.0, 0.0]

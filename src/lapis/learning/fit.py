@@ -186,7 +186,8 @@ class Fit(Result):
         value = "" if self.value is None else f"; value {self.value:.6g}"
         how = "exact" if self.exact else "sampled or estimated"
         state = "converged" if self.converged else "not converged"
-        steps = "" if self.reason.endswith("iterations") else f", {self.iterations} iterations"
+        took = f"{self.iterations} iterations"
+        steps = "" if self.reason.startswith(took) else f", {took}"
         return (
             f"{self.objective} ({how}), {self.optimizer}, prior {self.prior}: {state}, "
             f"{self.reason}{steps}, {sum(self.seconds.values()):.2f} s{value}"

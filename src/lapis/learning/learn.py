@@ -135,6 +135,7 @@ def learn_by_climbing(lesson: Lesson, objective: Objective) -> Fit:
             )
         if lesson.expectation == "map":
             lesson.notes.warnings.extend(unmoved(lesson.parameters, posterior, start, course))
+    course = name_remedy(lesson, course, optimizer, objective.is_fixed)
     return account_climb(lesson, course, posterior, optimizer, prior, found)
 
 
@@ -291,6 +292,32 @@ def unmoved(
         f"no most likely world was wrong about {shown}: the weight is still 0, which leaves what "
         "it is about to chance; a likelihood, without --expectation map, tells how rare that is"
     ]
+
+
+def name_remedy(lesson: Lesson, course: Course, optimizer: str, is_fixed: bool) -> Course:
+    """A course that ended at a limit, with the option to set for it to converge."""
+    options, reason = lesson.options, course.reason
+    if course.converged or course.interrupted:
+        return course
+    if reason == "time limit" and options.time_limit:
+        return course._replace(reason=f"{reason}; set --time-limit {4 * options.time_limit:g}")
+    if reason != f"{course.iterations} iterations":
+        return course
+    more = f"--iterations {4 * course.iterations}"
+    if lesson.expectation == "map":
+        remedy = (
+            "most likely worlds need not settle; set --optimizer pscg, which climbs a likelihood"
+        )
+        if course.window_change is not None:
+            accepted = float(f"{1.5 * course.window_change:.1g}")
+            remedy += f", or --tolerance {accepted:g} to take this average"
+    elif is_fixed:
+        remedy = f"set {more}, or --optimizer lbfgs"
+    elif optimizer == "pscg":
+        remedy = f"set {more}, or --samples {4 * options.num_samples}"
+    else:
+        remedy = f"set {more}, or --optimizer pscg"
+    return course._replace(reason=f"{reason}; {remedy}")
 
 
 def posterior_of(lesson: Lesson, objective: Objective, prior: Prior) -> Posterior:

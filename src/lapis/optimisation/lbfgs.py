@@ -234,7 +234,8 @@ def polish(
     for _ in range(MAX_NEWTON_STEPS):
         if max_norm(point.gradient) <= tolerance:
             break
-        better = take_newton_step(terrain, point, newton_step(point, terrain.free_weights(point)))
+        step = newton_step(point, terrain.free_weights(point), tolerance)
+        better = take_newton_step(terrain, point, step)
         if better is None:
             break
         point = better
@@ -242,8 +243,12 @@ def polish(
     return point
 
 
-def newton_step(point: Point, free: np.ndarray) -> np.ndarray:
-    """s with H s = g on the free weights, by conjugate gradients; zero elsewhere."""
+def newton_step(point: Point, free: np.ndarray, tolerance: float) -> np.ndarray:
+    """s with H s = g on the free weights, by conjugate gradients; zero elsewhere.
+
+    H s comes as near to g as a tenth of the tolerance, which is what the step is for; each product
+    costs several evaluations.
+    """
     from scipy.sparse.linalg import LinearOperator, cg
 
     def product(values: np.ndarray) -> np.ndarray:
@@ -253,9 +258,10 @@ def newton_step(point: Point, free: np.ndarray) -> np.ndarray:
 
     size = int(free.sum())
     operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
+    gradient = point.gradient[free]
     with np.errstate(all="ignore"):  # a direction without curvature ends in a division by zero
         solution, _ = cg(
-            operator, point.gradient[free], rtol=NEWTON_PRECISION, maxiter=2 * size + 10
+            operator, gradient, rtol=NEWTON_PRECISION, atol=0.1 * tolerance, maxiter=2 * size + 10
         )
     step = np.zeros(len(free))
     if np.isfinite(solution).all():

@@ -9,7 +9,7 @@ A climb ends when
                           within two standard errors of zero (within the tolerance, relative to
                           the count, for a count that did not vary); where those are not known,
                           the weights changed by less than the tolerance relative to the largest
-                          and gradients cancel to a tenth of the first
+                          and gradients cancel to a tenth of the largest so far
     either                a limit on iterations or time is reached, or the user says so
 
 The noise of one evaluation with five samples is 1/√5 of a count's standard deviation; a mean
@@ -36,7 +36,7 @@ from lapis.progress import Progress, Report, work_clock
 ROUNDING = 64 * float(np.finfo(np.float64).eps)  # of the largest count
 FIRST_WINDOW = 16
 NOISE = 2.0  # standard errors
-SETTLED = 0.1  # mean gradient of a window, relative to the first of the climb
+SETTLED = 0.1  # mean gradient of a window, relative to the largest of the climb
 MAX_IDLE = 60  # steps in a row that led nowhere
 
 
@@ -85,6 +85,9 @@ class Course(NamedTuple):
     reason: str
     interrupted: bool
     seconds: float
+    # Of the weights over the last window, relative to the largest, where gradients cancelled and
+    # their noise is not known: a tolerance that would have ended the climb.
+    window_change: float | None = None
 
 
 class Verdict(NamedTuple):
@@ -143,6 +146,7 @@ class Logbook:
     state: State | None = None
     verdict: Verdict | None = None
     window: Window | None = None
+    window_change: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -186,8 +190,14 @@ class Logbook:
         if not self.terrain.is_fixed:
             if self.window is None or not self.window.is_full(state):
                 return None
-            first = self.curve[0].gradient_norm
-            return self.window.judge(state, self.terrain.true_counts, first, self.tolerance)
+            if state.point.gradient_stderr is not None:
+                return self.window.judge_noise(state, self.terrain.true_counts, self.tolerance)
+            largest = max(point.gradient_norm for point in self.curve)
+            self.window_change = self.window.settled_change(state, largest)
+            if self.window_change is None or self.window_change > self.tolerance:
+                return None
+            over = self.window.describe(state)
+            return Verdict(True, f"weights changed by less than {self.tolerance:g} {over}")
         norm = max_norm(state.point.gradient)
         if norm <= self.tolerance:
             return Verdict(True, f"gradient below {self.tolerance:g}")
@@ -235,7 +245,9 @@ class Logbook:
             point, at_answer = self.terrain.evaluate(answer), True
         value = point.value if at_answer else None
         norm = max_norm(point.gradient)
-        return Course(answer, value, norm, curve, self.state.iteration, *verdict, seconds)
+        return Course(
+            answer, value, norm, curve, self.state.iteration, *verdict, seconds, self.window_change
+        )
 
 
 class Window(NamedTuple):
@@ -252,20 +264,29 @@ class Window(NamedTuple):
     def is_full(self, state: State) -> bool:
         return self.length(state) >= max(FIRST_WINDOW, self.start)
 
-    def judge(
-        self, state: State, true_counts: np.ndarray, first_norm: float, tolerance: float
+    def describe(self, state: State) -> str:
+        return f"over the last {self.length(state)} iterations"
+
+    def judge_noise(
+        self, state: State, true_counts: np.ndarray, tolerance: float
     ) -> Verdict | None:
-        """Whether the climb has arrived; `first_norm` is that of the gradient at its start."""
-        over = f"over the last {self.length(state)} iterations"
+        """Whether a climb whose noise is known has arrived."""
         mean = self.gradient / self.length(state)
         counted = np.abs(mean) <= tolerance * np.maximum(true_counts, 1.0)
-        if self.is_within_noise() and bool(np.all(counted | (self.noise > 0))):
-            return Verdict(True, f"gradient within {NOISE:g} standard errors of zero {over}")
-        change = max_norm(state.answer - self.answer) / max(max_norm(state.answer), 1.0)
-        settled = max_norm(mean) <= SETTLED * first_norm
-        if state.point.gradient_stderr is None and change <= tolerance and settled:
-            return Verdict(True, f"weights changed by less than {tolerance:g} {over}")
-        return None
+        if not (self.is_within_noise() and bool(np.all(counted | (self.noise > 0)))):
+            return None
+        over = self.describe(state)
+        return Verdict(True, f"gradient within {NOISE:g} standard errors of zero {over}")
+
+    def settled_change(self, state: State, largest: float) -> float | None:
+        """How far the answer moved, relative to its largest weight, if the gradients cancelled.
+
+        `largest` is the norm of the largest gradient of the climb. The first is no measure: at
+        weights zero the most likely world is that of a tie.
+        """
+        if max_norm(self.gradient) > SETTLED * largest * self.length(state):
+            return None
+        return max_norm(state.answer - self.answer) / max(max_norm(state.answer), 1.0)
 
     def is_within_noise(self) -> bool:
         """Whether the sums are no larger than twice their standard errors, in the mean square.
