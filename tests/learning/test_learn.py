@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -253,6 +254,51 @@ def test_most_likely_worlds_say_what_they_learn_nothing_about(optimizer: str) ->
         "no most likely world was wrong about 'Q(x)': the weight is still 0, which leaves what it "
         "is about to chance; a likelihood, without --expectation map, tells how rare that is",
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"optimizer": "cd"}, "2 iterations; set --iterations 8, or --optimizer lbfgs"),
+        (
+            {"optimizer": "cd-pw", "expectation": "gibbs"},
+            "2 iterations; set --iterations 8, or --optimizer pscg",
+        ),
+        (
+            {"optimizer": "pscg", "expectation": "gibbs"},
+            "2 iterations; set --iterations 8, or --samples 20",
+        ),
+        (
+            {"optimizer": "vp"},
+            "2 iterations; most likely worlds need not settle; set --optimizer pscg, which climbs "
+            "a likelihood",
+        ),
+        ({"optimizer": "cd", "time_limit": 1e-9}, "time limit; set --time-limit 4e-09"),
+    ],
+    ids=["exact", "sampled", "pscg", "perceptron", "time"],
+)
+def test_what_ends_at_a_limit_says_what_to_set(options: dict[str, object], reason: str) -> None:
+    model, query = lapis.parse(SMOKERS), ["Smokes", "Cancer"]
+    fit = lapis.learn(model, data_of(FACTS), query, max_iterations=2, **options)  # type: ignore[arg-type]
+    assert (fit.converged, fit.reason) == (False, reason)
+    assert f"not converged, {reason}" in fit.summary()
+
+
+@pytest.mark.parametrize("optimizer", ["vp", "vp-pw"])
+def test_the_tolerance_that_a_perceptron_names_accepts_its_average(optimizer: str) -> None:
+    rng = np.random.default_rng(0)
+    rows = [(f"A{i}", rng.random() < 0.5, rng.random()) for i in range(60)]
+    facts = [f"S({a})" for a, smokes, _ in rows if smokes]
+    facts += [f"C({a})" for a, smokes, u in rows if u < (0.7 if smokes else 0.2)]
+    domain = ", ".join(a for a, _, _ in rows)
+    model = lapis.parse(f"t = {{{domain}}}\nS(t)\nC(t)\nS(x) => C(x)\nC(x)")
+    data = lapis.Database.parse(" ".join(facts))
+    fit = lapis.learn(model, data, "C", optimizer=optimizer)
+    assert not fit.converged
+    named = re.search(r"--tolerance ([\d.e-]+)", fit.reason)
+    assert named is not None
+    accepted = lapis.learn(model, data, "C", optimizer=optimizer, tolerance=float(named[1]))
+    assert accepted.converged, accepted.reason
 
 
 LOWER = "standard errors are lower bounds: each as if the other weights were known"
