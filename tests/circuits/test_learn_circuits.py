@@ -196,6 +196,39 @@ def test_greedy_makes_the_best_split(seed: int) -> None:
         assert search.score == pytest.approx(expected, abs=1e-8)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_cost_that_stays_is_current(seed: int) -> None:
+    """Random splits; whatever `expire_costs` leaves priced costs as much as before."""
+    data, sizes, names, states = make(200 + seed, most=7, largest=2 + seed % 2)
+    rng = np.random.default_rng(seed)
+    search = Search(data, names, states, edge_cost=0.1, parameter_cost=0.0, prior=1.0)
+    definition = Definition(data, sizes, 1.0)
+
+    def count_edges(number: int, on: int) -> int:
+        size = sizes[search.variable[number]]
+        first = search.first_parameter[number]
+        return int(edge_cost(search.graph, search.layout, search.walk, first, size, on, NO_LIMIT))
+
+    num_kept = 0
+    for _ in range(14):
+        search.grow_walk()
+        splits = definition.valid_splits()
+        if not splits:
+            break
+        before = {split: count_edges(*split) for split in splits}
+        for number, on in splits:
+            search.candidates.priced[number, on] = 1
+        made = splits[int(rng.integers(len(splits)))]
+        search.split(*made, greedy=True)
+        definition.split(*made)
+        search.grow_walk()
+        for split in set(before) & set(definition.valid_splits()):
+            if search.candidates.priced[split]:
+                assert count_edges(*split) == before[split]
+                num_kept += 1
+    assert num_kept or len(sizes) < 4
+
+
 def test_quick_improves_until_nothing_does() -> None:
     data, _, names, states = make(7)
     quick = learn_circuit(data, names, states, edge_cost=0.05)

@@ -220,7 +220,7 @@ class Search:
             if greedy:
                 expire_costs(
                     self.graph, self.layout, self.walk, self.candidates, len(self.variable),
-                    number,
+                    number, on,
                 )  # fmt: skip
             self.graph = new
         before = self.log_likelihood_of(number)
