@@ -21,13 +21,13 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import Circuit
-from lapis.circuits.learning.gibbs import gibbs_log_conditionals
 from lapis.circuits.learning.learn import Learned, Method, learn_circuit
 from lapis.circuits.learning.learner import EDGE_COSTS, AnyMethod, learn_rows
 from lapis.circuits.learning.mixture import learn_mixture
-from lapis.circuits.learning.tree_network import TreeNetwork
 from lapis.circuits.queries import log_conditionals
 from lapis.circuits.table import read_table, rows_of, variables_of
+from lapis.circuits.tree_networks.gibbs import gibbs_log_conditionals
+from lapis.circuits.tree_networks.tree_network import TreeNetwork
 
 DATA = Path(os.environ.get("LAPIS_DATA", "../shared/data")) / "density"
 FIGURE = Path("circuits-figure-5-3.png")

@@ -11,11 +11,11 @@ from random_circuits import partial_rows, restrict
 
 from lapis.circuits.circuit import Properties
 from lapis.circuits.evaluation import log_values
-from lapis.circuits.learning.gibbs import gibbs_log_conditionals
 from lapis.circuits.learning.learn import Search, learn_circuit
 from lapis.circuits.learning.split import NO_LIMIT, edge_cost, split_circuit
 from lapis.circuits.properties import find_properties
 from lapis.circuits.queries import log_conditionals
+from lapis.circuits.tree_networks.gibbs import gibbs_log_conditionals
 from lapis.errors import LapisError
 from lapis.progress import Stop
 

@@ -39,7 +39,7 @@ from lapis.circuits.learning.split import (
     product_of_marginals,
     split_circuit,
 )
-from lapis.circuits.learning.tree_network import TreeNetwork
+from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError
 from lapis.progress import Progress, Report, Stop, pressed_by_interrupt
 

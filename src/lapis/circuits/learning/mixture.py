@@ -42,8 +42,8 @@ from lapis.circuits.circuit import (
 )
 from lapis.circuits.evaluation import expected_parameters, log_values
 from lapis.circuits.learning.learn import Learned, Method, check_shape, learn_circuit
-from lapis.circuits.learning.tree_network import TreeNetwork, leaf_of
 from lapis.circuits.queries import complete_rows
+from lapis.circuits.tree_networks.tree_network import TreeNetwork, leaf_of
 from lapis.compiled import allocating_entry
 from lapis.progress import Progress, Report, Stop, pressed_by_interrupt
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import Circuit
-from lapis.circuits.learning.tree_network import TreeNetwork
 from lapis.circuits.queries import log_probabilities
+from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.progress import Progress, Report, Stop
 
 SLACK = 0.005  # nats a row

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from lapis.circuits.evaluation import run_in_shares
-from lapis.circuits.learning.tree_network import TreeNetwork, leaf_of
+from lapis.circuits.tree_networks.tree_network import TreeNetwork, leaf_of
 from lapis.compiled import entry
 from lapis.inference.random_numbers import below, random_states, uniform
 
