@@ -26,7 +26,7 @@ from lapis.circuits.learning.learner import EDGE_COSTS, AnyMethod, learn_rows
 from lapis.circuits.learning.mixture import learn_mixture
 from lapis.circuits.queries import log_conditionals
 from lapis.circuits.table import read_table, rows_of, variables_of
-from lapis.circuits.tree_networks.gibbs import gibbs_log_conditionals
+from lapis.circuits.tree_networks.gibbs import estimate_conditionals
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 
 DATA = Path(os.environ.get("LAPIS_DATA", "../shared/data")) / "density"
@@ -124,7 +124,7 @@ def warm() -> None:
     query = np.array([[1, -1, -1, -1]] * 8)
     assert found.circuit is not None
     log_conditionals(found.circuit, query, query)
-    gibbs_log_conditionals(found.network, query, -np.ones_like(query), num_sweeps=2)
+    estimate_conditionals(found.network, query, -np.ones_like(query), num_sweeps=2)
     learn_mixture(rows, names, states, num_components=2)
 
 
@@ -166,7 +166,7 @@ def compare_with_thesis() -> None:
         print(f"{name}: thesis WinMine    {describe(baseline_row)}")
         spent, best = 0.0, -np.inf
         for price in BASELINE_COSTS:
-            baseline, cpu = learn(data, data.train, parameter_cost=price, with_circuit=False)
+            baseline, cpu = learn(data, data.train, edge_cost=0.0, parameter_cost=price)
             spent += cpu
             value = float(baseline.network.log_likelihoods(data.valid).mean())
             if value > best:
@@ -223,7 +223,7 @@ def compare_queries() -> None:
         began = time.process_time()
         exact = log_conditionals(found.circuit, query, evidence)
         middle = time.process_time()
-        guess = gibbs_log_conditionals(found.network, query, evidence)
+        guess = estimate_conditionals(found.network, query, evidence).log_probability
         end = time.process_time()
         print(
             f"{name:8}{found.circuit.num_edges:8,}{ms:10.2f}{value:10.4f}{middle - began:9.3f}"
@@ -245,7 +245,7 @@ def draw_figure() -> None:
         if (data := load(name)) is None:
             continue
         found, _ = learn(data, data.train, edge_cost=0.1)
-        baseline, _ = learn(data, data.train, parameter_cost=1.0, with_circuit=False)
+        baseline, _ = learn(data, data.train, edge_cost=0.0, parameter_cost=1.0)
         assert found.circuit is not None
         picture = Figure(figsize=(10, 3.6), layout="constrained")
         axes = picture.subplots(1, 2)
@@ -259,9 +259,9 @@ def draw_figure() -> None:
                     if not num_chains:
                         answers = log_conditionals(found.circuit, query, evidence)
                     else:
-                        answers = gibbs_log_conditionals(
+                        answers = estimate_conditionals(
                             baseline.network, query, evidence, num_chains=num_chains
-                        )
+                        ).log_probability
                     values.append(answers.mean() / asked)
                 shown = "  ".join(f"{value:.4f}" for value in values)
                 print(f"{what:9} {method:15} {shown}", flush=True)

@@ -1,6 +1,7 @@
 """Bayesian networks whose conditional distributions are decision trees.
 
-A learned circuit is equivalent to one of these. A tree node is a distribution of its variable; it
+A learned circuit is equivalent to one of these; with edges that cost nothing only the network is
+learned, as WinMine does (thesis, 5.7.2). A tree node is a distribution of its variable; it
 is a leaf, or has one child for each state of the variable that it is split on. The first nodes are
 the roots, one for each variable. On complete rows the network is faster than its circuit: one walk
 down each tree.
@@ -9,11 +10,15 @@ down each tree.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 
-from lapis.compiled import allocating_entry, inner
+from lapis.compiled import allocating_entry, entry, inner
+from lapis.inference.exact.elimination_order import min_fill_width
+from lapis.inference.random_numbers import random_states, uniform
+from lapis.network.csr import row_starts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,34 +46,69 @@ class TreeNetwork:
                 found[own].add(asked)
         return found
 
-    def format(self) -> str:
-        """The network as text, in the manner of .bif, with trees in the place of tables."""
-        lines = ["network learned {", "}"]
-        for name, states in zip(self.names, self.states, strict=True):
-            lines += [
-                f"variable {name} {{",
-                f"  type discrete [ {len(states)} ] {{ {', '.join(states)} }};",
-                "}",
-            ]
-        for own, parents in enumerate(self.parents()):
-            given = ", ".join(self.names[p] for p in sorted(parents))
-            lines.append(f"probability ( {self.names[own]}{' | ' if given else ''}{given} ) {{")
-            lines += self.format_tree(own, "  ")
-            lines.append("}")
-        return "\n".join([*lines, ""])
+    @property
+    def num_leaves(self) -> int:
+        """The leaves of all trees."""
+        return int((self.split_on < 0).sum())
 
-    def format_tree(self, node: int, indent: str) -> list[str]:
-        asked = int(self.split_on[node])
-        if asked < 0:
-            first = int(self.first_parameter[node])
-            size = len(self.states[int(self.variable[node])])
-            numbers = (math.exp(p) for p in self.log_parameter[first : first + size])
-            return [f"{indent}table {', '.join(f'{number:.6g}' for number in numbers)};"]
-        lines = []
-        for state, name in enumerate(self.states[asked]):
-            lines.append(f"{indent}case {self.names[asked]} = {name}:")
-            lines += self.format_tree(int(self.first_child[node]) + state, indent + "  ")
-        return lines
+    @property
+    def num_parameters(self) -> int:
+        return len(self.log_parameter)
+
+    def given(self, row: np.ndarray) -> TreeNetwork:
+        """Fix the variables that a row of states knows; negative states are unknown.
+
+        Nodes that are split on a known variable take the place of their child. The other states of
+        a known variable get the parameter 0, so the sum over all worlds is P(row).
+        """
+        if (row < 0).all():
+            return self
+        split_on, first_child = self.split_on.copy(), self.first_child.copy()
+        first_parameter, log_parameter = self.first_parameter.copy(), self.log_parameter.copy()
+        for node in range(len(split_on) - 1, -1, -1):  # children come after their parents
+            asked = split_on[node]
+            if asked >= 0 and row[asked] >= 0:
+                child = first_child[node] + row[asked]
+                for array in (split_on, first_child, first_parameter):
+                    array[node] = array[child]
+            state = row[self.variable[node]]
+            if split_on[node] < 0 and state >= 0:
+                first = first_parameter[node]
+                others = np.arange(len(self.states[self.variable[node]])) != state
+                log_parameter[first : first + len(others)][others] = -np.inf
+        return replace(
+            self, split_on=split_on, first_child=first_child, first_parameter=first_parameter,
+            log_parameter=log_parameter,
+        )  # fmt: skip
+
+    def order(self) -> np.ndarray:
+        """int32[num_variables], parents before their children; CycleError if there is none."""
+        sorter = TopologicalSorter(dict(enumerate(self.parents())))
+        return np.array([*sorter.static_order()], np.int32)
+
+    def is_cyclic(self) -> bool:
+        try:
+            self.order()
+        except CycleError:
+            return True
+        return False
+
+    def draw_samples(self, num_samples: int, seed: int) -> np.ndarray:
+        """int32[num_samples, num_variables], independent samples; parents are drawn first."""
+        found = np.empty((num_samples, len(self.names)), np.int32)
+        size = np.array([len(states) for states in self.states], np.int32)
+        _sample(
+            found, self.order(), size, self.split_on, self.first_child, self.first_parameter,
+            self.log_parameter, random_states(seed, 1)[0],
+        )  # fmt: skip
+        return found
+
+    def treewidth(self) -> int:
+        """Bound the treewidth of the moral graph from above, by a min-fill elimination order."""
+        scopes = [[own, *sorted(parents)] for own, parents in enumerate(self.parents())]
+        return min_fill_width(
+            len(self.names), row_starts([*map(len, scopes)]), np.concatenate(scopes)
+        )
 
 
 @inner
@@ -88,3 +128,19 @@ def _log_likelihoods(rows, split_on, first_child, first_parameter, log_parameter
             leaf = leaf_of(rows[r], v, split_on, first_child)
             found[r] += log_parameter[first_parameter[leaf] + rows[r, v]]
     return found
+
+
+@entry
+def _sample(found, order, size, split_on, first_child, first_parameter, log_parameter, rng):  # type: ignore[no-untyped-def]
+    for r in range(len(found)):
+        for index in range(len(order)):
+            v = order[index]
+            first = first_parameter[leaf_of(found[r], v, split_on, first_child)]
+            rest = uniform(rng)
+            found[r, v] = 0
+            for s in range(size[v]):
+                if log_parameter[first + s] > -math.inf:
+                    found[r, v] = s  # the last possible one, if rounding leaves a rest
+                    rest -= math.exp(log_parameter[first + s])
+                    if rest < 0.0:
+                        break
