@@ -4,6 +4,7 @@
       type discrete [ 2 ] { no, yes };
     }
     probability ( wet | rain ) {
+      split 1:
       case rain = no:
         table 0.9, 0.1;
       case rain = yes:
@@ -14,20 +15,23 @@
     block  := "network" name "{" "}"
             | "variable" name "{" "type" "discrete" "[" n "]" "{" name ("," name)* "}" ";" "}"
             | "probability" "(" name ["|" name ("," name)*] ")" "{" tree "}"
-    tree   := "table" number ("," number)* ";"  |  ("case" name "=" name ":" tree)+
+    tree   := "table" number ("," number)* ";"
+            | ["split" n ":"] ("case" name "=" name ":" tree)+
 
 A tree has one case for each state of the variable that it asks for, which is one of those behind
-the bar. A name that holds a space or one of {}()[]|,;:=" is written as a JSON string. Numbers come
-back as they were. `//` begins a comment.
+the bar. The number of a split tells when it was made, on which the size of a compiled circuit
+depends; splits without a number come last, level by level. A name that holds a space or one of
+{}()[]|,;:=" is written as a JSON string. Numbers come back as they were. `//` begins a comment.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -42,12 +46,22 @@ TOKEN = re.compile(
 PLAIN = re.compile(r"""(?!//)[^\s{}()\[\]|,;:="]+""")
 TOLERANCE = 1e-6  # of the sum of a distribution
 
-Tree = tuple[int, list["Tree"], np.ndarray | None]  # asked variable or -1, its cases, a table
+UNNUMBERED = 1 << 60
+
+
+class Tree(NamedTuple):
+    asked: int  # the variable, or -1
+    cases: list[Tree]
+    table: np.ndarray | None  # float64[size], logarithms, of a leaf
+    number: int = UNNUMBERED  # of the split
 
 
 def format_network(network: TreeNetwork) -> str:
     """Write a network as text."""
     names = [quote(name) for name in network.names]
+    splits = np.flatnonzero(network.split_on >= 0)
+    made = splits[np.argsort(network.first_child[splits])].tolist()
+    number = {node: place + 1 for place, node in enumerate(made)}
     lines = ["network learned {", "}"]
     for name, states in zip(names, network.states, strict=True):
         listed = ", ".join(map(quote, states))
@@ -68,6 +82,7 @@ def format_network(network: TreeNetwork) -> str:
                 numbers = map(format_exp, network.log_parameter[first : first + size].tolist())
                 lines.append(f"{indent}table {', '.join(numbers)};")
                 continue
+            lines.append(f"{indent}split {number[node]}:")
             for state, called in reversed([*enumerate(network.states[asked])]):
                 line = f"{indent}case {names[asked]} = {quote(called)}:"
                 stack.append((int(network.first_child[node]) + state, line, indent + "  "))
@@ -130,17 +145,19 @@ class TreeReader:
 
     def read(self) -> TreeNetwork:
         while self.token:
+            if self.token not in ("network", "variable", "probability"):
+                self.refuse(
+                    "this is no block of a network",
+                    "a file has blocks `network`, `variable` and `probability`",
+                )
             word = self.advance()
             if word == "variable":
                 self.read_variable()
             elif word == "probability":
                 self.read_probability()
-            elif word == "network":
+            else:
                 self.read_name("a name")
                 self.expect("{", "}")
-            else:
-                self.begin, self.end = self.begin - len(word), self.begin
-                self.refuse("this is no block of a network", "variable, probability or network")
         for own, name in enumerate(self.names):
             if own not in self.trees:
                 self.refuse(f"{name} has no distribution", "add a block `probability`")
@@ -210,7 +227,14 @@ class TreeReader:
     def read_tree(self, own: int, open_: set[int]) -> Tree:
         """A table, or a tree for each state of one of the open variables."""
         if self.token == "table":
-            return -1, [], self.read_table(len(self.states[own]))
+            return Tree(-1, [], self.read_table(len(self.states[own])))
+        number = UNNUMBERED
+        if self.token == "split":
+            self.advance()
+            if not self.token.isdecimal():
+                self.refuse("the number of a split expected here")
+            number = int(self.advance())
+            self.expect(":")
         cases: dict[int, Tree] = {}
         asked = -1
         while len(cases) < (len(self.states[asked]) if asked >= 0 else 1):
@@ -232,7 +256,7 @@ class TreeReader:
                 self.refuse_at(begin, end, "this state has a case already")
             self.expect(":")
             cases[state] = self.read_tree(own, open_ - {asked})
-        return asked, [cases[state] for state in range(len(cases))], None
+        return Tree(asked, [cases[state] for state in range(len(cases))], None, number)
 
     def read_table(self, size: int) -> np.ndarray:
         begin = self.begin
@@ -255,23 +279,26 @@ class TreeReader:
         return np.array(logs)
 
     def finish(self) -> TreeNetwork:
-        """Number the nodes, those of each depth after those above."""
+        """Number the nodes: the roots, then the children of each split as it was made."""
         nodes = [(own, self.trees[own]) for own in range(len(self.names))]
-        split_on, first_child, first_parameter = [], [], []
-        tables: list[np.ndarray] = []
-        num_parameters = 0
-        for own, (asked, cases, table) in nodes:
-            split_on.append(asked)
-            first_child.append(len(nodes) if cases else -1)
-            first_parameter.append(-1 if table is None else num_parameters)
-            nodes += [(own, case) for case in cases]
-            if table is not None:
-                tables.append(table)
-                num_parameters += len(table)
+        first_child = [-1] * len(nodes)
+        waiting = [(tree.number, node) for node, (_, tree) in enumerate(nodes)]
+        heapq.heapify(waiting)
+        while waiting:
+            _, node = heapq.heappop(waiting)
+            own, tree = nodes[node]
+            first_child[node] = len(nodes) if tree.cases else -1
+            for case in tree.cases:
+                heapq.heappush(waiting, (case.number, len(nodes)))
+                nodes.append((own, case))
+                first_child.append(-1)
+        tables = [tree.table for _, tree in nodes if tree.table is not None]
+        used = np.array([0 if tree.table is None else len(tree.table) for _, tree in nodes])
         network = TreeNetwork(
             tuple(self.names), tuple(map(tuple, self.states)),
-            np.array([own for own, _ in nodes], np.int32), np.array(split_on, np.int32),
-            np.array(first_child, np.int32), np.array(first_parameter, np.int64),
+            np.array([own for own, _ in nodes], np.int32),
+            np.array([tree.asked for _, tree in nodes], np.int32),
+            np.array(first_child, np.int32), np.where(used > 0, np.cumsum(used) - used, -1),
             np.concatenate(tables),
         )  # fmt: skip
         if network.is_cyclic():

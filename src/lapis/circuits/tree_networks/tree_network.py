@@ -5,12 +5,16 @@ learned, as WinMine does (thesis, 5.7.2). A tree node is a distribution of its v
 is a leaf, or has one child for each state of the variable that it is split on. The first nodes are
 the roots, one for each variable. On complete rows the network is faster than its circuit: one walk
 down each tree.
+
+Children are numbered in the order in which the splits were made. The size of a circuit that is made
+by the same splits (`compiling`) depends on that order.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
@@ -63,23 +67,45 @@ class TreeNetwork:
         """
         if (row < 0).all():
             return self
-        split_on, first_child = self.split_on.copy(), self.first_child.copy()
-        first_parameter, log_parameter = self.first_parameter.copy(), self.log_parameter.copy()
-        for node in range(len(split_on) - 1, -1, -1):  # children come after their parents
-            asked = split_on[node]
-            if asked >= 0 and row[asked] >= 0:
-                child = first_child[node] + row[asked]
-                for array in (split_on, first_child, first_parameter):
-                    array[node] = array[child]
-            state = row[self.variable[node]]
-            if split_on[node] < 0 and state >= 0:
-                first = first_parameter[node]
-                others = np.arange(len(self.states[self.variable[node]])) != state
-                log_parameter[first : first + len(others)][others] = -np.inf
-        return replace(
-            self, split_on=split_on, first_child=first_child, first_parameter=first_parameter,
-            log_parameter=log_parameter,
+        num_variables = len(self.names)
+        source = [self.skip_known(v, row) for v in range(num_variables)]  # of each new node
+        waiting = [(int(self.first_child[old]), new) for new, old in enumerate(source)]
+        waiting.sort()  # a heap; leaves have -1
+        variable = [*range(num_variables)]
+        split_on = self.split_on[source].tolist()
+        first_child = [-1] * num_variables
+        while waiting:
+            first, node = heapq.heappop(waiting)
+            if first < 0:
+                continue
+            first_child[node] = len(source)
+            for state in range(len(self.states[split_on[node]])):
+                old = self.skip_known(first + state, row)
+                heapq.heappush(waiting, (int(self.first_child[old]), len(source)))
+                source.append(old)
+                variable.append(variable[node])
+                split_on.append(int(self.split_on[old]))
+                first_child.append(-1)
+        first_parameter: list[int] = []
+        log_parameter: list[float] = []
+        for node, old in enumerate(source):
+            first_parameter.append(len(log_parameter) if split_on[node] < 0 else -1)
+            if split_on[node] < 0:
+                own, at = variable[node], int(self.first_parameter[old])
+                for state in range(len(self.states[own])):
+                    is_possible = row[own] in (-1, state)
+                    log_parameter.append(self.log_parameter[at + state] if is_possible else -np.inf)
+        return TreeNetwork(
+            self.names, self.states, np.array(variable, np.int32), np.array(split_on, np.int32),
+            np.array(first_child, np.int32), np.array(first_parameter, np.int64),
+            np.array(log_parameter),
         )  # fmt: skip
+
+    def skip_known(self, node: int, row: np.ndarray) -> int:
+        """Go down from a node as long as it is split on a variable whose state is known."""
+        while self.split_on[node] >= 0 and row[self.split_on[node]] >= 0:
+            node = int(self.first_child[node] + row[self.split_on[node]])
+        return node
 
     def order(self) -> np.ndarray:
         """int32[num_variables], parents before their children; CycleError if there is none."""
