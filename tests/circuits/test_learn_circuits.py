@@ -277,7 +277,7 @@ def test_the_network_as_text() -> None:
     (child,) = (v for v, parents in enumerate(learned.network.parents()) if parents)
     text = format_network(learned.network)
     other = "AB"[1 - child]
-    assert f"probability ( {'AB'[child]} | {other} ) {{\n  case {other} = no:\n" in text
+    assert f"probability ( {'AB'[child]} | {other} ) {{\n  split 1:\n  case {other} = no:\n" in text
     assert "    table 0.92857142857142" in text  # (6 + 1/2) / (6 + 1)
 
 

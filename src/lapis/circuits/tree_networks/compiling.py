@@ -85,8 +85,8 @@ def compile_network(
     if not found:
         num_splits = int((network.split_on >= 0).sum())
         raise TooLarge(
-            f"no circuit of at most {max_edges:,} edges was found: the network has {num_splits:,} "
-            f"splits, and {reached:,} edges after {num_made:,} of them; treewidth at most "
+            f"no circuit of at most {max_edges:,} edges was found: {num_made:,} of {num_splits:,} "
+            f"splits fit, the next gives {reached:,} edges; treewidth at most "
             f"{network.treewidth()}",
             code="circuit-too-large",
             hint="give evidence, raise --edges-max, query the network by Gibbs sampling, or learn "
