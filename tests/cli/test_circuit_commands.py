@@ -225,7 +225,8 @@ def test_info_and_other_forms(learned: Run) -> None:
         (("learn", "t.csv", "--prior", "0"), "prior must be thesis or libra, or a number above 0, "
          "not '0'\n    as in --prior 0.5: counts added to a distribution, in total"),
         (("learn", "t.csv", "--edge-cost", "0", "--edges-max", "9"), "--edges-max limits a "
-         "circuit, and with --edge-cost 0 none is kept\n    leave it out, or write a circuit with -o c.npz"),
+         "circuit, and with --edge-cost 0 none is kept\n    leave it out, or write a circuit with "
+         "-o c.npz"),
         (("learn", "t.csv", "--edge-cost", "0", "--components", "2"), "with an edge cost of 0 no "
          "circuit is kept, and hidden or missing values need one\n    give an edge cost above 0, "
          "or one component, one start and complete rows"),
