@@ -183,7 +183,9 @@ WORLDS = Argument(
     "several worlds, unless --merge.", many=True, is_required=False,
 )  # fmt: skip
 
-ANY_MODEL = Argument("model", "MODEL", "A Markov logic file (.mln) or a network (.bif, .uai).")
+ANY_MODEL = Argument(
+    "model", "MODEL", "A Markov logic file (.mln) or a network (.bif, .uai, .tbn)."
+)
 ANY_DATA = Argument(
     "data", "DATA", "Facts for a Markov logic file; a .evid file for a network.", many=True,
     is_required=False,
@@ -196,7 +198,13 @@ CIRCUIT_OUT = Option(
     is_keyword=False,
 )  # fmt: skip
 
-CIRCUIT = Argument("circuit", "CIRCUIT", "A circuit (.npz or .ac).")
+CIRCUIT = Argument(
+    "circuit", "CIRCUIT", "A circuit (.npz or .ac), or a network with decision trees (.tbn)."
+)
+BURN_IN = Option(
+    "burn_in", "integer", "Of a network: sweeps of Gibbs sampling that are left out.", 100, low=0,
+    is_keyword=False,
+)  # fmt: skip
 ROWS = Argument("table", "TABLE", "Rows: .csv, with or without a header, .gz, .parquet or .npy.")
 HEADER = Option(
     "header", "word", "Whether the first row of a CSV file names its columns.", "auto",
@@ -207,11 +215,12 @@ CIRCUIT_COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "circuit learn": (
         Option("valid", "path", "Rows to score circuits on, and to choose by.", is_keyword=False),
         Option("edge_costs", "numbers", "What an edge costs, in nats (k_e); of several, as in "
-               "1,0.1, --valid chooses.", (0.1,), "--edge-cost", low=0),
+               "1,0.1, --valid chooses. 0: no circuit is kept, only the network with decision "
+               "trees.", (0.1,), "--edge-cost", low=0),
         Option("parameter_costs", "numbers", "What a parameter costs, in nats (k_p), in the same "
                "way.", (0.0,), "--param-cost", low=0),
-        Option("prior", "number", "Counts added to a distribution, in total.", 1.0, low=0,
-               above=True),
+        Option("prior", "prior", "Counts added to a distribution: thesis (1 for each state), "
+               "libra (1 in total) or a number in total.", "libra"),
         Option("method", "word", "greedy: the best split in every step. quick: nearly so. tree: a "
                "tree of hidden variables, by EM.", "quick", words=("greedy", "quick", "tree")),
         Option("num_components", "integer", "Circuits in a mixture (1); of a tree the states of a "
@@ -219,7 +228,9 @@ CIRCUIT_COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("num_starts", "integer", "Results from different starts that are averaged.", 1,
                "--starts", low=1),
         Option("max_edges", "integer", "Edges at most.", None, "--edges-max", low=1),
-        TIME_LIMIT, CIRCUIT_OUT,
+        TIME_LIMIT,
+        replace(CIRCUIT_OUT, help="Write the circuit (.npz, .ac or .dot), or the network with "
+                "decision trees (.tbn)."),
         Option("network", "path", "Write the equivalent Bayesian network with decision trees.",
                is_keyword=False),
         HEADER, SEED, AS_JSON,
@@ -238,16 +249,25 @@ CIRCUIT_COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("given", "path", "Evidence for each of --rows.", is_keyword=False),
         Option("most_likely", "flag", "The most likely states given the evidence.", False, "--mpe",
                is_keyword=False),
-        HEADER, AS_JSON,
+        replace(CHAINS, help="Of a network: chains of Gibbs sampling.", default=10,
+                is_keyword=False),
+        BURN_IN,
+        Option("num_sweeps", "integer", "Of a network: sweeps of each chain that are counted.",
+               1000, "--sweeps", low=1, is_keyword=False),
+        HEADER, SEED, AS_JSON,
     ),
     "circuit sample": (
         Option("num_samples", "integer", "Samples.", 10, "-n --samples", low=1, is_keyword=False),
         GIVEN,
+        replace(BURN_IN, help="Of a network given evidence: sweeps of Gibbs sampling before a "
+                "sample."),
         Option("output", "path", "Write a CSV file.", flag="-o --output", is_keyword=False),
         SEED, AS_JSON,
     ),
     "circuit info": (
-        replace(CIRCUIT_OUT, help="Write it in another form: .npz, .ac or .dot."),
+        replace(CIRCUIT_OUT, help="Write it in another form: .npz, .ac, .dot; a network .tbn."),
+        Option("max_edges", "integer", "Of a network: compile it to a circuit of at most this many "
+               "edges, to find its size.", 1_000_000, "--edges-max", low=1, is_keyword=False),
         Option("plot", "path", "Draw a small circuit (.png, .svg, .pdf).", is_keyword=False),
         AS_JSON,
     ),

@@ -195,5 +195,5 @@ def test_by_way_of_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = learn_rows(train, valid, NAMES, STATES, stop=Stop(lambda: next(wishes)), **arguments)  # type: ignore[arg-type]
     assert not ended.fit.converged
     assert np.exp(ended.fit.log_likelihoods(complete)).sum() == pytest.approx(1, abs=1e-9)
-    with pytest.raises(LapisError, match="method 'tree' does not read --edge-cost and --param"):
+    with pytest.raises(LapisError, match="method 'tree' does not read costs of edges"):
         learn_rows(train, valid, NAMES, STATES, method="tree", edge_costs=(0.5,))

@@ -11,11 +11,12 @@ from random_circuits import partial_rows, restrict
 
 from lapis.circuits.circuit import Properties
 from lapis.circuits.evaluation import log_values
-from lapis.circuits.learning.gibbs import gibbs_log_conditionals
 from lapis.circuits.learning.learn import Search, learn_circuit
 from lapis.circuits.learning.split import NO_LIMIT, edge_cost, split_circuit
 from lapis.circuits.properties import find_properties
 from lapis.circuits.queries import log_conditionals
+from lapis.circuits.tree_networks.gibbs import estimate_conditionals
+from lapis.circuits.tree_networks.text import format_network
 from lapis.errors import LapisError
 from lapis.progress import Stop
 
@@ -196,11 +197,44 @@ def test_greedy_makes_the_best_split(seed: int) -> None:
         assert search.score == pytest.approx(expected, abs=1e-8)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_cost_that_stays_is_current(seed: int) -> None:
+    """Random splits; whatever `expire_costs` leaves priced costs as much as before."""
+    data, sizes, names, states = make(200 + seed, most=7, largest=2 + seed % 2)
+    rng = np.random.default_rng(seed)
+    search = Search(data, names, states, edge_cost=0.1, parameter_cost=0.0, prior=1.0)
+    definition = Definition(data, sizes, 1.0)
+
+    def count_edges(number: int, on: int) -> int:
+        size = sizes[search.variable[number]]
+        first = search.first_parameter[number]
+        return int(edge_cost(search.graph, search.layout, search.walk, first, size, on, NO_LIMIT))
+
+    num_kept = 0
+    for _ in range(14):
+        search.grow_walk()
+        splits = definition.valid_splits()
+        if not splits:
+            break
+        before = {split: count_edges(*split) for split in splits}
+        for number, on in splits:
+            search.candidates.priced[number, on] = 1
+        made = splits[int(rng.integers(len(splits)))]
+        search.split(*made, greedy=True)
+        definition.split(*made)
+        search.grow_walk()
+        for split in set(before) & set(definition.valid_splits()):
+            if search.candidates.priced[split]:
+                assert count_edges(*split) == before[split]
+                num_kept += 1
+    assert num_kept or len(sizes) < 4
+
+
 def test_quick_improves_until_nothing_does() -> None:
     data, _, names, states = make(7)
     quick = learn_circuit(data, names, states, edge_cost=0.05)
     greedy = learn_circuit(data, names, states, edge_cost=0.05, method="greedy")
-    free = learn_circuit(data, names, states, edge_cost=0.05, with_circuit=False)
+    free = learn_circuit(data, names, states, edge_cost=0.0)
     assert quick.converged
     assert quick.circuit is not None
     assert greedy.circuit is not None
@@ -241,10 +275,10 @@ def test_the_network_as_text() -> None:
     learned = learn_circuit(data, ["A", "B"], [["no", "yes"]] * 2, edge_cost=0.01)
     assert learned.num_splits == 1
     (child,) = (v for v, parents in enumerate(learned.network.parents()) if parents)
-    text = learned.network.format()
+    text = format_network(learned.network)
     other = "AB"[1 - child]
-    assert f"probability ( {'AB'[child]} | {other} ) {{\n  case {other} = no:\n" in text
-    assert "    table 0.928571, 0.0714286;\n" in text  # (6 + 1/2) / (6 + 1)
+    assert f"probability ( {'AB'[child]} | {other} ) {{\n  split 1:\n  case {other} = no:\n" in text
+    assert "    table 0.92857142857142" in text  # (6 + 1/2) / (6 + 1)
 
 
 @pytest.mark.parametrize(
@@ -270,15 +304,15 @@ def test_gibbs_comes_to_the_exact_conditionals() -> None:
     query, given = rows[rng.integers(len(rows), size=(2, 60))]
     query[given >= 0] = -1
     num_sweeps, num_chains = 4000, 5
-    found = gibbs_log_conditionals(
+    found = estimate_conditionals(
         learned.network, query, given, num_chains=num_chains, num_sweeps=num_sweeps, seed=3
     )
     exact = np.exp(log_conditionals(learned.circuit, query, given))
     # Sweeps are correlated: as many independent ones as a tenth of them.
     error = np.sqrt(exact * (1 - exact) / (num_chains * num_sweeps / 10))
-    assert (np.abs(np.exp(found) - exact) < 4 * error + 1e-3).all()
+    assert (np.abs(np.exp(found.log_probability) - exact) < 4 * error + 1e-3).all()
     one, other = (
-        gibbs_log_conditionals(learned.network, query, given, num_sweeps=10, seed=3)
+        estimate_conditionals(learned.network, query, given, num_sweeps=10, seed=3)[0]
         for _ in range(2)
     )
     assert (one == other).all()

@@ -115,5 +115,5 @@ def test_states_that_only_held_out_rows_have() -> None:
 
 def test_a_choice_needs_held_out_rows() -> None:
     for valid in (None, VALID[:0]):
-        with pytest.raises(LapisError, match="several costs are chosen from by held-out rows"):
+        with pytest.raises(LapisError, match="several costs need held-out rows"):
             learn_rows(TRAIN, valid, NAMES, STATES, edge_costs=(0.1, 0.2))

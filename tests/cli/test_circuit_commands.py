@@ -86,8 +86,8 @@ def test_costs_are_chosen_by_held_out_rows(learned: Run) -> None:
     code, _, err = learned(*arguments)
     assert (code, err) == (
         1,
-        "error: several costs are chosen from by held-out rows, and there are none\n"
-        "    give --valid, or one --edge-cost and one --param-cost\n",
+        "error: several costs need held-out rows to choose between them\n"
+        "    give rows to hold out (--valid), or one edge cost and one parameter cost\n",
     )
     for typed, wrong in (("1,x", "'1,x'\n    as in 1,0.5"), ("1,-2", "(1.0, -2.0)")):
         code, _, err = learned("circuit", "learn", "t.csv", "--edge-cost", typed)
@@ -219,7 +219,21 @@ def test_info_and_other_forms(learned: Run) -> None:
          "variables is not equivalent to a Bayesian network of its own\n    leave out --network, "
          "or --components, --starts and --method tree"),
         (("learn", "t.csv", "--method", "tree", "--edge-cost", "1"), "method 'tree' does not read "
-         "--edge-cost and --param-cost\n    they belong to greedy, quick"),
+         "costs of edges and parameters\n    they belong to greedy, quick"),
+        (("learn", "t.csv", "--prior", "thesi"), "prior must be thesis or libra, or a number above "
+         "0, not 'thesi'\n    did you mean 'thesis'?"),
+        (("learn", "t.csv", "--prior", "0"), "prior must be thesis or libra, or a number above 0, "
+         "not '0'\n    as in --prior 0.5: counts added to a distribution, in total"),
+        (("learn", "t.csv", "--edge-cost", "0", "--edges-max", "9"), "--edges-max limits a "
+         "circuit, and with --edge-cost 0 none is kept\n    leave it out, or write a circuit with "
+         "-o c.npz"),
+        (("learn", "t.csv", "--edge-cost", "0", "--components", "2"), "with an edge cost of 0 no "
+         "circuit is kept, and hidden or missing values need one\n    give an edge cost above 0, "
+         "or one component, one start and complete rows"),
+        (("learn", "t.csv", "--components", "2", "-o", "n.tbn"), "a circuit with hidden "
+         "variables is not equivalent to a Bayesian network of its own\n    leave out --network, "
+         "or --components, --starts and --method tree"),
+        (("score", "none.tbn", "t.csv"), "none.tbn: there is no such file"),
         (("score", "t.csv", "t.csv"), "t.csv: this is not a circuit\n    circuits are .npz files, "
          "as `lapis circuit learn -o` writes them, or .ac files"),
         (("query", "c.npz", "-q", "smoks"), "unknown variable 'smoks'\n    did you mean 'smokes'?"),
@@ -237,6 +251,94 @@ def test_info_and_other_forms(learned: Run) -> None:
 def test_mistakes(learned: Run, arguments: tuple[str, ...], message: str) -> None:
     code, _, err = learned("circuit", *arguments)
     assert (code, err) == (1, f"error: {message}\n")
+
+
+def test_a_network_without_a_circuit(learned: Run) -> None:
+    """Learned, scored, queried, sampled, measured and compiled; the distribution stays the same."""
+    table = table_of(learned)
+    found = learned.json("circuit", "learn", "t.csv", "--edge-cost", "0", "-o", "n.tbn")
+    assert (found["edges"], found["leaves"], found["parameters"]) == (None, 3, 6)
+    mean = sum(count * math.log(table[row]) for row, count in COUNTS.items()) / 60
+    assert found["train_log_likelihood"] == pytest.approx(mean, abs=1e-10)
+    score = learned.json("circuit", "score", "n.tbn", "t.csv")
+    assert score["log_likelihood"] == pytest.approx(mean, abs=1e-10)
+    info = learned.json("circuit", "info", "n.tbn", "-o", "again.tbn")
+    assert info == {
+        "variables": 2, "parameters": 6, "leaves": 3, "parents_mean": 0.5, "parents_max": 1,
+        "treewidth_min_fill_bound": 1, "compiled_edges": 20, "compiled_edges_limit": 1_000_000,
+        "compiled_by": info["compiled_by"],
+    }  # fmt: skip
+    assert (learned.folder / "again.tbn").read_text() == (learned.folder / "n.tbn").read_text()
+    small = learned.json("circuit", "info", "n.tbn", "--edges-max", "19")
+    assert (small["compiled_edges"], small["compiled_by"]) == (None, None)
+    given = table["yes", "no"] + table["yes", "yes"]
+    asked = learned.json(
+        "circuit", "query", "n.tbn", "-q", "cancer=yes,cancer", "--evidence", "smokes=yes"
+    )
+    assert (asked["exact"], asked["method"], asked["converged"]) == (False, "gibbs", True)
+    chance = table["yes", "yes"] / given
+    assert abs(asked["probability"] - chance) < 4 * asked["stderr"]
+    error = asked["distribution_stderr"]["cancer"]["no"]
+    assert abs(asked["distribution"]["cancer"]["no"] - (1 - chance)) < 4 * error
+    code, out, _ = learned("circuit", "query", "n.tbn", "--evidence", "smokes=yes")
+    assert code == 0
+    assert "not exact: 10,000 sweeps of Gibbs sampling" in out
+    rows = learned.json("circuit", "query", "n.tbn", "--rows", "t.csv", "--sweeps", "500")
+    assert len(rows["queries"]) == 60
+    for one, (row, count) in zip(rows["queries"][::60], COUNTS.items(), strict=False):
+        assert abs(one["probability"] - table[row]) < 4 * one["stderr"], count
+    drawn = learned.json("circuit", "sample", "n.tbn", "-n", "4")
+    assert (drawn["exact"], len(drawn["samples"])) == (True, 4)
+    code, out, err = learned("circuit", "sample", "n.tbn", "-n", "5", "--evidence", "smokes=yes")
+    assert err == "not exact: each sample is the end of a Gibbs chain of 100 sweeps\n"
+    assert all(line.startswith("yes,") for line in out.splitlines()[1:])
+    compiled = learned.json("circuit", "compile", "n.tbn", "-o", "n.npz")
+    assert (compiled["edges"], compiled["width"]) == (20, 1)
+    again = learned.json("circuit", "score", "n.npz", "t.csv")
+    assert again["log_likelihood"] == pytest.approx(mean, abs=1e-10)
+    assert learned.json("circuit", "info", "n.npz")["leaves"] == 3
+    some = learned.json("circuit", "compile", "n.tbn", "--evidence", "smokes=yes")
+    assert math.exp(some["log_partition"]) == pytest.approx(given, abs=1e-10)
+    marginals = learned.json("circuit", "marginals", "n.tbn", "--evidence", "smokes=yes")
+    assert marginals["distribution"]["cancer"]["yes"] == pytest.approx(chance, abs=1e-10)
+    found = learned.json("circuit", "learn", "t.csv", "--edge-cost", "0", "-o", "k.npz")
+    assert found["edges"] == 20
+    learned.json("circuit", "info", "k.npz", "-o", "k.tbn")
+    assert (learned.folder / "k.tbn").read_text() == (learned.folder / "n.tbn").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("query", "n.tbn", "--mpe"), "the most likely states cannot be found by Gibbs sampling\n"
+         "    `lapis circuit compile n.tbn -o c.npz`, and query the circuit"),
+        (("score", "n.tbn", "some.csv"), "some.csv has missing values, and a network scores "
+         "complete rows\n    `lapis circuit compile n.tbn -o c.npz`, and score the circuit"),
+        (("info", "n.tbn", "--plot", "n.png"), "only circuits are drawn"),
+        (("info", "n.tbn", "-o", "n.npz"), "n.npz: networks are written as .tbn\n"
+         "    `lapis circuit compile n.tbn -o n.npz` makes a circuit"),
+        (("compile", "n.tbn", "-q", "smokes"), "n.tbn: a network with decision trees takes "
+         "--evidence, no data and no queries"),
+        (("score", "bad.tbn", "t.csv"), "bad.tbn:1:1: this is no block of a network\n"
+         "    rain\n    ^^^^\n    a file has blocks `network`, `variable` and `probability`"),
+    ],
+)  # fmt: skip
+def test_mistakes_with_networks(learned: Run, arguments: tuple[str, ...], message: str) -> None:
+    learned.json("circuit", "learn", "t.csv", "--edge-cost", "0", "-o", "n.tbn")
+    learned.write("some.csv", "smokes,cancer\nyes,\n")
+    learned.write("bad.tbn", "rain\n")
+    code, _, err = learned("circuit", *arguments)
+    assert (code, err.removeprefix("error: ")) == (1, f"{message}\n")
+
+
+def test_a_circuit_of_a_network_that_is_too_large(learned: Run) -> None:
+    learned.json("circuit", "learn", "t.csv", "--edge-cost", "0", "-o", "n.tbn")
+    code, _, err = learned("circuit", "compile", "n.tbn", "--edges-max", "15")
+    assert code == 3
+    assert err.startswith(
+        "error: no circuit of at most 15 edges was found: 0 of 1 splits fit, the next gives 20 "
+        "edges; treewidth at most 1\n"
+    )
 
 
 def test_impossible_evidence_is_said(run: Run) -> None:

@@ -25,6 +25,7 @@ from lapis.circuits.circuit import (
     new_circuit,
     state_starts,
 )
+from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.data.whole_path import require_writable, whole_path
 from lapis.errors import LapisError, Source, Span
 
@@ -33,10 +34,14 @@ DOUBLE_DIGITS = 17  # at most, of a double as it is written
 MOST_EXP = 700.0  # whose exponential is one
 WIDE = Context(Emax=MAX_EMAX, Emin=MIN_EMIN)
 ARRAYS = ("kind", "leaf", "start", "child", "log_parameter")
+NETWORK_ARRAYS = ("variable", "split_on", "first_child", "first_parameter", "log_parameter")
 
 
-def save_circuit(circuit: Circuit, path: str | Path) -> None:
-    """Write a circuit, whole or not at all; the ending says how."""
+def save_circuit(circuit: Circuit, path: str | Path, network: TreeNetwork | None = None) -> None:
+    """Write a circuit, whole or not at all; the ending says how.
+
+    An `.npz` file also keeps the network that the circuit is equivalent to, if one is given.
+    """
     path = Path(path)
     check_output(path)
     with whole_path(path) as temporary:
@@ -46,6 +51,8 @@ def save_circuit(circuit: Circuit, path: str | Path) -> None:
                 "properties": circuit.properties._asdict(),
             }  # fmt: skip
             arrays = {name: getattr(circuit, name) for name in ARRAYS}
+            if network is not None:
+                arrays |= {f"network_{name}": getattr(network, name) for name in NETWORK_ARRAYS}
             with temporary.open("wb") as stream:
                 np.savez_compressed(stream, head=np.array(json.dumps(head)), **arrays)
         else:
@@ -82,6 +89,45 @@ def load_circuit(path: str | Path) -> Circuit:
             f"{path}: this is not a circuit", code="circuit-file",
             hint="circuits are .npz files, as `lapis circuit learn -o` writes them, or .ac files",
         ) from None  # fmt: skip
+
+
+def load_stored_network(path: str | Path, circuit: Circuit) -> TreeNetwork | None:
+    """Read the network that the file of a circuit keeps, if it keeps one."""
+    path = Path(path)
+    if path.suffix == ".ac":
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            if "network_variable" not in stored:
+                return None
+            arrays = [stored[f"network_{name}"] for name in NETWORK_ARRAYS]
+        network = TreeNetwork(circuit.names, circuit.states, *arrays)
+        check_network(network)
+    except (OSError, KeyError, TypeError, ValueError, IndexError, zipfile.BadZipFile):
+        raise LapisError(
+            f"{path}: the network in this file is damaged", code="circuit-file"
+        ) from None
+    return network
+
+
+def check_network(network: TreeNetwork) -> None:
+    """ValueError of arrays that are no network: kernels would read beyond their ends."""
+    num_variables, num_nodes = len(network.names), len(network.variable)
+    if not (network.variable[:num_variables] == np.arange(num_variables)).all():
+        raise ValueError
+    sizes = np.array([len(states) for states in network.states])
+    own = sizes[network.variable]
+    is_leaf = network.split_on < 0
+    first = network.first_parameter[is_leaf]
+    if (first < 0).any() or (first + own[is_leaf] > len(network.log_parameter)).any():
+        raise ValueError
+    for node in np.flatnonzero(~is_leaf).tolist():
+        begin = int(network.first_child[node])
+        end = begin + int(sizes[network.split_on[node]])
+        if not node < begin < end <= num_nodes:
+            raise ValueError
+        if (network.variable[begin:end] != network.variable[node]).any():
+            raise ValueError
 
 
 def check_arrays(circuit: Circuit) -> None:
@@ -187,8 +233,11 @@ def format_exp(log_value: float) -> str:
     """
     if log_value == -math.inf:
         return "0.0"
-    if abs(log_value) < MOST_EXP and read_log(short := repr(math.exp(log_value))) == log_value:
-        return short
+    if abs(log_value) < MOST_EXP:
+        value = math.exp(log_value)
+        for short in (f"{value:.15g}", f"{value:.16g}", repr(value)):
+            if read_log(short) == log_value:
+                return short
     small = -math.floor(math.log10(abs(log_value))) if log_value else 0
     return str(decimal_exp(log_value, 20 + max(0, small)))
 

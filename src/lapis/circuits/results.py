@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lapis.circuits.circuit import Circuit
+from lapis.circuits.circuit import Circuit, state_starts
 from lapis.circuits.evaluation import posteriors
 from lapis.circuits.learning.tuning import Trial
 from lapis.circuits.queries import (
@@ -18,6 +18,12 @@ from lapis.circuits.queries import (
     most_likely,
     refuse_impossible,
 )
+from lapis.circuits.tree_networks.gibbs import (
+    MAX_RHAT,
+    estimate_conditionals,
+    estimate_marginals,
+)
+from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.results.result import Columns, Figures, Result, Table
 from lapis.results.view import View, format_number, new_view
 
@@ -105,6 +111,110 @@ class ModelMarginals(CircuitAnswer):
         return {**found, "log_partition": self.log_probability}
 
 
+@dataclass(frozen=True, repr=False)
+class GibbsAnswer(Result):
+    """What Gibbs sampling on a network says about one query."""
+
+    log_probability: float | None  # of the states asked for given the evidence; None without
+    stderr: float | None  # of their probability
+    rhat: float  # the largest
+    distribution: Mapping[str, Mapping[str, tuple[float, float]]]  # state → probability, its error
+    num_sweeps: int  # counted, in all chains
+
+    def columns(self) -> Columns:
+        rows = [(v, s, *p) for v, states in self.distribution.items() for s, p in states.items()]
+        names = ("variable", "state", "probability", "stderr")
+        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+    def views(self) -> list[View]:
+        columns = self.columns()
+        chances = list(columns["probability"])
+        if not chances:
+            return []
+        texts = zip(
+            columns["variable"], columns["state"], (f"{chance:.4f}" for chance in chances),
+            (f"{error:.2g}" for error in columns["stderr"]), strict=True,
+        )  # fmt: skip
+        return [new_view(list(columns), texts, numbers=["probability", "stderr"], bars=chances)]
+
+    def summary(self) -> str:
+        found = f"not exact: {self.num_sweeps:,} sweeps of Gibbs sampling, R-hat {self.rhat:.3f}"
+        if self.rhat > MAX_RHAT:
+            found += ", the chains disagree"
+        if self.log_probability is None or self.stderr is None:
+            return found
+        value = format_number(self.log_probability)
+        chance = f"{math.exp(self.log_probability):.6g} ± {self.stderr:.2g}"
+        return f"log probability {value} (probability {chance}), {found}"
+
+    def document(self) -> dict[str, Any]:
+        chance = None if self.log_probability is None else math.exp(self.log_probability)
+        return {
+            "exact": False,
+            "method": "gibbs",
+            "log_probability": self.log_probability,
+            "probability": chance,
+            "stderr": self.stderr,
+            "rhat": self.rhat,
+            "converged": self.rhat <= MAX_RHAT,
+            "distribution": {
+                name: {state: chance for state, (chance, _) in states.items()}
+                for name, states in self.distribution.items()
+            },
+            "distribution_stderr": {
+                name: {state: error for state, (_, error) in states.items()}
+                for name, states in self.distribution.items()
+            },
+        }
+
+
+def ask_network(
+    network: TreeNetwork,
+    event: np.ndarray,
+    evidence: np.ndarray,
+    variables: Sequence[str],
+    num_chains: int,
+    burn_in: int,
+    num_sweeps: int,
+    seed: int,
+) -> GibbsAnswer:
+    """Estimate P(event | evidence) and the marginals of variables, as `ask` finds them exactly.
+
+    Without an event or variables: the marginals of all that the evidence leaves open.
+    """
+    is_asked = bool((event >= 0).any())
+    if not variables and not is_asked:
+        variables = [n for n, state in zip(network.names, evidence, strict=True) if state < 0]
+    value = stderr = None
+    worst = 1.0
+    distribution: dict[str, dict[str, tuple[float, float]]] = {}
+    if is_asked:
+        found = estimate_conditionals(
+            network, event[None], evidence[None], num_chains=num_chains, burn_in=burn_in,
+            num_sweeps=num_sweeps, seed=seed,
+        )  # fmt: skip
+        value, stderr = float(found.log_probability[0]), float(found.stderr[0])
+        worst = float(found.rhat[0])
+    if variables:
+        found = estimate_marginals(
+            network, evidence, num_chains=num_chains, burn_in=burn_in, num_sweeps=num_sweeps,
+            seed=seed,
+        )  # fmt: skip
+        chance = np.exp(found.log_probability)
+        first = state_starts(network.states)
+        for name in variables:
+            v = network.names.index(name)
+            own = slice(first[v], first[v + 1])
+            if evidence[v] >= 0:
+                known = np.arange(first[v + 1] - first[v]) == evidence[v]
+                pairs = [(float(is_known), 0.0) for is_known in known]
+            else:
+                pairs = [*zip(chance[own].tolist(), found.stderr[own].tolist(), strict=True)]
+                worst = max(worst, float(found.rhat[own].max()))
+            distribution[name] = dict(zip(network.states[v], pairs, strict=True))
+    return GibbsAnswer(value, stderr, worst, distribution, num_chains * num_sweeps)
+
+
 def ask(
     circuit: Circuit,
     event: np.ndarray,
@@ -168,3 +278,51 @@ class RowAnswers(Table):
 def ask_rows(circuit: Circuit, events: np.ndarray, evidence: np.ndarray) -> RowAnswers:
     """log P(event | evidence) of each row, all of them at once."""
     return RowAnswers({"log_probability": log_conditionals(circuit, events, evidence)})
+
+
+@dataclass(frozen=True, repr=False)
+class GibbsRows(Table):
+    """Estimates of the log probability of each row of queries."""
+
+    def summary(self) -> str:
+        values = np.asarray(self.values["log_probability"])
+        mean = format_number(float(values.mean()) if len(values) else None)
+        worst = float(np.asarray(self.values["rhat"]).max(initial=1.0))
+        return (
+            f"{len(values):,} queries, mean log probability {mean}, "
+            f"not exact: Gibbs sampling, R-hat at most {worst:.3f}"
+        )
+
+    def document(self) -> dict[str, Any]:
+        values = np.asarray(self.values["log_probability"])
+        rows = zip(*(np.asarray(column).tolist() for column in self.values.values()), strict=True)
+        return {
+            "exact": False,
+            "method": "gibbs",
+            "log_probability": float(values.mean()) if len(values) else None,
+            "distribution": None,
+            "queries": (
+                {
+                    "log_probability": value, "probability": math.exp(value), "stderr": stderr,
+                    "rhat": rhat,
+                }
+                for value, stderr, rhat in rows
+            ),
+        }  # fmt: skip
+
+
+def ask_network_rows(
+    network: TreeNetwork,
+    events: np.ndarray,
+    evidence: np.ndarray,
+    num_chains: int,
+    burn_in: int,
+    num_sweeps: int,
+    seed: int,
+) -> GibbsRows:
+    """Estimate log P(event | evidence) of each row."""
+    found = estimate_conditionals(
+        network, events, evidence, num_chains=num_chains, burn_in=burn_in, num_sweeps=num_sweeps,
+        seed=seed,
+    )  # fmt: skip
+    return GibbsRows(found._asdict())

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lapis.circuits.typed_states import read_states, row_of_states
 from lapis.cli.circuit_compile import sizes
 from lapis.cli.options import takes
-from lapis.errors import LapisError
+from lapis.errors import LapisError, TooLarge
 from lapis.progress import Report, Stop, work_clock
 
 if TYPE_CHECKING:
     import numpy as np
 
     from lapis.circuits.circuit import Circuit
+    from lapis.circuits.tree_networks.tree_network import TreeNetwork
     from lapis.results.result import Result
 
 
@@ -32,19 +34,32 @@ def learn(
     **options: Any,
 ) -> Result:
     """Learn a circuit from rows of discrete values, paying for its edges."""
+    from lapis.circuits.compilation.compile import MAX_EDGES
     from lapis.circuits.files import check_output, save_circuit
     from lapis.circuits.learning.learner import learn_rows
     from lapis.circuits.results import LearnedFigures
     from lapis.circuits.table import read_table, rows_of, variables_of
-    from lapis.data.whole_path import write_whole
+    from lapis.circuits.tree_networks.compiling import compile_network
+    from lapis.circuits.tree_networks.text import SUFFIX, format_network
+    from lapis.data.whole_path import require_writable, write_whole
 
-    check_output(output)
+    wants_circuit = output is not None and output.suffix != SUFFIX
+    if wants_circuit:
+        check_output(output)
+    require_writable(output)
     is_single = (options["num_components"] or 1) * options["num_starts"] == 1
-    if network is not None and not (is_single and options["method"] != "tree"):
+    wants_network = network is not None or (output is not None and output.suffix == SUFFIX)
+    if wants_network and not (is_single and options["method"] != "tree"):
         raise LapisError(
             "a circuit with hidden variables is not equivalent to a Bayesian network of its own",
             code="option-value",
             hint="leave out --network, or --components, --starts and --method tree",
+        )
+    if options["max_edges"] is not None and not any(options["edge_costs"]) and not wants_circuit:
+        raise LapisError(
+            "--edges-max limits a circuit, and with --edge-cost 0 none is kept",
+            code="option-value",
+            hint="leave it out, or write a circuit with -o c.npz",
         )
     tables = [read_table(path, header) for path in (table, valid) if path is not None]
     names, states = variables_of(tables)
@@ -55,13 +70,20 @@ def learn(
         train, held_out, names, states, seed=random_state, progress=progress, stop=stop, **options
     )
     fit = found.fit
+    if wants_circuit and fit.circuit is None and fit.network is not None:
+        limit = options["max_edges"] or MAX_EDGES
+        fit = replace(fit, circuit=compile_network(fit.network, limit, random_state).circuit)
     if network is not None and fit.network is not None:
-        write_whole(network, fit.network.format())
-    if output is not None:
-        save_circuit(fit.circuit, output)
+        write_whole(network, format_network(fit.network))
+    if output is not None and fit.circuit is not None and wants_circuit:
+        save_circuit(fit.circuit, output, fit.network)
+    elif output is not None and fit.network is not None:
+        write_whole(output, format_network(fit.network))
+    model = fit.network if fit.circuit is None else fit.circuit
     figures = {
-        "edges": fit.circuit.num_edges,
-        "parameters": fit.circuit.num_parameters,
+        "edges": fit.num_edges,
+        "parameters": None if model is None else model.num_parameters,
+        "leaves": None if fit.network is None else fit.network.num_leaves,
         "splits": fit.num_splits,
         "train_log_likelihood": mean(fit.log_likelihoods(train)),
         "valid_log_likelihood": None if held_out is None else mean(fit.log_likelihoods(held_out)),
@@ -76,15 +98,24 @@ def learn(
 @takes("circuit score")
 def score(circuit: Path, table: Path, per_example: Path | None, header: Any) -> Result:
     """The mean log-likelihood of rows; variables that a row leaves out are summed out."""
-    from lapis.circuits.files import load_circuit
     from lapis.circuits.queries import log_probabilities
     from lapis.circuits.table import read_table, rows_of
+    from lapis.circuits.tree_networks.tree_network import TreeNetwork
     from lapis.data.whole_path import write_whole
     from lapis.results.result import Figures
 
-    found = load_circuit(circuit)
+    found = load_model(circuit)
     rows = rows_of(read_table(table, header), found.names, found.states)
-    values = log_probabilities(found, rows)
+    if not isinstance(found, TreeNetwork):
+        values = log_probabilities(found, rows)
+    elif (rows >= 0).all():
+        values = found.log_likelihoods(rows)
+    else:
+        raise LapisError(
+            f"{table} has missing values, and a network scores complete rows",
+            code="missing-values",
+            hint=f"`lapis circuit compile {circuit} -o c.npz`, and score the circuit",
+        )
     if per_example is not None:
         write_whole(per_example, "".join(f"{value!r}\n" for value in values.tolist()))
     return Figures({"log_likelihood": mean(values), "examples": len(values)})
@@ -98,14 +129,25 @@ def query(
     rows: Path | None,
     given: Path | None,
     most_likely: bool,
+    num_chains: int,
+    burn_in: int,
+    num_sweeps: int,
     header: Any,
+    random_state: int,
 ) -> Result:
-    """Conditional probabilities, exactly: one query, or a file of them."""
-    from lapis.circuits.files import load_circuit
-    from lapis.circuits.results import ask, ask_rows
+    """Conditional probabilities: exactly of a circuit, by Gibbs sampling of a network."""
+    from lapis.circuits.results import ask, ask_network, ask_network_rows, ask_rows
     from lapis.circuits.table import read_table, rows_of
+    from lapis.circuits.tree_networks.tree_network import TreeNetwork
 
-    found = load_circuit(circuit)
+    found = load_model(circuit)
+    sampling = (num_chains, burn_in, num_sweeps, random_state)
+    if most_likely and isinstance(found, TreeNetwork):
+        raise LapisError(
+            "the most likely states cannot be found by Gibbs sampling",
+            code="option-value",
+            hint=f"`lapis circuit compile {circuit} -o c.npz`, and query the circuit",
+        )
     if rows is None:
         if given is not None:
             raise LapisError("--given is the evidence for --rows", code="option-value")
@@ -114,6 +156,8 @@ def query(
         asked = [name for name, state in named if state is None]
         states = [(name, state) for name, state in named if state is not None]
         event = row_of_states(found.names, found.states, states)
+        if isinstance(found, TreeNetwork):
+            return ask_network(found, event, row, asked, *sampling)
         return ask(found, event, row, asked, most_likely)
     if query or evidence or most_likely:
         raise LapisError("a query stands in --query or in --rows, not in both", code="option-value")
@@ -125,6 +169,8 @@ def query(
             raise LapisError(
                 f"{rows} has {len(events)} rows, {given} has {len(known)}", code="data-table"
             )
+    if isinstance(found, TreeNetwork):
+        return ask_network_rows(found, events, known, *sampling)
     return ask_rows(found, events, known)
 
 
@@ -133,28 +179,42 @@ def sample(
     circuit: Path,
     num_samples: int,
     evidence: Sequence[str],
+    burn_in: int,
     output: Path | None,
     random_state: int,
     as_json: bool,
 ) -> None:
-    """Independent samples, given evidence."""
+    """Independent samples, given evidence; of a network with evidence by Gibbs sampling."""
     import csv
     import sys
 
-    from lapis.circuits.files import load_circuit
     from lapis.circuits.queries import draw_samples
+    from lapis.circuits.tree_networks.gibbs import draw_given
+    from lapis.circuits.tree_networks.tree_network import TreeNetwork
     from lapis.cli.render import print_json
     from lapis.data.whole_path import whole_path
 
-    found = load_circuit(circuit)
+    found = load_model(circuit)
     row = given_row(found, evidence)
-    worlds = draw_samples(found, num_samples, random_state, row)
+    is_exact = True
+    if not isinstance(found, TreeNetwork):
+        worlds = draw_samples(found, num_samples, random_state, row)
+    elif (row < 0).all():
+        worlds = found.draw_samples(num_samples, random_state)
+    else:
+        is_exact = False
+        worlds = draw_given(found, num_samples, row, burn_in, random_state)
+        print(
+            f"not exact: each sample is the end of a Gibbs chain of {burn_in:,} sweeps",
+            file=sys.stderr,
+        )
     columns = [
         [states[code] for code in worlds[:, v].tolist()] for v, states in enumerate(found.states)
     ]
     rows = zip(*columns, strict=True)
     if as_json:
-        print_json({"samples": (dict(zip(found.names, row, strict=True)) for row in rows)})
+        samples = (dict(zip(found.names, row, strict=True)) for row in rows)
+        print_json({"exact": is_exact, "samples": samples})
     elif output is None:
         csv.writer(sys.stdout, lineterminator="\n").writerows([found.names, *rows])
     if output is not None:
@@ -168,29 +228,81 @@ def sample(
 
 
 @takes("circuit info")
-def info(circuit: Path, output: Path | None, plot: Path | None) -> Result:
-    """Size and guarantees of a circuit; other forms and a picture of it."""
-    from lapis.circuits.files import load_circuit, save_circuit
+def info(circuit: Path, output: Path | None, max_edges: int, plot: Path | None) -> Result:
+    """Size and guarantees of a circuit or network; other forms and a picture of it."""
+    from lapis.circuits.files import load_stored_network, save_circuit
     from lapis.circuits.queries import entropy, log_partition
+    from lapis.circuits.tree_networks.text import SUFFIX, format_network
+    from lapis.circuits.tree_networks.tree_network import TreeNetwork
+    from lapis.data.whole_path import write_whole
     from lapis.results.result import Figures
 
-    found = load_circuit(circuit)
-    if output is not None:
-        save_circuit(found, output)
-    if plot is not None:
+    found = load_model(circuit)
+    figures: dict[str, float | int | str | None] = {}
+    if isinstance(found, TreeNetwork):
+        network: TreeNetwork | None = found
+        if plot is not None:
+            raise LapisError("only circuits are drawn", code="option-value")
+        figures |= {"variables": len(found.names), "parameters": found.num_parameters}
+    else:
+        network = load_stored_network(circuit, found)
+        figures |= {
+            **sizes(found),
+            **found.properties._asdict(),
+            "log_partition": log_partition(found),
+            "entropy": entropy(found) if all(found.properties) else None,
+        }
+    if network is not None:
+        figures |= measure(network, max_edges)
+    if output is not None and output.suffix == SUFFIX and network is not None:
+        write_whole(output, format_network(network))
+    elif output is not None and isinstance(found, TreeNetwork):
+        raise LapisError(
+            f"{output}: networks are written as {SUFFIX}", code="circuit-file",
+            hint=f"`lapis circuit compile {circuit} -o {output}` makes a circuit",
+        )  # fmt: skip
+    elif output is not None and not isinstance(found, TreeNetwork):
+        save_circuit(found, output, network)
+    if plot is not None and not isinstance(found, TreeNetwork):
         from lapis.circuits.draw import draw_circuit
 
         draw_circuit(found, plot)
-    figures: dict[str, float | int | str | None] = {
-        **sizes(found),
-        **found.properties._asdict(),
-        "log_partition": log_partition(found),
-        "entropy": entropy(found) if all(found.properties) else None,
-    }
     return Figures(figures)
 
 
-def given_row(circuit: Circuit, evidence: Sequence[str]) -> np.ndarray:
+def measure(network: TreeNetwork, max_edges: int) -> dict[str, float | int | str | None]:
+    """The rows of table 5.4 of the thesis: leaves, parents, treewidth, edges after compiling."""
+    from lapis.circuits.tree_networks.compiling import compile_network
+
+    parents = [len(own) for own in network.parents()]
+    try:
+        compiled = compile_network(network, max_edges)
+        edges, method = compiled.circuit.num_edges, compiled.method
+    except TooLarge:
+        edges, method = None, None
+    return {
+        "leaves": network.num_leaves,
+        "parents_mean": sum(parents) / len(parents),
+        "parents_max": max(parents),
+        "treewidth_min_fill_bound": network.treewidth(),
+        "compiled_edges": edges,
+        "compiled_edges_limit": max_edges,
+        "compiled_by": method,
+    }
+
+
+def load_model(path: Path) -> Circuit | TreeNetwork:
+    """A circuit, or a network with decision trees; the ending tells which."""
+    from lapis.circuits.tree_networks.text import SUFFIX, load_network
+
+    if path.suffix == SUFFIX:
+        return load_network(path)
+    from lapis.circuits.files import load_circuit
+
+    return load_circuit(path)
+
+
+def given_row(circuit: Circuit | TreeNetwork, evidence: Sequence[str]) -> np.ndarray:
     given = read_states(circuit.names, circuit.states, evidence)
     return row_of_states(circuit.names, circuit.states, given)
 

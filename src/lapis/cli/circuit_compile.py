@@ -34,8 +34,11 @@ def compile_(
     """A circuit that computes a model exactly: all its marginals in one sweep."""
     from lapis.circuits.compilation.compile import compile_factors
     from lapis.circuits.queries import log_partition
+    from lapis.circuits.tree_networks.text import SUFFIX
     from lapis.results.result import Figures
 
+    if opening["model"].suffix == SUFFIX:
+        return compile_trees(output, max_edges, time_limit, random_state, progress, **opening)
     graph, row, _ = open_factors(**opening)
     graph = graph.given(row)
     began = time.monotonic()
@@ -46,6 +49,53 @@ def compile_(
         "method": found.method,
         **sizes(found.circuit),
         "width": found.width,
+        "log_partition": log_partition(found.circuit),
+        "seconds": time.monotonic() - began,
+    }
+    return Figures(figures)
+
+
+def compile_trees(
+    output: Path | None,
+    max_edges: int,
+    time_limit: float | None,
+    random_state: int,
+    progress: Report | None,
+    *,
+    model: Path,
+    evidence: Sequence[str],
+    data: Sequence[Path] | None,
+    query: Sequence[str],
+    opened: Sequence[str],
+    merge: bool,
+    strict: bool,
+) -> Figures:
+    """Compile a network with decision trees, whose families may be too large for tables."""
+    from lapis.circuits.files import check_output, save_circuit
+    from lapis.circuits.queries import log_partition
+    from lapis.circuits.tree_networks.compiling import compile_network
+    from lapis.circuits.tree_networks.text import load_network
+    from lapis.results.result import Figures
+
+    if data or query or opened or merge or strict:
+        raise LapisError(
+            f"{model}: a network with decision trees takes --evidence, no data and no queries",
+            code="option-value",
+        )
+    check_output(output)
+    network = load_network(model)
+    given = read_states(network.names, network.states, evidence)
+    row = row_of_states(network.names, network.states, given)
+    began = time.monotonic()
+    stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
+    fixed = network.given(row)
+    found = compile_network(fixed, max_edges, random_state, stop, progress)
+    if output is not None:
+        save_circuit(found.circuit, output, network if fixed is network else None)
+    figures: dict[str, float | int | str | None] = {
+        "method": found.method,
+        **sizes(found.circuit),
+        "width": fixed.treewidth(),
         "log_partition": log_partition(found.circuit),
         "seconds": time.monotonic() - began,
     }

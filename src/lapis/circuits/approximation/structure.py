@@ -32,7 +32,7 @@ def learn_structure(
 ) -> Circuit:
     """A circuit of at most `max_edges` edges that explains rows of states, with its parameters."""
     search = Search(
-        rows, graph.names, graph.states, max(1.0, FIRST_COST * len(rows)), 0.0, 1.0, True,
+        rows, graph.names, graph.states, max(1.0, FIRST_COST * len(rows)), 0.0, 1.0,
         neighbours(graph),
     )  # fmt: skip
     overshoots = 0

@@ -1,4 +1,4 @@
-"""Networks in files: .bif and .uai, plain or compressed."""
+"""Networks in files: .bif and .uai, plain or compressed, and .tbn where trees fit in tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from lapis.circuits.factors.factor_graph import FactorGraph
 from lapis.errors import LapisError
 
-SUFFIXES = (".bif", ".bif.gz", ".uai", ".uai.gz")
+SUFFIXES = (".bif", ".bif.gz", ".uai", ".uai.gz", ".tbn")
 
 
 def is_factor_file(path: Path) -> bool:
@@ -17,9 +17,14 @@ def is_factor_file(path: Path) -> bool:
 
 
 def read_factors(path: str | Path) -> FactorGraph:
-    """The network of a .bif or .uai file."""
+    """The network of a .bif, .uai or .tbn file."""
     path = Path(path)
     text = read_text(path)
+    if path.name.lower().endswith(".tbn"):
+        from lapis.circuits.tree_networks.compiling import tables_of
+        from lapis.circuits.tree_networks.text import parse_network
+
+        return tables_of(parse_network(text, str(path)))
     if path.name.lower().endswith((".bif", ".bif.gz")):
         from lapis.circuits.factors.bif import parse_bif
 

@@ -3,10 +3,14 @@
     score = log P(data) − k_e · edges − k_p · parameters
 
 Starting with a product of marginals, the best split of a distribution is made (`split`) until none
-improves the score (`candidates`). A distribution's parameters are (N_j + prior/size) / (N + prior);
-the thesis has one count a state, Libra one in total, which is the default here. The result is a
-circuit and the equivalent Bayesian network with decision trees. With k_e = 0 and no circuit the
-same search is the learner of Chickering, Heckerman and Meek (1997) that the thesis compares with.
+improves the score (`candidates`). A distribution's parameters are smoothed (`priors`). The result
+is a circuit and the equivalent Bayesian network with decision trees.
+
+With k_e = 0 no circuit is kept, which could be exponential in size: the result is the network
+alone. This is the baseline of the thesis, the learner of Chickering, Heckerman and Meek (1997) that
+WinMine has. WinMine scores by the marginal likelihood of a Dirichlet prior and a factor κ for each
+parameter; here the score is the likelihood at the smoothed parameters and k_p takes the place of
+−log κ.
 
 Data are bits: a word holds 64 rows of one state.
 """
@@ -32,14 +36,16 @@ from lapis.circuits.learning.candidates import (
     new_candidates,
     refresh_best,
 )
+from lapis.circuits.learning.priors import counts_in_total
 from lapis.circuits.learning.split import (
     MAX_STATES,
+    Graph,
     new_layout,
     new_walk,
     product_of_marginals,
     split_circuit,
 )
-from lapis.circuits.learning.tree_network import TreeNetwork
+from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import LapisError
 from lapis.progress import Progress, Report, Stop, pressed_by_interrupt
 
@@ -66,20 +72,47 @@ def learn_circuit(
     *,
     edge_cost: float = 0.1,
     parameter_cost: float = 0.0,
-    prior: float = 1.0,
+    prior: str | float = "libra",
     method: Method = "quick",
     max_edges: int | None = None,
-    with_circuit: bool = True,
     allowed: np.ndarray | None = None,
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> Learned:
-    """Learn from complete rows of states, int[num_rows, num_variables].
+    """Learn a circuit from complete rows, or a network with decision trees alone.
 
-    `allowed`, bool[num_variables, num_variables], says which variables (columns) a variable's
-    distributions (row) may be split on.
+    Parameters
+    ----------
+    data
+        int[num_rows, num_variables], states.
+    names, states
+        Of the variables.
+    edge_cost, parameter_cost
+        k_e and k_p. With an edge cost of 0 no circuit is kept.
+    prior
+        Of the parameters: a name or counts in total, see `priors`.
+    method
+        "greedy" makes the best split in every step, "quick" nearly so. Without a circuit they are
+        the same.
+    max_edges
+        Edges of the circuit at most; the search ends before it has more.
+    allowed
+        bool[num_variables, num_variables], which variables (columns) the distributions of a
+        variable (row) may be split on.
+    progress, stop
+        Called now and then; asked whether to stop.
+
+    Returns
+    -------
+    Learned
+        Its `circuit` is None if edges cost nothing.
+
+    Raises
+    ------
+    LapisError
+        If the data are empty, incomplete, or have a variable of too many states.
     """
-    search = Search(data, names, states, edge_cost, parameter_cost, prior, with_circuit, allowed)
+    search = Search(data, names, states, edge_cost, parameter_cost, prior, allowed)
     stop = stop or Stop()
     began = told = time.monotonic()
     converged = False
@@ -109,8 +142,7 @@ class Search:
         states: Sequence[Sequence[str]],
         edge_cost: float,
         parameter_cost: float,
-        prior: float,
-        with_circuit: bool = True,
+        prior: str | float,
         allowed: np.ndarray | None = None,
     ) -> None:
         self.names, self.states = tuple(names), tuple(map(tuple, states))
@@ -118,7 +150,8 @@ class Search:
         check_states(self.names, self.states)
         check_complete(data, self.names)
         num_variables = len(self.names)
-        self.edge_cost, self.parameter_cost, self.prior = edge_cost, parameter_cost, prior
+        self.edge_cost, self.parameter_cost = edge_cost, parameter_cost
+        self.prior = counts_in_total(prior, self.states)
         self.layout = new_layout(self.states)
         self.bits = pack_states(data, self.states)
         self.allowed = np.ones((num_variables, num_variables), np.bool_)
@@ -139,7 +172,7 @@ class Search:
         everything = pack_bits(np.ones(len(data), np.bool_))
         for variable in range(num_variables):
             self.add_distribution(variable, everything, self.allowed[variable])
-        self.with_circuit = with_circuit  # otherwise the graph stays as it is, and free
+        self.with_circuit = edge_cost > 0  # otherwise the graph stays as it is
         self.graph = product_of_marginals(self.layout, np.array(self.first_parameter))
         self.walk = new_walk(2 * len(self.graph.kind))
         self.log_likelihood = sum(self.log_likelihood_of(number) for number in range(num_variables))
@@ -174,7 +207,7 @@ class Search:
         table.first[number] = self.first_parameter[number]
         count_gains(
             self.bits, self.layout, rows, variable, open_ & ~self.is_descendant[variable],
-            self.prior, self.parameter_cost, table.gain[number],
+            self.prior[variable], self.parameter_cost, table.gain[number],
         )  # fmt: skip
         table.bound[number] = table.gain[number]
         refresh_best(table, number)
@@ -184,20 +217,20 @@ class Search:
         return count_states(self.bits, self.layout, self.rows[number], self.variable[number])
 
     def parameters_of(self, number: int) -> np.ndarray:
-        counts = self.counts(number)
-        return (counts + self.prior / len(counts)) / (counts.sum() + self.prior)
+        counts, prior = self.counts(number), self.prior[self.variable[number]]
+        return np.asarray((counts + prior / len(counts)) / (counts.sum() + prior))
 
     def log_likelihood_of(self, number: int) -> float:
         counts = self.counts(number)
-        return float(log_likelihood(counts, 0, len(counts), self.prior))
+        prior = self.prior[self.variable[number]]
+        return float(log_likelihood(counts, 0, len(counts), prior))
 
     def find_split(self, method: Method) -> tuple[int, int] | None:
         """The distribution and the variable of the best split, if one improves the score."""
         self.grow_walk()
-        price = self.edge_cost if self.with_circuit else 0.0
         number, variable = choose_split(
             self.graph, self.layout, self.walk, self.candidates, len(self.variable),
-            self.is_descendant, price, self.num_splits + 1, method == "greedy",
+            self.is_descendant, self.edge_cost, self.num_splits + 1, method == "greedy",
         )  # fmt: skip
         return None if number < 0 else (number, variable)
 
@@ -220,7 +253,7 @@ class Search:
             if greedy:
                 expire_costs(
                     self.graph, self.layout, self.walk, self.candidates, len(self.variable),
-                    number,
+                    number, on,
                 )  # fmt: skip
             self.graph = new
         before = self.log_likelihood_of(number)
@@ -266,17 +299,28 @@ class Search:
         )  # fmt: skip
         circuit = None
         if self.with_circuit:
-            number = np.full(self.num_parameters, -1, np.int32)
-            for distribution in np.flatnonzero(is_leaf):
-                own = self.first_parameter[distribution] + np.arange(sizes[distribution])
-                number[own] = first[distribution] + np.arange(sizes[distribution])
-            graph = self.graph
-            leaf = np.where(graph.kind == PARAMETER, number[graph.leaf], graph.leaf)
-            circuit = new_circuit(
-                self.names, self.states, graph.kind, leaf, graph.start, graph.child,
-                log_parameter, Properties(True, True, True),
-            )  # fmt: skip
+            first_of = np.array(self.first_parameter)
+            circuit = finish_circuit(self.graph, network, first_of, self.num_parameters)
         return Learned(circuit, network, self.log_likelihood, self.num_splits, seconds, converged)
+
+
+def finish_circuit(
+    graph: Graph, network: TreeNetwork, first_parameter: np.ndarray, num_parameters: int
+) -> Circuit:
+    """The circuit of a network from the graph made by its splits.
+
+    `first_parameter`, int64[num_distributions], is the number in the graph of the first parameter
+    of each distribution; the circuit has the parameters of the network's leaves.
+    """
+    number = np.full(num_parameters, -1, np.int32)
+    for leaf in np.flatnonzero(network.split_on < 0).tolist():
+        own = np.arange(len(network.states[network.variable[leaf]]))
+        number[first_parameter[leaf] + own] = network.first_parameter[leaf] + own
+    return new_circuit(
+        network.names, network.states, graph.kind,
+        np.where(graph.kind == PARAMETER, number[graph.leaf], graph.leaf), graph.start, graph.child,
+        network.log_parameter, Properties(True, True, True),
+    )  # fmt: skip
 
 
 def check_shape(data: np.ndarray, names: Sequence[str]) -> None:

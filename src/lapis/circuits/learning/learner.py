@@ -2,6 +2,7 @@
 
 Costs of splits are given or chosen by held-out rows; circuits from several starts are averaged.
 Equal parts of the result are merged, and nearly equal ones where held-out rows lose nothing.
+With an edge cost of 0 the result is a network with decision trees and no circuit.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.learning.hidden_tree import as_circuit, learn_hidden_tree
-from lapis.circuits.learning.learn import check_shape, learn_circuit
+from lapis.circuits.learning.learn import Method, check_shape, learn_circuit
 from lapis.circuits.learning.mixture import join_circuits, learn_mixture
+from lapis.circuits.learning.priors import parse_counts
 from lapis.circuits.learning.tuning import Fit, Trial, choose_costs
 from lapis.circuits.merging import merge_close, merge_nodes
 from lapis.errors import LapisError, TooLarge
@@ -38,6 +40,22 @@ class Outcome:
     seconds: float
 
 
+class RowTask(NamedTuple):
+    """What is learned from, and how, apart from costs."""
+
+    train: np.ndarray  # int[num_rows, num_variables], negative states are missing
+    valid: np.ndarray | None  # held-out rows
+    names: Sequence[str]
+    states: Sequence[Sequence[str]]
+    prior: str | float
+    num_components: int | None
+    num_starts: int
+    max_edges: int | None
+    seed: int
+    progress: Report | None
+    stop: Stop
+
+
 def learn_rows(
     train: np.ndarray,
     valid: np.ndarray | None,
@@ -46,7 +64,7 @@ def learn_rows(
     *,
     edge_costs: Sequence[float] = EDGE_COSTS,
     parameter_costs: Sequence[float] = PARAMETER_COSTS,
-    prior: float = 1.0,
+    prior: str | float = "libra",
     method: AnyMethod = "quick",
     num_components: int | None = None,
     num_starts: int = 1,
@@ -55,100 +73,150 @@ def learn_rows(
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> Outcome:
-    """Learn from rows of states, int[num_rows, num_variables]; held-out rows choose costs.
+    """Learn a circuit, or a network with decision trees, from rows.
 
-    `num_components` circuits make a mixture; of a tree it is the number of hidden states.
+    Parameters
+    ----------
+    train, valid
+        int[num_rows, num_variables], states; negative ones are missing. Held-out rows choose
+        between costs, and say where EM ends and what may be merged.
+    names, states
+        Of the variables.
+    edge_costs, parameter_costs
+        k_e and k_p; of several, held-out rows choose a pair. An edge cost of 0 keeps no circuit.
+    prior
+        Of the parameters: a name or counts in total, see `priors`.
+    method
+        "greedy" or "quick" for splits, "tree" for a tree of hidden variables.
+    num_components
+        Circuits of a mixture (default 1); for "tree" states of a hidden variable (default 16).
+    num_starts
+        Results from different starts that are averaged.
+    max_edges
+        Edges of the circuit at most.
+    seed
+        Of everything random.
+    progress, stop
+        Called now and then; asked whether to stop.
+
+    Returns
+    -------
+    Outcome
+        The fit and the costs that were chosen.
+
+    Raises
+    ------
+    LapisError
+        If the data cannot be learned from, or options contradict.
+    TooLarge
+        If even without splits the circuit has more than `max_edges` edges.
     """
-    if valid is not None and not len(valid):
-        valid = None
     has_choice = len(set(edge_costs)) * len(set(parameter_costs)) > 1
-    if has_choice and valid is None:
+    task = RowTask(
+        train, valid if valid is not None and len(valid) else None, names, states,
+        parse_counts(prior), num_components, num_starts, max_edges, seed, progress, stop or Stop(),
+    )  # fmt: skip
+    if has_choice and task.valid is None:
         raise LapisError(
-            "several costs are chosen from by held-out rows, and there are none",
+            "several costs need held-out rows to choose between them",
             code="option-value",
-            hint="give --valid, or one --edge-cost and one --param-cost",
+            hint="give rows to hold out (--valid), or one edge cost and one parameter cost",
         )
-    stop = stop or Stop()
     began = time.monotonic()
-
-    def merged(fit: Fit) -> Fit:
-        """With a network beside it, a circuit stays the same distribution."""
-        if valid is None or fit.network is not None:
-            return replace(fit, circuit=merge_nodes(fit.circuit))
-        return replace(fit, circuit=merge_close(fit.circuit, valid))
-
-    def learn_trees() -> Fit:
-        """The average of hidden trees from different starts."""
-        check_shape(train, names)
-        circuits: list[Circuit] = []
-        converged = True
-        limit = None if max_edges is None else max_edges // num_starts - 3
-        for own_seed in np.random.SeedSequence(seed).generate_state(num_starts).tolist():
-            if circuits and stop.is_over():
-                converged = False
-                break
-            tree, is_done = learn_hidden_tree(
-                train, states, num_hidden=num_components or NUM_HIDDEN, valid=valid, prior=prior,
-                max_edges=limit, seed=own_seed, progress=progress, stop=stop,
-            )  # fmt: skip
-            circuits.append(as_circuit(tree, names, states))
-            converged &= is_done
-        weight = np.full(len(circuits), 1 / len(circuits))
-        return Fit(join_circuits(weight, circuits), None, 0, converged)
-
     if method == "tree":
         if (*edge_costs, *parameter_costs) != EDGE_COSTS + PARAMETER_COSTS:
             raise LapisError(
-                "method 'tree' does not read --edge-cost and --param-cost",
+                "method 'tree' does not read costs of edges and parameters",
                 code="unread-option",
                 hint="they belong to greedy, quick",
             )
-        with pressed_by_interrupt(stop):
-            fit = learn_trees()
-        fit = within(merged(fit), max_edges)
-        return Outcome(fit, None, None, [], time.monotonic() - began)
-    num_components = num_components or 1
-    is_complete = bool((train >= 0).all())
-    shared: dict[str, Any] = {
-        "prior": prior, "method": method, "max_edges": max_edges, "progress": progress,
-        "stop": stop,
-    }  # fmt: skip
+        with pressed_by_interrupt(task.stop):
+            fit = learn_trees(task)
+        return Outcome(finish_fit(fit, task), None, None, [], time.monotonic() - began)
 
-    def learn(edge_cost: float, parameter_cost: float, num_starts: int = 1) -> Fit:
-        costs: dict[str, Any] = {"edge_cost": edge_cost, "parameter_cost": parameter_cost}
-        if num_components * num_starts == 1 and is_complete:
-            found = learn_circuit(train, names, states, **costs, **shared)
-            assert found.circuit is not None
-            return Fit(found.circuit, found.network, found.num_splits, found.converged)
-        mixture = learn_mixture(
-            train, names, states, num_components=num_components, num_starts=num_starts,
-            valid=valid, seed=seed, **costs, **shared,
-        )  # fmt: skip
-        circuit = join_circuits(mixture.weight, mixture.circuit)
-        network = mixture.network[0] if len(mixture.network) == 1 else None
-        return Fit(circuit, network, mixture.num_splits, mixture.converged)
+    def learn(edge_cost: float, parameter_cost: float) -> Fit:
+        return learn_splits(task, method, edge_cost, parameter_cost)
 
     chosen = edge_costs[0], parameter_costs[0]
     trials: list[Trial] = []
-    with pressed_by_interrupt(stop):
-        if valid is not None and has_choice:
+    with pressed_by_interrupt(task.stop):
+        if task.valid is not None and has_choice:
             fit, best, trials = choose_costs(
-                learn, edge_costs, parameter_costs, valid, stop, progress
+                learn, edge_costs, parameter_costs, task.valid, task.stop, progress
             )
             chosen = best.edge_cost, best.parameter_cost
-        if not trials or (num_starts > 1 and not stop.is_over()):
-            fit = learn(*chosen, num_starts)
-    fit = within(merged(fit), max_edges)
-    return Outcome(fit, *chosen, trials, time.monotonic() - began)
+        if not trials or (num_starts > 1 and not task.stop.is_over()):
+            fit = learn_splits(task, method, *chosen, num_starts)
+    return Outcome(finish_fit(fit, task), *chosen, trials, time.monotonic() - began)
 
 
-def within(fit: Fit, max_edges: int | None) -> Fit:
-    """The fit, if its circuit keeps to the budget: one without any split may be too large."""
-    num_edges = fit.circuit.num_edges
-    if max_edges is not None and num_edges > max_edges:
-        raise TooLarge(
-            f"no circuit of at most {max_edges:,} edges was found; the smallest has {num_edges:,}",
-            code="circuit-too-large",
-            hint="raise --edges-max",
+def learn_splits(
+    task: RowTask, method: Method, edge_cost: float, parameter_cost: float, num_starts: int = 1
+) -> Fit:
+    """One circuit of LearnAC or a mixture; a network alone if edges cost nothing."""
+    num_components = task.num_components or 1
+    if num_components * num_starts == 1 and (task.train >= 0).all():
+        found = learn_circuit(
+            task.train, task.names, task.states, edge_cost=edge_cost,
+            parameter_cost=parameter_cost, prior=task.prior, method=method,
+            max_edges=task.max_edges, progress=task.progress, stop=task.stop,
+        )  # fmt: skip
+        return Fit(found.circuit, found.network, found.num_splits, found.converged)
+    mixture = learn_mixture(
+        task.train, task.names, task.states, num_components=num_components, num_starts=num_starts,
+        valid=task.valid, edge_cost=edge_cost, parameter_cost=parameter_cost, prior=task.prior,
+        method=method, max_edges=task.max_edges, seed=task.seed, progress=task.progress,
+        stop=task.stop,
+    )  # fmt: skip
+    circuit = join_circuits(mixture.weight, mixture.circuit)
+    network = mixture.network[0] if len(mixture.network) == 1 else None
+    return Fit(circuit, network, mixture.num_splits, mixture.converged)
+
+
+def learn_trees(task: RowTask) -> Fit:
+    """The average of hidden trees from different starts."""
+    check_shape(task.train, task.names)
+    if task.prior == "thesis":
+        raise LapisError(
+            "the prior of the thesis is one of distributions that are split",
+            code="option-value",
+            hint="method 'tree' takes libra or a number of counts in total",
         )
-    return fit
+    prior = 1.0 if task.prior == "libra" else float(task.prior)
+    limit = None if task.max_edges is None else task.max_edges // task.num_starts - 3
+    circuits: list[Circuit] = []
+    converged = True
+    for own_seed in np.random.SeedSequence(task.seed).generate_state(task.num_starts).tolist():
+        if circuits and task.stop.is_over():
+            converged = False
+            break
+        tree, is_done = learn_hidden_tree(
+            task.train, task.states, num_hidden=task.num_components or NUM_HIDDEN,
+            valid=task.valid, prior=prior, max_edges=limit, seed=own_seed, progress=task.progress,
+            stop=task.stop,
+        )  # fmt: skip
+        circuits.append(as_circuit(tree, task.names, task.states))
+        converged &= is_done
+    weight = np.full(len(circuits), 1 / len(circuits))
+    return Fit(join_circuits(weight, circuits), None, 0, converged)
+
+
+def finish_fit(fit: Fit, task: RowTask) -> Fit:
+    """Merge parts of the circuit; refuse one that is larger than allowed even without splits.
+
+    A circuit with a network beside it stays the same distribution.
+    """
+    if fit.circuit is None:
+        return fit
+    if task.valid is None or fit.network is not None:
+        circuit = merge_nodes(fit.circuit)
+    else:
+        circuit = merge_close(fit.circuit, task.valid)
+    if task.max_edges is not None and circuit.num_edges > task.max_edges:
+        raise TooLarge(
+            f"no circuit of at most {task.max_edges:,} edges was found; the smallest has "
+            f"{circuit.num_edges:,}",
+            code="circuit-too-large",
+            hint="allow more edges",
+        )
+    return replace(fit, circuit=circuit)

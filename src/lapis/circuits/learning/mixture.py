@@ -13,7 +13,7 @@ circuit of the round before given what the row shows, and are summed out exactly
 are fitted. A mixture of one is then a single circuit from incomplete rows.
 
 A component sees few rows, so its parameters are drawn towards what all rows say of the variable:
-(N_j + prior · p_j) / (N + prior), with p the marginal distribution in the whole data.
+(N_j + r α p_j) / (N + r α), with p the marginal distribution in the whole data (`priors`).
 
 On complete rows components are trees (`tree_network`), which makes an iteration a walk down each
 tree; the others go through the circuits. The result is one circuit: a sum over the components,
@@ -42,9 +42,11 @@ from lapis.circuits.circuit import (
 )
 from lapis.circuits.evaluation import expected_parameters, log_values
 from lapis.circuits.learning.learn import Learned, Method, check_shape, learn_circuit
-from lapis.circuits.learning.tree_network import TreeNetwork, leaf_of
+from lapis.circuits.learning.priors import counts_in_total
 from lapis.circuits.queries import complete_rows
+from lapis.circuits.tree_networks.tree_network import TreeNetwork, leaf_of
 from lapis.compiled import allocating_entry
+from lapis.errors import LapisError
 from lapis.progress import Progress, Report, Stop, pressed_by_interrupt
 
 ROUNDS = 3  # of drawing components and learning their structures
@@ -106,7 +108,7 @@ def learn_mixture(
     valid: np.ndarray | None = None,
     edge_cost: float = 0.3,
     parameter_cost: float = 0.0,
-    prior: float = 1.0,
+    prior: str | float = "libra",
     method: Method = "quick",
     max_edges: int | None = None,
     seed: int = 0,
@@ -116,9 +118,17 @@ def learn_mixture(
     """Learn from rows of states, int[num_rows, num_variables]; negative ones are missing.
 
     The average of `num_starts` mixtures of `num_components` each. `valid` are held-out rows that
-    say when parameters have been fitted enough.
+    say when parameters have been fitted enough. Raises LapisError if edges cost nothing: hidden
+    states and missing values are summed out in circuits.
     """
     check_shape(data, names)
+    if edge_cost == 0:
+        raise LapisError(
+            "with an edge cost of 0 no circuit is kept, and hidden or missing values need one",
+            code="option-value",
+            hint="give an edge cost above 0, or one component, one start and complete rows",
+        )
+    total = counts_in_total(prior, states)
     stop = stop or Stop()
     began = time.monotonic()
     rows, count = np.unique(np.ascontiguousarray(data, np.int32), axis=0, return_counts=True)
@@ -137,7 +147,7 @@ def learn_mixture(
         if found and stop.is_over():
             break
         with pressed_by_interrupt(stop):
-            found.append(learn_one(examples, num_components, learn, edge_cost, prior, rng, stop))
+            found.append(learn_one(examples, num_components, learn, edge_cost, total, rng, stop))
         if progress is not None:
             value = float(count @ found[-1].log_likelihoods(rows) / count.sum())
             edges = float(sum(one.num_edges for mixture in found for one in mixture.circuit))
@@ -159,7 +169,7 @@ def learn_one(
     num_components: int,
     learn: Callable[[np.ndarray, float], Learned],
     edge_cost: float,
-    prior: float,
+    prior: np.ndarray,  # float64[num_variables], counts in total
     rng: np.random.Generator,
     stop: Stop,
 ) -> Mixture:
@@ -228,7 +238,7 @@ def draw_missing(
 def maximise(
     mixture: Mixture,
     examples: Examples,
-    prior: float,
+    prior: np.ndarray,
     stop: Stop,
     max_iterations: int = MAX_ITERATIONS,
 ) -> Mixture:
@@ -266,7 +276,11 @@ def with_parameters(mixture: Mixture, parameters: Sequence[np.ndarray]) -> Mixtu
 
 
 def weighted_parameters(
-    network: TreeNetwork, circuit: Circuit, examples: Examples, weight: np.ndarray, prior: float
+    network: TreeNetwork,
+    circuit: Circuit,
+    examples: Examples,
+    weight: np.ndarray,
+    prior: np.ndarray,
 ) -> np.ndarray:
     """Log parameters from weighted rows; those of incomplete rows are expected."""
     whole = (examples.rows >= 0).all(axis=1)
@@ -282,8 +296,9 @@ def weighted_parameters(
     first = network.first_parameter[leaves]
     total = np.repeat(np.add.reduceat(count, first), size)
     state = np.arange(len(count)) + np.repeat(state_start[variable] - first, size)
+    added = np.repeat(prior[variable], size)
     return np.asarray(
-        np.log((count + prior * np.concatenate(examples.marginal)[state]) / (total + prior))
+        np.log((count + added * np.concatenate(examples.marginal)[state]) / (total + added))
     )
 
 

@@ -19,8 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import Circuit
-from lapis.circuits.learning.tree_network import TreeNetwork
 from lapis.circuits.queries import log_probabilities
+from lapis.circuits.tree_networks.tree_network import TreeNetwork
+from lapis.errors import LapisError
 from lapis.progress import Progress, Report, Stop
 
 SLACK = 0.005  # nats a row
@@ -28,17 +29,28 @@ SLACK = 0.005  # nats a row
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A circuit learned from rows, and how."""
+    """A circuit or a network learned from rows, and how; one of the two at least."""
 
-    circuit: Circuit
+    circuit: Circuit | None  # None if edges cost nothing
     network: TreeNetwork | None  # the same distribution, if trees can say it
     num_splits: int
     converged: bool  # it came to its end; no limit was met
+
+    @property
+    def num_edges(self) -> int | None:
+        """None without a circuit."""
+        return None if self.circuit is None else self.circuit.num_edges
 
     def log_likelihoods(self, rows: np.ndarray) -> np.ndarray:
         """float64[num_rows], log P of rows; negative states are missing."""
         if self.network is not None and (rows >= 0).all():
             return self.network.log_likelihoods(rows)
+        if self.circuit is None:
+            raise LapisError(
+                "rows with missing values need a circuit, and with an edge cost of 0 none is kept",
+                code="missing-values",
+                hint="give complete rows, or an edge cost above 0",
+            )
         different, number = np.unique(rows, axis=0, return_inverse=True)
         return log_probabilities(self.circuit, different)[number]
 
@@ -48,7 +60,7 @@ class Trial(NamedTuple):
 
     edge_cost: float
     parameter_cost: float
-    edges: int
+    edges: int | None  # None without a circuit
     valid_log_likelihood: float  # mean of held-out rows
 
 
@@ -71,7 +83,7 @@ def choose_costs(
                 break
             fit = learn(price, parameter_cost)
             value = float(fit.log_likelihoods(valid).mean())
-            trial = Trial(price, parameter_cost, fit.circuit.num_edges, value)
+            trial = Trial(price, parameter_cost, fit.num_edges, value)
             if best is None or value > best[1].valid_log_likelihood:
                 best = fit, trial
             trials.append(trial)

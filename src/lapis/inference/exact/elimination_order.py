@@ -80,6 +80,17 @@ def best_order(
     return best
 
 
+def min_fill_width(num_variables: int, scope_start: np.ndarray, scope: np.ndarray) -> int:
+    """The width of the min-fill order, an upper bound of the treewidth.
+
+    Variables of a scope (CSR rows) are neighbours.
+    """
+    adjacency = _join_scopes(num_variables, scope_start, np.asarray(scope, np.int32))
+    light = np.full(num_variables, 1.0 / num_variables)  # ties go to the fewest neighbours
+    no_jitter, none = np.zeros(num_variables), np.empty(0, np.int32)
+    return int(Order(*_greedy(adjacency, light, True, no_jitter, none, np.inf)).width)
+
+
 def sweep_order(num_variables: int, adjacency: np.ndarray) -> np.ndarray:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import reverse_cuthill_mckee

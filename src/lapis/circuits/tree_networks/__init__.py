@@ -1,0 +1,1 @@
+"""Bayesian networks with decision trees: as text, sampled, compiled."""

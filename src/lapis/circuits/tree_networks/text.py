@@ -1,0 +1,314 @@
+"""Networks with decision trees as text (`.tbn`): in the manner of .bif, trees in place of tables.
+
+    variable wet {
+      type discrete [ 2 ] { no, yes };
+    }
+    probability ( wet | rain ) {
+      split 1:
+      case rain = no:
+        table 0.9, 0.1;
+      case rain = yes:
+        table 0.3, 0.7;
+    }
+
+    file   := block*
+    block  := "network" name "{" "}"
+            | "variable" name "{" "type" "discrete" "[" n "]" "{" name ("," name)* "}" ";" "}"
+            | "probability" "(" name ["|" name ("," name)*] ")" "{" tree "}"
+    tree   := "table" number ("," number)* ";"
+            | ["split" n ":"] ("case" name "=" name ":" tree)+
+
+A tree has one case for each state of the variable that it asks for, which is one of those behind
+the bar. The number of a split tells when it was made, on which the size of a compiled circuit
+depends; splits without a number come last, level by level. A name that holds a space or one of
+{}()[]|,;:=" is written as a JSON string. Numbers come back as they were. `//` begins a comment.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+
+from lapis.circuits.files import format_exp, read_log
+from lapis.circuits.tree_networks.tree_network import TreeNetwork
+from lapis.errors import LapisError, Source, Span, suggestion
+
+SUFFIX = ".tbn"
+TOKEN = re.compile(
+    r"""\s*(?://[^\n]*\s*)*("(?:[^"\\]|\\.)*"|[{}()\[\]|,;:=]|[^\s{}()\[\]|,;:="]+|")?"""
+)
+PLAIN = re.compile(r"""(?!//)[^\s{}()\[\]|,;:="]+""")
+TOLERANCE = 1e-6  # of the sum of a distribution
+
+UNNUMBERED = 1 << 60
+
+
+class Tree(NamedTuple):
+    asked: int  # the variable, or -1
+    cases: list[Tree]
+    table: np.ndarray | None  # float64[size], logarithms, of a leaf
+    number: int = UNNUMBERED  # of the split
+
+
+def format_network(network: TreeNetwork) -> str:
+    """Write a network as text."""
+    names = [quote(name) for name in network.names]
+    splits = np.flatnonzero(network.split_on >= 0)
+    made = splits[np.argsort(network.first_child[splits])].tolist()
+    number = {node: place + 1 for place, node in enumerate(made)}
+    lines = ["network learned {", "}"]
+    for name, states in zip(names, network.states, strict=True):
+        listed = ", ".join(map(quote, states))
+        lines += [
+            f"variable {name} {{", f"  type discrete [ {len(states)} ] {{ {listed} }};", "}"
+        ]  # fmt: skip
+    for own, parents in enumerate(network.parents()):
+        given = ", ".join(names[p] for p in sorted(parents))
+        lines.append(f"probability ( {names[own]}{' | ' if given else ''}{given} ) {{")
+        stack: list[tuple[int, str, str]] = [(own, "", "  ")]
+        while stack:
+            node, case, indent = stack.pop()
+            lines += [case] if case else []
+            asked = int(network.split_on[node])
+            if asked < 0:
+                first = int(network.first_parameter[node])
+                size = len(network.states[own])
+                numbers = map(format_exp, network.log_parameter[first : first + size].tolist())
+                lines.append(f"{indent}table {', '.join(numbers)};")
+                continue
+            lines.append(f"{indent}split {number[node]}:")
+            for state, called in reversed([*enumerate(network.states[asked])]):
+                line = f"{indent}case {names[asked]} = {quote(called)}:"
+                stack.append((int(network.first_child[node]) + state, line, indent + "  "))
+        lines.append("}")
+    return "\n".join([*lines, ""])
+
+
+def quote(name: str) -> str:
+    return name if PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+def load_network(path: str | Path) -> TreeNetwork:
+    """Read a network from a `.tbn` file.
+
+    Raises
+    ------
+    LapisError
+        If there is no such file, or its text is not a network.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise LapisError(f"{path}: there is no such file", code="no-such-file") from None
+    except (OSError, UnicodeDecodeError):
+        raise LapisError(f"{path}: cannot be read as text", code="unreadable-file") from None
+    return parse_network(text, str(path))
+
+
+def parse_network(text: str, name: str = "<tbn>") -> TreeNetwork:
+    """Read a network from a text.
+
+    >>> coin = "variable c { type discrete [ 2 ] { h, t }; } probability ( c ) { table 0.4, 0.6; }"
+    >>> parse_network(coin).names
+    ('c',)
+    """
+    return TreeReader(Source(name, text)).read()
+
+
+class TreeReader:
+    """Reads token after token."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.names: list[str] = []
+        self.states: list[list[str]] = []
+        self.trees: dict[int, Tree] = {}
+        self.begin = self.end = 0
+        self.token = ""
+        self.advance()
+
+    def advance(self) -> str:
+        """Step to the next token, "" at the end; the one before."""
+        taken = self.token
+        found = TOKEN.match(self.source.text, self.end)
+        assert found is not None
+        self.token = found.group(1) or ""
+        self.begin, self.end = found.span(1) if self.token else (found.end(), found.end())
+        return taken
+
+    def read(self) -> TreeNetwork:
+        while self.token:
+            if self.token not in ("network", "variable", "probability"):
+                self.refuse(
+                    "this is no block of a network",
+                    "a file has blocks `network`, `variable` and `probability`",
+                )
+            word = self.advance()
+            if word == "variable":
+                self.read_variable()
+            elif word == "probability":
+                self.read_probability()
+            else:
+                self.read_name("a name")
+                self.expect("{", "}")
+        for own, name in enumerate(self.names):
+            if own not in self.trees:
+                self.refuse(f"{name} has no distribution", "add a block `probability`")
+        if not self.names:
+            self.refuse("the network has no variables")
+        return self.finish()
+
+    def expect(self, *tokens: str) -> None:
+        for token in tokens:
+            if self.token != token:
+                self.refuse(f"`{token}` expected here")
+            self.advance()
+
+    def read_name(self, what: str) -> str:
+        if not self.token or (len(self.token) == 1 and self.token in '{}()[]|,;:="'):
+            self.refuse(f"{what} expected here")
+        if not self.token.startswith('"'):
+            return self.advance()
+        try:
+            return str(json.loads(self.advance()))
+        except ValueError:
+            self.refuse("this is no JSON string")
+
+    def read_variable(self) -> None:
+        begin, end = self.begin, self.end
+        name = self.read_name("the name of a variable")
+        if name in self.names:
+            self.refuse_at(begin, end, f"a second variable {name}")
+        self.expect("{", "type", "discrete", "[")
+        size = self.read_name("a number of states")
+        self.expect("]", "{")
+        begin = self.begin
+        states = [self.read_name("a state")]
+        while self.token == ",":
+            self.advance()
+            states.append(self.read_name("a state"))
+        if str(len(states)) != size or len(set(states)) < len(states):
+            self.refuse_at(begin, self.begin, f"{name} should have {size} different states")
+        self.expect("}", ";", "}")
+        self.names.append(name)
+        self.states.append(states)
+
+    def read_known(self, what: str, known: Sequence[str]) -> int:
+        begin, end = self.begin, self.end
+        name = self.read_name(what)
+        if name not in known:
+            self.refuse_at(begin, end, f"unknown {what} {name!r}", suggestion(name, known))
+        return known.index(name)
+
+    def read_probability(self) -> None:
+        begin = self.begin
+        self.expect("(")
+        own = self.read_known("variable", self.names)
+        parents: set[int] = set()
+        while self.token == ("," if parents else "|"):
+            self.advance()
+            parents.add(self.read_known("variable", self.names))
+        self.expect(")")
+        if own in self.trees:
+            self.refuse_at(begin, self.begin, f"a second distribution of {self.names[own]}")
+        if own in parents:
+            self.refuse_at(begin, self.begin, f"{self.names[own]} is its own parent")
+        self.expect("{")
+        self.trees[own] = self.read_tree(own, parents)
+        self.expect("}")
+
+    def read_tree(self, own: int, open_: set[int]) -> Tree:
+        """A table, or a tree for each state of one of the open variables."""
+        if self.token == "table":
+            return Tree(-1, [], self.read_table(len(self.states[own])))
+        number = UNNUMBERED
+        if self.token == "split":
+            self.advance()
+            if not self.token.isdecimal():
+                self.refuse("the number of a split expected here")
+            number = int(self.advance())
+            self.expect(":")
+        cases: dict[int, Tree] = {}
+        asked = -1
+        while len(cases) < (len(self.states[asked]) if asked >= 0 else 1):
+            self.expect("case")
+            begin, end = self.begin, self.end
+            variable = self.read_known("variable", self.names)
+            if variable not in open_:
+                self.refuse_at(
+                    begin, end, f"{self.names[variable]} is no parent, or was asked for above",
+                    "parents stand behind the bar in `probability ( x | parents )`",
+                )  # fmt: skip
+            if asked not in (-1, variable):
+                self.refuse_at(begin, end, f"a case of {self.names[asked]} expected here")
+            asked = variable
+            self.expect("=")
+            begin, end = self.begin, self.end
+            state = self.read_known(f"state of {self.names[asked]}", self.states[asked])
+            if state in cases:
+                self.refuse_at(begin, end, "this state has a case already")
+            self.expect(":")
+            cases[state] = self.read_tree(own, open_ - {asked})
+        return Tree(asked, [cases[state] for state in range(len(cases))], None, number)
+
+    def read_table(self, size: int) -> np.ndarray:
+        begin = self.begin
+        self.expect("table")
+        logs: list[float] = []
+        while True:
+            try:
+                logs.append(read_log(self.token))
+            except ValueError:
+                self.refuse("a probability expected here")
+            self.advance()
+            if self.token != ",":
+                break
+            self.advance()
+        self.expect(";")
+        if len(logs) != size:
+            self.refuse_at(begin, self.begin, f"{size} numbers expected, not {len(logs)}")
+        if abs(np.exp(logs).sum() - 1) > TOLERANCE:
+            self.refuse_at(begin, self.begin, "these probabilities do not sum to 1")
+        return np.array(logs)
+
+    def finish(self) -> TreeNetwork:
+        """Number the nodes: the roots, then the children of each split as it was made."""
+        nodes = [(own, self.trees[own]) for own in range(len(self.names))]
+        first_child = [-1] * len(nodes)
+        waiting = [(tree.number, node) for node, (_, tree) in enumerate(nodes)]
+        heapq.heapify(waiting)
+        while waiting:
+            _, node = heapq.heappop(waiting)
+            own, tree = nodes[node]
+            first_child[node] = len(nodes) if tree.cases else -1
+            for case in tree.cases:
+                heapq.heappush(waiting, (case.number, len(nodes)))
+                nodes.append((own, case))
+                first_child.append(-1)
+        tables = [tree.table for _, tree in nodes if tree.table is not None]
+        used = np.array([0 if tree.table is None else len(tree.table) for _, tree in nodes])
+        network = TreeNetwork(
+            tuple(self.names), tuple(map(tuple, self.states)),
+            np.array([own for own, _ in nodes], np.int32),
+            np.array([tree.asked for _, tree in nodes], np.int32),
+            np.array(first_child, np.int32), np.where(used > 0, np.cumsum(used) - used, -1),
+            np.concatenate(tables),
+        )  # fmt: skip
+        if network.is_cyclic():
+            self.refuse_at(0, 0, "the parents form a cycle")
+        return network
+
+    def refuse(self, message: str, hint: str | None = None) -> NoReturn:
+        self.refuse_at(self.begin, self.end, message, hint)
+
+    def refuse_at(self, begin: int, end: int, message: str, hint: str | None = None) -> NoReturn:
+        text = self.source.text[begin:end].rstrip()
+        span = Span(self.source, begin, begin + max(len(text), 1))
+        raise LapisError(message, code="tbn-syntax", span=span, hint=hint)

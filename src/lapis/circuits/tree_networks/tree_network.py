@@ -1,0 +1,172 @@
+"""Bayesian networks whose conditional distributions are decision trees.
+
+A learned circuit is equivalent to one of these; with edges that cost nothing only the network is
+learned, as WinMine does (thesis, 5.7.2). A tree node is a distribution of its variable; it
+is a leaf, or has one child for each state of the variable that it is split on. The first nodes are
+the roots, one for each variable. On complete rows the network is faster than its circuit: one walk
+down each tree.
+
+Children are numbered in the order in which the splits were made. The size of a circuit that is made
+by the same splits (`compiling`) depends on that order.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+import numpy as np
+
+from lapis.compiled import allocating_entry, entry, inner
+from lapis.inference.exact.elimination_order import min_fill_width
+from lapis.inference.random_numbers import random_states, uniform
+from lapis.network.csr import row_starts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TreeNetwork:
+    names: tuple[str, ...]  # of variables
+    states: tuple[tuple[str, ...], ...]  # of each variable
+    variable: np.ndarray  # int32[num_distributions]
+    split_on: np.ndarray  # int32[num_distributions], -1 for a leaf
+    first_child: np.ndarray  # int32[num_distributions], that of state 0; -1 for a leaf
+    first_parameter: np.ndarray  # int64[num_distributions], -1 unless it is a leaf
+    log_parameter: np.ndarray  # float64[num_parameters]
+
+    def log_likelihoods(self, rows: np.ndarray) -> np.ndarray:
+        """float64[num_rows], log P of complete rows, int[num_rows, num_variables]."""
+        return _log_likelihoods(
+            np.ascontiguousarray(rows, np.int32), self.split_on, self.first_child,
+            self.first_parameter, self.log_parameter,
+        )  # fmt: skip
+
+    def parents(self) -> list[set[int]]:
+        """The variables that each variable's tree asks for."""
+        found: list[set[int]] = [set() for _ in self.names]
+        for own, asked in zip(self.variable.tolist(), self.split_on.tolist(), strict=True):
+            if asked >= 0:
+                found[own].add(asked)
+        return found
+
+    @property
+    def num_leaves(self) -> int:
+        """The leaves of all trees."""
+        return int((self.split_on < 0).sum())
+
+    @property
+    def num_parameters(self) -> int:
+        return len(self.log_parameter)
+
+    def given(self, row: np.ndarray) -> TreeNetwork:
+        """Fix the variables that a row of states knows; negative states are unknown.
+
+        Nodes that are split on a known variable take the place of their child. The other states of
+        a known variable get the parameter 0, so the sum over all worlds is P(row).
+        """
+        if (row < 0).all():
+            return self
+        num_variables = len(self.names)
+        source = [self.skip_known(v, row) for v in range(num_variables)]  # of each new node
+        waiting = [(int(self.first_child[old]), new) for new, old in enumerate(source)]
+        waiting.sort()  # a heap; leaves have -1
+        variable = [*range(num_variables)]
+        split_on = self.split_on[source].tolist()
+        first_child = [-1] * num_variables
+        while waiting:
+            first, node = heapq.heappop(waiting)
+            if first < 0:
+                continue
+            first_child[node] = len(source)
+            for state in range(len(self.states[split_on[node]])):
+                old = self.skip_known(first + state, row)
+                heapq.heappush(waiting, (int(self.first_child[old]), len(source)))
+                source.append(old)
+                variable.append(variable[node])
+                split_on.append(int(self.split_on[old]))
+                first_child.append(-1)
+        first_parameter: list[int] = []
+        log_parameter: list[float] = []
+        for node, old in enumerate(source):
+            first_parameter.append(len(log_parameter) if split_on[node] < 0 else -1)
+            if split_on[node] < 0:
+                own, at = variable[node], int(self.first_parameter[old])
+                for state in range(len(self.states[own])):
+                    is_possible = row[own] in (-1, state)
+                    log_parameter.append(self.log_parameter[at + state] if is_possible else -np.inf)
+        return TreeNetwork(
+            self.names, self.states, np.array(variable, np.int32), np.array(split_on, np.int32),
+            np.array(first_child, np.int32), np.array(first_parameter, np.int64),
+            np.array(log_parameter),
+        )  # fmt: skip
+
+    def skip_known(self, node: int, row: np.ndarray) -> int:
+        """Go down from a node as long as it is split on a variable whose state is known."""
+        while self.split_on[node] >= 0 and row[self.split_on[node]] >= 0:
+            node = int(self.first_child[node] + row[self.split_on[node]])
+        return node
+
+    def order(self) -> np.ndarray:
+        """int32[num_variables], parents before their children; CycleError if there is none."""
+        sorter = TopologicalSorter(dict(enumerate(self.parents())))
+        return np.array([*sorter.static_order()], np.int32)
+
+    def is_cyclic(self) -> bool:
+        try:
+            self.order()
+        except CycleError:
+            return True
+        return False
+
+    def draw_samples(self, num_samples: int, seed: int) -> np.ndarray:
+        """int32[num_samples, num_variables], independent samples; parents are drawn first."""
+        found = np.empty((num_samples, len(self.names)), np.int32)
+        size = np.array([len(states) for states in self.states], np.int32)
+        _sample(
+            found, self.order(), size, self.split_on, self.first_child, self.first_parameter,
+            self.log_parameter, random_states(seed, 1)[0],
+        )  # fmt: skip
+        return found
+
+    def treewidth(self) -> int:
+        """Bound the treewidth of the moral graph from above, by a min-fill elimination order."""
+        scopes = [[own, *sorted(parents)] for own, parents in enumerate(self.parents())]
+        return min_fill_width(
+            len(self.names), row_starts([*map(len, scopes)]), np.concatenate(scopes)
+        )
+
+
+@inner
+def leaf_of(row, own, split_on, first_child):  # type: ignore[no-untyped-def]
+    """The leaf of a variable's tree that a row comes to."""
+    node = own
+    while split_on[node] >= 0:
+        node = first_child[node] + row[split_on[node]]
+    return node
+
+
+@allocating_entry
+def _log_likelihoods(rows, split_on, first_child, first_parameter, log_parameter):  # type: ignore[no-untyped-def]
+    found = np.zeros(len(rows))
+    for r in range(len(rows)):
+        for v in range(rows.shape[1]):
+            leaf = leaf_of(rows[r], v, split_on, first_child)
+            found[r] += log_parameter[first_parameter[leaf] + rows[r, v]]
+    return found
+
+
+@entry
+def _sample(found, order, size, split_on, first_child, first_parameter, log_parameter, rng):  # type: ignore[no-untyped-def]
+    for r in range(len(found)):
+        for index in range(len(order)):
+            v = order[index]
+            first = first_parameter[leaf_of(found[r], v, split_on, first_child)]
+            rest = uniform(rng)
+            found[r, v] = 0
+            for s in range(size[v]):
+                if log_parameter[first + s] > -math.inf:
+                    found[r, v] = s  # the last possible one, if rounding leaves a rest
+                    rest -= math.exp(log_parameter[first + s])
+                    if rest < 0.0:
+                        break
