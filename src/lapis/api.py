@@ -410,6 +410,7 @@ def learn_structure(
     cluster_prior: float | None = None,
     min_support: int | None = None,
     max_atoms: int | None = None,
+    max_examples: int | None = None,
     first_penalty: float | None = None,
     flips: int | None = None,
     lifting: str | None = None,

@@ -381,8 +381,8 @@ STRUCTURE = (
     Method(
         "structure", "lhl", "hypergraph lifting: cluster constants, find paths, create clauses",
         "lapis.structure.learners.lhl:learn_lhl", "examples",
-        options=(*RULES, "final", "cluster_prior", "min_support", "max_atoms", "first_penalty",
-                 "flips", "lifting"),
+        options=(*RULES, "final", "cluster_prior", "min_support", "max_atoms", "max_examples",
+                 "first_penalty", "flips", "lifting"),
     ),
     Method(
         "structure", "lift-graph", "clusters of constants alone, as a model with hidden clusters",

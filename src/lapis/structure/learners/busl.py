@@ -67,7 +67,8 @@ def clique_paths(search: Search, name: str, options: BuslOptions) -> Iterator[Pa
             for others in combinations([a for a in atoms if a != head[0]], size):
                 path = (head[0], *others)
                 variables = {v for atom in path for v in atom.variables}
-                if is_connected(path) and len(variables) <= options.max_variables:
+                is_within = not options.max_variables or len(variables) <= options.max_variables
+                if is_within and is_connected(path):
                     yield canonical(path).path
 
 
