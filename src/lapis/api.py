@@ -415,6 +415,7 @@ def learn_structure(
     flips: int | None = None,
     lifting: str | None = None,
     significance: float | None = None,
+    min_weight: float | None = None,
     beam: int | None = None,
     jobs: int | None = None,
     time_limit: float | None = None,

@@ -392,7 +392,7 @@ STRUCTURE = (
     Method(
         "structure", "busl", "bottom up: template nodes, Markov blankets, cliques",
         "lapis.structure.learners.busl:learn_busl", "examples",
-        options=(*RULES, "final", "significance"),
+        options=(*RULES, "final", "significance", "min_weight"),
     ),
     Method(
         "structure", "msl", "beam search: literals added, deleted, flipped",

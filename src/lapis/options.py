@@ -154,7 +154,8 @@ STRUCTURE = (
     Option("max_clauses", "integer", "Rules at most.", flag="--clauses", low=1),
     Option("penalty", "number", "Score lost for each literal (π).", low=0),
     Option("shrinkage", "number", "Of weights: half of it times their squares is lost.", low=0),
-    Option("dangling", "word", "Rules with a variable that occurs once.", words=("keep", "drop")),
+    Option("dangling", "word", "Rules with a variable that occurs once; best: as predicts worlds "
+           "that are left out better.", words=("keep", "drop", "best")),
     Option("redundant", "word", "Rules that a shorter one says as well.", words=("keep", "drop")),
     Option("final", "word", "How rules enter the model.", words=("lazy", "greedy", "l1", "l2")),
     Option("sample_share", "number", "Share of the atoms to score on (σ).", 1.0, "--share", low=0,
@@ -171,6 +172,8 @@ STRUCTURE = (
     Option("lifting", "word", "lhl: search the lifted or the ground hypergraph.",
            words=("lifted", "ground")),
     Option("significance", "number", "busl: of the χ² tests.", low=0, high=1, above=True),
+    Option("min_weight", "number", "busl: rules of smaller weights are dropped (minWeight).",
+           low=0),
     Option("beam", "integer", "msl: clauses kept at each step.", low=1),
 )  # fmt: skip
 EXAMPLES = Option(

@@ -33,7 +33,7 @@ from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, Path, sign_patterns
 from lapis.structure.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
 from lapis.structure.paths.find_paths import MAX_EXAMPLES, MAX_VARIABLES, FoundPath, find_paths
-from lapis.structure.scores import AtomSample, ClauseScore, Sample
+from lapis.structure.scores import AtomSample, ClauseScore, Sample, fit_unit
 from lapis.structure.select import Criteria, Selection, select
 from lapis.structure.training_data import TrainingData
 
@@ -119,19 +119,25 @@ def try_clauses(
 ) -> list[float]:
     """Signs of the clauses that score above the empty one on a few atoms (heuristic 2).
 
-    Hyperedges between single constants contain true atoms only, which unit clauses explain: all
-    clauses of such a path pass.
+    Hyperedges contain mostly true atoms, those between single constants true ones only. Where a
+    clause that explains all of the sample would not score above the empty one, the sample cannot
+    tell good clauses from bad ones, and all pass.
     """
     patterns = sign_patterns(found.path, options.flips)
     every = [float(positive) for positive in patterns.values()]
     if not options.max_atoms:
         return every
-    sample = draw_path_atoms(search.data, graph, found, options.max_atoms, generator)
-    rows = {name: own.rows for name, own in sample.items()}
-    if all(contains(search.data.tuples[name], own).all() for name, own in rows.items()):
+    data = search.data
+    sample = draw_path_atoms(data, graph, found, options.max_atoms, generator)
+    most = -sum(
+        fit_unit(float(contains(data.tuples[name], own.rows).mean()))[1]
+        for name, own in sample.items()
+        if len(own.rows) and name in data.targets
+    )
+    price = options.first_penalty * len(found.path)
+    if most <= price:
         return every
     scores = search.scorer.score(found.path, patterns, sample)
-    price = options.first_penalty * len(found.path)
     return [float(patterns[score.candidate]) for score in scores if score.gain > price]
 
 

@@ -150,7 +150,7 @@ def extend(
             )
             for edge in dict.fromkeys([edge for v in starts for edge in touching[example[v]]]):
                 nodes = example
-                if all([node in number for node in edge.nodes]):
+                if all(node in number for node in edge.nodes):
                     atom = PathAtom(edge.predicate, tuple([number[n] for n in edge.nodes]))
                     if atom in known_atoms:
                         continue
