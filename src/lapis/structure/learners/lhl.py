@@ -2,9 +2,9 @@
 
 LiftGraph clusters the constants, FindPaths finds paths of the lifted hypergraph, CreateMLN scores
 the clauses of each path and adds the good ones. Two heuristics of the paper's section 3.3 save
-time. A path and the clauses that it gives are discarded unless its hyperedges contain μ true ground
-atoms each on average. And a clause is discarded unless it scores above the empty clause, with the
-smaller penalty π′, on ν ground atoms drawn from these hyperedges. Several paths of the hypergraph
+time. A path is discarded unless its hyperedges contain μ true ground
+atoms each on average, and unless a clause scores above the empty one, with the smaller penalty π′,
+on ν ground atoms drawn from these hyperedges. Several paths of the hypergraph
 may variabilise alike. Both heuristics then take the hyperedges of all of them: in LHL-FindPaths,
 which the paper runs with μ = 50, a hyperedge contains one true atom only.
 
@@ -12,6 +12,8 @@ Deviations:
 
 - Scores are of all atoms unless `sample_share` (σ) gives a share, because classes of atoms cost the
   same for few and for many.
+- The first trial is of a path. If one of its clauses passes, all are scored on the database: the
+  clauses of a path are counted together. The paper discards clauses one by one.
 - A clause must also score above the empty clause on the database. Algorithm 4 compares it with its
   sub-clauses there and leaves the rest to the greedy step.
 - The model starts from unit clauses, as in BUSL and MSL; the paper says "initially empty".
@@ -20,9 +22,9 @@ Deviations:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -30,12 +32,14 @@ import numpy as np
 from lapis.data.tuples import contains
 from lapis.errors import Warning, announce
 from lapis.structure.candidates import Search
-from lapis.structure.clauses import Candidate, Path, sign_patterns
+from lapis.structure.clauses import Path, sign_patterns
 from lapis.structure.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
-from lapis.structure.paths.find_paths import MAX_EXAMPLES, MAX_VARIABLES, FoundPath, find_paths
-from lapis.structure.scores import AtomSample, ClauseScore, Sample, fit_unit
+from lapis.structure.paths.find_paths import FoundPath, find_paths
+from lapis.structure.scores import AtomSample, Sample, fit_unit
 from lapis.structure.select import Criteria, Selection, select
 from lapis.structure.training_data import TrainingData
+
+GROUND_EXAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,8 @@ class LhlOptions(Criteria):
     """The paper's parameters; the penalty is π."""
 
     max_length: int = 5  # ω, literals
-    max_variables: int = MAX_VARIABLES  # of a path; 0: no limit
-    max_examples: int = MAX_EXAMPLES  # ground paths that a path is extended from; 0: all
+    max_variables: int = 0  # of a path; 0: no limit
+    max_examples: int | None = None  # paths that one with variables is extended from; 0: all
     dangling: str = "drop"
     cluster_prior: float = PRIOR  # λ, the price of a cluster combination
     min_support: int = 50  # μ, true atoms per hyperedge of a path; 0: no such pruning
@@ -53,6 +57,13 @@ class LhlOptions(Criteria):
     flips: int | None = None  # positive literals at most; None: all sign patterns
     lifting: str = "lifted"  # "ground": FindPaths alone
     seed: int = 0
+
+    @property
+    def num_examples(self) -> int:
+        """All on the lifted hypergraph, as in the paper; the ground one has too many paths."""
+        if self.max_examples is None:
+            return 0 if self.lifting == "lifted" else GROUND_EXAMPLES
+        return self.max_examples
 
 
 def learn_lhl(search: Search, **own: Any) -> Selection:
@@ -69,7 +80,7 @@ def learn_lhl(search: Search, **own: Any) -> Selection:
         graph,
         options.max_length,
         max_variables=options.max_variables,
-        max_examples=options.max_examples,
+        max_examples=options.num_examples,
         keeps_dangling=options.dangling == "keep",
         progress=search.progress,
         stop=search.stop,
@@ -77,18 +88,17 @@ def learn_lhl(search: Search, **own: Any) -> Selection:
     supported = [each for each in found if has_support(graph, each, options.min_support)]
     if found and not supported and not search.stop.is_over():
         warn_of_support(len(found), options.min_support)
-    passing: dict[Path, set[Candidate]] = {}
+    paths: list[Path] = []
     for done, each in enumerate(supported, 1):
         if search.stop.is_over():
             break
         generator = np.random.default_rng((options.seed, done))
-        trial = partial(try_clauses, search, graph, each, options, generator)
-        signs = set(search.tape.ask(each.path, trial))
-        patterns = sign_patterns(each.path, options.flips)
-        if signs:
-            passing[each.path] = {c for c, positive in patterns.items() if positive in signs}
-        search.tell("trying paths", done, len(supported), kept=len(passing))
-    return select(search, score_passing(search, passing, options.flips), options)
+        trial = partial(try_path, search, graph, each, options, generator)
+        if search.tape.ask(each.path, trial) == [1.0]:
+            paths.append(each.path)
+        search.tell("trying paths", done, len(supported), kept=len(paths))
+    scores = search.score_paths(paths, options.flips)
+    return select(search, chain.from_iterable(scores), options)
 
 
 def has_support(graph: LiftedGraph, found: FoundPath, least: int) -> bool:
@@ -110,23 +120,21 @@ def warn_of_support(num_paths: int, least: int) -> None:
     )
 
 
-def try_clauses(
+def try_path(
     search: Search,
     graph: LiftedGraph,
     found: FoundPath,
     options: LhlOptions,
     generator: np.random.Generator,
 ) -> list[float]:
-    """Signs of the clauses that score above the empty one on a few atoms (heuristic 2).
+    """[1.0] if a clause scores above the empty one on a few atoms (heuristic 2), else [0.0].
 
     Hyperedges contain mostly true atoms, those between single constants true ones only. Where a
     clause that explains all of the sample would not score above the empty one, the sample cannot
-    tell good clauses from bad ones, and all pass.
+    tell good clauses from bad ones, and the path passes.
     """
-    patterns = sign_patterns(found.path, options.flips)
-    every = [float(positive) for positive in patterns.values()]
     if not options.max_atoms:
-        return every
+        return [1.0]
     data = search.data
     sample = draw_path_atoms(data, graph, found, options.max_atoms, generator)
     most = -sum(
@@ -136,9 +144,9 @@ def try_clauses(
     )
     price = options.first_penalty * len(found.path)
     if most <= price:
-        return every
-    scores = search.scorer.score(found.path, patterns, sample)
-    return [float(patterns[score.candidate]) for score in scores if score.gain > price]
+        return [1.0]
+    scores = search.scorer.score(found.path, sign_patterns(found.path, options.flips), sample)
+    return [float(any(score.gain > price for score in scores))]
 
 
 def draw_path_atoms(
@@ -168,12 +176,3 @@ def draw_path_atoms(
         world = np.searchsorted(first, rows[:, 0], side="right") - 1
         sample[name] = AtomSample(rows, world)
     return sample
-
-
-def score_passing(
-    search: Search, passing: Mapping[Path, set[Candidate]], flips: int | None
-) -> Iterator[ClauseScore]:
-    """Scores on the database of the clauses that passed the first trial."""
-    paths = list(passing)
-    for path, scores in zip(paths, search.score_paths(paths, flips), strict=False):
-        yield from (score for score in scores if score.candidate in passing[path])

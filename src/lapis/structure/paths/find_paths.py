@@ -134,6 +134,8 @@ def extend(
     """Every example with one hyperedge more."""
     longer: dict[Path, PathExamples] = defaultdict(PathExamples)
     for path, own in level.items():
+        if stop is not None and stop():
+            break
         known_atoms = set(path)
         times = Counter(variable for atom in path for variable in atom.variables)
         dangling = [variable for variable, number in times.items() if number == 1]
@@ -142,8 +144,6 @@ def extend(
         # By the atom that extends the path: where the longer path is kept, and its variables.
         extended: dict[PathAtom, tuple[PathExamples, tuple[int, ...]] | None] = {}
         for example in own.kept:
-            if stop is not None and stop():
-                return longer
             number = {node: variable for variable, node in enumerate(example)}
             edges = tuple(
                 [Edge(atom.predicate, tuple([example[v] for v in atom[1]])) for atom in path]
