@@ -176,9 +176,12 @@ def judge(
         world, why = predict(example, inference)
         parts.append(world.predictions)
         sampled += not world.exact
-        cll = conditional_log_likelihood(world.predictions.log_odds, world.predictions.truth)
-        print(f"    {','.join(group)}: CLL {cll:.4f}, {len(world.predictions.truth):,} atoms, by "
-              f"{world.method}{why}, {time.process_time() - begin:.1f} s", flush=True)  # fmt: skip
+        truth = world.predictions.truth
+        if len(truth):
+            cll = conditional_log_likelihood(world.predictions.log_odds, truth)
+            print(f"    {','.join(group)}: CLL {cll:.4f}, {len(truth):,} atoms, by "
+                  f"{world.method}{why}, {time.process_time() - begin:.1f} s",
+                  flush=True)  # fmt: skip
     truth = np.concatenate([part.truth for part in parts])
     odds = np.concatenate([part.log_odds for part in parts])
     probability = np.concatenate([part.probability for part in parts])

@@ -23,6 +23,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from math import log, prod
 from typing import NamedTuple
 
@@ -60,6 +61,7 @@ class LiftedGraph:
         return prod([len(self.members[node]) for node in edge.nodes])
 
 
+@cache
 def log_likelihood(true: int, total: int) -> float:
     """ℓ(t, f) with t + f = total.
 
@@ -95,15 +97,18 @@ class Lifting:
     def gain(self, left: int, right: int) -> float:
         """What merging two clusters adds to the log-posterior."""
         size, both = self.size, self.size[left] + self.size[right]
-        merged: dict[Edge, int] = defaultdict(int)
+        merged: dict[tuple[str, tuple[int, ...]], int] = {}
         before = after = 0.0
         old = self.touching[left] | self.touching[right]
         for edge in old:
-            true = self.edges[edge]
-            before += log_likelihood(true, prod([size[node] for node in edge.nodes]))
-            merged[rename(edge, right, left)] += true
-        for edge, true in merged.items():
-            total = prod([both if node == left else size[node] for node in edge.nodes])
+            true, nodes = self.edges[edge], edge.nodes
+            before += log_likelihood(true, prod([size[node] for node in nodes]))
+            if right in nodes:
+                nodes = tuple([left if node == right else node for node in nodes])
+            key = edge.predicate, nodes
+            merged[key] = merged.get(key, 0) + true
+        for (_, nodes), true in merged.items():
+            total = prod([both if node == left else size[node] for node in nodes])
             after += log_likelihood(true, total)
         return after - before + self.prior * (len(old) - len(merged))
 
