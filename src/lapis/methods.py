@@ -381,8 +381,8 @@ STRUCTURE = (
     Method(
         "structure", "lhl", "hypergraph lifting: cluster constants, find paths, create clauses",
         "lapis.structure.learners.lhl:learn_lhl", "examples",
-        options=(*RULES, "final", "cluster_prior", "min_support", "max_atoms", "first_penalty",
-                 "flips", "lifting"),
+        options=(*RULES, "final", "cluster_prior", "min_support", "max_atoms", "max_examples",
+                 "first_penalty", "flips", "lifting"),
     ),
     Method(
         "structure", "lift-graph", "clusters of constants alone, as a model with hidden clusters",
@@ -392,7 +392,7 @@ STRUCTURE = (
     Method(
         "structure", "busl", "bottom up: template nodes, Markov blankets, cliques",
         "lapis.structure.learners.busl:learn_busl", "examples",
-        options=(*RULES, "final", "significance"),
+        options=(*RULES, "final", "significance", "min_weight"),
     ),
     Method(
         "structure", "msl", "beam search: literals added, deleted, flipped",

@@ -261,3 +261,23 @@ def test_spread() -> None:
     assert spread([None, 2.0]) == (2.0, None, 1)
     assert spread([1.0, None, 3.0]) == (2.0, pytest.approx(math.sqrt(2)), 2)
     assert spread([1.0, -math.inf]) == (-math.inf, None, 2)
+
+
+def test_a_rule_too_large_to_ground_does_not_end_the_evaluation() -> None:
+    model = lapis.parse("P(t)\nR(t, t)\n0 R(x, y) ^ R(y, z) ^ R(z, w) ^ P(w) => P(x)\n0 P(x)")
+    worlds = []
+    for seed in range(2):
+        generator = np.random.default_rng(seed)
+        facts = [f"R(A{i},A{j})" for i in range(9) for j in range(9) if generator.random() < 0.5]
+        facts += [f"P(A{i})" for i in range(9) if generator.random() < 0.5]
+        worlds.append(lapis.Database.parse(" ".join(facts), f"world{seed}"))
+    found = cross_validate(
+        model, worlds, ["P"], generative=True, max_memory=5_000, precision=0.05, jobs=1
+    )
+    assert [fold.score.method for fold in found.folds] == ["count-gibbs", "count-gibbs"]
+    assert all(fold.score.cll is not None for fold in found.folds)
+    assert [remark.partition(" would give")[0] for remark in found.remarks()] == [
+        f"fold {number}: world{number - 1}: predicted by counts: grounding "
+        "'R(x, y) ^ R(y, z) ^ R(z, w) ^ P(w) => P(x)'"
+        for number in (1, 2)
+    ]

@@ -350,6 +350,27 @@ def test_what_is_too_large_is_left_out_with_a_note() -> None:
     assert (skipped.notes, skipped.cll) == ((), found.cll)
 
 
+def test_a_rule_too_large_to_ground_is_predicted_by_counts() -> None:
+    """Probabilities agree with exact ones; the note has the reason; named methods refuse."""
+    generator = np.random.default_rng(0)
+    model = lapis.parse("P(t)\nR(t, t)\n0.05 R(x, y) ^ R(y, z) ^ R(z, w) ^ P(w) => P(x)\n0.3 P(x)")
+    facts = [f"R(A{i},A{j})" for i in range(9) for j in range(9) if generator.random() < 0.5]
+    data = lapis.Database.parse(" ".join([*facts, *(f"P(A{i})" for i in range(0, 9, 2))]))
+    exact = score_worlds(model, [data], ["P"], likelihood=False)
+    assert exact.exact
+    assert exact.predictions is not None
+    small = Options(max_memory=5_000, precision=0.01)
+    found = score_worlds(model, [data], ["P"], options=small, likelihood=False)
+    assert (found.method, found.exact) == ("count-gibbs", False)
+    assert found.predictions is not None
+    assert found.predictions.probability == pytest.approx(exact.predictions.probability, abs=0.05)
+    assert [note.partition(" would give")[0] for note in found.notes] == [
+        "<data>: predicted by counts: grounding 'R(x, y) ^ R(y, z) ^ R(z, w) ^ P(w) => P(x)'"
+    ]
+    with pytest.raises(lapis.TooLarge):
+        score_worlds(model, [data], ["P"], method="gibbs", options=small, likelihood=False)
+
+
 def test_the_contract() -> None:
     model, data = lapis.parse(SMOKERS), lapis.Database.parse(PEOPLE)
     found = score_worlds(model, [data], ["Cancer", "Cancer"]).to_json()

@@ -18,7 +18,8 @@ from lapis.structure.ensemble import Ensemble
 from lapis.structure.scores import Scorer
 from lapis.structure.tape import Tape
 
-MODEL = lapis.parse("r(a, b)\ns(b, c)\nt(a, c)\nu(a)")
+DECLARED = "r(a, b)\ns(b, c)\nt(a, c)\nu(a)"
+MODEL = lapis.parse(DECLARED)
 
 
 def planted(seed: int) -> lapis.Database:
@@ -123,6 +124,58 @@ def test_paths_of_the_data_itself_lead_to_the_planted_rule() -> None:
         MODEL, DATA[0], method="lhl", lifting="ground", max_length=3, min_support=10, jobs=1
     )
     assert "r(a, b) ^ s(b, c) => t(a, c)" in [rule.text for rule in found.rules]
+
+
+@pytest.mark.parametrize("least", [0.0, 0.3, 1.0, 100.0])
+def test_busl_drops_rules_under_the_least_weight(least: float) -> None:
+    ask = {"method": "busl", "penalty": 0.001, "jobs": 1}
+    found = lapis.learn_structure(MODEL, DATA, min_weight=least, **ask)
+    weights = [abs(rule.weight) for rule in found.rules if rule.gain is not None]
+    assert all(weight >= least for weight in weights)
+    every = lapis.learn_structure(MODEL, DATA, **ask)
+    light = [rule for rule in every.rules if rule.gain is not None and abs(rule.weight) < least]
+    assert bool(light) == (least > 0)
+    assert bool(weights) == (least < 100)
+    score = lapis.score(found.model, DATA, likelihood=False)
+    assert score.weighted_pseudo_log_likelihood == pytest.approx(found.value, abs=1e-8)
+
+
+def held_out(way: str, databases: list[lapis.Database]) -> float:
+    """Each world's weighted pseudo-log-likelihood by rules from the others."""
+    total = 0.0
+    for number, world in enumerate(databases):
+        others = [each for at, each in enumerate(databases) if at != number]
+        found = lapis.learn_structure(MODEL, others, method="busl", dangling=way, jobs=1)
+        score = lapis.score(found.model, world, likelihood=False)
+        assert score.weighted_pseudo_log_likelihood is not None
+        total += score.weighted_pseudo_log_likelihood
+    return total
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_best_of_dangling_is_what_predicts_worlds_left_out(seed: int) -> None:
+    databases = [lapis.Database.parse(planted_facts(3 * seed + at, size=7)) for at in range(2)]
+    way = max(("keep", "drop"), key=lambda each: held_out(each, databases))
+    ask = {"method": "busl", "jobs": 1}
+    best = lapis.learn_structure(MODEL, databases, dangling="best", **ask)
+    same = lapis.learn_structure(MODEL, databases, dangling=way, **ask)
+    assert best.text == same.text
+
+
+def test_best_of_dangling_in_one_world_goes_by_the_penalised_value() -> None:
+    ask = {"method": "busl", "jobs": 1, "penalty": 0.01}
+    found = {
+        way: lapis.learn_structure(MODEL, DATA[0], dangling=way, **ask)
+        for way in ("keep", "drop", "best")
+    }
+
+    def worth(way: str) -> float:
+        rules = [rule for rule in found[way].rules if rule.gain is not None]
+        literals = sum(len(list(atoms(lapis.parse(f"{DECLARED}\n1 {r.text}").rules[0].formula)))
+                       for r in rules)  # fmt: skip
+        return found[way].value - 0.01 * literals
+
+    assert worth("best") == max(worth("keep"), worth("drop"))
 
 
 def test_counts_are_those_of_the_formula() -> None:
@@ -279,13 +332,25 @@ def test_the_command_writes_rules_that_can_be_read(run: Run, tmp_path: Path) -> 
         ),
         (
             "structure m.mln d.db --dangling maybe",
-            "error: --dangling must be keep or drop, not 'maybe'\n",
+            "error: --dangling must be keep or drop or best, not 'maybe'\n",
         ),
     ],
 )
 def test_messages(typed: str, message: str, run: Run) -> None:
     code, out, err = run(*typed.split())
     assert (code, out, err) == (1, "", message)
+
+
+def test_best_of_dangling_is_of_pseudo_likelihoods(run: Run) -> None:
+    run.write("d.mln", DECLARED)
+    run.write("d.db", planted_facts(3, size=6))
+    typed = "structure d.mln d.db --dangling best --given predicates"
+    code, out, err = run(*typed.split())
+    assert (code, out) == (1, "")
+    assert err == (
+        "error: --dangling best compares pseudo-likelihoods, and predicates are given here\n"
+        "    say --dangling keep or drop, or leave out --given and --together\n"
+    )
 
 
 def test_blocks_are_refused() -> None:

@@ -1,14 +1,25 @@
-"""LiftGraph: gains against the log-posterior from scratch, and planted clusters found again."""
+"""LiftGraph and FindPaths against naive implementations of the paper's algorithms 2 and 3."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from itertools import combinations
 from math import prod
 
 import numpy as np
 import pytest
 
 import lapis
-from lapis.structure.lift_graph import Lifting, ground_graph, lift_graph, log_likelihood
+from lapis.structure.clauses import Path, PathAtom, canonical, has_dangling, is_connected
+from lapis.structure.lift_graph import (
+    Edge,
+    LiftedGraph,
+    Lifting,
+    ground_graph,
+    lift_graph,
+    log_likelihood,
+    merge_best_pairs,
+)
 from lapis.structure.paths.find_paths import find_paths
 from lapis.structure.training_data import TrainingData, join_worlds
 
@@ -79,6 +90,98 @@ def test_planted_clusters_are_found(noise: float, prior: float) -> None:
             assert frozenset(f"{kind}{i}" for i in range(rest, size, 2)) in clusters
 
 
+def test_unary_facts_alone_make_clusters() -> None:
+    """Hyperedges of a unary predicate agree elsewhere: they have no other arguments."""
+    facts = [f"Actor(A{i})" for i in range(12)] + [f"Director(D{i})" for i in range(6)]
+    graph = lift_graph(join(lapis.parse("Actor(person)\nDirector(person)"), " ".join(facts)))
+    assert sorted(map(len, graph.members.values())) == [6, 12]
+
+
+Atom = tuple[str, tuple[tuple[str, int], ...]]  # a predicate and its constants with their types
+Cluster = frozenset[tuple[str, int]]
+Pair = frozenset[Cluster]
+
+
+class NaiveLifting:
+    """The paper's definitions, from the true atoms and the clusters alone."""
+
+    def __init__(self, data: TrainingData, prior: float) -> None:
+        self.prior = prior
+        self.true: list[Atom] = [
+            (name, tuple(zip(predicate.types, row, strict=True)))
+            for name, predicate in data.predicates.items()
+            for row in data.tuples[name].tolist()
+        ]
+
+    def hyperedges(self, clusters: list[Cluster]) -> Counter[tuple[str, tuple[Cluster, ...]]]:
+        """Cluster combinations with a true atom, and how many they contain."""
+        home = {constant: cluster for cluster in clusters for constant in cluster}
+        return Counter((name, tuple(home[c] for c in row)) for name, row in self.true)
+
+    def log_posterior(self, clusters: list[Cluster]) -> float:
+        total = 0.0
+        for (_, combination), true in self.hyperedges(clusters).items():
+            atoms = prod(map(len, combination))
+            total += log_likelihood(true, atoms) - self.prior
+        return total
+
+    def candidates(self, clusters: list[Cluster], type_name: str) -> set[Pair]:
+        """Pairs that stand at one place of two hyperedges which agree at all other places."""
+        edges = list(self.hyperedges(clusters))
+        pairs = set()
+        for (name, left), (other_name, right) in combinations(edges, 2):
+            differing = [p for p in range(len(left)) if other_name == name and left[p] != right[p]]
+            if len(differing) == 1:
+                a, b = left[differing[0]], right[differing[0]]
+                if next(iter(a))[0] == type_name:
+                    pairs.add(frozenset((a, b)))
+        return pairs
+
+    def gains(self, clusters: list[Cluster], type_name: str) -> dict[Pair, float]:
+        before = self.log_posterior(clusters)
+        found = {}
+        for pair in self.candidates(clusters, type_name):
+            found[pair] = self.log_posterior(merge(clusters, pair)) - before
+        return found
+
+
+def merge(clusters: list[Cluster], pair: Pair) -> list[Cluster]:
+    return [*(c for c in clusters if c not in pair), frozenset().union(*pair)]
+
+
+@pytest.mark.parametrize("prior", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_each_type_merges_its_best_candidates_in_turn(seed: int, prior: float) -> None:
+    """Algorithm 2 followed step by step; of equal gains any may be taken."""
+    data = random_data(seed)
+    state, naive = Lifting(data, prior), NaiveLifting(data, prior)
+    name_of = {node: constant for constant, node in state.number.items()}
+    clusters = [frozenset([constant]) for constant in state.number]
+    merges = merge_best_pairs(state)
+    merged = True
+    while merged:
+        merged = False
+        for type_name in dict.fromkeys(name for name, _ in state.number):
+            gains = naive.gains(clusters, type_name)
+            best = max(gains.values(), default=0.0)
+            if best > 1e-9:
+                left, right = (
+                    next(c for c in clusters if name_of[node] in c) for node in next(merges)
+                )
+                pair = frozenset((left, right))
+                assert gains[pair] == pytest.approx(best, abs=1e-9)
+                clusters = merge(clusters, pair)
+                merged = True
+    assert next(merges, None) is None
+    found = lift_graph(data, prior)
+    assert {frozenset(members) for members in found.members.values()} == set(clusters)
+    expected = naive.hyperedges(clusters)
+    for edge, true in found.edges.items():
+        combination = tuple(frozenset(found.members[node]) for node in edge.nodes)
+        assert expected[edge.predicate, combination] == true
+    assert len(found.edges) == len(expected)
+
+
 def test_paths_of_a_small_graph() -> None:
     """A chain x → y → z: by hand."""
     model = lapis.parse("R(a, a)\nP(a)")
@@ -90,3 +193,48 @@ def test_paths_of_a_small_graph() -> None:
         (("P", (0,)), ("R", (1, 0))),
         (("P", (0,)), ("R", (1, 0)), ("R", (2, 1))),
     }
+
+
+def naive_paths(graph: LiftedGraph, max_length: int) -> dict[Path, set[Edge]]:
+    """Every connected set of hyperedges, variabilised afterwards; no set is left out."""
+    found: dict[Path, set[Edge]] = defaultdict(set)
+    for length in range(2, max_length + 1):
+        for chosen in combinations(graph.edges, length):
+            nodes = list(dict.fromkeys(node for edge in chosen for node in edge.nodes))
+            path = tuple(
+                PathAtom(edge.predicate, tuple(nodes.index(n) for n in edge.nodes))
+                for edge in chosen
+            )
+            if is_connected(path):
+                found[canonical(path).path].update(chosen)
+    return found
+
+
+@pytest.mark.parametrize("is_lifted", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_without_limits_all_paths_are_found(seed: int, is_lifted: bool) -> None:
+    data = sparse_data(seed)
+    graph = lift_graph(data) if is_lifted else ground_graph(data)
+    found = find_paths(graph, 4, max_variables=0, max_examples=0)
+    every = naive_paths(graph, 4)
+    assert {each.path: set(each.edges) for each in found} == every
+    closed = find_paths(graph, 4, max_variables=0, max_examples=0, keeps_dangling=False)
+    expected = {path: edges for path, edges in every.items() if not has_dangling(path)}
+    assert {each.path: set(each.edges) for each in closed} == expected
+    for limited in (
+        find_paths(graph, 4, max_variables=3, max_examples=0),
+        find_paths(graph, 4, max_variables=0, max_examples=2),
+    ):
+        assert all(each.edges <= every[each.path] for each in limited)
+    few = find_paths(graph, 4, max_variables=3, max_examples=0)
+    assert {each.path for each in few} == {
+        path for path in every if len({v for atom in path for v in atom.variables}) <= 3
+    }
+
+
+def sparse_data(seed: int) -> TrainingData:
+    generator = np.random.default_rng(seed)
+    facts = [f"R(A{i},A{j})" for i in range(6) for j in range(6) if generator.random() < 0.2]
+    facts += [f"T(A{i},B{j})" for i in range(6) for j in range(3) if generator.random() < 0.3]
+    facts += [f"P(A{i})" for i in range(6) if generator.random() < 0.5]
+    return join(lapis.parse("R(a, a)\nT(a, b)\nP(a)"), " ".join(facts))

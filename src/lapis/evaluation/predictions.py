@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from lapis.errors import TooLarge
 from lapis.learning.examples import HIDDEN, Example
 from lapis.network.named_atoms import name_atoms
 from lapis.network.network import Network
@@ -126,12 +127,25 @@ def predict_example(
 ) -> WorldPrediction:
     """Probabilities of the asked atoms whose truth is known, given the rest of the world.
 
-    Atoms that blocks alone decide are not predicted. Raises LapisError if the data contradict
-    the hard rules or the blocks.
+    Atoms that blocks alone decide are not predicted. Where a formula is too large to ground,
+    "auto" predicts by counts (`count-gibbs`), and the diagnostics say why.
+
+    Raises
+    ------
+    LapisError
+        If the data contradict the hard rules or the blocks.
+    TooLarge
+        If another method than "auto" does not fit, or the unknown atoms alone do not.
     """
     from lapis.inference.marginals import infer_problem
 
-    network, found = infer_problem(example.free, method, options)
+    try:
+        network, found = infer_problem(example.free, method, options)
+    except TooLarge as error:
+        if method != "auto":
+            raise
+        network, found = infer_problem(example.free, "count-gibbs", options)
+        found = replace(found, diagnostics={**found.diagnostics, "not_ground": error.message})
     predictions = predict_atoms(example, network, found)
     joint = joint_log_likelihood(example, network, found, options)
     return WorldPrediction(predictions, joint, found.method, found.exact, found.diagnostics)
@@ -160,7 +174,6 @@ def joint_log_likelihood(
     example: Example, network: Network, found: Marginals, options: Options | None
 ) -> float | None:
     """log P(asked atoms | the rest) = log Z(asked known) − log Z(asked unknown)."""
-    from lapis.errors import TooLarge
     from lapis.learning.objectives.conditional import observed_world
 
     log_partition = found.log_partition if found.exact else None

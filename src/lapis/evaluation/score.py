@@ -317,6 +317,8 @@ def predict_examples(
 
 def note_doubts(example: Example, diagnostics: Mapping[str, Any], notes: list[str]) -> None:
     """What is doubtful about the predictions of a world."""
+    if "not_ground" in diagnostics:
+        notes.append(f"{example.free.name}: predicted by counts: {diagnostics['not_ground']}")
     if diagnostics.get("interrupted"):
         notes.append(f"{example.free.name}: sampling was stopped early")
     elif diagnostics.get("converged") is False:

@@ -49,11 +49,26 @@ def canonical(path: Path, positive: int = 0) -> Candidate:
     Candidate(path=(PathAtom(predicate='Q', variables=(0,)), \
 PathAtom(predicate='R', variables=(1, 0))), positive=2)
     """
+    return arrange(path, positive)[0]
+
+
+def canonical_variables(path: Path) -> tuple[Path, tuple[int, ...]]:
+    """The canonical path, and the variables of the given one in the order of its own.
+
+    >>> canonical_variables((PathAtom("R", (5, 3)), PathAtom("Q", (3,))))[1]
+    (3, 5)
+    """
+    found, variables = arrange(path, 0)
+    return found.path, variables
+
+
+def arrange(path: Path, positive: int) -> tuple[Candidate, tuple[int, ...]]:
+    """The canonical clause, and the old variables in the order of the new ones."""
     literals = sorted(
         [(atom.predicate, positive >> bit & 1, atom.variables) for bit, atom in enumerate(path)]
     )
     groups = [list(members) for _, members in groupby(literals, key=lambda part: part[:2])]
-    best: tuple[tuple[int, ...], ...] | None = None
+    best: tuple[tuple[tuple[int, ...], ...], tuple[int, ...]] | None = None
     for order in product(*map(permutations, groups)):
         numbers: dict[int, int] = {}
         found = tuple(
@@ -61,13 +76,14 @@ PathAtom(predicate='R', variables=(1, 0))), positive=2)
             for group in order
             for _, _, variables in group
         )
-        if best is None or found < best:
-            best = found
+        if best is None or found < best[0]:
+            best = found, tuple(numbers)
     assert best is not None
     atoms = tuple(
-        PathAtom(literal[0], names) for literal, names in zip(literals, best, strict=True)
+        PathAtom(literal[0], names) for literal, names in zip(literals, best[0], strict=True)
     )
-    return Candidate(atoms, sum(literal[1] << bit for bit, literal in enumerate(literals)))
+    signs = sum(literal[1] << bit for bit, literal in enumerate(literals))
+    return Candidate(atoms, signs), best[1]
 
 
 def sign_patterns(path: Path, flips: int | None = None) -> dict[Candidate, int]:

@@ -24,6 +24,7 @@ from lapis.progress import Report, Stop, pressed_by_interrupt
 from lapis.relational.engines.store import Store
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, variable_types, write_clause, write_failure
+from lapis.structure.dangling_choice import run_learner
 from lapis.structure.explain import examples, say_clause
 from lapis.structure.learned_rules import CONDITIONAL, PSEUDO, LearnedRules, Rule
 from lapis.structure.learners.lift_graph import ClusterModel
@@ -97,7 +98,7 @@ def learn_rules(
     )
     with pressed_by_interrupt(wish):
         try:
-            found = chosen.load()(search, **own)
+            found = run_learner(chosen.load(), search, own)
         finally:
             tape.save()
     seconds = time.monotonic() - started

@@ -6,12 +6,15 @@ atom of P if some binding of its other variables makes it true. Grow–Shrink wi
 node's Markov blanket; the cliques of the resulting network that contain P say which literals go
 together. Their clauses, in all sign patterns, are scored by WPLL and added greedily.
 
+Clauses whose weight is nearer to 0 than minWeight are dropped, alone and in the model: after the
+greedy step its light clauses are no longer candidates and the step is repeated.
+
 BUSL samples ground atoms; here nodes are counted over all of them, in classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
 from typing import Any
@@ -22,6 +25,7 @@ from lapis.relational.factor import indicator
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, PathAtom, canonical, is_connected
 from lapis.structure.paths.path_differences import Column, count_values
+from lapis.structure.scores import ClauseScore
 from lapis.structure.select import Criteria, Selection, select
 
 Node = tuple[PathAtom, ...]
@@ -31,6 +35,7 @@ MAX_BLANKET = 6  # beyond, strata are too thin for χ²
 @dataclass(frozen=True)
 class BuslOptions(Criteria):
     significance: float = 0.001
+    min_weight: float = 0.0  # minWeight
     max_nodes: int = 30  # template nodes of a predicate, the most dependent ones
 
 
@@ -46,7 +51,18 @@ def learn_busl(search: Search, **own: Any) -> Selection:
             paths[path] = None
         search.tell("template nodes", done, len(names), paths=len(paths))
     scores = search.score_paths([path for path in paths if options.allows(path)])
-    return select(search, chain.from_iterable(scores), options)
+    return select_heavy(search, chain.from_iterable(scores), options)
+
+
+def select_heavy(search: Search, scores: Iterable[ClauseScore], options: BuslOptions) -> Selection:
+    """The model of candidates whose weights are not under minWeight, alone and together."""
+    heavy = [score for score in scores if abs(score.weight) >= options.min_weight]
+    while True:
+        found = select(search, heavy, options)
+        light = {c.candidate for c in found.clauses if abs(c.weight) < options.min_weight}
+        if not light:
+            return found
+        heavy = [score for score in heavy if score.candidate not in light]
 
 
 def clique_paths(search: Search, name: str, options: BuslOptions) -> Iterator[Path]:
@@ -67,7 +83,8 @@ def clique_paths(search: Search, name: str, options: BuslOptions) -> Iterator[Pa
             for others in combinations([a for a in atoms if a != head[0]], size):
                 path = (head[0], *others)
                 variables = {v for atom in path for v in atom.variables}
-                if is_connected(path) and len(variables) <= options.max_variables:
+                is_within = not options.max_variables or len(variables) <= options.max_variables
+                if is_within and is_connected(path):
                     yield canonical(path).path
 
 

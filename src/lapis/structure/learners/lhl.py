@@ -1,14 +1,27 @@
 """LHL: learning rules via hypergraph lifting (Kok & Domingos 2009).
 
-LiftGraph clusters the constants, FindPaths finds what is connected in the lifted graph, CreateMLN
-scores the clauses of each path and adds the good ones. Deviations: scores are exact on all atoms
-unless `sigma` asks for a sample, because classes of atoms cost the same for few and for many; paths
-are found by what they variabilise to (`find_paths`).
+LiftGraph clusters the constants, FindPaths finds paths of the lifted hypergraph, CreateMLN scores
+the clauses of each path and adds the good ones. Two heuristics of the paper's section 3.3 save
+time. A path is discarded unless its hyperedges contain μ true ground
+atoms each on average, and unless a clause scores above the empty one, with the smaller penalty π′,
+on ν ground atoms drawn from these hyperedges. Several paths of the hypergraph
+may variabilise alike. Both heuristics then take the hyperedges of all of them: in LHL-FindPaths,
+which the paper runs with μ = 50, a hyperedge contains one true atom only.
+
+Deviations:
+
+- Scores are of all atoms unless `sample_share` (σ) gives a share, because classes of atoms cost the
+  same for few and for many.
+- The first trial is of a path. If one of its clauses passes, all are scored on the database: the
+  clauses of a path are counted together. The paper discards clauses one by one.
+- A clause must also score above the empty clause on the database. Algorithm 4 compares it with its
+  sub-clauses there and leaves the rest to the greedy step.
+- The model starts from unit clauses, as in BUSL and MSL; the paper says "initially empty".
+- Worlds are lifted side by side: a constant that two worlds name is a node in each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -22,8 +35,11 @@ from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, sign_patterns
 from lapis.structure.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
 from lapis.structure.paths.find_paths import FoundPath, find_paths
-from lapis.structure.scores import AtomSample
+from lapis.structure.scores import AtomSample, Sample, fit_unit
 from lapis.structure.select import Criteria, Selection, select
+from lapis.structure.training_data import TrainingData
+
+GROUND_EXAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -31,15 +47,23 @@ class LhlOptions(Criteria):
     """The paper's parameters; the penalty is π."""
 
     max_length: int = 5  # ω, literals
-    max_variables: int = 6
+    max_variables: int = 0  # of a path; 0: no limit
+    max_examples: int | None = None  # paths that one with variables is extended from; 0: all
     dangling: str = "drop"
     cluster_prior: float = PRIOR  # λ, the price of a cluster combination
-    min_support: int = 50  # μ, true atoms per literal of a path; 0: no such pruning
+    min_support: int = 50  # μ, true atoms per hyperedge of a path; 0: no such pruning
     max_atoms: int = 500  # ν, atoms of a path on which its clauses are tried first; 0: none
     first_penalty: float = 0.001  # π′, in the first trial
     flips: int | None = None  # positive literals at most; None: all sign patterns
     lifting: str = "lifted"  # "ground": FindPaths alone
     seed: int = 0
+
+    @property
+    def num_examples(self) -> int:
+        """All on the lifted hypergraph, as in the paper; the ground one has too many paths."""
+        if self.max_examples is None:
+            return 0 if self.lifting == "lifted" else GROUND_EXAMPLES
+        return self.max_examples
 
 
 def learn_lhl(search: Search, **own: Any) -> Selection:
@@ -56,24 +80,44 @@ def learn_lhl(search: Search, **own: Any) -> Selection:
         graph,
         options.max_length,
         max_variables=options.max_variables,
+        max_examples=options.num_examples,
+        keeps_dangling=options.dangling == "keep",
         progress=search.progress,
         stop=search.stop,
     )
+    supported = [each for each in found if has_support(graph, each, options.min_support)]
+    if found and not supported and not search.stop.is_over():
+        warn_of_support(len(found), options.min_support)
     paths: list[Path] = []
-    for done, each in enumerate(found, 1):
+    for done, each in enumerate(supported, 1):
         if search.stop.is_over():
             break
-        if options.allows(each.path):
-            generator = np.random.default_rng((options.seed, done))
-            if search.tape.ask(
-                each.path, partial(try_path, search, graph, each, options, generator)
-            ) == [1.0]:
-                paths.append(each.path)
-        search.tell("trying paths", done, len(found), kept=len(paths))
-    if not paths and options.min_support and not search.stop.is_over():
-        warn_of_support(search, [each.path for each in found], options.min_support)
+        generator = np.random.default_rng((options.seed, done))
+        trial = partial(try_path, search, graph, each, options, generator)
+        if search.tape.ask(each.path, trial) == [1.0]:
+            paths.append(each.path)
+        search.tell("trying paths", done, len(supported), kept=len(paths))
     scores = search.score_paths(paths, options.flips)
     return select(search, chain.from_iterable(scores), options)
+
+
+def has_support(graph: LiftedGraph, found: FoundPath, least: int) -> bool:
+    """Whether the hyperedges contain μ true ground atoms for each literal (heuristic 1)."""
+    return sum(graph.edges[edge] for edge in found.edges) >= least * len(found.path)
+
+
+def warn_of_support(num_paths: int, least: int) -> None:
+    """Warn that small data have no path with so many true atoms."""
+    announce(
+        [
+            Warning(
+                f"none of the {num_paths} paths has {least} true atoms for each of its literals, "
+                "so no rule is tried",
+                "no-support",
+                hint="--support N asks for fewer, 0 for none",
+            )
+        ]
+    )
 
 
 def try_path(
@@ -83,69 +127,52 @@ def try_path(
     options: LhlOptions,
     generator: np.random.Generator,
 ) -> list[float]:
-    """[1.0] if both heuristics let the path pass."""
-    passes = has_support(search, found.path, options.min_support) and (
-        not options.max_atoms or is_promising(search, graph, found, options, generator)
+    """[1.0] if a clause scores above the empty one on a few atoms (heuristic 2), else [0.0].
+
+    Hyperedges contain mostly true atoms, those between single constants true ones only. Where a
+    clause that explains all of the sample would not score above the empty one, the sample cannot
+    tell good clauses from bad ones, and the path passes.
+    """
+    if not options.max_atoms:
+        return [1.0]
+    data = search.data
+    sample = draw_path_atoms(data, graph, found, options.max_atoms, generator)
+    most = -sum(
+        fit_unit(float(contains(data.tuples[name], own.rows).mean()))[1]
+        for name, own in sample.items()
+        if len(own.rows) and name in data.targets
     )
-    return [float(passes)]
+    price = options.first_penalty * len(found.path)
+    if most <= price:
+        return [1.0]
+    scores = search.scorer.score(found.path, sign_patterns(found.path, options.flips), sample)
+    return [float(any(score.gain > price for score in scores))]
 
 
-def warn_of_support(search: Search, paths: Sequence[Path], least: int) -> None:
-    """Say that small data have no path with so many true atoms, if that is why none is left."""
-    if any(has_support(search, path, least) for path in paths):
-        return
-    announce(
-        [
-            Warning(
-                f"none of the {len(paths)} paths has {least} true atoms for each of its literals, "
-                "so no rule is tried",
-                "no-support",
-                hint="--support N asks for fewer, 0 for none",
-            )
-        ]
-    )
-
-
-def has_support(search: Search, path: Path, least: int) -> bool:
-    """Whether enough true atoms lie on true groundings of the path (heuristic μ)."""
-    if not least:
-        return True
-    total = 0
-    for atom in path:
-        kept = list(dict.fromkeys(atom.variables))
-        total += len(search.scorer.sums.column(path, kept))
-        if total >= least * len(path):
-            return True
-    return False
-
-
-def is_promising(
-    search: Search,
+def draw_path_atoms(
+    data: TrainingData,
     graph: LiftedGraph,
     found: FoundPath,
-    options: LhlOptions,
+    number: int,
     generator: np.random.Generator,
-) -> bool:
-    """Whether a clause of the path helps on a few of the path's own atoms (heuristic ν).
-
-    Combinations of single constants have true atoms only, in which nothing is to be explained:
-    a path of such atoms passes.
-    """
-    data = search.data
-    chosen: dict[str, list[tuple[int, ...]]] = {atom.predicate: [] for atom in found.path}
+) -> Sample:
+    """Ground atoms, true and false, drawn uniformly from those that the hyperedges contain."""
     edges = sorted(found.edges)
-    for number in generator.integers(len(edges), size=options.max_atoms).tolist():
-        predicate, nodes = edges[number]
-        members = [graph.members[node] for node in nodes]
-        row = tuple(each[generator.integers(len(each))][1] for each in members)
-        chosen[predicate].append(row)
+    ends = np.cumsum([graph.num_atoms(edge) for edge in edges])
+    total = int(ends[-1])
+    drawn = np.sort(generator.choice(total, min(number, total), replace=False))
+    chosen: dict[str, list[tuple[int, ...]]] = {atom.predicate: [] for atom in found.path}
+    for at, edge_number in zip(drawn, np.searchsorted(ends, drawn, side="right"), strict=True):
+        edge = edges[edge_number]
+        members = [graph.members[node] for node in edge.nodes]
+        inside = int(at - ends[edge_number]) + graph.num_atoms(edge)
+        places = np.unravel_index(inside, [len(own) for own in members])
+        row = tuple(own[place][1] for own, place in zip(members, places, strict=True))
+        chosen[edge.predicate].append(row)
     sample = {}
-    for name, drawn in chosen.items():
-        rows = np.array(sorted(set(drawn)), np.int32).reshape(-1, data.predicates[name].arity)
+    for name, listed in chosen.items():
+        rows = np.array(sorted(listed), np.int32).reshape(-1, data.predicates[name].arity)
         first = data.offset[data.predicates[name].types[0]]
         world = np.searchsorted(first, rows[:, 0], side="right") - 1
         sample[name] = AtomSample(rows, world)
-    if all(contains(data.tuples[name], own.rows).all() for name, own in sample.items()):
-        return True
-    scores = search.scorer.score(found.path, sign_patterns(found.path, options.flips), sample)
-    return any(score.gain > options.first_penalty * len(found.path) for score in scores)
+    return sample

@@ -186,5 +186,6 @@ def extensions(search: Search, path: Path, max_variables: int) -> Iterator[Path]
             if all(v >= fresh for v in variables):
                 continue
             atom = PathAtom(name, tuple(variables))
-            if atom not in path and len(types.keys() | set(variables)) <= max_variables:
+            is_within = not max_variables or len(types.keys() | set(variables)) <= max_variables
+            if atom not in path and is_within:
                 yield (*path, atom)

@@ -1,58 +1,108 @@
 """FindPaths: connected sets of hyperedges, with nodes replaced by variables (LHL, algorithm 3).
 
 The paper lists every path of the lifted hypergraph, then variabilises. Most paths variabilise
-alike, so we go by what they become: level by level, each variabilised path keeps a few of the
-ground paths behind it (`MAX_EXAMPLES`, the first found), and is extended by every hyperedge that
-touches these. A path of the graph whose every part is rare among many may thus be missed; in
-exchange the work is bounded by the number of distinct paths, not of their occurrences.
+alike, so the search goes level by level over variabilised paths. Each keeps the ground paths behind
+it as examples, and is extended by every hyperedge that touches one of them. Every connected set of
+hyperedges is a smaller one with one hyperedge more, so without limits the result is the paper's.
+
+`max_examples` limits the examples that a variabilised path keeps, the first ones found. A path may
+then be missed, or found with fewer hyperedges, if the examples that lead to it are not among them;
+in exchange the work is bounded by the number of distinct variabilised paths. `max_variables` leaves
+out paths with more variables.
+
+Where clauses with dangling variables (those that occur once) are discarded anyway, a path with more
+of them than its missing hyperedges have arguments cannot become a clause, so it is not extended.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from itertools import chain
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lapis.progress import Progress, Report, Stop
-from lapis.structure.clauses import Path, PathAtom, canonical
+from lapis.structure.clauses import Path, PathAtom, canonical_variables, has_dangling
 from lapis.structure.lift_graph import Edge, LiftedGraph
 
 MAX_EXAMPLES = 30
+MAX_VARIABLES = 6
 
 
 class FoundPath(NamedTuple):
-    """A path and the hyperedges that were seen on it."""
+    """A variabilised path and the hyperedges of the paths behind it."""
 
     path: Path
     edges: frozenset[Edge]
+
+
+Nodes = tuple[int, ...]  # a ground path: the node that each variable of the path stands for
+
+
+@dataclass
+class PathExamples:
+    """The ground paths behind a variabilised path."""
+
+    kept: dict[Nodes, None] = field(default_factory=dict)  # an ordered set
+    edges: set[Edge] = field(default_factory=set)
 
 
 def find_paths(
     graph: LiftedGraph,
     max_length: int,
     *,
-    max_variables: int = 6,
+    max_variables: int = MAX_VARIABLES,
+    max_examples: int = MAX_EXAMPLES,
+    keeps_dangling: bool = True,
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> list[FoundPath]:
-    """All paths of 2 … max_length hyperedges, up to renaming, shortest first."""
+    """All paths of 2 … max_length hyperedges, up to renaming, shortest first.
+
+    Parameters
+    ----------
+    graph
+        The hypergraph to search.
+    max_length
+        Hyperedges of a path at most (ω).
+    max_variables
+        Variables of a path at most; 0 for no limit.
+    max_examples
+        Ground paths that a variabilised path is extended from; 0 for all.
+    keeps_dangling
+        Whether paths with variables that occur once are wanted.
+    progress
+        Called after each length.
+    stop
+        Ends the search with the paths so far.
+
+    Returns
+    -------
+    The variabilised paths, each with the hyperedges of the ground paths that were found.
+    """
     touching: dict[int, list[Edge]] = defaultdict(list)
+    level: dict[Path, PathExamples] = defaultdict(PathExamples)
     for edge in sorted(graph.edges):
-        for node in dict.fromkeys(edge.nodes):
+        nodes = tuple(dict.fromkeys(edge.nodes))
+        for node in nodes:
             touching[node].append(edge)
-    level: dict[Path, list[tuple[Edge, ...]]] = defaultdict(list)
-    for edge in sorted(graph.edges):
-        if edge.nodes:
-            examples = level[variabilise((edge,))]
-            if len(examples) < MAX_EXAMPLES:
-                examples.append((edge,))
+        if nodes:
+            path = (PathAtom(edge.predicate, tuple(map(nodes.index, edge.nodes))),)
+            add_example(level[path], nodes, (edge,), max_examples)
     found: list[FoundPath] = []
+    max_arity = max((len(edge.nodes) for edge in graph.edges), default=0)
     for length in range(2, max_length + 1):
-        level = extend(level, touching, max_variables, stop)
+        left = max_length - length
+        limits = PathLimits(
+            max_variables,
+            max_examples if left else -1,
+            None if keeps_dangling else left * max_arity,
+        )
+        level = extend(level, touching, limits, stop)
         found += [
-            FoundPath(path, frozenset(chain.from_iterable(examples)))
-            for path, examples in level.items()
+            FoundPath(path, frozenset(own.edges))
+            for path, own in level.items()
+            if keeps_dangling or not has_dangling(path)
         ]
         if progress is not None:
             progress(Progress("finding paths", length, max_length, 0.0, {"paths": len(found)}))
@@ -61,62 +111,72 @@ def find_paths(
     return found
 
 
+class PathLimits(NamedTuple):
+    """What the paths of one length must keep to."""
+
+    max_variables: int  # 0: no limit
+    max_examples: int  # 0: no limit; −1: none is kept
+    max_dangling: int | None  # variables that occur once
+
+    def allow(self, path: Path) -> bool:
+        times = Counter(variable for atom in path for variable in atom.variables)
+        if self.max_variables and len(times) > self.max_variables:
+            return False
+        return self.max_dangling is None or list(times.values()).count(1) <= self.max_dangling
+
+
 def extend(
-    level: Mapping[Path, list[tuple[Edge, ...]]],
+    level: Mapping[Path, PathExamples],
     touching: Mapping[int, list[Edge]],
-    max_variables: int,
+    limits: PathLimits,
     stop: Stop | None,
-) -> dict[Path, list[tuple[Edge, ...]]]:
+) -> dict[Path, PathExamples]:
     """Every example with one hyperedge more."""
-    longer: dict[Path, list[tuple[Edge, ...]]] = defaultdict(list)
-    sets: dict[Path, set[frozenset[Edge]]] = defaultdict(set)
-    for examples in level.values():
+    longer: dict[Path, PathExamples] = defaultdict(PathExamples)
+    for path, own in level.items():
         if stop is not None and stop():
             break
-        forms: dict[tuple[object, ...], Path | None] = {}
-        for example in examples:
-            number = {node: at for at, node in enumerate(nodes_of(example))}
-            for edge in dict.fromkeys(e for node in number for e in touching[node]):
-                if edge in example:
-                    continue
-                fresh: dict[int, int] = {}
-                form = (
-                    edge.predicate,
-                    tuple(
-                        number[n] if n in number else fresh.setdefault(n, -1 - len(fresh))
-                        for n in edge.nodes
-                    ),
-                    shape_of(example, number),
-                )
-                if form not in forms:
-                    new = variabilise((*example, edge))
-                    num_variables = len({v for atom in new for v in atom.variables})
-                    forms[form] = new if num_variables <= max_variables else None
-                known = forms[form]
-                if known is None or len(longer[known]) >= MAX_EXAMPLES:
-                    continue
-                together = frozenset((*example, edge))
-                if together not in sets[known]:
-                    sets[known].add(together)
-                    longer[known].append((*example, edge))
+        known_atoms = set(path)
+        times = Counter(variable for atom in path for variable in atom.variables)
+        dangling = [variable for variable, number in times.items() if number == 1]
+        # With no dangling variable allowed the new hyperedge must contain all of these.
+        starts = dangling[:1] if limits.max_dangling == 0 and dangling else sorted(times)
+        # By the atom that extends the path: where the longer path is kept, and its variables.
+        extended: dict[PathAtom, tuple[PathExamples, tuple[int, ...]] | None] = {}
+        for example in own.kept:
+            number = {node: variable for variable, node in enumerate(example)}
+            edges = tuple(
+                [Edge(atom.predicate, tuple([example[v] for v in atom[1]])) for atom in path]
+            )
+            for edge in dict.fromkeys([edge for v in starts for edge in touching[example[v]]]):
+                nodes = example
+                if all(node in number for node in edge.nodes):
+                    atom = PathAtom(edge.predicate, tuple([number[n] for n in edge.nodes]))
+                    if atom in known_atoms:
+                        continue
+                else:
+                    nodes = tuple(dict.fromkeys(example + edge.nodes))
+                    atom = PathAtom(edge.predicate, tuple([nodes.index(n) for n in edge.nodes]))
+                if atom not in extended:
+                    extended[atom] = None
+                    if limits.allow((*path, atom)):
+                        new, order = canonical_variables((*path, atom))
+                        extended[atom] = longer[new], order
+                target = extended[atom]
+                if target is not None:
+                    examples, order = target
+                    add_example(
+                        examples,
+                        tuple([nodes[v] for v in order]),
+                        (*edges, edge),
+                        limits.max_examples,
+                    )
     return longer
 
 
-def nodes_of(example: tuple[Edge, ...]) -> dict[int, None]:
-    return dict.fromkeys(node for edge in example for node in edge.nodes)
-
-
-def shape_of(example: tuple[Edge, ...], number: Mapping[int, int]) -> tuple[object, ...]:
-    """The example with nodes numbered as they occur: the same for the same order of atoms."""
-    return tuple((edge.predicate, *(number[node] for node in edge.nodes)) for edge in example)
-
-
-def variabilise(example: tuple[Edge, ...]) -> Path:
-    """The path with its nodes as variables."""
-    numbered = {node: at for at, node in enumerate(nodes_of(example))}
-    return canonical(
-        tuple(
-            PathAtom(edge.predicate, tuple(numbered[node] for node in edge.nodes))
-            for edge in example
-        )
-    ).path
+def add_example(
+    examples: PathExamples, nodes: Nodes, edges: tuple[Edge, ...], max_examples: int
+) -> None:
+    examples.edges.update(edges)
+    if max_examples == 0 or len(examples.kept) < max_examples:
+        examples.kept[nodes] = None
