@@ -15,7 +15,7 @@ cost regions (`kinds`), other facts tell constants apart.
 
 Where no rule of compilation applies, the smallest type that the clauses in question range over is
 grounded: its constants are told apart, and the rest is lifted again. Ground atoms are then decided
-one by one, with components and with a cache of isomorphic theories, up to `MAX_THEORIES` of them.
+one by one, with components and with a cache of isomorphic theories, up to `MAX_WORK` literals.
 The circuit holds for that type's constants only; `grounded` and `reasons` say so.
 """
 
