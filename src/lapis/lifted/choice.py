@@ -106,11 +106,16 @@ def first_answer(
 
 
 def locate_refusal(problem: Problem, error: LapisError) -> TooLarge:
-    """A refusal with a formula; sums over cells are long because of formulas that count."""
+    """A refusal with a formula that is the reason.
+
+    Sums over cells are long because of formulas that count; + tells constants apart.
+    """
     message, span, hint = error.message, error.span, error.hint
     if error.code == "cells":
         hint = f"lapis lift --method cells goes on to {MAX_STEPS:,} steps"
-        for rule in problem.model.rules:
-            if span is None and counts_elements(rule.formula):
-                message, span = f"{message}; {rule.text!r} counts elements", rule.span
+    for rule in problem.model.rules:
+        if span is None and error.code == "cells" and counts_elements(rule.formula):
+            message, span = f"{message}; {rule.text!r} counts elements", rule.span
+        if span is None and error.code == NOT_LIFTABLE and rule.plus:
+            message, span = f"{message}; {rule.text!r} has a weight for each", rule.span
     return TooLarge(message, code=error.code, span=span, hint=hint)

@@ -33,7 +33,7 @@ from lapis.lifted.cells.cell_tables import Tables
 from lapis.lifted.cells.numbers import Number, Numbers, TooManyDigits, num_bits
 
 MAX_TERMS = 3_000_000
-PAIR_STEPS = 10  # terms that cost as much as the table of a pair of kinds
+PAIR_STEPS = 50  # steps that cost as much as the table of a pair of kinds
 MAX_BITS = 1 << 35  # of all powers together, in exact numbers: a few GB
 
 
@@ -60,7 +60,13 @@ class CellGraph:
 def sum_compositions(tables: Tables, numbers: Numbers) -> Number:
     sizes = [group.size for group in tables.sentence.groups]
     num_kinds = len({cell.kind for cell in tables.cells})
-    refuse_terms(num_kinds, max(max(sizes, default=0) + 1, num_kinds**2 * PAIR_STEPS), numbers)
+    refuse_terms(num_kinds, max(sizes, default=0) + 1, numbers)
+    if num_kinds**2 * PAIR_STEPS > numbers.max_steps:
+        raise TooLarge(
+            f"there are {num_kinds:,} kinds of elements, too many for a table of each pair",
+            code="cells",
+            hint="take fewer predicates, or the method 'circuit'",
+        )
     graph, factor = build_graph(tables, numbers, sizes)
     if set(graph.group) != {g for g, size in enumerate(sizes) if size}:
         return 0 * numbers.one
