@@ -26,7 +26,7 @@ from lapis.lifted.cells.scott import Builder, refuse
 from lapis.lifted.cells.sentence import Factor, Parameter, Sentence
 from lapis.lifted.evaluation.evaluate import impossible
 from lapis.network.network import AtomTable
-from lapis.problem.problem import Problem, refuse_unsupported
+from lapis.problem.problem import Problem, refuse_factors
 
 CENTRAL = 1e-3  # a probability between this and 1 − this is as good as that of its complement
 
@@ -53,7 +53,7 @@ def by_cells(problem: Problem, options: Options) -> Answered:
     TooLarge
         If a sum over cells is long.
     """
-    refuse_unsupported(problem.model)
+    refuse_factors(problem.model)
     for rule in problem.model.rules:
         if rule.plus:
             raise refuse("has a weight for each constant", rule)
