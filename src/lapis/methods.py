@@ -117,8 +117,8 @@ INFER = (
         (*SAMPLING, "ibound"),
     ),
     Method(
-        "infer", "lifted", "a first-order circuit, without grounding, for models and evidence that "
-        "leave most constants alike", "lapis.lifted.marginals:by_lifting", "problem", "always",
+        "infer", "lifted", "a first-order circuit, cells or a small ground network, for models and "
+        "evidence that leave most constants alike", "lapis.lifted.marginals:by_lifting", "problem", "always",
         ("time_limit",),
     ),
 )  # fmt: skip

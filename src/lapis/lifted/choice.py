@@ -43,7 +43,7 @@ Found = TypeVar("Found")
 def lift_by_choice(problem: Problem, sizes: Mapping[str, int], classes: bool) -> Lifted:
     """The method `auto` of `lapis lift`; only circuits tell classes apart."""
     if classes:
-        return lift_by_circuit(problem, sizes, classes)
+        return lift_by_circuit(problem, sizes, classes, max_work=SOME_WORK)
     small = is_small(problem, sizes)
     limits = circuit_limits(problem, small)
     ways: dict[str, Callable[[], Lifted]] = {
