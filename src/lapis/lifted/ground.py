@@ -23,7 +23,7 @@ from dataclasses import replace
 import numpy as np
 
 from lapis.errors import TooLarge
-from lapis.inference.marginals import Marginals, Options, by_components, by_enumeration, is_tiny
+from lapis.inference.marginals import Marginals, Options, by_components, by_enumeration
 from lapis.lifted.answer import Lifted, weight_names, weight_rows
 from lapis.lifted.kinds import extra_constants, refuse_new_numbers
 from lapis.lifted.lift import name_constants
@@ -31,9 +31,10 @@ from lapis.network.network import Network
 from lapis.problem.problem import Problem
 
 MAX_GROUND_ATOMS = 1_000  # that are unknown
-MAX_GROUND_CLAUSES = 20_000
-FEW_GROUND_ATOMS = 16  # 2^16 joint states are summed in milliseconds
-FEW_GROUND_CLAUSES = 4_000
+MAX_GROUND_CLAUSES = 20_000  # of that many atoms
+FEW_GROUND_ATOMS = 16
+MANY_GROUND_CLAUSES = 500_000  # of few atoms: most are equal to others
+MAX_ENTRIES = 1 << 25  # of joint states and clauses, that are enumerated
 MAX_TABLE_BYTES = 1 << 26  # of junction trees
 ROUNDING = 4 * float(np.finfo(float).eps)
 
@@ -43,7 +44,7 @@ def is_small(problem: Problem, sizes: Mapping[str, int] | None = None) -> bool:
     most = {name: len(domain) for name, domain in problem.domains.items()} | dict(sizes or {})
     return (
         num_unknown(problem, most) <= FEW_GROUND_ATOMS
-        and num_clauses(problem, most) <= FEW_GROUND_CLAUSES
+        and num_clauses(problem, most) <= MANY_GROUND_CLAUSES
     )
 
 
@@ -83,17 +84,17 @@ def solve_ground(problem: Problem, options: Options) -> tuple[Network, Marginals
     atoms, clauses = num_unknown(problem, sizes), num_clauses(problem, sizes)
     if atoms > MAX_GROUND_ATOMS:
         raise too_many_ground(atoms, "unknown atoms", MAX_GROUND_ATOMS)
-    if clauses > MAX_GROUND_CLAUSES:
-        raise too_many_ground(clauses, "clauses")
+    if clauses > (most := MANY_GROUND_CLAUSES if atoms <= FEW_GROUND_ATOMS else MAX_GROUND_CLAUSES):
+        raise too_many_ground(clauses, "clauses", most)
     network = ground(problem, progress=options.progress)
-    if is_tiny(network) or is_small(problem):
+    if atoms <= FEW_GROUND_ATOMS and network.num_clauses << atoms <= MAX_ENTRIES:
         found = by_enumeration(network, options)
     else:
         found = by_components(network, replace(options, max_memory=MAX_TABLE_BYTES))
     return network, found, bound_error(network)
 
 
-def too_many_ground(number: int, what: str, most: int = MAX_GROUND_CLAUSES) -> TooLarge:
+def too_many_ground(number: int, what: str, most: int) -> TooLarge:
     return TooLarge(
         f"the ground network has {number:,} {what}, and at most {most:,} are summed in place of a "
         "circuit",
@@ -123,8 +124,8 @@ def name_all(problem: Problem, sizes: Mapping[str, int]) -> Problem:
     """
     refuse_new_numbers(problem, extra_constants(problem, sizes))
     for type_name, size in sizes.items():
-        if size > MAX_GROUND_CLAUSES:
-            raise too_many_ground(size, f"constants of type {type_name!r}")
+        if size > MAX_GROUND_ATOMS:
+            raise too_many_ground(size, f"constants of type {type_name!r}", MAX_GROUND_ATOMS)
     for type_name in list(sizes):
         problem, sizes = name_constants(problem, type_name, sizes)
     return problem
