@@ -118,8 +118,8 @@ INFER = (
     ),
     Method(
         "infer", "lifted", "a first-order circuit, cells or a small ground network, for models and "
-        "evidence that leave most constants alike", "lapis.lifted.marginals:by_lifting", "problem", "always",
-        ("time_limit",),
+        "evidence that leave most constants alike", "lapis.lifted.marginals:by_lifting", "problem",
+        "always", ("time_limit",),
     ),
 )  # fmt: skip
 
