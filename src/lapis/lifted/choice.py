@@ -55,7 +55,7 @@ def lift_by_choice(problem: Problem, sizes: Mapping[str, int], classes: bool) ->
     found, refusals = first_answer(problem, [ways[name] for name in order])
     if found.method != "ground":
         return found
-    return replace(found, reasons=tuple(error.message.removeprefix(CANNOT) for error in refusals))
+    return replace(found, reasons=tuple(e.message.removeprefix(CANNOT) for e in refusals[:1]))
 
 
 class CircuitLimits(NamedTuple):
