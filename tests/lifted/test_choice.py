@@ -168,7 +168,7 @@ COUNTED = "F(p, p)\nEXIST{=3} y F(x,y).\nEXIST{=3} x F(x,y).\n0.3 F(x,y) ^ F(y,x
             [
                 "<text>:2:1: this model cannot be lifted: 'F(a, b) ^ F(b, c) ^ F(c, d) ^ F(d, e) ^ "
                 f"F(e, f) ^ F(f, g)' is {LITERALS:,} literals when its 7 variables are equal or "
-                "different in all ways, and at most 18,000 are compiled",
+                "different in all ways, and at most 25,000 are compiled",
                 "    1 F(a,b) ^ F(b,c) ^ F(c,d) ^ F(d,e) ^ F(e,f) ^ F(f,g)",
                 "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^",
                 "    learn by pseudo-likelihood, infer by sampling (--method auto)",
