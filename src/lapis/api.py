@@ -174,7 +174,7 @@ def lift(
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
-    method: str = "circuit",
+    method: str = "auto",
     sizes: Mapping[str, int] | None = None,
     classes: bool = False,
     strict: bool = False,

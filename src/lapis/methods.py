@@ -117,9 +117,9 @@ INFER = (
         (*SAMPLING, "ibound"),
     ),
     Method(
-        "infer", "lifted", "a first-order circuit, without grounding, for models and evidence that "
-        "leave most constants alike", "lapis.lifted.marginals:by_lifting", "problem", "always",
-        ("time_limit",),
+        "infer", "lifted", "a first-order circuit, cells or a small ground network, for models and "
+        "evidence that leave most constants alike", "lapis.lifted.marginals:by_lifting", "problem",
+        "always", ("time_limit",),
     ),
 )  # fmt: skip
 
@@ -162,6 +162,10 @@ MAP = (
 
 LIFT = (
     Method(
+        "lift", "auto", "a circuit, cells or the ground network, by what the formulas are and what "
+        "they cost", "lapis.lifted.choice:lift_by_choice", "problem", "always", ("classes",),
+    ),
+    Method(
         "lift", "circuit", "a first-order circuit, compiled once for any weights and sizes",
         "lapis.lifted.answer:lift_by_circuit", "problem", "always", ("classes",),
     ),
@@ -169,6 +173,10 @@ LIFT = (
         "lift", "cells", "kinds of elements and pairs, for formulas of two variables; also with "
         "cardinality constraints, linear orders and larger counting quantifiers",
         "lapis.lifted.cells.answer:lift_by_cells", "problem", "always",
+    ),
+    Method(
+        "lift", "ground", "the ground network, for few unknown atoms, whatever the formulas are",
+        "lapis.lifted.ground:lift_by_ground", "problem", "always",
     ),
 )  # fmt: skip
 

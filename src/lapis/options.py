@@ -362,7 +362,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     ),
     "lift": (
         replace(QUERY, help="Predicates that are unknown (else: all where the data is silent)."),
-        replace(METHOD, default="circuit", help="How to sum over all worlds"),
+        replace(METHOD, default="auto", help="How to sum over all worlds"),
         Option("sizes", "settings", "Constants of a type, as in person=30000.", flag="--size"),
         Option("classes", "flag", "A row for each class of equally probable groundings.", False),
         Option("tree", "flag", "Print the circuit as a text.", False, is_keyword=False),

@@ -17,7 +17,7 @@ from sweeping import check_exact, close
 def check_sizes_and_weights(theory: DrawnTheory) -> None:
     """One circuit at several sizes and weights, where nothing had to be grounded."""
     problem = lapis.build_problem(lapis.parse(theory.text()), query=theory.predicates)
-    lifted = lift_problem(problem, theory.sizes[0])
+    lifted = lift_problem(problem, theory.sizes[0], max_work=10**7)
     for sizes in theory.sizes if lifted.is_liftable else theory.sizes[:1]:
         for weights in map(np.array, theory.weights):
             try:

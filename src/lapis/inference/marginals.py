@@ -20,6 +20,7 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.freed_memory import give_back
 from lapis.inference.log_odds import sampled_log_odds
+from lapis.logic.passes import counts_elements
 from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
@@ -155,18 +156,22 @@ def infer_problem(
 
         refuse_relaxing(method, options.relax)
         return chosen.load()(problem, options.begin_exact())
-    if method == "auto" and not options.relax:
-        lift = partial(try_lifting, problem, options)
-        if num_groundings(problem) <= MANY_GROUNDINGS:
-            options = replace(options, instead=lift)
-        elif (lifted := lift()) is not None:
+    lift = partial(try_lifting, problem, options)
+    may_lift = method == "auto" and not options.relax
+    if may_lift and is_long(problem):
+        if (lifted := lift()) is not None:
             return lifted
+        may_lift = False
+    if may_lift:
+        options = replace(options, instead=lift)
     from lapis.grounding.bottom_up import ground
     from lapis.grounding.hard_formulas import CONTRADICTIONS
 
     try:
         network = ground(problem, max_memory=options.max_memory, progress=options.progress)
     except LapisError as error:
+        if may_lift and isinstance(error, TooLarge) and (lifted := lift()) is not None:
+            return lifted
         if not options.relax or error.code not in CONTRADICTIONS:
             raise
         return infer_relaxed(problem, method, options)
@@ -177,12 +182,15 @@ def infer_problem(
         return found.answered
 
 
-def num_groundings(problem: Problem) -> int:
-    return sum(problem.num_groundings(rule.variables) for rule in problem.model.rules)
+def is_long(problem: Problem) -> bool:
+    """Whether lifting is tried first: formulas have many groundings, or count elements."""
+    rules = problem.model.rules
+    number = sum(problem.num_groundings(rule.variables) for rule in rules)
+    return number > MANY_GROUNDINGS or any(counts_elements(rule.formula) for rule in rules)
 
 
 def try_lifting(problem: Problem, options: Options) -> Answered | None:
-    """The answer of a first-order circuit, if there is one with few constants told apart."""
+    """The lifted answer, if there is one with few constants told apart."""
     lift = find_method("infer", "lifted").load()
     try:
         limited = replace(options.begin_exact(share=0.5), max_elements=MAX_ELEMENTS)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from lapis.data.database import Database
 from lapis.data.whole_path import write_whole
 from lapis.errors import LapisError, raise_all
 from lapis.language.model import Model
+from lapis.lifted.compilation.compile import MAX_WORK
 from lapis.lifted.drawing import Drawing
 from lapis.lifted.lift import LiftedProblem, lift_problem, num_constants
 from lapis.methods import find_method
@@ -215,8 +217,15 @@ def prod_counts(counts: Sequence[Fraction | None]) -> Fraction | None:
     return prod(known, start=Fraction(1)) if len(known) == len(counts) else None
 
 
-def lift_by_circuit(problem: Problem, sizes: Mapping[str, int], classes: bool) -> Lifted:
-    """The method `circuit` of `lapis lift`."""
+def lift_by_circuit(
+    problem: Problem,
+    sizes: Mapping[str, int],
+    classes: bool,
+    *,
+    max_work: int = MAX_WORK,
+    may_search: bool = True,
+) -> Lifted:
+    """The method `circuit` of `lapis lift`; `lift_problem` has the two limits."""
     raise_all(
         [
             LapisError(
@@ -228,21 +237,23 @@ def lift_by_circuit(problem: Problem, sizes: Mapping[str, int], classes: bool) -
             for constraint in problem.model.constraints
         ]
     )
-    lifted = lift_problem(problem, sizes, classes=() if classes else None)
+    lifted = lift_problem(
+        problem,
+        sizes,
+        classes=() if classes else None,
+        max_work=max_work,
+        may_search=may_search,
+    )
     found = lifted.columns_at()
     counts = lifted.by_weight(found.expected_count)
     rules = lifted.problem.model.rules
-    rows = class_rows(lifted, found.expected_count) if classes else weight_rows(lifted, counts)
+    rows = class_rows(lifted, found.expected_count) if classes else all_rows(lifted, counts)
     return Lifted(
         "circuit",
         lifted.is_liftable,
         found.log_partition,
         found.error_bound,
-        tuple(
-            (number, name)
-            for number, rule in enumerate(rules)
-            for name in lifted.problem.rule_weight_names(rule)
-        ),
+        weight_names(lifted.problem),
         counts,
         tuple(rows),
         found.arithmetic,
@@ -251,16 +262,29 @@ def lift_by_circuit(problem: Problem, sizes: Mapping[str, int], classes: bool) -
     )
 
 
-def weight_rows(lifted: LiftedProblem, counts: np.ndarray) -> Iterator[LiftedFormula]:
-    """A row for each weight."""
-    table = lifted.problem.weight_table
-    for number, rule in enumerate(lifted.problem.model.rules):
-        groundings = prod(
-            num_constants(lifted.encoding, type_name)
-            for name, type_name in rule.variables
-            if name not in rule.plus
-        )
-        for place, name in enumerate(lifted.problem.rule_weight_names(rule)):
+def all_rows(lifted: LiftedProblem, counts: np.ndarray) -> Iterator[LiftedFormula]:
+    """A row for each weight of a circuit's problem."""
+    return weight_rows(lifted.problem, counts, partial(num_constants, lifted.encoding))
+
+
+def weight_names(problem: Problem) -> tuple[tuple[int, str], ...]:
+    """The rule's number and the formula of each weight."""
+    return tuple(
+        (number, name)
+        for number, rule in enumerate(problem.model.rules)
+        for name in problem.rule_weight_names(rule)
+    )
+
+
+def weight_rows(
+    problem: Problem, counts: np.ndarray, size_of: Callable[[str], int]
+) -> Iterator[LiftedFormula]:
+    """A row for each weight; `size_of` gives the number of constants of a type."""
+    table = problem.weight_table
+    for number, rule in enumerate(problem.model.rules):
+        types = [type_name for name, type_name in rule.variables if name not in rule.plus]
+        groundings = prod(map(size_of, types))
+        for place, name in enumerate(problem.rule_weight_names(rule)):
             weight = int(table.offset[number]) + place
             value, count = float(table.value[weight]), float(counts[weight])
             yield LiftedFormula(number, name, value, count, groundings)

@@ -12,6 +12,7 @@ Facts are unit clauses, one for all members of a region that share them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -32,7 +33,7 @@ from lapis.lifted.compilation.theory import (
     build_theory,
     shape_of,
 )
-from lapis.lifted.kinds import Assignment, Kinds, all_shapes, assignments
+from lapis.lifted.kinds import Assignment, Kinds, all_shapes, assignments, num_assignments
 from lapis.logic.clauses import Condition, Cube, Feature, SimpleTerm, TypedVariable
 from lapis.logic.clauses import Literal as LogicLiteral
 from lapis.problem.problem import Problem
@@ -92,6 +93,30 @@ def encode(problem: Problem, kinds: Kinds, classes: Iterable[str] | None = None)
     return Encoding(
         theory, (*certain, *more), free, encoder.literal_weights, kinds, tuple(encoder.columns)
     )
+
+
+def encoding_work(problem: Problem, kinds: Kinds) -> dict[int, int]:
+    """For each rule, the work of encoding it and the quantified parts that it is the first to use.
+
+    The unit is that of `clause_work`: a literal in one order of its clause's variables.
+    """
+    form = problem.normal_form
+    found: Counter[int] = Counter()
+    user: dict[str, int] = {}  # the rule of a derived predicate
+    for feature in form.features:
+        size = sum(len(clause.literals) + 1 for clause in feature.clauses)
+        found[feature.rule] += size * num_assignments(feature.variables, kinds)
+        for clause in feature.clauses:
+            for literal in clause.literals:
+                user.setdefault(literal.predicate, feature.rule)
+    for definition in reversed(form.definitions):
+        rule = user[definition.predicate.name]
+        size = sum(2 * (len(cube.literals) + 1) for cube in definition.cubes)
+        found[rule] += size * num_assignments(definition.variables + definition.bound, kinds)
+        for cube in definition.cubes:
+            for literal in cube.literals:
+                user.setdefault(literal.predicate, rule)
+    return dict(found)
 
 
 @dataclass

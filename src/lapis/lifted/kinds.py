@@ -11,9 +11,11 @@ single constants cost next to nothing, and neither does a relation complete betw
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import factorial
 from numbers import Integral
 from typing import NamedTuple
 
@@ -87,6 +89,26 @@ def assignments(variables: Sequence[TypedVariable], kinds: Kinds) -> Iterator[As
             yield from extend(index + 1, {**term, name: number}, {**regions, number: region})
 
     return extend(0, {}, {})
+
+
+def num_assignments(variables: Sequence[TypedVariable], kinds: Kinds) -> int:
+    """The number of `assignments`, each times the orders of its variables that are members.
+
+    A clause is brought into its canonical form by trying these orders, so this is the work of
+    encoding a formula.
+    """
+    total = 1
+    for type_name, number in Counter(type_name for _, type_name in variables).items():
+        kind = kinds.of_type[type_name]
+        # ways[m]: the variables so far are elements or m different members
+        ways = [1]
+        for _ in range(number):
+            longer = [*(w * (len(kind.elements) + m) for m, w in enumerate(ways)), 0]
+            for m, w in enumerate(ways):
+                longer[m + 1] += w * len(kind.regions)
+            ways = longer
+        total *= sum(w * factorial(m) for m, w in enumerate(ways))
+    return total
 
 
 def all_shapes(predicate: str, types: Sequence[str], kinds: Kinds) -> Iterator[Shape]:

@@ -15,7 +15,7 @@ cost regions (`kinds`), other facts tell constants apart.
 
 Where no rule of compilation applies, the smallest type that the clauses in question range over is
 grounded: its constants are told apart, and the rest is lifted again. Ground atoms are then decided
-one by one, with components and with a cache of isomorphic theories, up to `MAX_THEORIES` of them.
+one by one, with components and with a cache of isomorphic theories, up to `MAX_WORK` literals.
 The circuit holds for that type's constants only; `grounded` and `reasons` say so.
 """
 
@@ -33,19 +33,20 @@ from lapis.language.model import Rule
 from lapis.lifted.compilation.circuit import Factor, Grounding, Node, product
 from lapis.lifted.compilation.compilation_rules import compile_theory
 from lapis.lifted.compilation.compile import (
-    MAX_CLAUSES,
     MAX_STATES,
+    MAX_WORK,
     NotLiftable,
     TooManyStates,
     TooManyTheories,
 )
 from lapis.lifted.compilation.regions import Region
 from lapis.lifted.compilation.theory import Theory, clause_key
-from lapis.lifted.encode import Encoding, encode
+from lapis.lifted.encode import Encoding, encode, encoding_work
 from lapis.lifted.evaluation.evaluate import Partition, evaluate, hessian_product
 from lapis.lifted.evaluation.frames import num_states
 from lapis.lifted.evaluation.walk import Weights
 from lapis.lifted.kinds import (
+    Kinds,
     extra_constants,
     listed_types,
     refuse_new_numbers,
@@ -57,9 +58,10 @@ from lapis.problem.problem import Problem
 from lapis.progress import Report, Stop
 
 INSTEAD = "learn by pseudo-likelihood, infer by sampling (--method auto)"
-FEW_CLAUSES = 10_000  # of all sub-theories, where nobody asked for lifting
-FEW_STATES = 5_000_000  # of its sums, likewise
+FEW_STATES = 5_000_000  # of a circuit's sums, where lifting was not asked for by name
 MAX_GROUNDED = 12  # constants of a type that is grounded
+CANNOT = "this model cannot be lifted: "
+NOT_LIFTABLE = "not-liftable"  # the code of errors that another method may avoid
 Cache = dict[object, Node]
 
 
@@ -146,6 +148,8 @@ def lift_problem(
     classes: Iterable[str] | None = None,
     cache: Cache | None = None,
     max_elements: int | None = None,
+    max_work: int = MAX_WORK,
+    may_search: bool = True,
     stop: Stop | None = None,
     progress: Report | None = None,
 ) -> LiftedProblem:
@@ -155,7 +159,10 @@ def lift_problem(
     is counted by itself, and so are the atoms of these predicates. `cache` holds circuits of
     theories compiled before. `max_elements` refuses problems in which formulas and facts tell more
     constants apart (each may double the circuit), those of which a type would be grounded, and
-    large circuits: it is for those who try lifting before something else.
+    long sums: it is for callers that try lifting before something else. `max_work` limits the
+    literals that are encoded and compiled, so that the same problem is refused on every machine.
+    Without `may_search` a problem is refused if all its constants would be told apart, where the
+    circuit is a search over ground atoms.
 
     >>> import lapis
     >>> model = lapis.parse("p = {A, B, C}\\nF(p, p)\\n(EXIST y F(x, y)).")
@@ -178,20 +185,18 @@ def lift_problem(
     classes = None if classes is None else tuple(classes)
     while True:
         kinds = tell_apart(problem, grounded, sizes, max_elements)
+        refuse_work(problem, kinds, max_work)
         encoding = encode(problem, kinds, classes)
         key = encoding.theory, encoding.certain, encoding.free
         try:
             if key not in cache:
-                limits = (
-                    (MAX_STATES, MAX_CLAUSES) if max_elements is None else (FEW_STATES, FEW_CLAUSES)
-                )
-                cache[key] = compile_encoding(problem, encoding, *limits, stop, progress)
+                most = MAX_STATES if max_elements is None else FEW_STATES
+                cache[key] = compile_encoding(problem, encoding, most, max_work, stop, progress)
         except NotLiftable as stuck:
             type_name, reason = choose_type(problem, encoding, stuck.theory)
-            if max_elements is not None:
-                raise TooLarge(
-                    f"this model cannot be lifted: {reason}", code="not-liftable", hint=INSTEAD
-                ) from None
+            left = {name for name, kind in kinds.of_type.items() if kind.regions} - {type_name}
+            if max_elements is not None or not (may_search or left):
+                raise not_liftable(reason, widest_rules(problem, encoding, stuck.theory)) from None
             problem, sizes = name_constants(problem, type_name, sizes)
             grounded.append(type_name)
             reasons.append(reason)
@@ -212,7 +217,7 @@ def refuse_long_sums(lifted: LiftedProblem) -> None:
         raise TooLarge(
             f"this is not lifted by itself: its circuit has sums over {states:,} combinations of "
             "numbers of constants",
-            code="not-liftable",
+            code=NOT_LIFTABLE,
             hint="ask for lifting by name, or use another method",
         )
 
@@ -225,11 +230,34 @@ def lift_problems(
     return [lift_problem(p, cache=cache, max_elements=max_elements) for p in problems]
 
 
+def refuse_work(problem: Problem, kinds: Kinds, max_work: int) -> None:
+    """Refuse formulas whose variables can be elements and members in too many ways."""
+    work = encoding_work(problem, kinds)
+    if sum(work.values()) > max_work:
+        worst = max(work, key=lambda number: work[number])
+        rule = problem.model.rules[worst]
+        reason = (
+            f"{rule.text!r} is {work[worst]:,} literals when its {num_variables(rule)} variables "
+            f"are equal or different in all ways, and at most {max_work:,} are compiled"
+        )
+        raise not_liftable(reason, [rule])
+
+
+def not_liftable(reason: str, rules: Sequence[Rule]) -> TooLarge:
+    """The refusal that names the rules that are the reason."""
+    return TooLarge(
+        f"{CANNOT}{reason}",
+        code=NOT_LIFTABLE,
+        span=rules[0].span if rules else None,
+        hint=INSTEAD,
+    )
+
+
 def compile_encoding(
     problem: Problem,
     encoding: Encoding,
     max_states: int,
-    max_clauses: int,
+    max_work: int,
     stop: Stop | None,
     progress: Report | None,
 ) -> Node:
@@ -241,38 +269,40 @@ def compile_encoding(
             kinds.names,
             kinds.sizes,
             max_states=max_states,
-            max_clauses=max_clauses,
+            max_work=max_work,
             stop=stop,
             progress=progress,
         )
     except TooManyStates as reached:
-        raise too_many_states(problem, encoding, reached) from None
+        raise too_many_states(reached, widest_rules(problem, encoding, reached.theory)) from None
     except TooManyTheories as reached:
-        raise TooLarge(
-            f"the circuit of this model grows too large: {reached}, and no end",
-            code="not-liftable",
-            hint="fewer constants told apart by formulas and facts, or another method",
-        ) from None
+        rules = widest_rules(problem, encoding, reached.theory)
+        texts = " and ".join(repr(rule.text) for rule in rules[:3])
+        reason = f"its circuit is not complete after {reached}"
+        raise not_liftable(f"{reason}, the last of {texts}" if texts else reason, rules) from None
     return product(Factor(encoding.certain, free=free), node)
 
 
-def too_many_states(problem: Problem, encoding: Encoding, reached: TooManyStates) -> TooLarge:
+def too_many_states(reached: TooManyStates, rules: Sequence[Rule]) -> TooLarge:
     """An error that names the formulas whose variables are in the sum."""
-    clauses = reached.theory.clauses
-    predicates = {literal.atom.predicate for clause in clauses for literal in clause.literals}
-    numbers = stuck_rules(problem, encoding, reached.theory, predicates)
-    rules = [problem.model.rules[number] for number in numbers]
-    most = max(map(num_variables, rules), default=0)
-    named = [rule for rule in rules if num_variables(rule) == most]
-    texts = " and ".join(repr(rule.text) for rule in named[:3]) or "a block"
-    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
+    texts = " and ".join(repr(rule.text) for rule in rules[:3]) or "a block"
+    more = f" and {len(rules) - 3} more" if len(rules) > 3 else ""
     return TooLarge(
-        f"this model cannot be lifted: log Z is a sum over {reached.num_states:,} or more "
-        f"combinations of numbers of constants, because of {texts}{more}",
+        f"{CANNOT}log Z is a sum over {reached.num_states:,} or more combinations of numbers of "
+        f"constants, because of {texts}{more}",
         code="too-many-combinations",
-        span=named[0].span if named else None,
+        span=rules[0].span if rules else None,
         hint=f"take smaller domains or fewer predicates; or {INSTEAD}",
     )
+
+
+def widest_rules(problem: Problem, encoding: Encoding, theory: Theory) -> list[Rule]:
+    """Of the rules that a theory comes from, those with the most variables."""
+    clauses = theory.clauses
+    predicates = {literal.atom.predicate for clause in clauses for literal in clause.literals}
+    rules = [problem.model.rules[n] for n in stuck_rules(problem, encoding, theory, predicates)]
+    most = max(map(num_variables, rules), default=0)
+    return [rule for rule in rules if num_variables(rule) == most]
 
 
 def choose_type(problem: Problem, encoding: Encoding, stuck: Theory) -> tuple[str, str]:
@@ -301,12 +331,10 @@ def choose_type(problem: Problem, encoding: Encoding, stuck: Theory) -> tuple[st
         f"{f' through {through}' if through else ''}, and none of them can be summed over by itself"
     )
     if size[type_name] > MAX_GROUNDED:
-        raise TooLarge(
-            f"this model cannot be lifted: {reason}; telling the {size[type_name]:,} constants of "
-            f"type {declared_type(type_name)!r} apart would be too many (at most {MAX_GROUNDED})",
-            code="not-liftable",
-            span=named[0].span if named else None,
-            hint=INSTEAD,
+        raise not_liftable(
+            f"{reason}; telling the {size[type_name]:,} constants of type "
+            f"{declared_type(type_name)!r} apart would be too many (at most {MAX_GROUNDED})",
+            named,
         )
     return type_name, reason
 

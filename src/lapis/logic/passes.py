@@ -33,6 +33,7 @@ from lapis.language.syntax import (
     Variable,
     free_variables,
     map_children,
+    subformulas,
 )
 
 
@@ -218,6 +219,11 @@ def spell_out_counts(formula: Formula) -> Formula:
         return at_least
     at_most = negated(at_least_count(formula, beyond))
     return at_most if formula.operator == "<=" else conjunction((at_least, at_most))
+
+
+def counts_elements(formula: Formula) -> bool:
+    """Whether a counting quantifier of more than one element is in a formula."""
+    return any(isinstance(n, CountExists) and n.bound > 1 for n in subformulas(formula))
 
 
 def at_least_count(formula: CountExists, number: int) -> Formula:

@@ -219,11 +219,20 @@ def refuse_unsupported(model: Model) -> None:
             "cardinality constraints cannot be used in ground inference",
             code="cardinality",
             span=constraint.span,
-            hint="lapis lift --method cells sums over the worlds that keep them",
+            hint="lapis lift sums over the worlds that keep them",
         )
         for constraint in model.constraints
     ]
-    errors += [
+    raise_all([*errors, *factor_errors(model)])
+
+
+def refuse_factors(model: Model) -> None:
+    """Refuse factors of predicates that are not positive: they define no probabilities."""
+    raise_all(factor_errors(model))
+
+
+def factor_errors(model: Model) -> list[LapisError]:
+    return [
         LapisError(
             f"predicate {predicate.name!r} has a factor {min(predicate.factors):g}: "
             "only positive factors define probabilities",
@@ -233,7 +242,6 @@ def refuse_unsupported(model: Model) -> None:
         for predicate in model.predicates.values()
         if predicate.factors is not None
     ]
-    raise_all(errors)
 
 
 def unknown_query(name: str, model: Model, where: str = "the query") -> LapisError:

@@ -11,13 +11,16 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.lifted.answer import Lifted, LiftedFormula
 from lapis.lifted.cells.count import CellSum
+from lapis.lifted.cells.numbers import MAX_STEPS
 from lapis.problem.problem import Problem
 
 
-def lift_by_cells(problem: Problem, sizes: Mapping[str, int], classes: bool) -> Lifted:
+def lift_by_cells(
+    problem: Problem, sizes: Mapping[str, int], classes: bool, max_steps: int = MAX_STEPS
+) -> Lifted:
     """log Z, as a rational number where the weights are, and expected counts."""
     assert not classes  # the registry refuses it
-    cells = CellSum.of(problem, sizes)
+    cells = CellSum.of(problem, sizes, max_steps)
     found = cells.evaluate()
     if found.sign < 0:
         raise LapisError("with these weights the worlds sum to a negative number", code="negative")

@@ -33,6 +33,7 @@ from lapis.lifted.cells.cell_tables import Tables
 from lapis.lifted.cells.numbers import Number, Numbers, TooManyDigits, num_bits
 
 MAX_TERMS = 3_000_000
+PAIR_STEPS = 50  # steps that cost as much as the table of a pair of kinds
 MAX_BITS = 1 << 35  # of all powers together, in exact numbers: a few GB
 
 
@@ -58,7 +59,14 @@ class CellGraph:
 
 def sum_compositions(tables: Tables, numbers: Numbers) -> Number:
     sizes = [group.size for group in tables.sentence.groups]
-    refuse_terms(len({cell.kind for cell in tables.cells}), max(sizes, default=0) + 1)
+    num_kinds = len({cell.kind for cell in tables.cells})
+    refuse_terms(num_kinds, max(sizes, default=0) + 1, numbers)
+    if num_kinds**2 * PAIR_STEPS > numbers.max_steps:
+        raise TooLarge(
+            f"there are {num_kinds:,} kinds of elements, too many for a table of each pair",
+            code="cells",
+            hint="take fewer predicates, or the method 'circuit'",
+        )
     graph, factor = build_graph(tables, numbers, sizes)
     if set(graph.group) != {g for g, size in enumerate(sizes) if size}:
         return 0 * numbers.one
@@ -111,11 +119,12 @@ def build_graph(tables: Tables, numbers: Numbers, sizes: Sequence[int]) -> tuple
     return graph, factor
 
 
-def refuse_terms(num_cells: int, terms: int) -> None:
-    if terms > MAX_TERMS:
+def refuse_terms(num_cells: int, terms: int, numbers: Numbers) -> None:
+    most = min(MAX_TERMS, numbers.max_steps)
+    if terms > most:
         raise TooLarge(
             f"the sum over {num_cells} kinds of elements has {terms:,} terms, and at most "
-            f"{MAX_TERMS:,} are taken",
+            f"{most:,} are taken",
             code="cells",
             hint="take smaller domains, or the method 'circuit'",
         )
@@ -191,7 +200,7 @@ def closure(graph: CellGraph, i: int, j: int, limit: int) -> list[int] | None:
 def contract(graph: CellGraph, module: list[int], sizes: Sequence[int], numbers: Numbers) -> None:
     """Replace the cells of a module by one."""
     first, size = module[0], sizes[graph.group[module[0]]]
-    refuse_terms(len(module), size + 1 if numbers.exact else comb(size + 1, 2))
+    refuse_terms(len(module), size + 1 if numbers.exact else comb(size + 1, 2), numbers)
     if len(module) == 2:
         series = join(
             graph.series[first], graph.series[module[1]], graph.relation[first][module[1]], numbers
@@ -258,7 +267,7 @@ def sum_all(graph: CellGraph, sizes: Sequence[int], numbers: Numbers) -> Number:
     terms = 1
     for group, own in members.items():
         terms *= comb(sizes[group] + len(own) - 1, len(own) - 1)
-    refuse_terms(len(graph.group), terms)
+    refuse_terms(len(graph.group), terms, numbers)
     order = [i for own in members.values() for i in own]
 
     def extend(place: int, left: int, fields: list[Number]) -> Number:

@@ -30,6 +30,7 @@ from lapis.lifted.cells.closed_form import applies, sum_compositions
 from lapis.lifted.cells.elimination import eliminate_elements
 from lapis.lifted.cells.insertion import insert_elements
 from lapis.lifted.cells.numbers import (
+    MAX_STEPS,
     Number,
     Numbers,
     TooManyDigits,
@@ -94,15 +95,25 @@ class CellSum:
 
     sentence: Sentence
     pieces: tuple[Piece, ...]
+    max_steps: int = MAX_STEPS  # of each sum
 
     @staticmethod
-    def of(problem: Problem, sizes: Mapping[str, int] | None = None) -> CellSum:
+    def of(
+        problem: Problem, sizes: Mapping[str, int] | None = None, max_steps: int = MAX_STEPS
+    ) -> CellSum:
         """With more constants where `sizes` says so.
 
         Raises a LapisError for formulas of more than two variables, TooLarge for many atoms.
         """
-        sentence = Builder(problem, sizes or {}).build()
-        return CellSum(sentence, tuple(split_propositions(sentence)))
+        return CellSum.of_sentence(Builder(problem, sizes or {}).build(), max_steps)
+
+    @staticmethod
+    def of_sentence(sentence: Sentence, max_steps: int = MAX_STEPS) -> CellSum:
+        return CellSum(sentence, tuple(split_propositions(sentence)), max_steps)
+
+    def balls(self, moved: int = -1, by: Number = 0) -> Numbers:
+        """The parameters as balls; the weight of one rule may be moved."""
+        return balls(self.sentence.parameters, moved, by, self.max_steps)
 
     def evaluate(self) -> CellCount:
         """Z at the problem's weights."""
@@ -120,7 +131,7 @@ class CellSum:
 
     def exact_count(self) -> Fraction | None:
         """Z, where all weights are rational and its digits are not too many."""
-        numbers = exact_numbers(self.sentence.parameters)
+        numbers = exact_numbers(self.sentence.parameters, self.max_steps)
         try:
             return None if numbers is None else fraction(self.total(numbers))
         except TooManyDigits:
@@ -141,7 +152,7 @@ class CellSum:
         precision = PRECISION
         while precision <= MAX_PRECISION:
             with ctx.workprec(precision):
-                total = self.total(balls(self.sentence.parameters))
+                total = self.total(self.balls())
                 if not total.contains(0) and float(total.rel_accuracy_bits()) > BITS:
                     sign = 1 if total > 0 else -1
                     return sign, *rounded(abs(total).log())
@@ -153,18 +164,38 @@ class CellSum:
     def has_no_world(self) -> bool:
         """Z = 0 whatever the weights are; said only where all of them are positive."""
         parameters = [p._replace(value=p.value or Fraction(1)) for p in self.sentence.parameters]
-        numbers = exact_numbers(parameters)
+        numbers = exact_numbers(parameters, self.max_steps)
         assert numbers is not None
         try:
             return all(value > 0 for value in numbers.values) and self.total(numbers) == 0
         except TooManyDigits:
             return False
 
+    def depends_on(self, rule: int) -> bool:
+        """Whether a grounding of a rule is true in some world; the rule's factor is one by itself.
+
+        With positive parameters every world counts, so Z grows with this one if it is so.
+        """
+        totals = []
+        for value in (1, 2):
+            parameters = [
+                p._replace(value=Fraction(value) if p.rule == rule else p.value or Fraction(1))
+                for p in self.sentence.parameters
+            ]
+            numbers = exact_numbers(parameters, self.max_steps)
+            assert numbers is not None
+            try:
+                totals.append(self.total(numbers))
+            except TooManyDigits:
+                return True
+        return bool(totals[0] != totals[1])
+
     def expected_counts(self) -> dict[int, float]:
         """∂log Z/∂w of each soft rule, by its number: how many groundings are true on average."""
         return {p.rule: self.slope(p.rule) for p in self.sentence.parameters if p.rule >= 0}
 
-    def slope(self, rule: int) -> float:
+    def slope(self, rule: int, *, relative: bool = False) -> float:
+        """∂log Z/∂w of a rule, to 1e-12; with `relative`, to 1e-12 of itself."""
         from flint import arb, ctx
 
         groundings = sum(
@@ -180,12 +211,13 @@ class CellSum:
         while precision <= MAX_PRECISION:
             with ctx.workprec(precision):
                 step = arb(2) ** -bits
-                ends = [
-                    self.total(balls(self.sentence.parameters, rule, by)) for by in (step, -step)
-                ]
+                ends = [self.total(self.balls(rule, by)) for by in (step, -step)]
                 if not any(end.contains(0) for end in ends):
                     found = (abs(ends[0]).log() - abs(ends[1]).log()) / (2 * step)
-                    if float(found.rad()) < 1e-12:
+                    if relative and found.contains(0) and not self.depends_on(rule):
+                        return 0.0
+                    scale = abs(float(found.mid())) if relative else 1.0
+                    if float(found.rad()) < 1e-12 * scale:
                         return float(found.mid())
             precision *= 2
         raise TooLarge("the terms of the sum cancel beyond all precision", code="cancellation")

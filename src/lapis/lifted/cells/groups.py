@@ -53,6 +53,7 @@ class Groups(NamedTuple):
     members: list[Group]
     of_type: dict[str, frozenset[int]]
     of_constant: dict[tuple[str, str], int]  # of constants that are told apart: (type, constant)
+    of_constants: dict[str, list[int]]  # the group of each constant of a type
 
 
 def tell_apart(
@@ -69,26 +70,38 @@ def tell_apart(
     for name, *constants in facts.unknown:
         if len(constants) == 2:
             named.update(zip(predicates[name].types, constants, strict=True))
-    found = Groups([], {}, {})
+    found = Groups([], {}, {}, {})
     members = found.members
     extra = extra_constants(problem, sizes)
     for type_name, domain in problem.domains.items():
         first = len(members)
         alike: dict[frozenset[tuple[str, bool]], int] = {}
+        numbers = found.of_constants[type_name] = []
         for constant in domain.constants:
             known = alone.get((type_name, constant), {})
             if (type_name, constant) in named:
                 found.of_constant[type_name, constant] = len(members)
+                numbers.append(len(members))
                 members.append(Group(type_name, 1, known, constant))
                 continue
-            group = alike.setdefault(frozenset(known.items()), len(members))
-            if group == len(members):
-                members.append(Group(type_name, 0, known))
-            members[group] = members[group]._replace(size=members[group].size + 1)
+            numbers.append(join_alike(members, alike, Group(type_name, 1, known)))
         if extra.get(type_name):
-            members.append(Group(type_name, extra[type_name], closed_facts(problem, type_name)))
+            known = closed_facts(problem, type_name)
+            join_alike(members, alike, Group(type_name, extra[type_name], known))
         found.of_type[type_name] = frozenset(range(first, len(members)))
     return found
+
+
+def join_alike(
+    members: list[Group], alike: dict[frozenset[tuple[str, bool]], int], new: Group
+) -> int:
+    """Add elements to the group of which the same is known; its number."""
+    group = alike.setdefault(frozenset(new.known.items()), len(members))
+    if group == len(members):
+        members.append(new)
+    else:
+        members[group] = members[group]._replace(size=members[group].size + new.size)
+    return group
 
 
 def closed_facts(problem: Problem, type_name: str) -> dict[str, bool]:

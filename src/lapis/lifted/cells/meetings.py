@@ -23,7 +23,6 @@ from lapis.relational.comparison import COMPARE
 
 MIN_BOUND = 3  # of a total that is worth a polynomial
 MAX_STATES = 400_000
-MAX_STEPS = 100_000_000  # about a quarter of an hour
 SMALLER = "take smaller domains, or smaller numbers in counting quantifiers and constraints"
 
 Counts = tuple[tuple[int, int], ...]  # (class, how many), sorted
@@ -162,10 +161,10 @@ class Meetings:
 
     def spend(self, steps: int) -> None:
         self.num_steps += steps
-        if self.num_steps > MAX_STEPS:
+        if self.num_steps > self.numbers.max_steps:
             raise TooLarge(
-                f"more than {MAX_STEPS:,} steps are needed, one for each way in which an element "
-                "meets others",
+                f"more than {self.numbers.max_steps:,} steps are needed, one for each way in which "
+                "an element meets others",
                 code="cells",
                 hint=SMALLER,
             )

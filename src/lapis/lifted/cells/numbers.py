@@ -14,6 +14,8 @@ from typing import Any
 from lapis.lifted.cells.cell_tables import Monomials
 from lapis.lifted.cells.sentence import Parameter
 
+MAX_STEPS = 100_000_000  # of a sum: about a quarter of an hour
+FEW_STEPS = 100_000  # where cells are not asked for by name
 Number = Any  # fmpq or arb; flint does not say which of them a sum or a product is
 
 
@@ -27,6 +29,7 @@ class Numbers:
 
     values: tuple[Number, ...]
     exact: bool
+    max_steps: int = MAX_STEPS  # that a sum of them may take
 
     @property
     def one(self) -> Number:
@@ -46,7 +49,7 @@ class Numbers:
         return total
 
 
-def exact_numbers(parameters: Sequence[Parameter]) -> Numbers | None:
+def exact_numbers(parameters: Sequence[Parameter], max_steps: int = MAX_STEPS) -> Numbers | None:
     """Rationals, if all parameters are."""
     from flint import fmpq
 
@@ -54,10 +57,16 @@ def exact_numbers(parameters: Sequence[Parameter]) -> Numbers | None:
     rational = [v for v in found if v is not None]
     if len(rational) < len(found):
         return None
-    return Numbers(tuple(fmpq(v.numerator, v.denominator) for v in rational), exact=True)
+    values = tuple(fmpq(v.numerator, v.denominator) for v in rational)
+    return Numbers(values, exact=True, max_steps=max_steps)
 
 
-def balls(parameters: Sequence[Parameter], moved: int = -1, by: Number = 0) -> Numbers:
+def balls(
+    parameters: Sequence[Parameter],
+    moved: int = -1,
+    by: Number = 0,
+    max_steps: int = MAX_STEPS,
+) -> Numbers:
     """Balls at the working precision; the weight of one rule may be moved."""
     from flint import arb, fmpq
 
@@ -68,7 +77,7 @@ def balls(parameters: Sequence[Parameter], moved: int = -1, by: Number = 0) -> N
         else:
             value = arb(p.weight).exp()
         values.append(value * by.exp() if by and p.rule == moved else value)
-    return Numbers(tuple(values), exact=False)
+    return Numbers(tuple(values), exact=False, max_steps=max_steps)
 
 
 def num_bits(number: Number) -> int:

@@ -80,7 +80,7 @@ class Builder:
     problem: Problem
     sizes: Mapping[str, int]  # of types with more elements than the problem names
     facts: Facts = field(default_factory=Facts)
-    groups: Groups = field(default_factory=lambda: Groups([], {}, {}))
+    groups: Groups = field(default_factory=lambda: Groups([], {}, {}, {}))
     reach: dict[str, frozenset[int]] = field(default_factory=dict)
     places: dict[str, tuple[frozenset[int], ...]] = field(default_factory=dict)
     factors: list[Factor] = field(default_factory=list)

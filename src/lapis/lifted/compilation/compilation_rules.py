@@ -37,8 +37,8 @@ from lapis.lifted.compilation.circuit import (
     product,
 )
 from lapis.lifted.compilation.compile import (
-    MAX_CLAUSES,
     MAX_STATES,
+    MAX_WORK,
     PARTNER,
     Compiler,
     Parts,
@@ -406,7 +406,7 @@ def compile_theory(
     sizes: Mapping[Region, int],
     *,
     max_states: int = MAX_STATES,
-    max_clauses: int = MAX_CLAUSES,
+    max_work: int = MAX_WORK,
     stop: Stop | None = None,
     progress: Report | None = None,
 ) -> Node:
@@ -415,5 +415,5 @@ def compile_theory(
     It is for any sizes, but must be short enough for these. Raises NotLiftable, TooManyStates and
     TooManyTheories.
     """
-    compiler = Compiler(RULES, list(names), sizes, max_states, max_clauses, stop, progress)
+    compiler = Compiler(RULES, list(names), sizes, max_states, max_work, stop, progress)
     return compiler.compile(theory)

@@ -28,6 +28,7 @@ from lapis.lifted.compilation.theory import (
     Term,
     Theory,
     build_theory,
+    clause_work,
     rename_literal,
     shape_of,
 )
@@ -35,8 +36,7 @@ from lapis.progress import Progress, Report, Stop
 
 TAKEN_OUT = "\0"  # begins the names of elements that no constant is named like
 PARTNER = f"{TAKEN_OUT}·"  # stands for the second variable of a pair
-MAX_THEORIES = 3000  # compiled in all
-MAX_CLAUSES = 200_000  # of all theories together
+MAX_WORK = 100_000  # literals in all orders of their variables, of all theories: seconds
 MAX_STATES = 100_000_000  # combinations of numbers that a sum goes through: a minute or some
 TOLD = 20  # theories from one report to the next
 MAX_OF_RECURSION = 2_000  # clauses of theories before a recursion is given up
@@ -55,8 +55,9 @@ class NotLiftable(Exception):
 class TooManyTheories(Exception):
     """The circuit grows beyond what is allowed."""
 
-    def __init__(self, num_theories: int, num_clauses: int) -> None:
+    def __init__(self, num_theories: int, num_clauses: int, theory: Theory) -> None:
         super().__init__(f"{num_theories:,} sub-theories with {num_clauses:,} clauses")
+        self.theory = theory  # the one at which the budget was spent
 
 
 class TooManyStates(Exception):
@@ -77,13 +78,14 @@ class Compiler:
     names: list[str]  # of regions, for people
     sizes: Mapping[Region, int] = field(default_factory=dict)  # that it is compiled for, if any
     max_states: int = MAX_STATES
-    max_clauses: int = MAX_CLAUSES  # of all theories together
+    max_work: int = MAX_WORK
     stop: Stop | None = None
     progress: Report | None = None
     cache: dict[object, tuple[Node, tuple[Region, ...]]] = field(default_factory=dict)
     num_elements: int = 0
     num_theories: int = 0  # compiled so far
     num_clauses: int = 0  # of them
+    work: int = 0  # done so far, in the units of MAX_WORK
     give_up: int | None = None  # at so many clauses, while a recursion is tried
     part_of: dict[Region, Region] = field(default_factory=dict)  # the region that it is cut from
 
@@ -99,14 +101,15 @@ class Compiler:
             return Call(node, tuple(zip(own, regions, strict=True)))
         self.num_theories += 1
         self.num_clauses += len(theory.clauses)
+        self.work += sum(map(clause_work, theory.clauses))
         if self.stop is not None:
             self.stop.check("compiling a first-order circuit")
         if self.progress is not None and self.num_theories % TOLD == 0:
             self.progress(Progress("compiling", self.num_theories, text="theories"))
         if self.give_up is not None and self.num_clauses > self.give_up:
             raise NotLiftable(theory)
-        if self.num_theories > MAX_THEORIES or self.num_clauses > self.max_clauses:
-            raise TooManyTheories(self.num_theories, self.num_clauses)
+        if self.work > self.max_work:
+            raise TooManyTheories(self.num_theories, self.num_clauses, theory)
         for rule in self.rules:
             found = rule(self, theory)
             if found is not None:

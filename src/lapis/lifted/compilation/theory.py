@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, permutations, product
+from math import factorial, prod
 from typing import NamedTuple
 
 from lapis.lifted.compilation.regions import Region, Size, num_choices
@@ -160,6 +161,13 @@ def canonical(
     if len(candidates) > 1:
         candidates = [min(candidates, key=literals_key)]
     return Clause(candidates[0], target)
+
+
+@lru_cache(maxsize=1 << 16)
+def clause_work(clause: Clause) -> int:
+    """The literals that `canonical` renames: all of them, in all orders of the variables."""
+    orders = prod(factorial(number) for number in Counter(clause.regions).values())
+    return orders * max(1, len(clause.literals))
 
 
 def literal_key(literal: Literal) -> tuple[str, tuple[str, ...], bool]:

@@ -1,0 +1,149 @@
+"""Small problems by their ground network.
+
+Where formulas and facts tell every constant apart no two constants are alike, and a circuit would
+be a search over ground atoms. A network of a few atoms is summed sooner than a circuit is compiled,
+whatever the formulas are: quantified parts and values of functions follow from the atoms, so there
+are no negative terms and nothing cancels.
+
+All numbers are doubles. log Z is made of sums of scores and of sums of positive terms,
+
+    log Z = Σ_components log Σ_states exp(Σ_clauses score).
+
+With n atoms and scores whose absolute values add up to S, no number on the way is larger than
+M = S + n log 2 + 1. Adding a clause, or summing over an atom, errs by at most four units of M in
+the last place, given that exp and log err by two at most: |error| ≤ 4 ε (clauses + atoms + 8) M.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from lapis.errors import TooLarge
+from lapis.inference.marginals import Marginals, Options, by_components, by_enumeration
+from lapis.lifted.answer import Lifted, weight_names, weight_rows
+from lapis.lifted.kinds import extra_constants, refuse_new_numbers
+from lapis.lifted.lift import name_constants
+from lapis.network.network import Network
+from lapis.problem.problem import Problem
+
+MAX_GROUND_ATOMS = 1_000  # that are unknown
+MAX_GROUND_CLAUSES = 20_000  # of that many atoms
+FEW_GROUND_ATOMS = 16
+MANY_GROUND_CLAUSES = 500_000  # of few atoms: most are equal to others
+MAX_ENTRIES = 1 << 25  # of joint states and clauses, that are enumerated
+MAX_TABLE_BYTES = 1 << 26  # of junction trees
+ROUNDING = 4 * float(np.finfo(float).eps)
+
+
+def is_small(problem: Problem, sizes: Mapping[str, int] | None = None) -> bool:
+    """Whether all joint states of the unknown atoms can be summed at once, at these sizes too."""
+    most = {name: len(domain) for name, domain in problem.domains.items()} | dict(sizes or {})
+    return (
+        num_unknown(problem, most) <= FEW_GROUND_ATOMS
+        and num_clauses(problem, most) <= MANY_GROUND_CLAUSES
+    )
+
+
+def num_unknown(problem: Problem, sizes: Mapping[str, int]) -> int:
+    """The number of unknown ground atoms."""
+    total = 0
+    for evidence in problem.evidence.values():
+        total += len(evidence.unknown)
+        if evidence.open:
+            possible = math.prod(sizes[type_name] for type_name in evidence.predicate.types)
+            total += possible - len(evidence.true) - len(evidence.false)
+    return total
+
+
+def num_clauses(problem: Problem, sizes: Mapping[str, int]) -> int:
+    """The number of ground clauses before evidence is folded in."""
+    form = problem.normal_form
+    parts = [(len(feature.clauses), feature.variables) for feature in form.features]
+    parts += [(len(d.cubes), d.variables + d.bound) for d in form.definitions]
+    return sum(
+        number * math.prod(sizes[type_name] for _, type_name in variables)
+        for number, variables in parts
+    )
+
+
+def solve_ground(problem: Problem, options: Options) -> tuple[Network, Marginals, float]:
+    """The ground network, its exact marginals, and a bound on the error of log Z.
+
+    Raises
+    ------
+    TooLarge
+        If the network is estimated to be large, or its components are too wide.
+    """
+    from lapis.grounding.bottom_up import ground
+
+    sizes = {name: len(domain) for name, domain in problem.domains.items()}
+    atoms, clauses = num_unknown(problem, sizes), num_clauses(problem, sizes)
+    if atoms > MAX_GROUND_ATOMS:
+        raise too_many_ground(atoms, "unknown atoms", MAX_GROUND_ATOMS)
+    if clauses > (most := MANY_GROUND_CLAUSES if atoms <= FEW_GROUND_ATOMS else MAX_GROUND_CLAUSES):
+        raise too_many_ground(clauses, "clauses", most)
+    network = ground(problem, progress=options.progress)
+    if atoms <= FEW_GROUND_ATOMS and network.num_clauses << atoms <= MAX_ENTRIES:
+        found = by_enumeration(network, options)
+    else:
+        found = by_components(network, replace(options, max_memory=MAX_TABLE_BYTES))
+    return network, found, bound_error(network)
+
+
+def too_many_ground(number: int, what: str, most: int) -> TooLarge:
+    return TooLarge(
+        f"the ground network has {number:,} {what}, and at most {most:,} are summed in place of a "
+        "circuit",
+        code="too-large",
+        hint="lapis infer --method exact has no such limit",
+    )
+
+
+def bound_error(network: Network) -> float:
+    """A bound on the rounding of log Z (see above)."""
+    weights = np.append(np.abs(network.weights), 0.0)  # hard clauses have the weight −1
+    scores = float(weights[network.weight_id] @ np.abs(network.coefficient))
+    scores += float(np.abs(network.weights) @ np.abs(network.constant_count))
+    largest = scores + network.num_atoms * math.log(2.0) + 1
+    return ROUNDING * (network.num_clauses + network.num_atoms + 8) * largest
+
+
+def name_all(problem: Problem, sizes: Mapping[str, int]) -> Problem:
+    """The problem with a name for every constant that the sizes ask for.
+
+    Raises
+    ------
+    LapisError
+        If a size is not a number of constants that its type can have.
+    TooLarge
+        If a size alone is beyond what is grounded.
+    """
+    refuse_new_numbers(problem, extra_constants(problem, sizes))
+    for type_name, size in sizes.items():
+        if size > MAX_GROUND_ATOMS:
+            raise too_many_ground(size, f"constants of type {type_name!r}", MAX_GROUND_ATOMS)
+    for type_name in list(sizes):
+        problem, sizes = name_constants(problem, type_name, sizes)
+    return problem
+
+
+def lift_by_ground(problem: Problem, sizes: Mapping[str, int], classes: bool) -> Lifted:
+    """The method `ground` of `lapis lift`."""
+    assert not classes  # the registry refuses it
+    problem = name_all(problem, sizes)
+    _, found, error = solve_ground(problem, Options())
+    assert found.log_partition is not None
+    return Lifted(
+        "ground",
+        False,
+        found.log_partition,
+        error + math.ulp(found.log_partition),
+        weight_names(problem),
+        found.expected_count,
+        tuple(weight_rows(problem, found.expected_count, lambda t: len(problem.domains[t]))),
+        "doubles",
+    )
