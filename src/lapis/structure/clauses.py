@@ -9,7 +9,7 @@ found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, groupby, permutations, product
 from typing import NamedTuple
@@ -129,6 +129,37 @@ def is_condensed(candidate: Candidate) -> bool:
         _maps_into(literals, literals[:bit] + literals[bit + 1 :], {})
         for bit in range(len(literals))
     )
+
+
+def is_range_restricted(candidate: Candidate, targets: Collection[str]) -> bool:
+    """Whether what an atom of a target changes in the clause does not grow with the domains.
+
+    Groundings in which the clause is false apart from the atom are then listed by true atoms: each
+    variable occurs in the target's atom or in another atom that is negated in the clause. Where
+    variable b is only in a positive literal r(a, b), the difference is N − k, for k true atoms
+    among N constants. The same clause with the sign of r(a, b) changed has k; N alone is the clause
+    without the literal, in one world.
+
+    >>> pair = (PathAtom("r", (0, 1)), PathAtom("t", (0,)))
+    >>> rule, back = Candidate(pair, 0b10), Candidate(pair, 0b01)  # r(a, b) => t(a), and t => r
+    >>> [is_range_restricted(clause, ["r", "t"]) for clause in (rule, back)]
+    [True, False]
+    >>> is_range_restricted(back, ["r"])
+    True
+    """
+    every = {name for atom in candidate.path for name in atom.variables}
+    for own, target in enumerate(candidate.path):
+        if target.predicate in targets:
+            bound = set(target.variables).union(
+                *(
+                    atom.variables
+                    for bit, (atom, is_positive) in enumerate(candidate.literals)
+                    if bit != own and not is_positive
+                )
+            )
+            if bound != every:
+                return False
+    return True
 
 
 def _maps_into(

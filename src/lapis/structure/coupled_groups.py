@@ -87,7 +87,7 @@ def is_summable(search: Search, ensemble: Ensemble, candidate: Candidate) -> boo
     return True
 
 
-def refit_groups(search: Search, ensemble: Ensemble, l2: float) -> None:
+def refit_groups(search: Search, ensemble: Ensemble, l2: float | None) -> None:
     """Weights and value of the ensemble by the likelihoods of all groups."""
     from scipy.optimize import minimize
 

@@ -79,7 +79,7 @@ def learn_rules(
         )
     chosen = find_method("structure", method)
     own = {name: options[name] for name in chosen.options if options.get(name) is not None}
-    if "max_atoms" in chosen.options:
+    if method in ("lapis", "lhl"):
         own["seed"] = seed
     sample = None
     if sample_share < 1.0:

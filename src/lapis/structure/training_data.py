@@ -11,7 +11,7 @@ the same time as they are form a group, and a clause with two atoms of a group c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -89,20 +89,23 @@ def join_worlds(
     groups: Sequence[Sequence[str]] = (),
 ) -> TrainingData:
     """The closed worlds of the problems side by side."""
-    worlds = [base_world(problem) for problem in problems]
-    types = {name: None for p in model.predicates.values() for name in p.types}
+    empty = TrainingData(model.predicates, {}, {}, tuple(targets), (), tuple(map(tuple, groups)))
+    return join_interpretations(empty, [base_world(problem) for problem in problems])
+
+
+def join_interpretations(data: TrainingData, worlds: Sequence[Interpretation]) -> TrainingData:
+    """Other worlds side by side, with the predicates, targets and groups of the data."""
+    types = {name: None for p in data.predicates.values() for name in p.types}
     offset = {
         name: np.concatenate([[0], np.cumsum([world.size(name) for world in worlds])])
         for name in types
     }
     tuples: dict[str, np.ndarray] = {}
-    for name, predicate in model.predicates.items():
+    for name, predicate in data.predicates.items():
         parts = [
             world.relations[name].tuples
             + np.array([offset[t][number] for t in predicate.types], np.int32)
             for number, world in enumerate(worlds)
         ]
         tuples[name] = np.concatenate(parts).astype(np.int32)
-    return TrainingData(
-        model.predicates, offset, tuples, tuple(targets), tuple(worlds), tuple(map(tuple, groups))
-    )
+    return replace(data, offset=offset, tuples=tuples, worlds=tuple(worlds))
