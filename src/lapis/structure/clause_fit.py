@@ -30,9 +30,9 @@ class ClauseFit(NamedTuple):
 
 
 @inner
-def pass_over(
+def pass_over(  # type: ignore[no-untyped-def]
     w, units, offset, difference, truth, share, predicate, along, across, corner, values, ridge
-):  # type: ignore[no-untyped-def]
+):
     """The value; `along` gets the gradient, `across` and `corner` the curvature's arrow, `values`
     the part of each predicate."""
     along[:] = 0.0

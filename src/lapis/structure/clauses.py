@@ -97,8 +97,12 @@ def sub_clauses(candidate: Candidate) -> list[Candidate]:
 
 
 def is_connected(path: Path) -> bool:
-    """Whether each atom is reached from the first through shared variables."""
-    reached, rest = set(path[0].variables), list(path[1:])
+    """Whether each atom is reached from the first through shared variables.
+
+    Atoms without variables are about the world as a whole: they are connected to all others.
+    """
+    first, *rest = [atom for atom in path if atom.variables] or [path[0]]
+    reached = set(first.variables)
     while rest:
         near = [atom for atom in rest if reached.intersection(atom.variables)]
         if not near:
@@ -212,6 +216,15 @@ def variable_names(path: Path, predicates: Mapping[str, Predicate]) -> dict[int,
     return names
 
 
+def spell_atom(predicate: str, arguments: Sequence[str]) -> str:
+    return f"{predicate}({', '.join(arguments)})" if arguments else predicate
+
+
+def spell_unit(predicate: Predicate) -> str:
+    """The unit clause of a predicate."""
+    return spell_atom(predicate.name, [f"x{number}" for number in range(predicate.arity)])
+
+
 def spell_literals(
     candidate: Candidate, predicates: Mapping[str, Predicate]
 ) -> tuple[list[str], list[str]]:
@@ -220,8 +233,8 @@ def spell_literals(
     body: list[str] = []
     head: list[str] = []
     for atom, is_positive in candidate.literals:
-        inside = ", ".join(names[number] for number in atom.variables)
-        (head if is_positive else body).append(f"{atom.predicate}({inside})")
+        spelled = spell_atom(atom.predicate, [names[number] for number in atom.variables])
+        (head if is_positive else body).append(spelled)
     return body, head
 
 

@@ -5,9 +5,10 @@ the ensemble: a new clause splits the classes of the ones before. Weights maximi
 
     WPLL(w) − λ₁ Σ |w_i| − λ₂/2 Σ w_i²      (λ₁ spares unit weights)
 
-or under the prior of a `Pricing` instead of λ₂, by Newton's method, each step a coordinate descent on the quadratic model (as glmnet does), which
-sets weights to zero exactly. Where a predicate has more than `MAX_LISTED` atoms, its true atoms
-are kept and its false ones sampled, each standing for its share.
+or under the prior of a `Pricing` instead of λ₂, by Newton's method, each step a coordinate descent
+on the quadratic model (as glmnet does), which sets weights to zero exactly. Where a predicate has more
+than `MAX_LISTED` atoms, its true atoms are kept and its false ones sampled, each standing for its
+share.
 """
 
 from __future__ import annotations
@@ -148,9 +149,7 @@ class Ensemble:
         self.ridges.pop()
         self.weights = self.weights[:-1]
 
-    def refit(
-        self, *, l1: float = 0.0, l2: float | None = SHRINKAGE, max_steps: int = 50
-    ) -> float:
+    def refit(self, *, l1: float = 0.0, l2: float | None = SHRINKAGE, max_steps: int = 50) -> float:
         """Best weights of all clauses together; the WPLL there, without penalties.
 
         Without `l2` weights have the prior of the pricing.
@@ -305,13 +304,15 @@ def list_atoms(data: TrainingData, name: str, generator: np.random.Generator) ->
         total = prod(sizes)
         shift = np.array([data.offset[t][world] for t in types], np.int32)
         true = data.true_rows(name, world)
-        if keep == 1.0:
+        if not types:
+            rows = np.zeros((1, 0), np.int32)
+        elif keep == 1.0:
             rows = unpack(np.arange(total), sizes) + shift
         else:
             drawn = np.unique(generator.integers(total, size=int(total * keep)))
             rows = unpack(drawn, sizes) + shift
             rows = np.concatenate([true, rows[~contains(true, rows)]])
-        truth = contains(true, rows)
+        truth = contains(true, rows) if types else np.array([len(true) > 0])
         num_false = int((~truth).sum())
         false_share = (total - len(true)) / num_false if num_false else 0.0
         parts.append(rows.astype(np.int32))

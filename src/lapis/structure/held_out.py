@@ -1,17 +1,17 @@
-"""Parts of the training data that are held out: whole worlds, or parts of the one world there is.
+"""Parts of the training data that are held out: whole worlds, or parts of a single world.
 
-Several worlds are dealt into parts as they are. One world is split by the constants of one type,
-the one that occurs in most targets: a part is the world that the part's constants and all constants
-of other types span, with the true atoms among them. Atoms whose constants are in two parts are in
-neither. Where such atoms link the constants into several components, a component stays in one part;
-where one component is larger than a part, constants are dealt one by one.
+Several worlds are dealt into parts as they are. A single world is split by the constants of one
+type, the type that occurs in most targets. A part is the world over the part's constants and all
+constants of other types, with the true atoms among them. Atoms with constants of two parts are in
+neither. Where such atoms link the constants into several components, each component stays in one
+part; where a component is larger than the smaller part, constants are dealt one by one. The parts
+have one and two thirds of the constants, because other worlds have other sizes.
 
-Single atoms held out of a world would not do: counts over the others tell them. Of 48 people
-24 are tall, and who counts 23 others is tall; that holds for every atom, held out or not, and for no
-other world. Parts have counts of their own.
+Holding single atoms out of a world would not do, because counts over the other atoms determine
+them. If 24 of 48 people are tall, a person who counts 23 other tall people is tall. That is true of
+every atom of this world, held out or not, and of no other world. Parts have counts of their own.
 
-A predicate without an argument of the split type is the same in all parts, so nothing is held out
-for it.
+A predicate without an argument of the split type is the same in all parts, so it is not judged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from lapis.relational.interpretation import Extension, Interpretation
 from lapis.structure.training_data import TrainingData, join_interpretations
 
 MAX_PARTS = 4
-SHARES = np.array([1, 2]) / 3  # of a single world
+SHARES = np.array([1, 2]) / 3  # of a single world; other worlds have other sizes too
+NUM_DEALS = 2  # of a single world's constants
 LEAST = 8  # constants of a part
 
 
@@ -57,10 +58,14 @@ def hold_out(data: TrainingData, seed: int) -> Parts | None:
     type_name = choose_type(data)
     if type_name is None:
         return None
-    part_of = deal_constants(data, type_name, generator)
-    parts = [[restrict_world(data.worlds[0], type_name, part_of == p)] for p in range(len(SHARES))]
+    folds: list[Fold] = []
+    for _ in range(NUM_DEALS):
+        part_of = deal_constants(data, type_name, generator)
+        kept = [part_of == part for part in range(len(SHARES))]
+        parts = [[restrict_world(data.worlds[0], type_name, own)] for own in kept]
+        folds += make_folds(data, parts)
     judged = tuple(n for n in data.targets if type_name in data.predicates[n].types)
-    return Parts(make_folds(data, parts), type_name, judged)
+    return Parts(tuple(folds), type_name, judged)
 
 
 def make_folds(data: TrainingData, parts: Sequence[Sequence[Interpretation]]) -> tuple[Fold, ...]:

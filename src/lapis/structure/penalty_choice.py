@@ -1,25 +1,28 @@
-"""The price of a literal in nats, chosen by what rules are worth on data that is held out.
+"""The price of a literal in nats, chosen on held-out parts of the training data.
 
-On each fold the model grows on the training part, at prices that are halved from level to level; the
-log-likelihood of each predicate's atoms in the held-out part is taken at each level, and each
-predicate gets the highest price whose sum over folds is within one standard error of the best
-(Breiman et al. 1984). Prices in nats hardly depend on how much data there is, so that a price from a half serves the whole.
+On each fold the model grows on the training part at prices that are halved from level to level
+(`grow`, warm from one level to the next). At each level the log-likelihood of each predicate's
+atoms in the held-out part is taken. Each predicate gets the price at which its sum over folds is
+largest, the highest of equals. A price in nats hardly depends on the amount of data, so a price
+from a part serves the whole.
 
-The unit weight is fitted anew in the held-out part: how many atoms are true there, no rule about
-other predicates can say, and a shift of it hides what the rules say about which ones. The gain that
-is reported is with the unit weights of the training part.
+In the held-out part rules are calibrated first: the unit weight and a common factor of the weights
+are fitted there (`Ensemble.calibrated`). The share of true atoms and the largest counts differ from
+world to world, and a shift of either would hide whether the rules order the atoms well. The gain
+that is reported (`HeldOut`) is that of the weights as learned.
 
-Clauses that have two atoms of one target enter after all others, at prices of their own. The
-pseudo-likelihood credits them with what an atom's own predicate tells of it: where everybody has one
-adviser, the other pairs tell each pair, and nothing is left for rules that say who advises whom.
-These come first, so they are there when no adviser is known. Clauses of the second kind are judged
-with the unit weights of the training part: among counts of a predicate's own atoms, a new unit weight
-would tell the atoms of any world.
+Clauses with two atoms of one target ("coupling") enter after all others, at prices of their own.
+The pseudo-likelihood credits them with what other atoms of the same predicate say: where each
+student has one adviser, the student's other pairs determine each pair, and rules about who advises
+whom would gain nothing. Now these rules enter first, and serve where no adviser is known. Coupling
+clauses are judged without calibration, because a new unit weight would adapt counts of the
+predicate's own atoms to any world. They get the highest price within one standard error of the best
+(Breiman et al. 1984): one that does not carry over does much harm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,13 +32,14 @@ from lapis.structure.clauses import Candidate, Path
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.held_out import Parts
 from lapis.structure.paths.path_differences import PartSums
-from lapis.structure.pricing import HeldOut, Prices, nat_pricing
+from lapis.structure.pricing import HeldOut, PredicateGain, Prices, nat_pricing
 from lapis.structure.scores import ClauseScore, Scorer
 from lapis.structure.select import grow, new_ensemble
 from lapis.structure.training_data import TrainingData
 
 LEVELS = tuple(2.0**power for power in range(7, -2, -1))  # nats for each literal
 USUAL = 4.0  # where nothing is held out
+
 
 class Candidates(NamedTuple):
     """Scored clauses, in nats, best first."""
@@ -103,7 +107,9 @@ def choose_prices(
         curves = [follow_levels(run, stage, prices, l2) for run in runs]
         if search.stop.is_over():
             return None
-        chosen = best_levels(search.data.targets, parts.judged, curves)
+        chosen = best_levels(
+            search.data.targets, parts.judged, np.array(curves), float(stage == "coupling")
+        )
         prices = prices._replace(**{stage: chosen})
     held = judge(search, parts, runs, prices, l2)
     return None if search.stop.is_over() else (prices, held)
@@ -148,52 +154,47 @@ def nats(ensemble: Ensemble, values: np.ndarray) -> np.ndarray:
 
 
 def best_levels(
-    targets: Sequence[str], judged: Sequence[str], curves: Sequence[np.ndarray]
+    targets: Sequence[str], judged: Sequence[str], curves: np.ndarray, num_errors: float
 ) -> dict[str, float]:
-    """The price of each target; the usual one if it was not judged."""
+    """The price of each target; the usual one if it was not judged.
+
+    Curves are float64[num_folds, num_levels, num_targets].
+    """
     return {
-        name: choose_level(np.array([curve[:, at] for curve in curves]))
-        if name in judged
-        else USUAL
+        name: LEVELS[choose_level(curves[:, :, at], num_errors)] if name in judged else USUAL
         for at, name in enumerate(targets)
     }
 
 
-def choose_level(nats: np.ndarray) -> float:
-    """The highest price whose sum over folds is within one standard error of the best.
+def choose_level(nats: np.ndarray, num_errors: float) -> int:
+    """The first level that the best one does not beat by more than so many standard errors.
 
-    `nats` are float64[num_folds, num_levels]. The error is that of the difference of the two, fold
-    by fold.
+    `nats` are float64[num_folds, num_levels]; the best level has the largest sum over folds, and
+    the error is that of its lead, fold by fold.
     """
-    best = int(np.argmax(nats.sum(axis=0)))
-    for level, price in enumerate(LEVELS):
-        lost = nats[:, best] - nats[:, level]
-        if lost.sum() <= np.sqrt(len(nats)) * lost.std(ddof=1) + 1e-9:
-            return price
-    raise AssertionError("the best level is as good as itself")
+    lead = nats[:, [np.argmax(nats.sum(axis=0))]] - nats
+    error = np.sqrt(len(nats)) * lead.std(axis=0, ddof=1)
+    return int(np.argmax(lead.sum(axis=0) <= num_errors * error + 1e-6))
 
 
 def judge(
     search: Search, parts: Parts, runs: Sequence[Run], prices: Prices, l2: float | None
 ) -> HeldOut:
     """What the models at these prices gain in the parts that they were not learned from."""
-    targets = search.data.targets
-    gain, training, atoms = np.zeros((3, len(targets)))
+    held, training, num_held, num_learned = np.zeros((4, len(search.data.targets)))
     for run in runs:
         ensemble = new_ensemble(run.search)
         test = Ensemble(run.test, run.test_joins)
         before = held_out_nats(ensemble, test), nats(ensemble, ensemble.values())
         grow_model(run.search, ensemble, run.candidates, prices, l2)
-        own = np.array([run.test.num_atoms[name] for name in targets], float)
-        learned_from = np.array([max(1, run.search.data.num_atoms[name]) for name in targets])
-        gain += held_out_nats(ensemble, test) - before[0]
-        training += (nats(ensemble, ensemble.values()) - before[1]) * own / learned_from
-        atoms += own
-
-    def by_target(numbers: np.ndarray) -> dict[str, float]:
-        found = dict(zip(targets, numbers.tolist(), strict=True))
-        return {name: found[name] for name in parts.judged}
-
+        held += held_out_nats(ensemble, test) - before[0]
+        training += nats(ensemble, ensemble.values()) - before[1]
+        num_held += [run.test.num_atoms[name] for name in search.data.targets]
+        num_learned += [run.search.data.num_atoms[name] for name in search.data.targets]
+    means = zip(held / np.maximum(1, num_held), training / np.maximum(1, num_learned), strict=True)
+    gains = dict(zip(search.data.targets, means, strict=True))
     return HeldOut(
-        parts.split_by, len(runs), by_target(gain), by_target(training), by_target(atoms)
+        parts.split_by,
+        len(runs),
+        {name: PredicateGain(*map(float, gains[name])) for name in parts.judged},
     )

@@ -1,24 +1,24 @@
 """What a rule must earn, and how large its weight may be: both in log-likelihood of atoms.
 
 Scores are means over a predicate's atoms, so one nat of log-likelihood is 1/n_r of the mean of
-predicate r, and a price in units of the mean is n_r times as many nats. A hundredth of the score a
-rule is little for 50 atoms and more than all there is to explain for 15,000 of which 100 are true.
-So gains are paid in nats:
+predicate r. A penalty of 0.002 for each literal of the mean is 0.1 nats for 50 atoms, but 30 nats
+for 15,000 atoms. So gains are counted in nats:
 
     worth(c) = Σ_r gain_r(c) / (c_r · κ_r)       with c_r the share of one atom, mostly 1/n_r
 
-and a rule enters if worth(c) exceeds its number of literals: each literal costs κ_r nats of the
-predicates that it explains. With κ_r = π/c_r for all r this is the penalty π for each literal of the
-score, as Kok and Domingos charge it (`flat_pricing`).
+A rule enters if its worth exceeds its number of literals: each literal costs κ_r nats of the
+predicates that the rule explains. With κ_r = π/c_r for all r this is the penalty π for each literal
+of the score, as Kok and Domingos charge it (`flat_pricing`).
 
-The prior is Gaussian, of the largest difference that an atom makes to the clause times the weight:
-of the most that the clause can say about an atom, in log-odds. A prior of the weight itself lets
-counts over a whole domain through: tall(x) ^ !tall(y) has differences of 24 and 25 among 48 people,
-of whom those who are tall count one tall person less. A weight of 5 then tells every atom from the
-number of the others, and −120 as unit weight; in the next world, in which another number is tall,
-all of it is wrong. The most that this clause says is 120, which no prior of log-odds lets pass. One
-weight serves several predicates: its prior counts in the mean of their nats, weighed by the
-information that each has about it (the ratio of variability and sensitivity of a composite
+The prior is Gaussian, on the weight times the largest difference that an atom makes to the clause:
+on the most that the clause says about an atom, in log-odds. A prior on the weight alone does not
+limit counts over a whole domain. Among 48 people of whom 24 are tall, tall(x) ^ tall(y) has a
+difference of 23 for each tall person and of 24 for the others. A weight of −5 with a unit weight of
+118 predicts every atom from the number of the others, and fails in the next world. The most that
+this clause says is 120, which the prior excludes.
+
+One weight serves several predicates. Its prior counts in the mean of their nats, weighted by the
+information of each about the weight (the ratio of variability and sensitivity of a composite
 likelihood; Varin and Vidoni 2005).
 """
 
@@ -35,6 +35,7 @@ from lapis.structure.training_data import TrainingData
 
 WIDTH = 5.0  # of the prior of what a clause says about an atom, in log-odds
 UNIT_WIDTH = 10.0  # of unit weights
+SLIGHT = 0.01  # loss of mean log-likelihood that is not worth a warning
 
 
 @dataclass(frozen=True)
@@ -64,14 +65,41 @@ class Prices(NamedTuple):
     coupling: Mapping[str, float]  # of the others
 
 
-class HeldOut(NamedTuple):
-    """What rules learned without a part of the data are worth there; sums over the parts."""
+class PredicateGain(NamedTuple):
+    """Mean gain of an atom over unit clauses, in log-likelihood."""
+
+    held_out: float
+    training: float  # of the atoms that the same rules were learned from
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What rules gain in parts of the data that they were not learned from.
+
+    The penalties were chosen on the same parts, so a gain is a little too good.
+    """
 
     split_by: str  # "worlds", or the type whose constants were split
-    num_parts: int
-    gain: Mapping[str, float]  # by target: nats gained over unit clauses in the part held out
-    training_gain: Mapping[str, float]  # by target: nats an atom gained in training × held-out atoms
-    num_atoms: Mapping[str, float]
+    num_folds: int
+    predicates: Mapping[str, PredicateGain]  # that differ from part to part
+
+    @property
+    def gain(self) -> float:
+        """In units of the score: a sum over predicates."""
+        return sum(own.held_out for own in self.predicates.values())
+
+    @property
+    def training_gain(self) -> float:
+        return sum(own.training for own in self.predicates.values())
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """The predicates of which less than half of the gain carries over."""
+        return tuple(
+            name
+            for name, own in self.predicates.items()
+            if own.held_out < own.training / 2 and own.training - own.held_out > SLIGHT
+        )
 
 
 def flat_pricing(data: TrainingData) -> Pricing:

@@ -145,16 +145,11 @@ def draw_atoms(data: TrainingData, fraction: float, generator: np.random.Generat
         for world in range(data.num_worlds):
             sizes = data.sizes(name, world)
             number = round(fraction * math.prod(sizes))
-            types = data.predicates[name].types
-            rows.append(
-                np.stack(
-                    [
-                        generator.integers(data.offset[t][world], data.offset[t][world + 1], number)
-                        for t in types
-                    ],
-                    axis=1,
-                ).astype(np.int32)
-            )
+            drawn = np.zeros((number, len(sizes)), np.int32)
+            for at, t in enumerate(data.predicates[name].types):
+                low, high = data.offset[t][world : world + 2]
+                drawn[:, at] = generator.integers(low, high, number)
+            rows.append(drawn)
             worlds.append(np.full(number, world))
         found[name] = AtomSample(np.concatenate(rows), np.concatenate(worlds))
     return found

@@ -2,7 +2,8 @@
 
 Constants of each world are numbered after those of the world before, so that a join over all
 worlds at once never mixes them, and a row of a relation knows its world by its constants. What
-depends on the sizes of domains is told world by world.
+depends on the sizes of domains is told world by world, and so is the truth of predicates without
+arguments (`holds`).
 
 Atoms are explained given all others, or given the other predicates: then those that are unknown at
 the same time as they are form a group, and a clause with two atoms of a group couples them.
@@ -75,8 +76,14 @@ class TrainingData:
     def couples_any(self, path: Path) -> bool:
         return any(self.couples(path, atom.predicate) for atom in path)
 
+    def holds(self, proposition: str) -> np.ndarray:
+        """float64[num_worlds], 1 where a predicate without arguments is true."""
+        return np.array([float(len(w.relations[proposition].tuples) > 0) for w in self.worlds])
+
     def true_rows(self, predicate: str, world: int) -> np.ndarray:
         """int32[n, arity], the true tuples of one world."""
+        if not self.predicates[predicate].arity:
+            return self.worlds[world].relations[predicate].tuples
         rows, first = self.tuples[predicate], self.predicates[predicate].types[0]
         begin, end = np.searchsorted(rows[:, 0], self.offset[first][world : world + 2])
         return rows[begin:end]

@@ -1,12 +1,18 @@
-"""Our own learner: everything that is connected, counted exactly, chosen by what it adds.
+"""Exhaustive forward selection over connected clauses, at penalties chosen on held-out data.
 
 Counting makes scores cheap, so candidates need no clustering: all connected clauses of two and
 three literals in the language (as MSL starts from), and longer ones along paths that the data shows
 (as LHL finds, on the ground hypergraph). All are scored exactly; a candidate must beat its
-sub-clauses. Clauses that a shorter one says as well (`is_condensed`) are left out: only their
-counts differ, so that r(a, b) ^ r(a, c) ^ s(b) => t(a) may fit better than r(a, b) ^ s(b) =>
-t(a), which is what was meant. The model then grows by the clause that adds most to what is there
-(`select`, "lazy"), so that the second way of saying the same thing never enters.
+sub-clauses. Two kinds of clauses are left out unless `redundant` is "keep", because other clauses
+say the same:
+
+- A clause that is equivalent to a shorter one (`is_condensed`): r(a, b) ^ r(a, c) ^ s(b) => t(a) may fit better than r(a, b) ^ s(b) => t(a), which is what was meant; only the counts differ.
+- A clause whose differences grow with the domains (`is_range_restricted`). Its counts are those of
+  two other clauses and the number of constants, so that its weight serves worlds of one size only.
+
+The model then grows by the clause that adds most to what is there (`grow`), so that the second way
+of saying the same thing never enters. Prices are chosen on held-out parts (`penalty_choice`) unless
+a penalty is given.
 """
 
 from __future__ import annotations
