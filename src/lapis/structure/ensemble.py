@@ -6,9 +6,9 @@ the ensemble: a new clause splits the classes of the ones before. Weights maximi
     WPLL(w) − λ₁ Σ |w_i| − λ₂/2 Σ w_i²      (λ₁ spares unit weights)
 
 or under the prior of a `Pricing` instead of λ₂, by Newton's method, each step a coordinate descent
-on the quadratic model (as glmnet does), which sets weights to zero exactly. Where a predicate has more
-than `MAX_LISTED` atoms, its true atoms are kept and its false ones sampled, each standing for its
-share.
+on the quadratic model (as glmnet does), which sets weights to zero exactly. Where a predicate has
+more than `MAX_LISTED` atoms, its true atoms are kept and its false ones sampled, each standing for
+its share.
 """
 
 from __future__ import annotations

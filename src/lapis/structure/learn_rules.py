@@ -204,7 +204,7 @@ def account(
         rules.append(Rule(text, weight, None, None, true, data.num_atoms[name]))
     return LearnedRules(
         method, tuple(rules), with_learned(model, rules), found.value, found.unit_value,
-        not found.is_whole, seconds, warnings=tuple(warn_of_loss(data, found)),
+        not found.is_whole, seconds, warnings=tuple(warn_of_loss(found)),
         measure=CONDITIONAL if data.groups else PSEUDO, penalties=spell_penalties(data, found),
         held_out=found.held_out,
     )  # fmt: skip
@@ -221,7 +221,7 @@ def spell_penalties(data: TrainingData, found: Selection) -> dict[str, Penalty]:
     }
 
 
-def warn_of_loss(data: TrainingData, found: Selection) -> Iterator[str]:
+def warn_of_loss(found: Selection) -> Iterator[str]:
     """Say which gains do not carry over, or that it is not known which do."""
     if found.prices is None or not found.is_whole or not found.clauses:
         return

@@ -6,7 +6,8 @@ three literals in the language (as MSL starts from), and longer ones along paths
 sub-clauses. Two kinds of clauses are left out unless `redundant` is "keep", because other clauses
 say the same:
 
-- A clause that is equivalent to a shorter one (`is_condensed`): r(a, b) ^ r(a, c) ^ s(b) => t(a) may fit better than r(a, b) ^ s(b) => t(a), which is what was meant; only the counts differ.
+- A clause that is equivalent to a shorter one (`is_condensed`). r(a, b) ^ r(a, c) ^ s(b) => t(a)
+  may fit better than r(a, b) ^ s(b) => t(a), which is what was meant; only the counts differ.
 - A clause whose differences grow with the domains (`is_range_restricted`). Its counts are those of
   two other clauses and the number of constants, so that its weight serves worlds of one size only.
 
