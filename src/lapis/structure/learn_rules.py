@@ -61,7 +61,7 @@ def learn_rules(
 
     `targets` are the predicates to predict (all without any); every rule then mentions one. Each
     atom is explained `given` all other atoms, or all other predicates, but those that are asked
-    `together` with its own. `options` are those of the method. A checkpoint
+    `together` with its own; without a word, by the other predicates where `lapis` has targets. `options` are those of the method. A checkpoint
     that exists is continued. On a store, if there is one, clauses are scored there.
     """
     started = time.monotonic()
@@ -75,6 +75,8 @@ def learn_rules(
     model = leave_rules_out(model)
     names = choose_targets(model, targets, method)
     problems = [build_problem(model, database) for database in databases]
+    if given is None and method == "lapis" and targets:
+        given = "predicates"  # what is asked is asked as a whole
     groups = group_targets(names, given, together)
     data = join_worlds(model, problems, names, groups)
     if not any(data.num_atoms[name] for name in names):
