@@ -116,7 +116,7 @@ LEARNING = (
 )  # fmt: skip
 
 STRUCTURE = (
-    Option("given", "word", "What atoms are explained from: all others (default without a query), or the other predicates.",
+    Option("given", "word", "What atoms are explained from: all others, or the other predicates.",
            words=("atoms", "predicates")),
     Option("together", "texts", "Asked at once, as in actor,director; the others are given."),
     Option("max_length", "integer", "Literals of a rule (ω).", flag="--literals", low=2, high=8),

@@ -61,8 +61,8 @@ def learn_rules(
 
     `targets` are the predicates to predict (all without any); every rule then mentions one. Each
     atom is explained `given` all other atoms, or all other predicates, but those that are asked
-    `together` with its own; without a word, by the other predicates where `lapis` has targets. `options` are those of the method. A checkpoint
-    that exists is continued. On a store, if there is one, clauses are scored there.
+    `together` with its own. Without a word `lapis` explains targets by the other predicates.
+    `options` are those of the method. A checkpoint that exists is continued. On a store, if there is one, clauses are scored there.
     """
     started = time.monotonic()
     if store is not None and jobs > 1:
