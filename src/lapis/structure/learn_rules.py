@@ -62,7 +62,8 @@ def learn_rules(
     `targets` are the predicates to predict (all without any); every rule then mentions one. Each
     atom is explained `given` all other atoms, or all other predicates, but those that are asked
     `together` with its own. Without a word `lapis` explains targets by the other predicates.
-    `options` are those of the method. A checkpoint that exists is continued. On a store, if there is one, clauses are scored there.
+    `options` are those of the method. A checkpoint that exists is continued. On a
+    store, if there is one, clauses are scored there.
     """
     started = time.monotonic()
     if store is not None and jobs > 1:
