@@ -429,7 +429,8 @@ def learn_structure(
 ) -> LearnedRules:
     """Learn rules from data; the model declares the predicates.
 
-    With a query, only rules for its predicates are sought, given all others. Scores are weighted
+    With a query, only rules for its predicates are sought, given all other predicates (by `lapis`;
+    `given="atoms"` takes their own other atoms too). Scores are weighted
     pseudo-log-likelihoods, exact on all atoms of the data: of each atom given all others, or given
     the other predicates (`given="predicates"`), but those asked `together`. What is None is chosen
     by the method (`lapis.methods` lists them with the options that each reads). Ctrl-C, `stop` and

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from lapis.processes import WORKERS
 from lapis.progress import Progress, Report, Stop
 from lapis.structure.clauses import Candidate, Path, sign_patterns
 from lapis.structure.ensemble import Ensemble
+from lapis.structure.pricing import Pricing
 from lapis.structure.scores import ClauseScore, Sample, Scorer
 from lapis.structure.tape import Tape
 from lapis.structure.training_data import TrainingData
@@ -40,6 +42,12 @@ class Search(NamedTuple):
     def data(self) -> TrainingData:
         return self.scorer.data
 
+    def with_pricing(self, pricing: Pricing) -> Search:
+        """The search with gains priced otherwise."""
+        scorer = copy(self.scorer)
+        scorer.pricing = pricing
+        return self._replace(scorer=scorer)
+
     def tell(self, phase: str, done: int, total: int | None, **figures: float) -> None:
         if self.progress is not None:
             seconds = time.monotonic() - self.started
@@ -60,11 +68,11 @@ class Search(NamedTuple):
                 return
 
     def gain_of(self, ensemble: Ensemble, candidate: Candidate) -> float:
-        """What a clause would add to the ensemble at its best weight."""
+        """The worth of what a clause would add to the ensemble at its best weight."""
         question = len(ensemble.clauses), candidate
         return self.tape.ask(question, lambda: [ensemble.gain_of(candidate)])[0]
 
-    def refit(self, ensemble: Ensemble, *, l1: float = 0.0, l2: float) -> float:
+    def refit(self, ensemble: Ensemble, *, l1: float = 0.0, l2: float | None) -> float:
         """Best weights of the ensemble's clauses together; the WPLL there."""
 
         def weights() -> list[float]:
@@ -96,7 +104,7 @@ class Search(NamedTuple):
             for path in paths:
                 yield score_path(self.scorer, path, flips)
             return
-        given = (self.data, self.scorer.sample)
+        given = (self.data, self.scorer.sample, self.scorer.pricing)
         with ProcessPoolExecutor(
             self.jobs, mp_context=WORKERS, initializer=start_process, initargs=given
         ) as pool:
@@ -129,9 +137,9 @@ def read_scores(path: Path, flips: int | None, numbers: Sequence[float]) -> list
 _own: list[Scorer] = []  # of this process
 
 
-def start_process(data: TrainingData, sample: Sample | None) -> None:
+def start_process(data: TrainingData, sample: Sample | None, pricing: Pricing) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that waits hears Ctrl-C
-    _own[:] = [Scorer(data, sample)]
+    _own[:] = [Scorer(data, sample, pricing=pricing)]
 
 
 def score_chunk(paths: Sequence[Path], flips: int | None) -> list[list[ClauseScore]]:

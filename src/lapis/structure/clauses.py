@@ -9,7 +9,7 @@ found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, groupby, permutations, product
 from typing import NamedTuple
@@ -113,8 +113,12 @@ def sub_clauses(candidate: Candidate) -> list[Candidate]:
 
 
 def is_connected(path: Path) -> bool:
-    """Whether each atom is reached from the first through shared variables."""
-    reached, rest = set(path[0].variables), list(path[1:])
+    """Whether each atom is reached from the first through shared variables.
+
+    Atoms without variables are about the world as a whole: they are connected to all others.
+    """
+    first, *rest = [atom for atom in path if atom.variables] or [path[0]]
+    reached = set(first.variables)
     while rest:
         near = [atom for atom in rest if reached.intersection(atom.variables)]
         if not near:
@@ -145,6 +149,37 @@ def is_condensed(candidate: Candidate) -> bool:
         _maps_into(literals, literals[:bit] + literals[bit + 1 :], {})
         for bit in range(len(literals))
     )
+
+
+def is_range_restricted(candidate: Candidate, targets: Collection[str]) -> bool:
+    """Whether what an atom of a target changes in the clause does not grow with the domains.
+
+    Groundings in which the clause is false apart from the atom are then listed by true atoms: each
+    variable occurs in the target's atom or in another atom that is negated in the clause. Where
+    variable b is only in a positive literal r(a, b), the difference is N − k, for k true atoms
+    among N constants. The same clause with the sign of r(a, b) changed has k; N alone is the clause
+    without the literal, in one world.
+
+    >>> pair = (PathAtom("r", (0, 1)), PathAtom("t", (0,)))
+    >>> rule, back = Candidate(pair, 0b10), Candidate(pair, 0b01)  # r(a, b) => t(a), and t => r
+    >>> [is_range_restricted(clause, ["r", "t"]) for clause in (rule, back)]
+    [True, False]
+    >>> is_range_restricted(back, ["r"])
+    True
+    """
+    every = {name for atom in candidate.path for name in atom.variables}
+    for own, target in enumerate(candidate.path):
+        if target.predicate in targets:
+            bound = set(target.variables).union(
+                *(
+                    atom.variables
+                    for bit, (atom, is_positive) in enumerate(candidate.literals)
+                    if bit != own and not is_positive
+                )
+            )
+            if bound != every:
+                return False
+    return True
 
 
 def _maps_into(
@@ -197,6 +232,15 @@ def variable_names(path: Path, predicates: Mapping[str, Predicate]) -> dict[int,
     return names
 
 
+def spell_atom(predicate: str, arguments: Sequence[str]) -> str:
+    return f"{predicate}({', '.join(arguments)})" if arguments else predicate
+
+
+def spell_unit(predicate: Predicate) -> str:
+    """The unit clause of a predicate."""
+    return spell_atom(predicate.name, [f"x{number}" for number in range(predicate.arity)])
+
+
 def spell_literals(
     candidate: Candidate, predicates: Mapping[str, Predicate]
 ) -> tuple[list[str], list[str]]:
@@ -205,8 +249,8 @@ def spell_literals(
     body: list[str] = []
     head: list[str] = []
     for atom, is_positive in candidate.literals:
-        inside = ", ".join(names[number] for number in atom.variables)
-        (head if is_positive else body).append(f"{atom.predicate}({inside})")
+        spelled = spell_atom(atom.predicate, [names[number] for number in atom.variables])
+        (head if is_positive else body).append(spelled)
     return body, head
 
 

@@ -30,7 +30,7 @@ from lapis.learning.examples import build_examples
 from lapis.learning.objectives.conditional import ConditionalObjective, conditional_objective
 from lapis.learning.parameters import share_parameters
 from lapis.structure.candidates import Search
-from lapis.structure.clauses import Candidate, write_clause
+from lapis.structure.clauses import Candidate, spell_unit, write_clause
 from lapis.structure.ensemble import Ensemble
 
 MAX_TABLES = 1 << 24  # bytes, of a group in one world: every step goes through them
@@ -63,9 +63,7 @@ def ground_group(
     """The group's networks; raises TooLarge where they cannot be summed exactly."""
     data = search.data
     lines = [f"1 {write_clause(clause, data.predicates)}" for clause in clauses]
-    for name in units:
-        arguments = ", ".join(f"x{number}" for number in range(data.predicates[name].arity))
-        lines.append(f"1 {name}({arguments})")
+    lines += [f"1 {spell_unit(data.predicates[name])}" for name in units]
     model = parse_model(print_model(search.model) + "\n".join(lines) + "\n")
     examples = build_examples(model, search.databases, group)
     parameters = share_parameters(model, [example.complete for example in examples])
@@ -87,7 +85,7 @@ def is_summable(search: Search, ensemble: Ensemble, candidate: Candidate) -> boo
     return True
 
 
-def refit_groups(search: Search, ensemble: Ensemble, l2: float) -> None:
+def refit_groups(search: Search, ensemble: Ensemble, l2: float | None) -> None:
     """Weights and value of the ensemble by the likelihoods of all groups."""
     from scipy.optimize import minimize
 

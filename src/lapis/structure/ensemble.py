@@ -5,14 +5,15 @@ the ensemble: a new clause splits the classes of the ones before. Weights maximi
 
     WPLL(w) − λ₁ Σ |w_i| − λ₂/2 Σ w_i²      (λ₁ spares unit weights)
 
-by Newton's method, each step a coordinate descent on the quadratic model (as glmnet does), which
-sets weights to zero exactly. Where a predicate has more than `MAX_LISTED` atoms, its true atoms
-are kept and its false ones sampled, each standing for its share.
+or under the prior of a `Pricing` instead of λ₂, by Newton's method, each step a coordinate descent
+on the quadratic model (as glmnet does), which sets weights to zero exactly. Where a predicate has
+more than `MAX_LISTED` atoms, its true atoms are kept and its false ones sampled, each standing for
+its share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -25,10 +26,12 @@ from lapis.data.tuples import contains
 from lapis.structure.clause_fit import fit
 from lapis.structure.clauses import Candidate
 from lapis.structure.paths.path_differences import Joins
+from lapis.structure.pricing import UNIT_WIDTH, Pricing, flat_pricing
 from lapis.structure.training_data import TrainingData
 
 MAX_LISTED = 2_000_000  # atoms of a predicate looked at one by one
 SHRINKAGE = 1e-3  # λ₂: a Gaussian prior of width 32
+FAR = 30.0  # unit weights of what is never, or always, true
 COUPLING = 1.0  # λ₂ of clauses that couple unknown atoms
 
 
@@ -82,19 +85,29 @@ class TargetAtoms:
 class Ensemble:
     """Clauses on training data, with their weights."""
 
-    def __init__(self, data: TrainingData, joins: Joins[Any], seed: int = 0) -> None:
+    def __init__(
+        self,
+        data: TrainingData,
+        joins: Joins[Any],
+        seed: int = 0,
+        pricing: Pricing | None = None,
+    ) -> None:
         self.data, self.joins = data, joins
+        self.pricing = pricing if pricing is not None else flat_pricing(data)
         generator = np.random.default_rng(seed)
         self.targets = [
             list_atoms(data, name, generator) for name in data.targets if data.num_atoms[name]
         ]
         self.clauses: list[Candidate] = []
         self.weights = np.zeros(0)
+        self.ridges: list[float] = []  # of each clause, by the prior of the pricing
         self.units = np.array([unit_weight(t) for t in self.targets])
-        self.value = self._value()
+        self.unit_bend = [1 / (2 + 2 * np.cosh(weight)) for weight in self.units]  # p (1 − p)
+        self.value = float(self.values().sum())
 
     def gain_of(self, candidate: Candidate) -> float:
-        """What the clause would add at its best weight, unit weights free and all others as now."""
+        """The worth of what the clause would add at its best weight, unit weights free and all
+        others as now."""
         columns = [target.column(self.joins, candidate) for target in self.targets]
         used = [j for j, column in enumerate(columns) if column is not None]
         parts = [self._with_column(j, columns[j]) for j in used]
@@ -103,25 +116,44 @@ class Ensemble:
         )
         predicate = np.repeat(np.arange(len(used)), [len(part[0]) for part in parts])
         units = self.units[used].copy()
-        now = sum(target_value(self.targets[j], self._field(j)) for j in used)
-        value, _ = fit(units, offset, difference, truth, share, predicate)
-        return value - now
+        now = [target_value(self.targets[j], self._field(j)) for j in used]
+        ridge = self._ridge({j: column for j in used if (column := columns[j]) is not None})
+        fitted = fit(units, offset, difference, truth, share, predicate, ridge)
+        if fitted is None:
+            return 0.0
+        worth = np.array([self.pricing.worth[self.targets[j].predicate] for j in used])
+        return float(worth @ (fitted.values - now))
+
+    def worth(self) -> float:
+        """The WPLL as it is priced."""
+        return float(
+            sum(
+                self.pricing.worth[target.predicate] * value
+                for target, value in zip(self.targets, self.values(), strict=True)
+            )
+        )
 
     def add(self, candidate: Candidate) -> None:
         """Take a clause in, with weight 0."""
-        for target in self.targets:
-            target.append(target.column(self.joins, candidate))
+        columns = [target.column(self.joins, candidate) for target in self.targets]
+        for target, column in zip(self.targets, columns, strict=True):
+            target.append(column)
         self.clauses.append(candidate)
         self.weights = np.append(self.weights, 0.0)
+        self.ridges.append(self._ridge({j: c for j, c in enumerate(columns) if c is not None}))
 
     def remove_last(self) -> None:
         for target in self.targets:
             target.drop_last()
         self.clauses.pop()
+        self.ridges.pop()
         self.weights = self.weights[:-1]
 
-    def refit(self, *, l1: float = 0.0, l2: float = SHRINKAGE, max_steps: int = 50) -> float:
-        """Best weights of all clauses together; the WPLL there, without penalties."""
+    def refit(self, *, l1: float = 0.0, l2: float | None = SHRINKAGE, max_steps: int = 50) -> float:
+        """Best weights of all clauses together; the WPLL there, without penalties.
+
+        Without `l2` weights have the prior of the pricing.
+        """
         size = len(self.weights)
         scales, penalty2 = self.scales(l2)
         scale = scales[:size]
@@ -147,10 +179,33 @@ class Ensemble:
                 break
             point, goal = point + length * step, after
         self.weights, self.units = point[:size] / scale, point[size:]
-        self.value = self._value()
+        self.value = float(self.values().sum())
         return self.value
 
-    def scales(self, l2: float) -> tuple[np.ndarray, np.ndarray]:
+    def calibrated(self) -> np.ndarray:
+        """float64[num_targets]: `values` where unit weights are the best ones, and all weights are
+        multiplied by the best factor of each target, which is not negative."""
+        from scipy.optimize import minimize
+
+        found = []
+        for j, target in enumerate(self.targets):
+            field = target.matrix @ self.weights
+            truth, share = target.truth[target.first], target.class_share()
+            scale = max(1.0, float(np.abs(field).max(initial=0.0)))
+
+            def loss(point: np.ndarray) -> tuple[float, np.ndarray]:
+                own = point[0] + point[1] * field / scale  # noqa: B023
+                slope = share * (1.0 / (1.0 + np.exp(-np.clip(own, -500, 500))) - truth)  # noqa: B023
+                gradient = np.array([slope.sum(), slope @ field / scale])  # noqa: B023
+                return -class_value(own, truth, share), gradient  # noqa: B023
+
+            start = np.array([self.units[j], 0.0])
+            bounds = [(-FAR, FAR), (0.0, FAR * scale)]
+            fitted = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+            found.append(-float(fitted.fun))
+        return np.array(found)
+
+    def scales(self, l2: float | None) -> tuple[np.ndarray, np.ndarray]:
         """float64[num_clauses + num_units]: the largest difference, and λ₂ for scaled weights.
 
         Clauses that couple unknown atoms have a narrow prior: what they were learned from is as
@@ -159,8 +214,11 @@ class Ensemble:
         scale = np.ones(len(self.weights))
         for target in self.targets:
             scale = np.maximum(scale, np.abs(target.matrix).max(axis=0, initial=0.0))
-        own = np.array([COUPLING if self.data.couples_any(c.path) else l2 for c in self.clauses])
-        ridge = np.concatenate([own / scale**2, np.full(len(self.units), l2)])
+        own = np.array(self.ridges) if l2 is None else l2 / scale**2
+        coupled = np.array([self.data.couples_any(c.path) for c in self.clauses], bool)
+        share = np.array([self.data.atom_share[target.predicate] for target in self.targets])
+        unit = share / UNIT_WIDTH**2 if l2 is None else np.full(len(self.units), l2)
+        ridge = np.concatenate([np.where(coupled, COUPLING / scale**2, own), unit])
         return np.concatenate([scale, np.ones(len(self.units))]), ridge
 
     def value_at(self, point: np.ndarray, left_out: Set[str]) -> tuple[float, np.ndarray]:
@@ -212,8 +270,20 @@ class Ensemble:
         """float64[num_classes] of target j."""
         return self.targets[j].matrix @ self.weights + self.units[j]
 
-    def _value(self) -> float:
-        return sum(target_value(t, self._field(j)) for j, t in enumerate(self.targets))
+    def values(self) -> np.ndarray:
+        """float64[num_targets], the part of each target in the WPLL."""
+        return np.array([target_value(t, self._field(j)) for j, t in enumerate(self.targets)])
+
+    def _ridge(self, columns: Mapping[int, np.ndarray]) -> float:
+        """The prior's precision for a clause with these differences, by target."""
+        if not columns:
+            return 0.0
+        shares = [self.data.atom_share[self.targets[j].predicate] for j in columns]
+        information = [
+            float(self.unit_bend[j] * (self.targets[j].share @ column**2))
+            for j, column in columns.items()
+        ]
+        return self.pricing.ridge(shares, information)
 
     def _with_column(self, j: int, column: np.ndarray | None) -> tuple[np.ndarray, ...]:
         """Differences, fields without the unit, truth and share of classes split by the column."""
@@ -234,13 +304,15 @@ def list_atoms(data: TrainingData, name: str, generator: np.random.Generator) ->
         total = prod(sizes)
         shift = np.array([data.offset[t][world] for t in types], np.int32)
         true = data.true_rows(name, world)
-        if keep == 1.0:
+        if not types:
+            rows = np.zeros((1, 0), np.int32)
+        elif keep == 1.0:
             rows = unpack(np.arange(total), sizes) + shift
         else:
             drawn = np.unique(generator.integers(total, size=int(total * keep)))
             rows = unpack(drawn, sizes) + shift
             rows = np.concatenate([true, rows[~contains(true, rows)]])
-        truth = contains(true, rows)
+        truth = contains(true, rows) if types else np.array([len(true) > 0])
         num_false = int((~truth).sum())
         false_share = (total - len(true)) / num_false if num_false else 0.0
         parts.append(rows.astype(np.int32))
@@ -257,7 +329,7 @@ def list_atoms(data: TrainingData, name: str, generator: np.random.Generator) ->
 
 def unit_weight(target: TargetAtoms) -> float:
     share = float(target.share[target.truth].sum() / target.share.sum())
-    return float(np.log(share) - np.log1p(-share)) if 0 < share < 1 else (30.0 if share else -30.0)
+    return float(np.log(share) - np.log1p(-share)) if 0 < share < 1 else (FAR if share else -FAR)
 
 
 def class_value(field: np.ndarray, truth: np.ndarray, share: np.ndarray) -> float:

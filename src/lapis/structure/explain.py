@@ -40,9 +40,12 @@ def say_clause(
 def examples(
     data: TrainingData, sums: PartSums, candidate: Candidate, number: int = 2
 ) -> tuple[list[str], list[str]]:
-    """Groundings whose body holds: some that keep the clause, some that break it."""
+    """Groundings whose body holds: some that keep the clause, some that break it.
+
+    None of clauses with predicates without arguments, which are about whole worlds.
+    """
     body = [atom for atom, is_positive in candidate.literals if not is_positive]
-    if not body:
+    if not body or not all(atom.variables for atom in candidate.path):
         return [], []
     bound = list(dict.fromkeys(v for atom in body for v in atom.variables))
     head = [

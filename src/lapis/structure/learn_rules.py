@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,16 @@ from lapis.problem.problem import build_problem
 from lapis.progress import Report, Stop, pressed_by_interrupt
 from lapis.relational.engines.store import Store
 from lapis.structure.candidates import Search
-from lapis.structure.clauses import Candidate, variable_types, write_clause, write_failure
+from lapis.structure.clauses import (
+    Candidate,
+    spell_unit,
+    variable_types,
+    write_clause,
+    write_failure,
+)
 from lapis.structure.dangling_choice import run_learner
 from lapis.structure.explain import examples, say_clause
-from lapis.structure.learned_rules import CONDITIONAL, PSEUDO, LearnedRules, Rule
+from lapis.structure.learned_rules import CONDITIONAL, PSEUDO, LearnedRules, Penalty, Rule
 from lapis.structure.learners.lift_graph import ClusterModel
 from lapis.structure.paths.path_differences import PartSums
 from lapis.structure.scores import Scorer, draw_atoms
@@ -56,8 +62,9 @@ def learn_rules(
 
     `targets` are the predicates to predict (all without any); every rule then mentions one. Each
     atom is explained `given` all other atoms, or all other predicates, but those that are asked
-    `together` with its own. `options` are those of the method. A checkpoint
-    that exists is continued. On a store, if there is one, clauses are scored there.
+    `together` with its own. Without a word `lapis` explains targets by the other predicates.
+    `options` are those of the method. A checkpoint that exists is continued. On a
+    store, if there is one, clauses are scored there.
     """
     started = time.monotonic()
     if store is not None and jobs > 1:
@@ -68,8 +75,10 @@ def learn_rules(
         )
     refuse_blocks(model)
     model = leave_rules_out(model)
-    names = with_arguments(model, targets)
+    names = choose_targets(model, targets, method)
     problems = [build_problem(model, database) for database in databases]
+    if given is None and method == "lapis" and targets:
+        given = "predicates"  # what is asked is asked as a whole
     groups = group_targets(names, given, together)
     data = join_worlds(model, problems, names, groups)
     if not any(data.num_atoms[name] for name in names):
@@ -80,7 +89,7 @@ def learn_rules(
         )
     chosen = find_method("structure", method)
     own = {name: options[name] for name in chosen.options if options.get(name) is not None}
-    if "max_atoms" in chosen.options:
+    if method in ("lapis", "lhl"):
         own["seed"] = seed
     sample = None
     if sample_share < 1.0:
@@ -138,15 +147,28 @@ def refuse_blocks(model: Model) -> None:
             )
 
 
-def with_arguments(model: Model, targets: Sequence[str]) -> tuple[str, ...]:
-    """The predicates to find rules for: paths lead from one to the next by their arguments."""
-    without = [p for p in model.predicates.values() if not p.arity]
-    for predicate in without:
-        message = f"{predicate.name!r} has no arguments: no rule is sought for it, nor with it"
-        if predicate.name in targets:
-            raise LapisError(message, code="no-arguments", span=predicate.span)
-        announce([Warning(message, "no-arguments", predicate.span)])
-    return tuple(targets) or tuple(n for n, p in model.predicates.items() if p.arity)
+def choose_targets(model: Model, targets: Sequence[str], method: str) -> tuple[str, ...]:
+    """The predicates to find rules for: those asked, or all.
+
+    Predicates without arguments are literals of rules for `lapis` and `msl`. Paths of the other
+    methods lead from one atom to the next by their arguments: a proposition has its unit clause
+    alone, and no place among clusters.
+    """
+    names = tuple(targets) or tuple(model.predicates)
+    if method in ("lapis", "msl"):
+        return names
+    for predicate in model.predicates.values():
+        if not predicate.arity:
+            kept = "" if method == "lift-graph" else ", but its unit clause"
+            message = f"{predicate.name!r} has no arguments: {method} finds no rule with it{kept}"
+            if predicate.name in targets:
+                raise LapisError(
+                    message, code="no-arguments", span=predicate.span, hint="--method lapis does"
+                )
+            announce([Warning(message, "no-arguments", predicate.span)])
+    if method == "lift-graph":
+        return tuple(name for name in names if model.predicates[name].arity)
+    return names
 
 
 def leave_rules_out(model: Model) -> Model:
@@ -182,15 +204,43 @@ def account(
         for clause in found.clauses
     ]
     for name, weight in found.units.items():
-        arguments = ", ".join(f"x{number}" for number in range(data.predicates[name].arity))
-        rules.append(
-            Rule(f"{name}({arguments})", weight, None, None, len(data.tuples[name]),
-                 data.num_atoms[name])
-        )  # fmt: skip
+        text, true = spell_unit(data.predicates[name]), len(data.tuples[name])
+        rules.append(Rule(text, weight, None, None, true, data.num_atoms[name]))
     return LearnedRules(
         method, tuple(rules), with_learned(model, rules), found.value, found.unit_value,
-        not found.is_whole, seconds, measure=CONDITIONAL if data.groups else PSEUDO,
+        not found.is_whole, seconds, warnings=tuple(warn_of_loss(found)),
+        measure=CONDITIONAL if data.groups else PSEUDO, penalties=spell_penalties(data, found),
+        held_out=found.held_out,
     )  # fmt: skip
+
+
+def spell_penalties(data: TrainingData, found: Selection) -> dict[str, Penalty]:
+    """The prices that were chosen, by predicate; none where they were given."""
+    if found.prices is None:
+        return {}
+    plain, coupling = found.prices
+    return {
+        name: Penalty(nats, nats * data.atom_share[name], coupling[name])
+        for name, nats in plain.items()
+    }
+
+
+def warn_of_loss(found: Selection) -> Iterator[str]:
+    """Say which gains do not carry over, or that it is not known which do."""
+    if found.prices is None or not found.is_whole or not found.clauses:
+        return
+    if found.held_out is None:
+        yield (
+            "nothing was held out, the only world is too small: how far the gain carries over to "
+            "other worlds is not known"
+        )
+        return
+    for name in found.held_out.lost:
+        own = found.held_out.predicates[name]
+        yield (
+            f"the gain for {name} does not carry over: {own.training:.4f} an atom where rules are "
+            f"learned, {own.held_out:.4f} in parts held out"
+        )
 
 
 def account_clusters(

@@ -13,6 +13,7 @@ from lapis.language.model import Model
 from lapis.language.model_text import print_model
 from lapis.results.result import Columns, Result
 from lapis.results.view import View, new_view
+from lapis.structure.pricing import HeldOut
 
 
 class Rule(NamedTuple):
@@ -35,6 +36,14 @@ PSEUDO = "weighted pseudo-log-likelihood"
 CONDITIONAL = "log-likelihood of predicates given the others, a mean for each"
 
 
+class Penalty(NamedTuple):
+    """What each literal of a rule costs in gains of one predicate."""
+
+    nats: float  # of log-likelihood of the predicate's atoms
+    score: float  # the same in units of the measure
+    coupling_nats: float  # for rules with two atoms of a predicate that is asked
+
+
 @dataclass(frozen=True, repr=False)
 class LearnedRules(Result):
     """Learned clauses, heaviest first, then unit clauses."""
@@ -49,6 +58,8 @@ class LearnedRules(Result):
     warnings: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     measure: str = PSEUDO  # what value and gains are of
+    penalties: Mapping[str, Penalty] = field(default_factory=dict)  # by predicate, where chosen
+    held_out: HeldOut | None = None  # how far the gain carries, where parts were held out
 
     @cached_property
     def text(self) -> str:
@@ -57,10 +68,21 @@ class LearnedRules(Result):
             f"rules learned by {self.method}: {self.measure} {self.value:.4f}, "
             f"{self.unit_value:.4f} with unit clauses alone"
         )
+        if self.held_out is not None:
+            title += f"\n{self._carried()}"
         if self.interrupted:
             title += "\nstopped before the end: the rules so far"
         notes = [[describe(rule)] for rule in self.rules]
         return print_model(self.model, title=title, notes=notes)
+
+    def _carried(self) -> str:
+        assert self.held_out is not None
+        own = self.held_out
+        by = "worlds" if own.split_by == "worlds" else f"constants of type {own.split_by}"
+        return (
+            f"gain in parts held out: {own.gain:.4f}, {own.training_gain:.4f} where the same rules "
+            f"were learned ({own.num_folds} parts, by {by})"
+        )
 
     def save(self, path: str | Path) -> None:
         write_whole(path, self.text)
@@ -101,7 +123,8 @@ class LearnedRules(Result):
 
     def remarks(self) -> list[str]:
         stopped = ["stopped before the end: these are the rules so far"] if self.interrupted else []
-        return [*stopped, *self.warnings]
+        carried = [] if self.held_out is None else [self._carried()]
+        return [*stopped, *carried, *self.warnings]
 
     def document(self) -> dict[str, Any]:
         said = ("method", "measure", "value", "unit_value", "interrupted", "seconds")
@@ -110,8 +133,21 @@ class LearnedRules(Result):
             "rules": [
                 {name: getattr(rule, own) for name, own in SHOWN.items()} for rule in self.rules
             ],
+            "penalties": {name: own._asdict() for name, own in self.penalties.items()},
+            "held_out": None if self.held_out is None else spell_held_out(self.held_out),
+            "warnings": list(self.warnings),
             **self.details,
         }
+
+
+def spell_held_out(held: HeldOut) -> dict[str, Any]:
+    return {
+        "split_by": held.split_by,
+        "folds": held.num_folds,
+        "gain": held.gain,
+        "training_gain": held.training_gain,
+        "predicates": {name: own._asdict() for name, own in held.predicates.items()},
+    }
 
 
 def describe(rule: Rule) -> str:

@@ -5,7 +5,8 @@
 (Kok & Domingos 2005; LHL, section 3.3.) Unit clauses alone have a closed form, the entropy of each
 predicate's share of true atoms, and predicates that a clause does not mention keep it: only the
 clause's own predicates are looked at. All clauses of a path share their classes of atoms. Scores
-are of all atoms, or of a sample of them where one is given.
+are of all atoms, or of a sample of them where one is given; under a prior of the weight where the
+`Pricing` has one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from lapis.structure.clause_fit import fit
 from lapis.structure.clauses import Candidate, Path
 from lapis.structure.paths.path_differences import AtomClasses, Joins, PartSums
 from lapis.structure.paths.stored_paths import StoredJoins
+from lapis.structure.pricing import Pricing, flat_pricing
 from lapis.structure.training_data import TrainingData
 
 FAR = 30.0  # the unit weight of a predicate that is never, or always, true
@@ -32,6 +34,7 @@ class ClauseScore(NamedTuple):
     candidate: Candidate
     gain: float  # in WPLL, before the penalty of its length
     weight: float
+    worth: float  # the gain as it is priced (`Pricing.worth`)
 
 
 class AtomSample(NamedTuple):
@@ -48,9 +51,14 @@ class Scorer:
     """Scores clauses on training data, remembering joins."""
 
     def __init__(
-        self, data: TrainingData, sample: Sample | None = None, store: Store | None = None
+        self,
+        data: TrainingData,
+        sample: Sample | None = None,
+        store: Store | None = None,
+        pricing: Pricing | None = None,
     ) -> None:
         self.data, self.sample = data, sample
+        self.pricing = pricing if pricing is not None else flat_pricing(data)
         self.sums = PartSums(data)
         self.joins: Joins[Any] = self.sums if store is None else StoredJoins(data, store)
 
@@ -88,13 +96,26 @@ class Scorer:
             fit_unit(float(share[predicate == j] @ truth[predicate == j]) / own)
             for j, own in enumerate(total)
         ]
-        base = sum(own * value for own, (_, value) in zip(total, alone, strict=True))
+        base = np.array([own * value for own, (_, value) in zip(total, alone, strict=True)])
+        worth = np.array([self.pricing.worth[name] for name in names])
+        shares = [self.data.atom_share[name] for name in names]
+        bend = np.array([1 / (2 + 2 * math.cosh(weight)) for weight, _ in alone])  # p (1 − p)
         found = []
         for candidate, positive in patterns.items():
             difference = np.concatenate([part.differences(positive, len(path)) for part in parts])
             units = np.array([weight for weight, _ in alone])
-            value, weight = fit(units, offset, difference, truth, share, predicate)
-            found.append(ClauseScore(candidate, max(0.0, value - base), weight))
+            information = bend * np.bincount(predicate, share * difference**2, len(parts))
+            ridge = self.pricing.ridge(shares, information.tolist())
+            fitted = fit(units, offset, difference, truth, share, predicate, ridge)
+            if fitted is None:
+                found.append(ClauseScore(candidate, 0.0, 0.0, 0.0))
+                continue
+            gains = fitted.values - base
+            found.append(
+                ClauseScore(
+                    candidate, max(0.0, float(gains.sum())), fitted.weight, float(worth @ gains)
+                )
+            )
         return found
 
     def _atoms(self, path: Path, name: str, sample: Sample | None) -> AtomClasses:
@@ -124,16 +145,11 @@ def draw_atoms(data: TrainingData, fraction: float, generator: np.random.Generat
         for world in range(data.num_worlds):
             sizes = data.sizes(name, world)
             number = round(fraction * math.prod(sizes))
-            types = data.predicates[name].types
-            rows.append(
-                np.stack(
-                    [
-                        generator.integers(data.offset[t][world], data.offset[t][world + 1], number)
-                        for t in types
-                    ],
-                    axis=1,
-                ).astype(np.int32)
-            )
+            drawn = np.zeros((number, len(sizes)), np.int32)
+            for at, t in enumerate(data.predicates[name].types):
+                low, high = data.offset[t][world : world + 2]
+                drawn[:, at] = generator.integers(low, high, number)
+            rows.append(drawn)
             worlds.append(np.full(number, world))
         found[name] = AtomSample(np.concatenate(rows), np.concatenate(worlds))
     return found

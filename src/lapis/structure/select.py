@@ -5,8 +5,9 @@ sub-clauses (LHL, section 3.3). The retained ones then enter the model together:
 
     greedy   one at a time by decreasing score, kept if the joint WPLL rises by more than the
              penalty of its length
-    lazy     the one that adds most to what is there, again and again. Gains shrink as the model
-             grows, so the largest known gain is looked at first, and taken when it still leads
+    lazy     the one that adds most to what is there, again and again (`grow`). Gains shrink as the
+             model grows, so the largest known gain is looked at first, and taken when it still
+             leads
     l1       all at once; an L1 penalty sets the weights of most to zero
     l2       all at once, with small weights for what does not help
 """
@@ -14,14 +15,16 @@ sub-clauses (LHL, section 3.3). The retained ones then enter the model together:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, Path, has_dangling, sub_clauses
 from lapis.structure.coupled_groups import is_summable, refit_groups
 from lapis.structure.ensemble import SHRINKAGE, Ensemble
+from lapis.structure.pricing import HeldOut, Prices
 from lapis.structure.scores import ClauseScore
 from lapis.structure.training_data import TrainingData
 
@@ -39,7 +42,7 @@ class Criteria:
     dangling: str = "keep"
     final: str = "greedy"
     max_clauses: int | None = None
-    shrinkage: float = SHRINKAGE
+    shrinkage: float | None = SHRINKAGE  # None: the prior of the pricing
 
     def allows(self, path: Path) -> bool:
         return self.dangling == "keep" or not has_dangling(path)
@@ -61,6 +64,8 @@ class Selection(NamedTuple):
     value: float
     unit_value: float  # of unit clauses alone
     is_whole: bool  # no stop cut it short
+    prices: Prices | None = None  # where they were not given
+    held_out: HeldOut | None = None
 
 
 def rank(score: ClauseScore, penalty: float, data: TrainingData) -> tuple[object, ...]:
@@ -69,7 +74,7 @@ def rank(score: ClauseScore, penalty: float, data: TrainingData) -> tuple[object
     Of those that couple atoms, the one that does so at true atoms of the others: they are few.
     """
     candidate = score.candidate
-    net = score.gain - penalty * len(candidate)
+    net = score.worth - penalty * len(candidate)
     coupled = data.couples_any(candidate.path)
     num_positive = candidate.positive.bit_count()
     return -round(net, 9), coupled * num_positive, score.weight < 0, num_positive != 1, candidate
@@ -79,12 +84,12 @@ def retain(scores: Iterable[ClauseScore], penalty: float) -> list[ClauseScore]:
     """Candidates with a positive score that beat all their retained sub-clauses."""
     best: dict[Candidate, ClauseScore] = {}
     for score in scores:
-        if score.gain - penalty * len(score.candidate) > 0:
+        if score.worth - penalty * len(score.candidate) > 0:
             best.setdefault(score.candidate, score)
     kept: dict[Candidate, float] = {}
     found = []
     for score in sorted(best.values(), key=lambda s: (len(s.candidate), s.candidate)):
-        own = score.gain - penalty * len(score.candidate)
+        own = score.worth - penalty * len(score.candidate)
         if all(own >= kept[sub] for sub in sub_clauses(score.candidate) if sub in kept):
             kept[score.candidate] = own
             found.append(score)
@@ -95,7 +100,7 @@ def select(search: Search, scores: Iterable[ClauseScore], criteria: Criteria) ->
     """The final model from the candidates that are retained."""
     penalty, l2 = criteria.penalty, criteria.shrinkage
     kept = retain(scores, penalty)
-    ensemble = Ensemble(search.data, search.scorer.joins)
+    ensemble = new_ensemble(search)
     unit_value = ensemble.value
     usable = [score for score in kept if criteria.allows(score.candidate.path)]
     usable.sort(key=lambda s: rank(s, penalty, search.data))
@@ -103,7 +108,10 @@ def select(search: Search, scores: Iterable[ClauseScore], criteria: Criteria) ->
         case "greedy":
             add_in_order(search, ensemble, usable, criteria)
         case "lazy":
-            add_best(search, ensemble, usable, criteria)
+            enters = partial(is_summable, search, ensemble)
+            limit = criteria.max_clauses
+            for _ in grow(search, ensemble, usable, (penalty,), l2, limit, enters):
+                pass
         case _:
             for score in usable[: criteria.max_clauses]:
                 if is_summable(search, ensemble, score.candidate):
@@ -111,6 +119,11 @@ def select(search: Search, scores: Iterable[ClauseScore], criteria: Criteria) ->
             search.refit(ensemble, l1=L1 if criteria.final == "l1" else 0.0, l2=l2)
     refit_groups(search, ensemble, l2)
     return finish_selection(search, ensemble, usable, unit_value)
+
+
+def new_ensemble(search: Search) -> Ensemble:
+    """Unit clauses alone."""
+    return Ensemble(search.data, search.scorer.joins, pricing=search.scorer.pricing)
 
 
 def finish_selection(
@@ -134,13 +147,13 @@ def add_in_order(
     for done, score in enumerate(scores):
         if search.stop.is_over() or len(ensemble.clauses) == criteria.max_clauses:
             return
-        before = ensemble.value
+        before, worth = ensemble.value, ensemble.worth()
         adds = search.gain_of(ensemble, score.candidate) > 0
         if adds and is_summable(search, ensemble, score.candidate):
             weights, units = ensemble.weights.copy(), ensemble.units.copy()
             ensemble.add(score.candidate)
-            gain = search.refit(ensemble, l2=criteria.shrinkage) - before
-            if gain <= criteria.penalty * len(score.candidate):
+            search.refit(ensemble, l2=criteria.shrinkage)
+            if ensemble.worth() - worth <= criteria.penalty * len(score.candidate):
                 ensemble.remove_last()
                 ensemble.weights, ensemble.units, ensemble.value = weights, units, before
         search.tell(
@@ -148,26 +161,37 @@ def add_in_order(
         )
 
 
-def add_best(
-    search: Search, ensemble: Ensemble, scores: Sequence[ClauseScore], criteria: Criteria
-) -> None:
-    penalty, max_clauses = criteria.penalty, criteria.max_clauses
-    heap = [
-        (round(penalty * len(s.candidate) - s.gain, 9), number, -1)
-        for number, s in enumerate(scores)
-    ]
-    heapq.heapify(heap)
-    while heap and not search.stop.is_over() and len(ensemble.clauses) != max_clauses:
-        negative, number, seen_at = heapq.heappop(heap)
-        if negative >= 0:
-            break
-        candidate = scores[number].candidate
-        if seen_at == len(ensemble.clauses):
-            if not is_summable(search, ensemble, candidate):
+def grow(
+    search: Search,
+    ensemble: Ensemble,
+    scores: Sequence[ClauseScore],
+    penalties: Iterable[float],
+    l2: float | None,
+    max_clauses: int | None,
+    may_enter: Callable[[Candidate], bool],
+) -> Iterator[float]:
+    """Add the clause that adds most, less its penalty, until none pays for its literals.
+
+    Yields each penalty when the ensemble is the one for it; the next one goes on from there.
+    """
+    known = {number: (score.worth, -1) for number, score in enumerate(scores)}
+    for penalty in penalties:
+        price = [penalty * len(score.candidate) for score in scores]
+        heap = [(round(price[number] - worth, 9), number) for number, (worth, _) in known.items()]
+        heapq.heapify(heap)
+        while heap and not search.stop.is_over() and len(ensemble.clauses) != max_clauses:
+            negative, number = heapq.heappop(heap)
+            if negative >= 0:
+                break
+            candidate = scores[number].candidate
+            if known[number][1] < len(ensemble.clauses):
+                worth = search.gain_of(ensemble, candidate)
+                known[number] = worth, len(ensemble.clauses)
+                heapq.heappush(heap, (round(price[number] - worth, 9), number))
                 continue
-            ensemble.add(candidate)
-            search.refit(ensemble, l2=criteria.shrinkage)
-            search.tell("selecting", len(ensemble.clauses), None, wpll=ensemble.value)
-            continue
-        net = round(search.gain_of(ensemble, candidate) - penalty * len(candidate), 9)
-        heapq.heappush(heap, (-net, number, len(ensemble.clauses)))
+            del known[number]
+            if may_enter(candidate):
+                ensemble.add(candidate)
+                search.refit(ensemble, l2=l2)
+                search.tell("selecting", len(ensemble.clauses), None, wpll=ensemble.value)
+        yield penalty

@@ -107,4 +107,6 @@ def fingerprint(data: TrainingData, method: str, options: Mapping[str, object]) 
     for name, predicate in data.predicates.items():
         found.update(f"{name} {predicate.types}".encode())
         found.update(np.ascontiguousarray(data.tuples[name]).tobytes())
+        if not predicate.arity:
+            found.update(data.holds(name).tobytes())
     return found.hexdigest()[:16]

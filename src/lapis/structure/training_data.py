@@ -2,7 +2,8 @@
 
 Constants of each world are numbered after those of the world before, so that a join over all
 worlds at once never mixes them, and a row of a relation knows its world by its constants. What
-depends on the sizes of domains is told world by world.
+depends on the sizes of domains is told world by world, and so is the truth of predicates without
+arguments (`holds`).
 
 Atoms are explained given all others, or given the other predicates: then those that are unknown at
 the same time as they are form a group, and a clause with two atoms of a group couples them.
@@ -11,7 +12,7 @@ the same time as they are form a group, and a clause with two atoms of a group c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -75,8 +76,14 @@ class TrainingData:
     def couples_any(self, path: Path) -> bool:
         return any(self.couples(path, atom.predicate) for atom in path)
 
+    def holds(self, proposition: str) -> np.ndarray:
+        """float64[num_worlds], 1 where a predicate without arguments is true."""
+        return np.array([float(len(w.relations[proposition].tuples) > 0) for w in self.worlds])
+
     def true_rows(self, predicate: str, world: int) -> np.ndarray:
         """int32[n, arity], the true tuples of one world."""
+        if not self.predicates[predicate].arity:
+            return self.worlds[world].relations[predicate].tuples
         rows, first = self.tuples[predicate], self.predicates[predicate].types[0]
         begin, end = np.searchsorted(rows[:, 0], self.offset[first][world : world + 2])
         return rows[begin:end]
@@ -89,20 +96,23 @@ def join_worlds(
     groups: Sequence[Sequence[str]] = (),
 ) -> TrainingData:
     """The closed worlds of the problems side by side."""
-    worlds = [base_world(problem) for problem in problems]
-    types = {name: None for p in model.predicates.values() for name in p.types}
+    empty = TrainingData(model.predicates, {}, {}, tuple(targets), (), tuple(map(tuple, groups)))
+    return join_interpretations(empty, [base_world(problem) for problem in problems])
+
+
+def join_interpretations(data: TrainingData, worlds: Sequence[Interpretation]) -> TrainingData:
+    """Other worlds side by side, with the predicates, targets and groups of the data."""
+    types = {name: None for p in data.predicates.values() for name in p.types}
     offset = {
         name: np.concatenate([[0], np.cumsum([world.size(name) for world in worlds])])
         for name in types
     }
     tuples: dict[str, np.ndarray] = {}
-    for name, predicate in model.predicates.items():
+    for name, predicate in data.predicates.items():
         parts = [
             world.relations[name].tuples
             + np.array([offset[t][number] for t in predicate.types], np.int32)
             for number, world in enumerate(worlds)
         ]
         tuples[name] = np.concatenate(parts).astype(np.int32)
-    return TrainingData(
-        model.predicates, offset, tuples, tuple(targets), tuple(worlds), tuple(map(tuple, groups))
-    )
+    return replace(data, offset=offset, tuples=tuples, worlds=tuple(worlds))

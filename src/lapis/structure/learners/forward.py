@@ -1,40 +1,108 @@
-"""Our own learner: everything that is connected, counted exactly, chosen by what it adds.
+"""Exhaustive forward selection over connected clauses, at penalties chosen on held-out data.
 
 Counting makes scores cheap, so candidates need no clustering: all connected clauses of two and
 three literals in the language (as MSL starts from), and longer ones along paths that the data shows
 (as LHL finds, on the ground hypergraph). All are scored exactly; a candidate must beat its
-sub-clauses. Clauses that a shorter one says as well (`is_condensed`) are left out: only their
-counts differ, so that r(a, b) ^ r(a, c) ^ s(b) => t(a) may fit better than r(a, b) ^ s(b) =>
-t(a), which is what was meant. The model then grows by the clause that adds most to what is there
-(`select`, "lazy"), so that the second way of saying the same thing never enters.
+sub-clauses. Two kinds of clauses are left out unless `redundant` is "keep", because other clauses
+say the same:
+
+- A clause that is equivalent to a shorter one (`is_condensed`). r(a, b) ^ r(a, c) ^ s(b) => t(a)
+  may fit better than r(a, b) ^ s(b) => t(a), which is what was meant; only the counts differ.
+- A clause whose differences grow with the domains (`is_range_restricted`). Its counts are those of
+  two other clauses and the number of constants, so that its weight serves worlds of one size only.
+
+The model then grows by the clause that adds most to what is there (`grow`), so that the second way
+of saying the same thing never enters. Prices are chosen on held-out parts (`penalty_choice`) unless
+a penalty is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
+from math import inf
 from typing import Any
 
 from lapis.structure.candidates import Search
-from lapis.structure.clauses import Path, is_condensed
+from lapis.structure.clauses import Path, is_condensed, is_range_restricted
+from lapis.structure.coupled_groups import is_summable, refit_groups
+from lapis.structure.held_out import hold_out
 from lapis.structure.learners.msl import connected_paths
 from lapis.structure.lift_graph import ground_graph
 from lapis.structure.paths.find_paths import find_paths
+from lapis.structure.penalty_choice import (
+    LEVELS,
+    Candidates,
+    choose_prices,
+    grow_model,
+    repeats_target,
+    usual_prices,
+)
+from lapis.structure.pricing import WIDTH, Pricing, flat_pricing, nat_pricing
 from lapis.structure.scores import ClauseScore
-from lapis.structure.select import Criteria, Selection, select
+from lapis.structure.select import (
+    Criteria,
+    Selection,
+    finish_selection,
+    new_ensemble,
+    rank,
+    retain,
+    select,
+)
 
 
 @dataclass(frozen=True)
 class ForwardOptions(Criteria):
-    penalty: float = 0.002
     final: str = "lazy"
     redundant: str = "drop"
+    shrinkage: float | None = None
+    seed: int = 0
 
 
 def learn_forward(search: Search, **own: Any) -> Selection:
     """Rules by exact scores and forward selection."""
     options = ForwardOptions(**own)
+    width = WIDTH if options.shrinkage is None else inf
+    if "penalty" in own or options.final != "lazy":
+        priced = search.with_pricing(Pricing(flat_pricing(search.data).worth, width))
+        return select(priced, score_candidates(priced, options), options)
+    search = search.with_pricing(nat_pricing(search.data, width=width))
+    candidates = find_candidates(search, options)
+    prices, held = usual_prices(search.data), None
+    parts = hold_out(search.data, options.seed)
+    if parts is not None:
+        chosen = choose_prices(
+            search, parts, partial(find_candidates, options=options), options.shrinkage
+        )
+        if chosen is not None:
+            prices, held = chosen
+    ensemble = new_ensemble(search)
+    unit_value = ensemble.value
+    grow_model(
+        search, ensemble, candidates, prices, options.shrinkage, options.max_clauses,
+        partial(is_summable, search, ensemble),
+    )  # fmt: skip
+    refit_groups(search, ensemble, options.shrinkage)
+    scores = [*candidates.plain, *candidates.coupling]
+    return finish_selection(search, ensemble, scores, unit_value)._replace(
+        prices=prices, held_out=held
+    )
+
+
+def find_candidates(search: Search, options: ForwardOptions) -> Candidates:
+    """Candidates that beat their sub-clauses at the lowest price."""
+    kept = retain(score_candidates(search, options), LEVELS[-1])
+    kept.sort(key=lambda score: rank(score, LEVELS[-1], search.data))
+    coupling = [repeats_target(search.data, score.candidate.path) for score in kept]
+    return Candidates(
+        [score for score, own in zip(kept, coupling, strict=True) if not own],
+        [score for score, own in zip(kept, coupling, strict=True) if own],
+    )
+
+
+def score_candidates(search: Search, options: ForwardOptions) -> list[ClauseScore]:
+    """All connected clauses of up to three literals, longer ones along paths of the data."""
     paths: dict[Path, None] = {}
     for path in connected_paths(search, min(3, options.max_length), options.max_variables):
         paths[path] = None
@@ -44,9 +112,12 @@ def learn_forward(search: Search, **own: Any) -> Selection:
             progress=search.progress, stop=search.stop,
         )  # fmt: skip
         paths.update((each.path, None) for each in found)
-    scores: Iterable[ClauseScore] = chain.from_iterable(
-        search.score_paths([p for p in paths if options.allows(p)])
-    )
-    if options.redundant != "keep":
-        scores = (score for score in scores if is_condensed(score.candidate))
-    return select(search, scores, options)
+    scores = chain.from_iterable(search.score_paths([p for p in paths if options.allows(p)]))
+    if options.redundant == "keep":
+        return list(scores)
+    targets = search.data.targets
+    return [
+        score
+        for score in scores
+        if is_condensed(score.candidate) and is_range_restricted(score.candidate, targets)
+    ]

@@ -145,7 +145,6 @@ def connected_paths(search: Search, max_length: int, max_variables: int) -> Iter
     level = {
         canonical((PathAtom(name, tuple(range(predicate.arity))),)).path: None
         for name, predicate in search.data.predicates.items()
-        if predicate.arity
     }
     for _ in range(max_length - 1):
         level = {
@@ -174,16 +173,16 @@ def neighbours(search: Search, clause: Candidate, options: MslOptions) -> Iterat
 
 
 def extensions(search: Search, path: Path, max_variables: int) -> Iterator[Path]:
-    """The path with one atom more that shares a variable with it."""
+    """The path with one atom more that shares a variable with it; or that has none."""
     types = variable_types(path, search.data.predicates)
-    fresh = max(types) + 1
+    fresh = max(types, default=-1) + 1
     for name, predicate in search.data.predicates.items():
         choices = [
             [*(v for v, own in types.items() if own == t), fresh + at]
             for at, t in enumerate(predicate.types)
         ]
         for variables in product(*choices):
-            if all(v >= fresh for v in variables):
+            if types and variables and all(v >= fresh for v in variables):
                 continue
             atom = PathAtom(name, tuple(variables))
             is_within = not max_variables or len(types.keys() | set(variables)) <= max_variables

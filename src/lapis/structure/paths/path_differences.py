@@ -175,6 +175,9 @@ class PathDifferences(ABC):
 
     def classes(self) -> AtomClasses:
         """All atoms of all worlds, in classes."""
+        if not self.data.predicates[self.predicate].arity:
+            every = np.arange(self.data.num_worlds)
+            return self.at(np.zeros((len(every), 0), np.int32), every)
         return stack_classes(
             [
                 self.assemble(*self.count_values(world), world)
@@ -196,7 +199,10 @@ class PathDifferences(ABC):
 
     def at(self, rows: np.ndarray, world: np.ndarray) -> AtomClasses:
         """Single atoms int32[n, arity] of worlds int64[n], the worlds in increasing order."""
-        values = self.values_at(rows)
+        if rows.shape[1]:
+            values = self.values_at(rows)
+        else:
+            values = self.data.holds(self.predicate)[world, None]
         begin = np.searchsorted(world, np.arange(self.data.num_worlds + 1))
         if not len(rows):
             return AtomClasses({}, np.zeros(0, bool), np.zeros(0))
@@ -315,6 +321,8 @@ def open_path(
                 products.append(found._replace(columns=always + found.columns))
             unified.append(Unified(members, tuple(products)))
     arity = len(path[own[0]].variables)
+    if not arity:  # `PathDifferences.at` adds its truth, world by world
+        return tuple(unified), tuple(column for _, column in columns.values())
     truth = joins.column([PathAtom(predicate, tuple(range(arity)))], range(arity))
     every = (*(column for _, column in columns.values()), Column(tuple(range(arity)), truth))
     return tuple(unified), every
@@ -330,7 +338,11 @@ def _multiply_parts(
     """N_U,S of the atoms in S: columns on the target's arguments, numbers for all else."""
     numbers = []
     scale = np.ones(joins.data.num_worlds)
-    for part in connected(atoms, lambda atom: set(atom.variables).difference(target)):
+    for atom in atoms:
+        if not atom.variables:
+            scale *= joins.data.holds(atom.predicate)
+    bound = [atom for atom in atoms if atom.variables]
+    for part in connected(bound, lambda atom: set(atom.variables).difference(target)):
         inside = dict.fromkeys(name for atom in part for name in atom.variables)
         kept = [name for name in dict.fromkeys(target) if name in inside]
         if kept:

@@ -75,6 +75,7 @@ class StoredJoins(Joins[StoredColumn]):
             {
                 name: StoredExtension(predicate.types, LoadedRows(store, data.tuples[name]))
                 for name, predicate in data.predicates.items()
+                if predicate.arity
             },
             store,
         )
