@@ -107,6 +107,10 @@ def place_example(example: Example, store: Store) -> Example:
 
 
 def learn(lesson: Lesson) -> Fit:
+    if lesson.options.estimate == "mean":
+        from lapis.learning.bayesian import require_likelihood
+
+        require_likelihood(lesson)
     if lesson.objective == "max-margin":
         return learn_margin(lesson)
     if lesson.has_hidden and lesson.is_pseudo:
@@ -135,7 +139,17 @@ def learn_by_climbing(lesson: Lesson, objective: Objective) -> Fit:
             )
         if lesson.expectation == "map":
             lesson.notes.warnings.extend(unmoved(lesson.parameters, posterior, start, course))
-    return account_climb(lesson, course, posterior, optimizer, prior, found)
+    fit = account_climb(lesson, course, posterior, optimizer, prior, found)
+    return estimate(lesson, posterior, prior, fit)
+
+
+def estimate(lesson: Lesson, posterior: Posterior, prior: Prior, fit: Fit) -> Fit:
+    """The fit at the mode as it is, or the one at the mean of the posterior."""
+    if lesson.options.estimate == "mode":
+        return fit
+    from lapis.learning.bayesian import estimate_mean
+
+    return estimate_mean(lesson, posterior, prior, fit)
 
 
 def learn_by_rounds(lesson: Lesson, completer: Completer) -> Fit:
@@ -181,7 +195,7 @@ def learn_by_rounds(lesson: Lesson, completer: Completer) -> Fit:
     own = course._replace(weights=posterior.free_weights(course.weights))
     found = find_unbounded(posterior, lesson.parameters, prior, notes.warnings)
     fit = account_climb(lesson, own, posterior, f"em+{optimizer}", prior, found)
-    return replace(fit, exact=completer.is_exact)
+    return estimate(lesson, posterior, prior, replace(fit, exact=completer.is_exact))
 
 
 def learn_margin(lesson: Lesson) -> Fit:
