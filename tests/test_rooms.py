@@ -18,7 +18,7 @@ import lapis
 SOURCE = Path(lapis.__file__).parent
 REPOSITORY = SOURCE.parents[1]
 MODULES = sorted(SOURCE.rglob("*.py"))
-MAX_MODULES = 16
+MAX_MODULES = 18
 MAX_LINES = 800
 
 # Each may import those before it.

@@ -323,7 +323,8 @@ def sample_nuts(target: Target, sampling: Sampling) -> Draws | None:
         [(len(target.mode),)], ["place"], make_initial_point_fn=watched.start,
     )  # fmt: skip
     began = work_clock()
-    with pressed_by_interrupt(sampling.stop):
+    with pressed_by_interrupt(sampling.stop), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of arviz, about few draws
         sampler = nutpie.sample(
             model, draws=sampling.num_draws, tune=WARM_UP, chains=sampling.num_chains,
             cores=sampling.num_chains, seed=sampling.seed, progress_bar=False, blocking=False,

@@ -196,7 +196,7 @@ class WeightPosterior(Result):
             "interrupted": self.interrupted,
             "rhat": self.worst_rhat,
             "ess": self.least_size,
-            "weights": [dict(zip(names, row, strict=True)) for row in rows],
+            "weights": [dict(zip(names, map(known, row), strict=True)) for row in rows],
             "caveats": list(self.caveats),
             **self.details,
         }
@@ -315,10 +315,11 @@ def refuse_other_rules(path: Path, model: Model, rules: list[tuple[str, bool]]) 
     hint = "give the model that learn -o wrote beside the posterior"
     for number, rule in enumerate(model.rules):
         if number >= len(rules) or rules[number] != (rule.text, rule.hard):
-            there = "no more" if number >= len(rules) else spell(*rules[number])
+            beyond = number >= len(rules)
+            there = "missing" if beyond else repr(spell(*rules[number]))
             raise LapisError(
                 f"rule {number + 1} is {spell(rule.text, rule.hard)!r}, and that of the posterior "
-                f"{path} is {there!r}",
+                f"{path} is {there}",
                 code="other-model",
                 span=rule.span,
                 hint=hint,
@@ -330,6 +331,11 @@ def refuse_other_rules(path: Path, model: Model, rules: list[tuple[str, bool]]) 
             code="other-model",
             hint=hint,
         )
+
+
+def known(cell: Any) -> Any:
+    """The cell of a table, None for a number that is none."""
+    return None if isinstance(cell, float) and not np.isfinite(cell) else cell
 
 
 def spell(text: str, hard: bool) -> str:
