@@ -10,14 +10,14 @@
 and counts how often the 90 % intervals of the posterior hold the weights drawn: between 86 and 94 %
 of them should.
 
-`uwcse` and `imdb` learn on four folds and predict the fifth, for each fold: the mean log-probability
-of a query atom's true value (CLL) at the mode of the posterior, at its mean, and averaged over its
-draws. UW-CSE: advisedBy given the rest. The rules of `models/uwcse.mln` that couple a student's
-possible advisors take 8 s an evaluation where they are summed exactly, so that there are two
-ways: `--objective conditional` learns the other rules, about one pair each, by the exact
-likelihood, `--objective pseudo` learns all rules by pseudo-likelihood, whose posterior is a
-pseudo-posterior. IMDB: workedUnder and director given the rest, by the exact likelihood. The rules of
-IMDB were written for this script before anything was run and not changed. The prior is
+`uwcse` and `imdb` learn on four folds and predict the fifth, for each fold: the mean
+log-probability of a query atom's true value (CLL) at the mode of the posterior, at its mean, and
+averaged over its draws. UW-CSE: advisedBy given the rest. The rules of `models/uwcse.mln` that
+couple a student's possible advisors take 8 s an evaluation where they are summed exactly, so that
+there are two ways: `--objective conditional` learns the other rules, about one pair each, by the
+exact likelihood, `--objective pseudo` learns all rules by pseudo-likelihood, whose posterior is a
+pseudo-posterior. IMDB: workedUnder and director given the rest, by the exact likelihood. The rules
+of IMDB were written for this script before anything was run and not changed. The prior is
 `uwcse.py`'s, of width 2, on both. Data are read from LAPIS_DATA (default ../shared/data).
 """
 
@@ -112,11 +112,6 @@ def hide(world: lapis.Database, query: Sequence[str]) -> lapis.Database:
     """The world without the facts of the query predicates; its constants stay."""
     relations = {name: rows for name, rows in world.relations.items() if name not in query}
     return lapis.Database(world.domains, relations, name=world.name)
-
-
-def truth_of(world: lapis.Database, atoms: Sequence[str], model: lapis.Model) -> np.ndarray:
-    answer = lapis.infer(model, world, query=list(atoms)) if atoms else None
-    return np.zeros(0, bool) if answer is None else answer.probability > 0.5
 
 
 def judge(answer: lapis.Answer, facts: set[str]) -> float:

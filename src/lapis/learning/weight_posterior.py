@@ -226,10 +226,11 @@ class WeightPosterior(Result):
 
     def summary(self) -> str:
         chains = f"{self.num_chains} chain{'' if self.num_chains == 1 else 's'}"
+        weights = f"{len(self.free):,} weight{'' if len(self.free) == 1 else 's'}"
         state = "converged" if self.converged else f"not converged, {self.reason}"
         how = "a Gaussian at the mode" if self.method == "laplace" else f"{chains} of nuts"
         return (
-            f"posterior of {len(self.free):,} weights under {self.objective}, prior {self.prior}, "
+            f"posterior of {weights} under {self.objective}, prior {self.prior}, "
             f"by {how}, {self.num_chains * self.num_draws:,} draws: {state}"
         )
 
@@ -348,7 +349,7 @@ def plot_forest(posterior: WeightPosterior, axes: Axes | None, limit: int) -> Ax
     places = np.arange(len(shown))[::-1]
     lower, upper = posterior.interval()
     found.hlines(places, lower[shown], upper[shown], color=COLOUR, lw=2)
-    found.plot(posterior.mean[shown], places, "o", color=COLOUR, label="mean")
+    found.plot(posterior.mean[shown], places, "o", color=COLOUR, ms=4, label="mean")
     found.plot(posterior.mode[shown], places, "|", color="black", ms=10, label="mode")
     found.axvline(0.0, color="0.7", lw=1, zorder=0)
     found.set_yticks(places, [label(posterior.formulas[i]) for i in shown.tolist()])
