@@ -314,6 +314,16 @@ def test_a_pseudo_posterior_is_called_one() -> None:
     assert "pseudo-posterior" in fit.text
 
 
+def test_a_likelihood_out_of_reach_says_what_else_has_a_posterior() -> None:
+    model = lapis.parse("P(t)\nR(t, t)\n0 R(x, y) ^ P(x) => P(y)")
+    pairs = " ".join(f"R({i},{j})" for i in range(30) for j in range(30) if i != j)
+    data = lapis.Database.parse(f"t = {{0, ..., 29}} P(0) {pairs} R(0,0)")
+    with pytest.raises(lapis.TooLarge, match="no posterior mean without exact values") as found:
+        lapis.learn(model, data, "P", estimate="mean", max_memory=1 << 20)
+    assert "--objective pseudo" in str(found.value)
+    assert "GB" in str(found.value) or "MB" in str(found.value)  # the estimate
+
+
 def test_nothing_to_learn_has_no_posterior() -> None:
     model = lapis.parse("t = {A}\nP(t)\n@fixed 1 P(x)")
     with pytest.raises(lapis.LapisError, match="every rule is hard or @fixed"):

@@ -37,7 +37,7 @@ from __future__ import annotations
 import threading
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,9 +51,6 @@ from lapis.learning.standard_errors import MAX_FULL, curvature_matrix
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.methods import find_method
 from lapis.progress import Progress, Report, Stop, pressed_by_interrupt, tell, work_clock
-
-if TYPE_CHECKING:
-    from lapis.optimisation.objective import Objective
 
 WARM_UP = 200  # draws of each chain before those that are kept
 STEP = 1e-4  # of finite differences, in standard deviations
@@ -153,6 +150,15 @@ def require_likelihood(lesson: Lesson) -> None:
         raise LapisError(f"there is no posterior mean: {reason}", code="no-posterior", hint=exact)
 
 
+def too_large_to_sum(error: TooLarge) -> TooLarge:
+    """The refusal of a likelihood whose exact value is out of reach."""
+    return TooLarge(
+        f"there is no posterior mean without exact values: {error.message}",
+        code=error.code,
+        hint="raise --max-memory, or use --objective pseudo, which gives a pseudo-posterior",
+    )
+
+
 def estimate_mean(lesson: Lesson, posterior: Posterior, prior: Prior, fit: Fit) -> Fit:
     """The fit at the posterior mean, with the posterior; `fit` is the one at the mode.
 
@@ -163,11 +169,9 @@ def estimate_mean(lesson: Lesson, posterior: Posterior, prior: Prior, fit: Fit) 
     ------
     LapisError
         If the posterior is improper, or the method cannot follow its prior.
-    TooLarge
-        If the objective turned out to be sampled.
     """
     options, notes = lesson.options, lesson.notes
-    require_exact(posterior.objective)
+    assert posterior.is_exact  # as `require_likelihood` and `Lesson.expectation` have seen to
     stop = lesson.stop or Stop()
     if options.time_limit is not None:
         stop = stop.within(max(0.0, options.time_limit - notes.seconds.get("optimisation", 0.0)))
@@ -190,15 +194,6 @@ def estimate_mean(lesson: Lesson, posterior: Posterior, prior: Prior, fit: Fit) 
         return without_draws(fit)
     found = fit_at_mean(lesson, posterior, fit, draws)
     return replace(found, interrupted=found.interrupted or (draws.interrupted and stop()))
-
-
-def require_exact(objective: Objective) -> None:
-    if not objective.is_exact:
-        raise TooLarge(
-            "there is no posterior mean: the likelihood is sampled, because its tables do not fit",
-            code="no-posterior",
-            hint="allow more --max-memory, or use --objective pseudo (a pseudo-posterior)",
-        )
 
 
 def require_proper(lesson: Lesson, prior: Prior, fit: Fit) -> None:
@@ -446,7 +441,7 @@ def require_nutpie() -> Any:
 def without_draws(fit: Fit) -> Fit:
     """The fit at the mode, where learning was stopped before there was a posterior."""
     said = "stopped before the posterior was found: the weights are those of the mode so far"
-    return replace(fit, converged=False, reason=said, warnings=(*fit.warnings, said))
+    return replace(fit, converged=False, reason=said)
 
 
 def fit_at_mean(lesson: Lesson, posterior: Posterior, fit: Fit, draws: Draws) -> Fit:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.data.database import Database
-from lapis.errors import LapisError
+from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Model
 from lapis.learning.account import account_climb, account_margin
 from lapis.learning.em import (
@@ -116,10 +116,22 @@ def learn(lesson: Lesson) -> Fit:
     if lesson.has_hidden and lesson.is_pseudo:
         return learn_by_rounds(lesson, sampled_completer(lesson))
     with lesson.notes.phase("objective"):
-        objective = build_objective(lesson)
+        objective = build_or_refuse(lesson)
     if lesson.has_hidden and isinstance(objective, ConditionalObjective) and objective.is_exact:
         return learn_by_rounds(lesson, ExpectedCounts(objective))
     return learn_by_climbing(lesson, objective)
+
+
+def build_or_refuse(lesson: Lesson) -> Objective:
+    """The objective; a refusal says what else has a posterior, where that was asked for."""
+    try:
+        return build_objective(lesson)
+    except TooLarge as error:
+        if lesson.options.estimate == "mode":
+            raise
+        from lapis.learning.bayesian import too_large_to_sum
+
+        raise too_large_to_sum(error) from None
 
 
 def learn_by_climbing(lesson: Lesson, objective: Objective) -> Fit:
