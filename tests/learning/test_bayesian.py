@@ -61,7 +61,7 @@ def grid_of_one(log_prior: np.ndarray, weight: np.ndarray) -> Grid:
 
 def grid_of_two(width: float) -> Grid:
     """log P(data) = w·n(data) − log Σ_worlds exp(w·n(world)), by the oracle's worlds."""
-    fit = lapis.learn(TWO, TWO_DATA, objective="likelihood")
+    fit = lapis.learn(TWO, TWO_DATA, ["P", "Q"])
     worlds = brute_force(TWO, [TWO_FACTS], fit.parameters, ("P", "Q"))
     axis = np.linspace(-6 * width, 6 * width, 161)
     points = np.array(list(itertools.product(axis, axis)))
@@ -96,7 +96,9 @@ def test_nuts_agrees_with_a_grid_of_one_weight() -> None:
 
 
 def test_nuts_agrees_with_a_grid_of_two_weights() -> None:
-    fit = lapis.learn(TWO, TWO_DATA, objective="likelihood", prior="gaussian:1.5", estimate="mean")
+    fit = lapis.learn(
+        TWO, TWO_DATA, ["P", "Q"], prior="gaussian:1.5", estimate="mean", num_draws=600
+    )
     agree(posterior_of(fit), grid_of_two(1.5))
 
 
@@ -122,8 +124,9 @@ def test_hidden_atoms_are_summed_out_of_the_posterior() -> None:
     true, false = np.logaddexp(axis + 1, 0.0), np.logaddexp(1.0, axis)  # over Q, P given
     grid = Grid([axis], 5 * true + false - 6 * np.logaddexp(true, false) - axis**2 / 8)
     fit = lapis.learn(
-        model, data, objective="likelihood", hidden=["Q"], prior="gaussian:2", estimate="mean"
-    )
+        model, data, objective="likelihood", hidden=["Q"], prior="gaussian:2", estimate="mean",
+        num_draws=400,
+    )  # fmt: skip
     posterior = posterior_of(fit)
     assert posterior.fixed.tolist() == [False, True]
     assert (posterior.draws[:, :, 1] == 1.0).all()
