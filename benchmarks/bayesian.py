@@ -33,6 +33,7 @@ from learning_curve import MODELS, data_folder
 import lapis
 
 PRIOR = "gaussian:2"
+AVERAGED = 1000  # draws
 AREAS = ("ai", "graphics", "language", "systems", "theory")
 NUM_PEOPLE = 8
 SMOKERS = """
@@ -146,7 +147,8 @@ def compare_predictions(
         mode = lapis.learn(model, others, query, objective=objective, prior=PRIOR)
         asked = hide(world, query)
         facts = facts_of(world, query)
-        answers = [lapis.infer(of, asked, list(query)) for of in (mode.model, fit.model, posterior)]
+        answers = [lapis.infer(of, asked, list(query)) for of in (mode.model, fit.model)]
+        answers.append(lapis.infer(posterior, asked, list(query), num_draws=AVERAGED))
         clls = [judge(answer, facts) for answer in answers]
         rows.append(clls)
         stderr = answers[2].errors.max()
