@@ -27,6 +27,7 @@ from lapis.results.most_likely_world import MostLikelyWorld
 from lapis.results.stored_answer import StoredAnswer
 
 NUM_DRAWS = 200  # of a posterior that are averaged over
+TASK = ("model", "data", "query", "opened", "soft_evidence", "strict")  # that a task is built of
 
 if TYPE_CHECKING:
     import threading
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from lapis.counting.ijgp.propagation import Differences
     from lapis.counting.rule_counts import CountKind
     from lapis.evaluation.score import Score
-    from lapis.inference.marginals import Options
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
     from lapis.learning.options import ChainStart
@@ -105,7 +105,13 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     >>> answer.exact, round(answer["H(A)"], 4)
     (True, 0.6502)
     """
-    return _ask("infer", infer, dict(locals()))
+    given = dict(locals())
+    if not isinstance(model, Model | str | Path):
+        from lapis.learning.weight_posterior import WeightPosterior
+
+        if isinstance(model, WeightPosterior):
+            return _average(model, given)
+    return _ask("infer", infer, given)
 
 
 @overload
@@ -155,6 +161,12 @@ def map(  # type: ignore[misc]  # the keywords are those below
 def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     """What `infer` or `map` answers to its keywords: here, or where the data or an engine is."""
     check_options(command, given)
+    if given.get("num_draws", NUM_DRAWS) != NUM_DRAWS:
+        raise LapisError(
+            "num_draws is for a posterior, and a model has one set of weights",
+            code="unread-option",
+            hint="give a posterior (fit.posterior, --posterior FILE), or leave out num_draws",
+        )
     engine, tables, output, jobs = (given[n] for n in ("engine", "tables", "output", "jobs"))
     if engine is not None or tables is not None:
         from lapis.relational.engines.mapped_tables import ask_in_place, refuse_together
@@ -166,17 +178,7 @@ def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -
     from lapis.inference.marginals import Options
 
     options = options_of(Options, given, stop=Stop(given["stop"]))
-    asked = ("data", "query", "opened", "soft_evidence", "strict")
-    model = given["model"]
-    if not isinstance(model, Model | str | Path):
-        return _average(model, {name: given[name] for name in asked}, options, given)
-    if given.get("num_draws", NUM_DRAWS) != NUM_DRAWS:
-        raise LapisError(
-            "num_draws is for a posterior, and a model has one set of weights",
-            code="unread-option",
-            hint="give a posterior (fit.posterior, --posterior FILE), or leave out num_draws",
-        )
-    task = build_task(model, **{name: given[name] for name in asked})
+    task = build_task(**{name: given[name] for name in TASK})
     if engine is not None or is_elsewhere(task):
         from lapis.inference.parcels import answers
         from lapis.inference.parcels.packing import Limits
@@ -189,20 +191,15 @@ def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -
     return here(task, given["method"], options)
 
 
-def _average(
-    posterior: object, asked: Mapping[str, Any], options: Options, given: Mapping[str, Any]
-) -> Answer:
+def _average(posterior: WeightPosterior, given: Mapping[str, Any]) -> Answer:
     """What `infer` answers of a posterior in place of a model."""
+    check_options("infer", given)
+    from lapis.inference.marginals import Options
     from lapis.learning.averaging import infer_average, refuse_unread
-    from lapis.learning.weight_posterior import WeightPosterior
 
-    if not isinstance(posterior, WeightPosterior):
-        raise LapisError(
-            f"model is a Model, a path or a posterior, not a {type(posterior).__name__}",
-            code="no-model",
-        )
     refuse_unread(given)
-    task = build_task(posterior.model, **asked)
+    options = options_of(Options, given, stop=Stop(given["stop"]))
+    task = build_task(**{**{name: given[name] for name in TASK}, "model": posterior.model})
     return infer_average(posterior, task, given["method"], options, given["num_draws"])
 
 

@@ -138,7 +138,14 @@ def test_a_time_limit_averages_what_there_is(posterior: WeightPosterior) -> None
 
 @pytest.mark.parametrize(
     "options",
-    [{"bounds": True}, {"relax": True}, {"engine": "duckdb"}, {"jobs": 2}, {"output": "x.parquet"}],
+    [
+        {"bounds": True},
+        {"relax": True},
+        {"engine": "duckdb"},
+        {"tables": "x"},
+        {"jobs": 2},
+        {"output": "x.parquet"},
+    ],
 )
 def test_what_an_average_does_not_have_is_refused(
     posterior: WeightPosterior, options: dict[str, object]
@@ -150,8 +157,12 @@ def test_what_an_average_does_not_have_is_refused(
 def test_draws_are_for_a_posterior() -> None:
     with pytest.raises(lapis.LapisError, match="num_draws is for a posterior"):
         lapis.infer(MODEL, asked(), QUERY, num_draws=7)
-    with pytest.raises(lapis.LapisError, match="not a int"):
-        lapis.infer(7, asked(), QUERY)  # type: ignore[call-overload]
+
+
+def test_a_most_likely_world_has_one_set_of_weights(posterior: WeightPosterior) -> None:
+    with pytest.raises(lapis.LapisError, match="not a WeightPosterior") as found:
+        lapis.map(posterior, asked(), QUERY)  # type: ignore[call-overload]
+    assert "fit.model" in str(found.value)
 
 
 RULES = "Smokes(person)\nCancer(person)\nSmokes(x) => Cancer(x)\n@fixed 0.5 Smokes(x)\n"
