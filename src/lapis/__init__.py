@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lapis.language.resolution.resolve import read_model as read
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
+    from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.answer import Lifted
     from lapis.logic.clausal import clausal
     from lapis.problem.problem import Problem, build_problem
@@ -53,6 +54,7 @@ _HOMES = {
     "Prior": "lapis.learning.objectives.priors",
     "Problem": "lapis.problem.problem",
     "TooLarge": "lapis.errors",
+    "WeightPosterior": "lapis.learning.weight_posterior",
     "build_problem": "lapis.problem.problem",
     "clausal": "lapis.logic.clausal",
     "count": "lapis.api",
@@ -70,8 +72,9 @@ _HOMES = {
 
 __all__ = [
     "Answer", "Database", "Fit", "LapisError", "Lifted", "Model", "MostLikelyWorld", "Prior",
-    "Problem", "TooLarge", "build_problem", "clausal", "count", "cross_validate", "ground",
-    "infer", "learn", "learn_structure", "lift", "map", "parse", "read", "score",
+    "Problem", "TooLarge", "WeightPosterior", "build_problem", "clausal", "count",
+    "cross_validate", "ground", "infer", "learn", "learn_structure", "lift", "map", "parse", "read",
+    "score",
 ]  # fmt: skip
 
 

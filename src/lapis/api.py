@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from lapis.errors import LapisError
+from lapis.language.model import Model
 from lapis.methods import check_options
 from lapis.option import options_of, seed_of
 from lapis.problem.query import query_predicates
@@ -24,6 +26,9 @@ from lapis.results.counts import Counts
 from lapis.results.most_likely_world import MostLikelyWorld
 from lapis.results.stored_answer import StoredAnswer
 
+NUM_DRAWS = 200  # of a posterior that are averaged over
+TASK = ("model", "data", "query", "opened", "soft_evidence", "strict")  # that a task is built of
+
 if TYPE_CHECKING:
     import threading
 
@@ -33,22 +38,23 @@ if TYPE_CHECKING:
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
     from lapis.learning.options import ChainStart
+    from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.answer import Lifted
     from lapis.structure.learned_rules import LearnedRules
 
 
 @overload
 def infer(
-    model: ModelLike, data: DataLike = None, query: Sequence[str] | str = (), *,
+    model: ModelLike | WeightPosterior, data: DataLike = None, query: Sequence[str] | str = (), *,
     output: None = None, **options: Any,
 ) -> Answer: ...  # fmt: skip
 @overload
 def infer(
-    model: ModelLike, data: DataLike = None, query: Sequence[str] | str = (), *,
+    model: ModelLike | WeightPosterior, data: DataLike = None, query: Sequence[str] | str = (), *,
     output: str, **options: Any,
 ) -> StoredAnswer: ...  # fmt: skip
 def infer(  # type: ignore[misc]  # the keywords are those below
-    model: ModelLike,
+    model: ModelLike | WeightPosterior,
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
@@ -65,6 +71,7 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     bounds: bool = False,
     strict: bool = False,
     relax: bool = False,
+    num_draws: int = NUM_DRAWS,
     engine: str | None = None,
     tables: str | None = None,
     output: str | None = None,
@@ -88,13 +95,23 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     the data; with `output` the answer stays there as a table ("table:NAME") or is written
     ("FILE.parquet", "FOLDER/"), and a `StoredAnswer` says where it is.
 
+    `model` may be the posterior of a model's weights (`fit.posterior` of `learn` with `estimate`
+    "mean"): marginals are then averaged over about `num_draws` of its draws, each answered by
+    `method`, and standard errors are those of the average.
+
     >>> import lapis
     >>> model = lapis.parse("H(i)\\nS(o)\\ni = {A}\\no = {B}\\n1 H(x) ^ S(y)")
     >>> answer = lapis.infer(model, query=["H", "S"])
     >>> answer.exact, round(answer["H(A)"], 4)
     (True, 0.6502)
     """
-    return _ask("infer", infer, dict(locals()))
+    given = dict(locals())
+    if not isinstance(model, Model | str | Path):
+        from lapis.learning.weight_posterior import WeightPosterior
+
+        if isinstance(model, WeightPosterior):
+            return _average(model, given)
+    return _ask("infer", infer, given)
 
 
 @overload
@@ -144,6 +161,12 @@ def map(  # type: ignore[misc]  # the keywords are those below
 def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
     """What `infer` or `map` answers to its keywords: here, or where the data or an engine is."""
     check_options(command, given)
+    if given.get("num_draws", NUM_DRAWS) != NUM_DRAWS:
+        raise LapisError(
+            "num_draws is for a posterior, and a model has one set of weights",
+            code="unread-option",
+            hint="give a posterior (fit.posterior, --posterior FILE), or leave out num_draws",
+        )
     engine, tables, output, jobs = (given[n] for n in ("engine", "tables", "output", "jobs"))
     if engine is not None or tables is not None:
         from lapis.relational.engines.mapped_tables import ask_in_place, refuse_together
@@ -155,8 +178,7 @@ def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -
     from lapis.inference.marginals import Options
 
     options = options_of(Options, given, stop=Stop(given["stop"]))
-    asked = ("model", "data", "query", "opened", "soft_evidence", "strict")
-    task = build_task(**{name: given[name] for name in asked})
+    task = build_task(**{name: given[name] for name in TASK})
     if engine is not None or is_elsewhere(task):
         from lapis.inference.parcels import answers
         from lapis.inference.parcels.packing import Limits
@@ -167,6 +189,18 @@ def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -
     worlds.refuse_without_engine(output=output, jobs=jobs)
     here = worlds.infer_task if command == "infer" else worlds.map_task
     return here(task, given["method"], options)
+
+
+def _average(posterior: WeightPosterior, given: Mapping[str, Any]) -> Answer:
+    """What `infer` answers of a posterior in place of a model."""
+    check_options("infer", given)
+    from lapis.inference.marginals import Options
+    from lapis.learning.averaging import infer_average, refuse_unread
+
+    refuse_unread(given)
+    options = options_of(Options, given, stop=Stop(given["stop"]))
+    task = build_task(**{**{name: given[name] for name in TASK}, "model": posterior.model})
+    return infer_average(posterior, task, given["method"], options, given["num_draws"])
 
 
 def lift(
@@ -334,6 +368,11 @@ def learn(
     checkpoint: str | Path | None = None,
     engine: str | None = None,
     tables: str | None = None,
+    estimate: str = "mode",
+    posterior_method: str = "nuts",
+    num_draws: int = 1000,
+    num_chains: int = 4,
+    level: float = 0.9,
     strict: bool = False,
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
@@ -355,6 +394,11 @@ def learn(
     With an `engine` ("duckdb",
     "postgresql://…", "spark") the (weighted) pseudo-likelihood is counted there; only classes of
     atoms come back, and the weights are the same; `tables` says which of its tables are the data.
+
+    `estimate` "mean" gives the means of the posterior Pr(weights | data) instead of its mode, and
+    `fit.posterior` the posterior: `num_draws` draws of each of `num_chains` chains by
+    `posterior_method`, credible intervals of probability `level`. It needs a likelihood with exact
+    values, and raises LapisError or TooLarge where there is none.
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nCancer(person)\\nSmokes(x) => Cancer(x)")

@@ -16,7 +16,8 @@ from lapis.errors import LapisError, suggestion
 from lapis.option import Option
 
 Task = Literal[
-    "infer", "map", "lift", "counts", "objective", "expectation", "optimizer", "field infer",
+    "infer", "map", "lift", "counts", "objective", "expectation", "optimizer", "posterior",
+    "field infer",
     "field map", "field objective", "structure",
 ]  # fmt: skip
 Takes = Literal["network", "problem", "sampler", "examples", "objective", "field"]

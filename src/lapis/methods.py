@@ -11,6 +11,7 @@ method is its own file and an entry here. What is called, by task and `takes`:
     lift       problem   (problem, sizes of types, by classes?) → Lifted
     counts     problem   (problem, **options it reads) → rows
     optimizer            (**fixed, **own options) → Optimizer or Solver
+    posterior            (target density, Sampling) → Draws
     field objective      (lessons, num_samples, seed) → Objective
     field infer          (ground field, weights, Options) → Marginals
     field map            (ground field, weights, seed, Stop, progress) → (name, world, score, notes)
@@ -36,12 +37,13 @@ OPTION_OF_TASK: Mapping[Task, str] = {
     "objective": "objective",
     "expectation": "expectation",
     "optimizer": "optimizer",
+    "posterior": "posterior_method",
     "field infer": "method",
     "field map": "method",
     "field objective": "objective",
     "structure": "method",
 }
-LEARNING: tuple[Task, ...] = ("objective", "optimizer", "expectation", "counts")
+LEARNING: tuple[Task, ...] = ("objective", "optimizer", "expectation", "counts", "posterior")
 TASKS_OF_COMMAND: Mapping[str, tuple[Task, ...]] = {
     "count": ("counts",),
     "infer": ("infer",),
@@ -329,6 +331,17 @@ OPTIMIZER = (
     ),
 )  # fmt: skip
 
+POSTERIOR = (
+    Method(
+        "posterior", "nuts", "the no-U-turn sampler (nutpie, `lapis-mln[bayes]`)",
+        "lapis.learning.bayesian:sample_nuts", "objective", "in the limit",
+    ),
+    Method(
+        "posterior", "laplace", "a Gaussian at the mode, with the curvature there",
+        "lapis.learning.bayesian:draw_laplace", "objective", "never",
+    ),
+)  # fmt: skip
+
 FIELDS = "lapis.fields.infer"
 FIELD_METHODS = (
     Method(
@@ -409,8 +422,8 @@ STRUCTURE = (
 )  # fmt: skip
 
 METHODS: tuple[Method, ...] = (
-    *INFER, *MAP, *LIFT, *COUNTING, *OBJECTIVE, *EXPECTATION, *OPTIMIZER, *FIELD_METHODS,
-    *STRUCTURE,
+    *INFER, *MAP, *LIFT, *COUNTING, *OBJECTIVE, *EXPECTATION, *OPTIMIZER, *POSTERIOR,
+    *FIELD_METHODS, *STRUCTURE,
 )  # fmt: skip
 BY_NAME: Mapping[tuple[str, str], Method] = {(m.task, m.name): m for m in METHODS}
 

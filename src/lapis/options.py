@@ -144,6 +144,23 @@ LEARNING = (
     ),
 )  # fmt: skip
 
+ESTIMATE = (
+    Option("estimate", "word", "Which weights to give: the posterior's mode, or its mean.", "mode",
+           words=("mode", "mean")),
+    Option("posterior_method", "word", "Estimate mean: how the posterior is found", "nuts"),
+    Option("num_draws", "integer", "Estimate mean: draws of each chain.", 1000, "--draws", low=10),
+    Option("num_chains", "integer", "Estimate mean: chains.", 4, "--chains", low=1),
+    Option("level", "number", "Estimate mean: probability of the credible intervals.", 0.9,
+           low=0, high=0.9999, above=True),
+    Option("posterior", "path", "Estimate mean: write the posterior (.npz) for infer --posterior.",
+           is_keyword=False),
+)  # fmt: skip
+AVERAGE = (
+    Option("posterior", "path", "Average over a posterior that learn --posterior wrote.",
+           is_keyword=False),
+    Option("num_draws", "integer", "Draws of a posterior to average over.", 200, "--draws", low=2),
+)  # fmt: skip
+
 STRUCTURE = (
     Option("given", "word", "What atoms are explained from: all others, or the other predicates.",
            words=("atoms", "predicates")),
@@ -352,8 +369,8 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "ground": (QUERY, OPEN, NETWORK_OUT, CACHE, MAX_MEMORY, CNF, MERGE, STRICT, AS_JSON),
     "infer": (
         QUERY, OPEN, SOFT, METHOD, PRECISION, TIME_LIMIT, MAX_SAMPLES, CHAINS, MAX_MEMORY,
-        COUNT_BOUND, BOUNDS, RELAX, ENGINE, TABLES, LEFT_AT, JOBS, CNF, MERGE, STRICT, SEED,
-        AS_JSON,
+        COUNT_BOUND, BOUNDS, RELAX, *AVERAGE, ENGINE, TABLES, LEFT_AT, JOBS, CNF, MERGE, STRICT,
+        SEED, AS_JSON,
     ),
     "map": (
         QUERY, OPEN, SOFT, MAP_METHOD,
@@ -373,7 +390,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         LEARN_QUERY,
         Option("output", "path", "Write the learned model (.mln).", flag="-o --output",
                is_keyword=False),
-        *LEARNING, MEASURE_ERROR, HIDDEN, LISTED, ENGINE, TABLES, TIME_LIMIT, MAX_MEMORY,
+        *LEARNING, *ESTIMATE, MEASURE_ERROR, HIDDEN, LISTED, ENGINE, TABLES, TIME_LIMIT, MAX_MEMORY,
         CHECKPOINT, CNF, MERGE, STRICT, SEED, AS_JSON,
     ),
     "structure": (

@@ -64,6 +64,8 @@ TYPED: Mapping[str, tuple[str, ...] | None] = {
     "measure_error": ("--measure-error",),
     "explain": ("--explain",),
     "hidden": None,  # tests/evaluation
+    "posterior": None,  # tests/learning/test_averaging.py
+    "num_draws": None,
     "listed": None,
     "likelihood": ("--no-likelihood",),
     "cnf": ("--cnf",),

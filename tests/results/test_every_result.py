@@ -38,6 +38,9 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "counts": lambda: lapis.count(MODEL, WORLDS),
     "estimated counts": lambda: lapis.count(MODEL, WORLDS, counts="ijgp", measure_error=True),
     "fit": lambda: lapis.learn(MODEL, WORLDS, QUERY),
+    "fit at the mean": lambda: fit_at_mean(),
+    "posterior": lambda: posterior(),
+    "average": lambda: lapis.infer(posterior(), WORLDS, QUERY, num_draws=8),
     "score": lambda: lapis.score(MODEL, WORLDS, QUERY),
     "score without a query": lambda: lapis.score(MODEL, WORLDS),
     "folds": lambda: lapis.cross_validate(
@@ -49,6 +52,18 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "figures": lambda: Figures({"atoms": 3, "gap": 0.5, "nothing": None}),
     "nothing": lambda: Table({"name": [], "value": []}),
 }
+
+
+def fit_at_mean() -> lapis.Fit:
+    return lapis.learn(
+        MODEL, WORLDS, QUERY, estimate="mean", posterior_method="laplace", num_draws=10
+    )
+
+
+def posterior() -> lapis.WeightPosterior:
+    found = fit_at_mean().posterior
+    assert found is not None
+    return found
 
 
 def predictions() -> Result:

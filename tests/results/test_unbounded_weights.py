@@ -41,11 +41,14 @@ def test_every_exact_learner_says_it(objective: str, optimizer: str) -> None:
     assert "no bound" in fit._repr_html_()
     assert "// no bound" in fit.text
     assert np.isnan(fit.to_pandas()["stderr"][0])
+    assert not fit.converged
+    assert "no finite maximum" in fit.reason
 
 
 def test_a_prior_is_a_bound() -> None:
     fit = lapis.learn(MODEL, DATA, "Cancer", prior="gaussian:1")
     assert fit.bounded.all()
+    assert fit.converged
     assert "no bound" not in str(fit)
 
 

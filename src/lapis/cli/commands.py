@@ -90,14 +90,21 @@ def ground(model: Path, worlds: Worlds, **options: Any) -> Result:
 
 
 @takes("infer", "sampling")
-def infer(model: Path, worlds: Worlds, **options: Any) -> Result:
+def infer(model: Path | Model, worlds: Worlds, posterior: Path | None, **options: Any) -> Result:
     """Marginal probabilities of the unknown query atoms."""
     from lapis.cli.warm import samplers_beside
 
     with samplers_beside(worlds):
         from lapis.api import infer as infer_marginals
 
-        return infer_marginals(model, worlds or None, **options)
+        if posterior is None:
+            return infer_marginals(model, worlds or None, **options)
+        from lapis.language.resolution.resolve import read_model
+        from lapis.learning.weight_posterior import WeightPosterior
+
+        resolved = read_model(model) if isinstance(model, Path) else model
+        draws = WeightPosterior.read(posterior, resolved)
+        return infer_marginals(draws, worlds or None, **options)
 
 
 @takes("map", "most likely world")
@@ -127,17 +134,28 @@ def lift(
 
 
 @takes("learn", "learning")
-def learn(model: Path, worlds: Worlds, output: Path | None, **options: Any) -> Result:
+def learn(
+    model: Path, worlds: Worlds, output: Path | None, posterior: Path | None, **options: Any
+) -> Result:
     """Learn the weights of a model's formulas from data."""
     from lapis.api import learn as learn_weights
     from lapis.data.whole_path import require_writable
 
     if not worlds and options["tables"] is None:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
+    if posterior is not None and options["estimate"] != "mean":
+        raise LapisError(
+            "--posterior writes a posterior, which estimate 'mode' does not find",
+            code="unread-option",
+            hint="add --estimate mean, or leave out --posterior",
+        )
     require_writable(output)
+    require_writable(posterior)
     fit = learn_weights(model, worlds or None, **options)
     if output is not None:
         fit.save(output)
+    if posterior is not None and fit.posterior is not None:
+        fit.posterior.save(posterior)
     return fit
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.learning.fit import Fit, Unbounded
+from lapis.learning.fit import FARTHEST, Fit, Unbounded
 from lapis.learning.lesson import BEST_WORLD, BY_WORLD, Lesson
 from lapis.learning.objectives.posterior import Posterior
 from lapis.learning.objectives.priors import Prior
@@ -52,9 +52,30 @@ def account_climb(
         notes.warnings.append(bound.words)
     if isinstance(objective, PseudoObjective):
         notes.warnings.extend(objective.notes)
+    course = refuse_unbounded(course, weights, prior, lesson.parameters.fixed, unbounded)
     exact = objective.is_exact and options.counts == "exact"
     log_prior = posterior.log_prior(course.weights)
     return make_fit(lesson, course, weights, optimizer, prior, log_prior, exact, errors, unbounded)
+
+
+def refuse_unbounded(
+    course: Course,
+    weights: np.ndarray,
+    prior: Prior,
+    fixed: np.ndarray,
+    unbounded: Sequence[Unbounded],
+) -> Course:
+    """A course that has not converged where the objective has no maximum.
+
+    Weights float64[num_parameters] that stand where the climb stops all weights have none either.
+    """
+    loose = ~fixed & ~prior.holds(len(weights)) & (np.abs(weights) >= FARTHEST)
+    loose[[weight.parameter for weight in unbounded]] = True
+    number = int(loose.sum())
+    if not (number and course.converged):
+        return course
+    reason = f"{number:,} weight{' has' if number == 1 else 's have'} no finite maximum"
+    return course._replace(converged=False, reason=reason)
 
 
 def doubt_chains(lesson: Lesson, course: Course, posterior: Posterior) -> Course:

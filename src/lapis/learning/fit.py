@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lapis.data.whole_path import write_whole
-from lapis.language.model import InstanceWeights, Model
+from lapis.language.model import Model
 from lapis.language.model_text import print_model
-from lapis.learning.parameters import Parameters
+from lapis.learning.parameters import Parameters, weighted_model
 from lapis.results.columns import as_list
 from lapis.results.plots import COLOUR, finish, label, new_axes
 from lapis.results.result import Columns, Result
@@ -23,6 +22,7 @@ from lapis.results.view import View, new_view
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from lapis.learning.weight_posterior import WeightPosterior
     from lapis.optimisation.logbook import CurvePoint
 
 FARTHEST = 100.0  # where any weight is stopped: a factor of 10^43 in the odds
@@ -68,11 +68,17 @@ class Fit(Result):
     unbounded: tuple[Unbounded, ...] = ()
     warnings: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    posterior: WeightPosterior | None = None  # with estimate="mean", whose means the weights are
+
+    @property
+    def estimate(self) -> str:
+        """Whether the weights are the posterior's "mode" or its "mean"."""
+        return "mode" if self.posterior is None else "mean"
 
     @cached_property
     def model(self) -> Model:
         """The model with the learned weights."""
-        return with_weights(self.parameters, self.weights)
+        return weighted_model(self.parameters.model, self.parameters.keys(), self.weights)
 
     @property
     def text(self) -> str:
@@ -84,9 +90,11 @@ class Fit(Result):
 
     def title(self) -> str:
         value = "" if self.value is None else f", value {self.value:.6g}"
-        lines = [
-            f"weights learned by {self.objective}, {self.optimizer}, prior {self.prior}{value}"
-        ]
+        how = f"{self.objective}, {self.optimizer}, prior {self.prior}{value}"
+        lines = [f"weights learned by {how}"]
+        if self.posterior is not None:
+            lines = [f"posterior means of weights, by {how}", self.posterior.summary()]
+            lines += [f"caveat: {caveat}" for caveat in self.posterior.caveats]
         if not self.converged:
             lines.append(f"not converged: {self.reason}")
         lines += self.about_errors()
@@ -165,6 +173,8 @@ class Fit(Result):
         names = ("formula", "weight", "stderr", "fixed", "bounded")
         return {
             **{name: getattr(self, name) for name in SAID},
+            "estimate": self.estimate,
+            "posterior": None if self.posterior is None else self.posterior.to_json(),
             "weights": (dict(zip(names, row, strict=True)) for row in self.entries()),
             "unbounded": [
                 {"formula": u.formula, "sign": u.sign, "reason": u.reason} for u in self.unbounded
@@ -176,6 +186,8 @@ class Fit(Result):
         }
 
     def views(self) -> list[View]:
+        if self.posterior is not None:
+            return self.posterior.views()
         rows = [
             (f"{weight:z.4f}", describe_error(error, fixed, bounded), name)
             for name, weight, error, fixed, bounded in self.entries()
@@ -185,6 +197,9 @@ class Fit(Result):
     def summary(self) -> str:
         value = "" if self.value is None else f"; value {self.value:.6g}"
         how = "exact" if self.exact else "sampled or estimated"
+        if self.posterior is not None:
+            seconds = f"{sum(self.seconds.values()):.2f} s"
+            return f"{self.posterior.summary()}, {seconds}; value at the mean {self.value:.6g}"
         state = "converged" if self.converged else "not converged"
         took = f"{self.iterations} iterations"
         steps = "" if self.reason.startswith(took) else f", {took}"
@@ -208,6 +223,7 @@ class Fit(Result):
             )
         found += [f"warning: {warning}" for warning in self.warnings]
         found += self.about_errors()
+        found += [] if self.posterior is None else self.posterior.remarks()
         if self.interrupted:
             found.append("stopped early: this is what there was so far")
         elif not self.converged:
@@ -217,22 +233,6 @@ class Fit(Result):
     def plot(self, axes: Axes | None = None) -> Axes:
         """The learning curve: the objective, or the gradient where it has no value."""
         return plot_curve(self, axes)
-
-
-def with_weights(parameters: Parameters, weights: np.ndarray) -> Model:
-    """The model whose rules have these weights, float64[num_parameters]."""
-    rules = []
-    for number, rule in enumerate(parameters.model.rules):
-        own = weights[parameters.offset[number] : parameters.offset[number + 1]]
-        if rule.hard:
-            rules.append(rule)
-        elif rule.plus:
-            names = [domain.constants for domain in parameters.domains[number]]
-            table = InstanceWeights(tuple(itertools.product(*names)), tuple(own.tolist()))
-            rules.append(replace(rule, weight=0.0, instance_weights=table))
-        else:
-            rules.append(replace(rule, weight=float(own[0])))
-    return parameters.model.with_rules(tuple(rules))
 
 
 def describe_error(error: float | None, fixed: bool, bounded: bool) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lapis.data.database import Database
-from lapis.errors import LapisError
+from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Model
 from lapis.learning.account import account_climb, account_margin
 from lapis.learning.em import (
@@ -107,15 +107,31 @@ def place_example(example: Example, store: Store) -> Example:
 
 
 def learn(lesson: Lesson) -> Fit:
+    if lesson.options.estimate == "mean":
+        from lapis.learning.bayesian import require_likelihood
+
+        require_likelihood(lesson)
     if lesson.objective == "max-margin":
         return learn_margin(lesson)
     if lesson.has_hidden and lesson.is_pseudo:
         return learn_by_rounds(lesson, sampled_completer(lesson))
     with lesson.notes.phase("objective"):
-        objective = build_objective(lesson)
+        objective = build_or_refuse(lesson)
     if lesson.has_hidden and isinstance(objective, ConditionalObjective) and objective.is_exact:
         return learn_by_rounds(lesson, ExpectedCounts(objective))
     return learn_by_climbing(lesson, objective)
+
+
+def build_or_refuse(lesson: Lesson) -> Objective:
+    """The objective; a refusal says what else has a posterior, where that was asked for."""
+    try:
+        return build_objective(lesson)
+    except TooLarge as error:
+        if lesson.options.estimate == "mode":
+            raise
+        from lapis.learning.bayesian import too_large_to_sum
+
+        raise too_large_to_sum(error) from None
 
 
 def learn_by_climbing(lesson: Lesson, objective: Objective) -> Fit:
@@ -136,7 +152,17 @@ def learn_by_climbing(lesson: Lesson, objective: Objective) -> Fit:
         if lesson.expectation == "map":
             lesson.notes.warnings.extend(unmoved(lesson.parameters, posterior, start, course))
     course = name_remedy(lesson, course, optimizer, objective.is_fixed)
-    return account_climb(lesson, course, posterior, optimizer, prior, found)
+    fit = account_climb(lesson, course, posterior, optimizer, prior, found)
+    return estimate(lesson, posterior, prior, fit)
+
+
+def estimate(lesson: Lesson, posterior: Posterior, prior: Prior, fit: Fit) -> Fit:
+    """The fit at the mode as it is, or the one at the mean of the posterior."""
+    if lesson.options.estimate == "mode":
+        return fit
+    from lapis.learning.bayesian import estimate_mean
+
+    return estimate_mean(lesson, posterior, prior, fit)
 
 
 def learn_by_rounds(lesson: Lesson, completer: Completer) -> Fit:
@@ -182,7 +208,7 @@ def learn_by_rounds(lesson: Lesson, completer: Completer) -> Fit:
     own = course._replace(weights=posterior.free_weights(course.weights))
     found = find_unbounded(posterior, lesson.parameters, prior, notes.warnings)
     fit = account_climb(lesson, own, posterior, f"em+{optimizer}", prior, found)
-    return replace(fit, exact=completer.is_exact)
+    return estimate(lesson, posterior, prior, replace(fit, exact=completer.is_exact))
 
 
 def learn_margin(lesson: Lesson) -> Fit:

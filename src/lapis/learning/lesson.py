@@ -78,12 +78,13 @@ class Lesson:
 
     @property
     def expectation(self) -> str:
-        """What the optimiser's name implies, unless it is said; "" for what needs none."""
+        """What optimiser or estimate implies, unless it is said; "" for what needs none."""
         if self.is_pseudo or self.objective == "max-margin":
             return ""
         options, kind = self.options, self.options.expectation
         if kind == "auto":
-            kind = IMPLIED.get(options.optimizer or "", "auto")
+            otherwise = "exact" if options.estimate == "mean" else "auto"
+            kind = IMPLIED.get(options.optimizer or "", otherwise)
         if options.counts == "ijgp" and kind not in BY_COUNTS:
             return "count-map" if kind in BY_WORLD else "count-gibbs"
         return kind

@@ -21,6 +21,7 @@ from lapis.methods import check_options, find_method, refuse_unread
 Counts = Literal["exact", "ijgp"]
 ChainStart = Literal["data", "last", "random"]
 CUTTING_PLANE = "cutting-plane"
+OF_THE_MEAN = ("posterior_method", "num_draws", "num_chains", "level")
 PRIOR_WIDTH = {"pseudo": 10.0, "conditional": 5.0, "likelihood": 10.0, "max-margin": 1.0}
 
 
@@ -54,6 +55,11 @@ class Options:
     checkpoint: Path | None = None
     optimizer_options: Mapping[str, float] | None = None  # its own
     engine: str | None = None  # where classes of atoms are counted
+    estimate: str = "mode"  # of the posterior, or its "mean"
+    posterior_method: str = "nuts"
+    num_draws: int = 1000  # from the posterior, of each chain
+    num_chains: int = 4
+    level: float = 0.9  # of credible intervals
 
     @property
     def of_optimizer(self) -> dict[str, float]:
@@ -135,6 +141,13 @@ def check_together(options: Options, objective: str) -> None:
             f"{optimizer} needs exact values, and estimated counts have none",
             "choose --optimizer pscg, or leave out --counts",
         )
+    if options.estimate == "mode":
+        for name in OF_THE_MEAN:
+            refuse(
+                getattr(options, name) != getattr(Options, name),
+                f"{name} is for a posterior, which estimate 'mode' does not need",
+                "add --estimate mean",
+            )
     wants_value = optimizer in ("lbfgs", "newton") and not is_pseudo
     refuse(
         wants_value and options.expectation not in ("auto", "exact", "lifted"),

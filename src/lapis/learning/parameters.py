@@ -7,15 +7,18 @@ the constants; a rule's parameters range over the constants of all worlds togeth
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from lapis.data.database import Domain
-from lapis.language.model import Model
+from lapis.language.model import InstanceWeights, Model
 from lapis.language.resolution.instances import instances
 from lapis.problem.problem import Problem, weights_of_rule
+
+WeightKey = tuple[int, tuple[str, ...]]  # a rule, and the constants of its plus variables
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,15 @@ class Parameters:
         """int64[num_parameters], the rule each belongs to."""
         return np.repeat(np.arange(len(self.model.rules)), np.diff(self.offset))
 
+    def keys(self) -> list[WeightKey]:
+        """The rule and the constants of its plus variables, of each parameter."""
+        return [
+            (number, constants)
+            for number, rule in enumerate(self.model.rules)
+            if not rule.hard
+            for constants in itertools.product(*(d.constants for d in self.domains[number]))
+        ]
+
     def names(self) -> list[str]:
         """The formula of each parameter, plus variables replaced by their constants."""
         found: list[str] = []
@@ -55,6 +67,23 @@ class Parameters:
             else:
                 found += instances(rule, [domain.constants for domain in domains])
         return found
+
+
+def weighted_model(model: Model, keys: Sequence[WeightKey], weights: np.ndarray) -> Model:
+    """The model whose soft rules have these weights, float64[num_keys], by rule and constants."""
+    own: list[dict[tuple[str, ...], float]] = [{} for _ in model.rules]
+    for (number, constants), weight in zip(keys, weights.tolist(), strict=True):
+        own[number][constants] = weight
+    rules = []
+    for rule, found in zip(model.rules, own, strict=True):
+        if rule.hard:
+            rules.append(rule)
+        elif rule.plus:
+            table = InstanceWeights(tuple(found), tuple(found.values()))
+            rules.append(replace(rule, weight=0.0, instance_weights=table))
+        else:
+            rules.append(replace(rule, weight=found[()]))
+    return model.with_rules(tuple(rules))
 
 
 def share_parameters(model: Model, problems: Sequence[Problem]) -> Parameters:

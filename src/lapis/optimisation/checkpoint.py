@@ -102,8 +102,13 @@ def read_archive(
     path: Path,
     format: str,
     build: Callable[[Mapping[str, Any], Mapping[str, np.ndarray]], T],
+    kind: str = "checkpoint",
+    hint: str = "delete it, or name another file",
 ) -> T | None:
-    """What `build` makes of header and arrays; None where there is no file."""
+    """What `build` makes of header and arrays; None where there is no file.
+
+    `kind` and `hint` are for the error: what the file should have been, and what to do.
+    """
     if not path.exists():
         return None
     try:
@@ -115,9 +120,9 @@ def read_archive(
         return build(header, arrays)
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error):
         raise LapisError(
-            f"{path}: not a checkpoint, or a damaged one",
-            code="damaged-checkpoint",
-            hint="delete it, or name another file",
+            f"{path}: not a {kind}, or a damaged one",
+            code=f"damaged-{kind}",
+            hint=hint,
         ) from None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -80,6 +80,12 @@ class Problem:
     evidence: Mapping[str, Evidence]  # for each predicate of the model
     query: tuple[str, ...] = ()
     name: str = field(default="<problem>", compare=False)
+    # float64[num_weights], in place of those written in the model
+    weights: np.ndarray | None = field(default=None, compare=False, repr=False)
+
+    def with_weights(self, weights: np.ndarray) -> Problem:
+        """The same problem with other weights float64[num_weights]."""
+        return replace(self, weights=weights)
 
     def num_groundings(self, variables: tuple[TypedVariable, ...]) -> int:
         """Π |domain| over the variables' types."""
@@ -100,7 +106,7 @@ class Problem:
             if rule.instance_weights is not None:
                 domains = [self.domains[dict(rule.variables)[name]] for name in rule.plus]
                 value[offset[number] : offset[number + 1]] = weights_of_rule(rule, domains)
-        return WeightTable(offset, shapes, value)
+        return WeightTable(offset, shapes, value if self.weights is None else self.weights)
 
     def plus_shape(self, rule: Rule) -> tuple[int, ...]:
         types = dict(rule.variables)

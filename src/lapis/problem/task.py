@@ -98,6 +98,12 @@ def open_inputs(
     Several databases are several worlds; equal names get a number behind them. What there is to
     warn about is announced, unless `quiet`.
     """
+    if not isinstance(model, Model | str | Path):
+        raise LapisError(
+            f"a model is a Model or the path of one, not a {type(model).__name__}",
+            code="no-model",
+            hint="a Fit has one: fit.model",
+        )
     resolved = model if isinstance(model, Model) else read_model(model)
     if probabilities:
         refuse_unsupported(resolved)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lapis.errors import LapisError
+from lapis.results.arviz_data import to_arviz
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, Key
 from lapis.results.columns import Coded, Entries, as_objects
@@ -169,18 +170,7 @@ class Answer(AtomResult):
     def to_arviz(self) -> Any:
         """The chains of the slowest atoms as an ArviZ object (needs the package arviz)."""
         trace = self.require_chains()
-        try:
-            import arviz
-        except ImportError:
-            raise LapisError(
-                "this needs arviz, which is not installed",
-                code="missing-package",
-                hint="pip install arviz",
-            ) from None
-        draws = {name: trace[:, :, i] for i, name in enumerate(self.traced)}
-        # Called convert_to_datatree from ArviZ 1.0 on.
-        old = getattr(arviz, "convert_to_inference_data", None)
-        return (old or arviz.convert_to_datatree)(draws)
+        return to_arviz({name: trace[:, :, i] for i, name in enumerate(self.traced)})
 
     def require_chains(self) -> np.ndarray:
         if self.trace is None:
@@ -204,7 +194,25 @@ def say_between(lower: float, upper: float) -> str:
 
 def quality_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
     """What a sampled or searched answer is worth."""
-    return relaxed_remarks(diagnostics) + convergence_remarks(diagnostics)
+    return [
+        *average_remarks(diagnostics),
+        *relaxed_remarks(diagnostics),
+        *convergence_remarks(diagnostics),
+    ]
+
+
+def average_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
+    """What was averaged, where an answer is over draws of the weights."""
+    if "draw_methods" not in diagnostics:
+        return []
+    how = "exactly" if diagnostics["draws_exact"] else "approximately"
+    by = ", ".join(diagnostics["draw_methods"])
+    return [
+        f"averaged over {diagnostics['draws']:,} draws of the weights "
+        f"({diagnostics['posterior_method']}), each answered {how} (by {by}); standard errors are "
+        "those of the average",
+        *(f"caveat of the posterior: {caveat}" for caveat in diagnostics["caveats"]),
+    ]
 
 
 def relaxed_remarks(diagnostics: Mapping[str, Any]) -> list[str]:

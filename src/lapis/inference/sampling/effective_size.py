@@ -1,4 +1,4 @@
-"""Effective sample sizes of a trace, bulk and tail.
+"""Effective sample sizes of a trace, bulk and tail, and its R-hat.
 
 Vehtari, Gelman, Simpson, Carpenter and Bürkner (Rank-normalization, folding, and localization: an
 improved R-hat, Bayesian Analysis 2021), sections 3.2 and 4.3, as ArviZ and Stan define them. Chains
@@ -14,6 +14,9 @@ and never larger than the pair before (Geyer 1992).
 whose only quantile would be itself, but the probability with which it was drawn given the
 others: bulk is about its typical values, tail about the rare surroundings in which the atom is
 much likelier or unlikelier than usual. A trace that never changes counts as fully effective.
+
+R-hat is √(V / W) of the same normal scores, or of those of the distances from the median if that
+is larger (section 4.2 of the paper): chains of one mean and different spreads disagree too.
 
 Only a few atoms can be traced, and those that were slow in warm-up need not be the slowest of a
 hundred thousand. Of all atoms there are the means of batches: with σ² the variance of a sample and
@@ -63,6 +66,28 @@ def effective_size(trace: np.ndarray) -> EffectiveSize:
         for quantile in np.quantile(value, TAILS):
             tail = min(tail, autocorrelated_size((halves <= quantile).astype(np.float64)))
     return EffectiveSize(float(bulk), float(tail))
+
+
+def rank_rhat(trace: np.ndarray) -> np.ndarray:
+    """float64[num_values], of float[num_chains, num_draws, num_values]; NaN of too few draws."""
+    half = trace.shape[1] // 2
+    if half < 4:
+        return np.full(trace.shape[2], np.nan)
+    found = np.ones(trace.shape[2])
+    for number, value in enumerate(np.moveaxis(trace, 2, 0).astype(np.float64)):
+        halves = np.concatenate((value[:, :half], value[:, -half:]))
+        folded = np.abs(halves - np.median(halves))
+        found[number] = max(map(plain_rhat, map(normal_scores, (halves, folded))))
+    return found
+
+
+def plain_rhat(chains: np.ndarray) -> float:
+    """√(V / W) of float64[num_chains, length]; infinite where only the chains differ."""
+    length, within = chains.shape[1], float(chains.var(axis=1, ddof=1).mean())
+    between = float(chains.mean(axis=1).var(ddof=1))
+    if within == 0.0:
+        return 1.0 if between == 0.0 else np.inf
+    return float(np.sqrt((length - 1) / length + between / within))
 
 
 def normal_scores(values: np.ndarray) -> np.ndarray:
