@@ -17,12 +17,13 @@ couple a student's possible advisors take 8 s an evaluation where they are summe
 there are two ways: `--objective conditional` learns the other rules, about one pair each, by the
 exact likelihood, `--objective pseudo` learns all rules by pseudo-likelihood, whose posterior is a
 pseudo-posterior. IMDB: each predicate given all the others, by the exact likelihood, and the mean
-over the predicates, with the rules of `models/lifted-imdb.mln`, or those of `models/imdb-predicates.mln`
-(`--rules imdb-predicates`), which say who shares a movie and decide nearly every atom. The prior is
-`uwcse.py`'s, of width 2, on both. Data are read from LAPIS_DATA (default ../shared/data).
+over the predicates, with the rules of `models/lifted-imdb.mln`, or those of
+`models/imdb-predicates.mln` (`--rules imdb-predicates`), which say who shares a movie and decide
+nearly every atom. The prior is `uwcse.py`'s, of width 2, on both. Data are read from LAPIS_DATA
+(default ../shared/data).
 
-`models/imdb-predicates.mln` was written for this script and tried first, with workedUnder and director asked
-together (fold 1: mode -.0018, mean -.0009, average -.0025 by nuts, -.0054 by laplace), then each
+`models/imdb-predicates.mln` was written for this script and tried first, with workedUnder and
+director asked together (fold 1: mode -.0018, mean -.0009, average -.0025 by nuts, -.0054 by laplace), then each
 predicate by itself; `lifted-imdb.mln` was taken when its average had turned out worse than the
 mode. Where rules decide atoms the weights have no finite truth: the mode is then surer than the
 average over all weights that explain the data as well, and the mean is surer still.
@@ -197,7 +198,9 @@ def imdb(rules: str, method: str, num_draws: int) -> None:
     model = lapis.read(MODELS / f"{rules}.mln")
     worlds = [lapis.Database.read(folder / f"fold{number}.db") for number in range(1, 6)]
     queries = ["actor", "director", "gender", "genre", "workedUnder"]
-    queries += ["movie"] if rules == "lifted-imdb" else []  # whose atoms imdb-predicates.mln couples
+    queries += (
+        ["movie"] if rules == "lifted-imdb" else []
+    )  # whose atoms imdb-predicates.mln couples
     compare_predictions(
         f"IMDB ({rules}.mln)", model, worlds, queries, "conditional", method, num_draws
     )
@@ -209,7 +212,9 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=200)
     parser.add_argument("--method", choices=("nuts", "laplace"), default="nuts")
     parser.add_argument("--objective", choices=("conditional", "pseudo"), default="conditional")
-    parser.add_argument("--rules", choices=("lifted-imdb", "imdb-predicates"), default="lifted-imdb")
+    parser.add_argument(
+        "--rules", choices=("lifted-imdb", "imdb-predicates"), default="lifted-imdb"
+    )
     parser.add_argument("--draws", type=int, default=500, help="of each of four chains")
     chosen = parser.parse_args()
     if chosen.what == "grid":
