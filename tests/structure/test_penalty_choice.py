@@ -45,7 +45,6 @@ def wpll(found: LearnedRules, data: lapis.Database) -> float:
     return lapis.score(found.model, data, likelihood=False).weighted_pseudo_log_likelihood
 
 
-LEAK = "counts of coupled atoms still pass the held-out parts of this world"
 SLOW = pytest.mark.slow
 
 
@@ -53,8 +52,7 @@ SLOW = pytest.mark.slow
     ("seed", "students"),
     [
         (0, 40),
-        *(pytest.param(seed, 40, marks=SLOW) for seed in (1, 2, 3, 7)),
-        pytest.param(6, 40, marks=[SLOW, pytest.mark.xfail(reason=LEAK, strict=True)]),
+        *(pytest.param(seed, 40, marks=SLOW) for seed in (1, 2, 3, 6, 7)),
         pytest.param(2, 60, marks=SLOW),
     ],
 )
@@ -299,10 +297,10 @@ def test_a_level_within_the_error_of_the_best(rows: list[list[float]], errors: f
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_differences_of_range_restricted_clauses_ignore_constants_without_facts(
+def test_differences_of_range_restricted_clauses_ignore_constants_apart(
     data: st.DataObject,
 ) -> None:
-    """One more constant, of which nothing is true, changes no difference of the old atoms."""
+    """One more constant, without facts or with facts of its own, changes no other difference."""
     names = data.draw(st.lists(st.sampled_from("PQRS"), min_size=2, max_size=3))
     atoms = []
     for name in names:
@@ -324,7 +322,8 @@ def test_differences_of_range_restricted_clauses_ignore_constants_without_facts(
     facts += [f"S(A{i},B{j})" for i in range(3) for j in range(2) if generator.random() < 0.5]
     facts += ["!S(A0,B0)", "!S(A0,B1)"] if not any(f.startswith("S(") for f in facts) else []
     small = join(PEOPLE, [lapis.Database.parse(" ".join(facts))])
-    large = join(PEOPLE, [lapis.Database.parse(" ".join([*facts, "!P(Z)"]))])
+    added = data.draw(st.sampled_from(["!P(Z)", "P(Z) Q(Z) R(Z,Z) S(Z,Z)"]))
+    large = join(PEOPLE, [lapis.Database.parse(" ".join([*facts, added]))])
     for name in dict.fromkeys(atom.predicate for atom in clause.path):
         assert differences(small, clause, name) == differences(large, clause, name)
 

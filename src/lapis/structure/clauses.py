@@ -154,11 +154,12 @@ def is_condensed(candidate: Candidate) -> bool:
 def is_range_restricted(candidate: Candidate, targets: Collection[str]) -> bool:
     """Whether what an atom of a target changes in the clause does not grow with the domains.
 
-    Groundings in which the clause is false apart from the atom are then listed by true atoms: each
-    variable occurs in the target's atom or in another atom that is negated in the clause. Where
-    variable b is only in a positive literal r(a, b), the difference is N − k, for k true atoms
+    Groundings in which the clause is false apart from the atom are then found along true atoms: each
+    variable is reached from those of the target's atom through atoms that are negated in the clause.
+    Where variable b is only in a positive literal r(a, b), the difference is N − k, for k true atoms
     among N constants. The same clause with the sign of r(a, b) changed has k; N alone is the clause
-    without the literal, in one world.
+    without the literal, in one world. Where atoms are joined to the target's by a positive literal
+    alone, as q(b) is in r(a, b) v !q(b), N is the number of true q in the world.
 
     >>> pair = (PathAtom("r", (0, 1)), PathAtom("t", (0,)))
     >>> rule, back = Candidate(pair, 0b10), Candidate(pair, 0b01)  # r(a, b) => t(a), and t => r
@@ -170,14 +171,15 @@ def is_range_restricted(candidate: Candidate, targets: Collection[str]) -> bool:
     every = {name for atom in candidate.path for name in atom.variables}
     for own, target in enumerate(candidate.path):
         if target.predicate in targets:
-            bound = set(target.variables).union(
-                *(
-                    atom.variables
-                    for bit, (atom, is_positive) in enumerate(candidate.literals)
-                    if bit != own and not is_positive
-                )
-            )
-            if bound != every:
+            reached = set(target.variables)
+            true_atoms = [
+                set(atom.variables)
+                for bit, (atom, is_positive) in enumerate(candidate.literals)
+                if bit != own and not is_positive
+            ]
+            for _ in true_atoms:
+                reached.update(*(names for names in true_atoms if names & reached))
+            if reached != every:
                 return False
     return True
 
