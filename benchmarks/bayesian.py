@@ -24,9 +24,9 @@ nearly every atom. The prior is `uwcse.py`'s, of width 2, on both. Data are read
 
 `models/imdb-predicates.mln` was written for this script and tried first, with workedUnder and
 director asked together (fold 1: mode -.0018, mean -.0009, average -.0025 by nuts, -.0054 by
-laplace), then each predicate by itself; `lifted-imdb.mln` was taken when its average had turned out worse than the
-mode. Where rules decide atoms the weights have no finite truth: the mode is then surer than the
-average over all weights that explain the data as well, and the mean is surer still.
+laplace), then each predicate by itself; `lifted-imdb.mln` was taken when its average had turned
+out worse than the mode. Where rules decide atoms the weights have no finite truth: the mode is then
+surer than the average over all weights that explain the data as well, and the mean is surer still.
 """
 
 from __future__ import annotations

@@ -154,12 +154,12 @@ def is_condensed(candidate: Candidate) -> bool:
 def is_range_restricted(candidate: Candidate, targets: Collection[str]) -> bool:
     """Whether what an atom of a target changes in the clause does not grow with the domains.
 
-    Groundings in which the clause is false apart from the atom are then found along true atoms: each
-    variable is reached from those of the target's atom through atoms that are negated in the clause.
-    Where variable b is only in a positive literal r(a, b), the difference is N − k, for k true atoms
-    among N constants. The same clause with the sign of r(a, b) changed has k; N alone is the clause
-    without the literal, in one world. Where atoms are joined to the target's by a positive literal
-    alone, as q(b) is in r(a, b) v !q(b), N is the number of true q in the world.
+    Groundings in which the clause is false apart from the atom are then found along true atoms:
+    each variable is reached from those of the target's atom through atoms that are negated in the
+    clause. Where variable b is only in a positive literal r(a, b), the difference is N − k, for k
+    true atoms among N constants. The same clause with the sign of r(a, b) changed has k; N alone is
+    the clause without the literal, in one world. Where atoms are joined to the target's by a
+    positive literal alone, as q(b) is in r(a, b) v !q(b), N is the number of true q in the world.
 
     >>> pair = (PathAtom("r", (0, 1)), PathAtom("t", (0,)))
     >>> rule, back = Candidate(pair, 0b10), Candidate(pair, 0b01)  # r(a, b) => t(a), and t => r
