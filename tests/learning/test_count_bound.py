@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 
 import lapis
 import oracle
+from lapis.counting.ijgp import IjgpSettings
 from lapis.learning.examples import build_examples
 from lapis.learning.objectives.count_bound import likelihood_bound, measure_errors
 from lapis.learning.parameters import share_parameters
@@ -91,8 +92,8 @@ def test_measured_errors_of_the_data() -> None:
     databases = [lapis.Database.parse(facts), lapis.Database.parse("E(0,1) E(1,0)")]
     examples = build_examples(model, databases)
     parameters = share_parameters(model, [example.complete for example in examples])
-    exact = measure_errors(examples, parameters, 4)
+    exact = measure_errors(examples, parameters, IjgpSettings(4))
     np.testing.assert_array_equal(exact, np.zeros(len(parameters)))
-    rough = measure_errors(examples, parameters, 1)
+    rough = measure_errors(examples, parameters, IjgpSettings(1))
     assert rough[0] > 0.0
     assert rough[1] == 0.0

@@ -13,7 +13,6 @@ sums for each class (`cells.classes`).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -43,8 +42,6 @@ def by_lifting(problem: Problem, options: Options) -> Answered:
         If the model cannot be lifted, naming the formula that is the reason.
     """
     small = options.max_elements is None and is_small(problem)
-    if small:  # done before there is anything to ask about time
-        options = replace(options, exact_until=math.inf)
     limits = circuit_limits(problem, small)
     ways: dict[str, Callable[[], Answered]] = {
         "circuit": partial(by_first_order_circuit, problem, options, limits),
