@@ -32,8 +32,8 @@ RDN_BOOST = {"theory": 0.392, "ai": 0.154}  # AP
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("areas", nargs="*", default=list(AREAS), choices=AREAS)
-    areas = parser.parse_args().areas
+    parser.add_argument("areas", nargs="*", metavar="AREA", help=", ".join(AREAS))
+    areas = parser.parse_args().areas or AREAS
     if not DATA.is_dir():
         print(f"no data at {DATA}: set LAPIS_DATA")
         return
