@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lapis import compiler
-from lapis.cache_folder import find_folder
 from lapis.cli import app
 from lapis.cli.arguments import find_command, read_arguments
 from lapis.cli.commands import BY_NAME
@@ -52,7 +51,7 @@ def test_a_small_model_is_answered_without_compilers_and_engines(
 def test_help_loads_no_arrays() -> None:
     loaded = loaded_after("--help")
     assert "typer" in loaded
-    assert not loaded & {"numpy", "numba", "scipy", "duckdb", "lark"}
+    assert not loaded & {"numpy", "numba", "scipy", "duckdb"}
 
 
 def test_kernels_are_imported_without_numba() -> None:
@@ -215,22 +214,3 @@ def test_kernels_of_a_version_whose_types_have_moved_are_compiled_again(tmp_path
     run("old_place")
     (tmp_path / "old_place.py").unlink()
     run("new_place")
-
-
-def test_tables_are_kept_where_one_may_write(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import lapis.cache_folder as place
-
-    package = tmp_path / "package"
-    package.mkdir()
-    monkeypatch.setattr(place, "__file__", str(package / "cache_folder.py"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert find_folder() == package / "__pycache__"
-    monkeypatch.setattr(place, "__file__", "/dev/null/cache_folder.py")
-    assert find_folder() == tmp_path / "cache" / "lapis"
-    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
-    monkeypatch.setattr(place.tempfile, "gettempdir", lambda: str(tmp_path))
-    folder = find_folder()
-    assert folder.parent == tmp_path
-    assert folder.stat().st_mode & 0o077 == 0

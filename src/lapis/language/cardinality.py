@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from lapis.errors import LapisError, Span
-from lapis.language.formulas import ASCII_OPERATOR
+from lapis.language.formulas import COMPARISONS
 from lapis.language.lexer import Token
 from lapis.language.syntax import Cardinality
 
@@ -23,7 +23,7 @@ def is_cardinality(tokens: list[Token]) -> bool:
 
 def parse_cardinality(tokens: list[Token], span: Span) -> Cardinality:
     """2 |P| - |Q| = 3"""
-    place = next((i for i, token in enumerate(tokens) if token.kind in ASCII_OPERATOR), len(tokens))
+    place = next((i for i, token in enumerate(tokens) if token.kind in COMPARISONS), len(tokens))
     sides = ["".join(f"{t.text} " for t in side) for side in (tokens[:place], tokens[place + 1 :])]
     parts: list[tuple[int, str]] = []
     start = 0
@@ -37,4 +37,4 @@ def parse_cardinality(tokens: list[Token], span: Span) -> Cardinality:
             "a cardinality constraint reads like |P| - 2 |Q| = 3", code="cardinality", span=span
         )
     number = int(bound[2]) * (-1 if bound[1] else 1)
-    return Cardinality(tuple(parts), ASCII_OPERATOR[tokens[place].kind], number, span)
+    return Cardinality(tuple(parts), COMPARISONS[tokens[place].kind], number, span)

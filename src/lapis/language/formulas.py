@@ -1,11 +1,21 @@
-"""Tokens of one formula to its syntax tree, by the LALR grammar in grammar.lark."""
+"""Tokens of one formula to its syntax tree, by precedence climbing.
+
+    formula     operands joined by ^ (tightest), v, =>, <=>, all grouping to the left as in Alchemy
+    operand     ! operand
+              | EXIST x, y formula | FORALL x, y formula      to the right as far as they can reach
+              | EXIST{>= 3} x formula
+              | * P(terms) | P(terms) | P() | P
+              | term = term, and with != < > <= >=
+              | ( formula ) | [ formula ]
+    term        x | +x | x + 1 | x - 1 | A | 12 | -12 | "a string" | F(terms)
+
+Weights, marks and the final period of a statement are set aside before.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import NoReturn
 
 from lapis.errors import LapisError, Source, Span
 from lapis.language.lexer import CLOSING, OPENING, Token
@@ -33,24 +43,25 @@ from lapis.language.syntax import (
     map_terms,
 )
 
-if TYPE_CHECKING:
-    from lark import Lark
-    from lark import Token as LarkToken
-
 # Trees deeper than this would overflow the recursive passes; nobody writes them by hand.
 MAX_DEPTH = 100
 MAX_COUNT = 1_000_000
 
-READABLE = {
-    "NAME": "a name", "NUMBER": "a number", "STRING": "a string", "LPAR": "'('", "RPAR": "')'",
-    "RSQB": "']'", "RBRACE": "'}'", "COMMA": "','", "EQ": "'='", "NOT": "'!'", "AND": "'^'",
-    "OR": "'v'", "IMPLIES": "'=>'", "IFF": "'<=>'", "$END": "the end of the formula",
+PRECEDENCE = {"IFF": 1, "IMPLIES": 2, "OR": 3, "BAR": 3, "AND": 4}
+CONNECTIVES = {1: Iff, 2: Implies, 3: Or, 4: And}
+COMPARISONS: dict[str, ComparisonOperator] = {
+    "EQ": "=", "NE": "!=", "LT": "<", "GT": ">", "LE": "<=", "GE": ">=",
 }  # fmt: skip
-
 CLOSES = {"RPAR": "LPAR", "RSQB": "LSQB", "RBRACE": "LBRACE"}
+CLOSED_BY = {"LPAR": "RPAR", "LSQB": "RSQB"}
+
+# What may follow, as hints say it.
+FORMULA = "a formula is expected here"
+NAME = "expected a name"
+TERM = "expected a name or a number or a string"
+CONNECT = "connect formulas with ^, v, => or <=>; or start a new line"
 
 IsVariable = Callable[[str], bool]
-Node = Any  # lark's trees and tokens are not typed precisely enough to help
 
 
 def starts_lower(name: str) -> bool:
@@ -62,34 +73,13 @@ def parse_formula_tokens(
     tokens: Sequence[Token], source: Source, is_variable: IsVariable = starts_lower
 ) -> Formula:
     """The tree of a formula; raises a located LapisError where the grammar is left."""
-    from lark import UnexpectedToken
-
     check_brackets(tokens, source)
     check_depth(tokens, source)
-    try:
-        tree: Node = grammar().parse(tokens)
-    except UnexpectedToken as error:
-        raise unexpected_token(error.token, set(error.expected), tokens, source) from None
-    return TreeBuilder(source, is_variable).formula(tree)
-
-
-@cache
-def grammar() -> Lark:
-    """The parser; its tables are made once, as that takes longer than to read a small model."""
-    from lark import Lark
-
-    from lapis.cache_folder import find_folder
-    from lapis.language.statement_lexer import StatementLexer
-
-    text = files("lapis.language").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(
-        text,
-        start="formula",
-        parser="lalr",
-        lexer=StatementLexer,
-        propagate_positions=True,
-        cache=str(find_folder() / "grammar.tables"),
-    )
+    parser = FormulaParser(tokens, source, is_variable)
+    formula = parser.formula()
+    if parser.place < len(tokens):
+        parser.fail(None)
+    return formula
 
 
 def check_brackets(tokens: Sequence[Token], source: Source) -> None:
@@ -129,122 +119,146 @@ def check_depth(tokens: Sequence[Token], source: Source) -> None:
             )
 
 
-def unexpected_token(
-    token: LarkToken, expected: set[str], tokens: Sequence[Token], source: Source
-) -> LapisError:
-    if token.type == "$END":
-        last = tokens[-1]
-        return LapisError(
-            "the formula ends too early",
-            code="unexpected-end",
-            span=Span(source, last.start, last.end),
-            hint=expected_hint(expected),
-        )
-    start, end = token.start_pos or 0, token.end_pos or 0
-    hint = expected_hint(expected)
-    if token.type == "STAR":
-        hint = "formulas with a numeric part (hybrid Markov logic) are not supported"
-    elif token.type == "PERIOD":
-        hint = "a period may only end a hard formula"
-    elif token.type == "COMMA" and [t.kind for t in tokens if t.end <= start][-2:-1] == ["RBRACE"]:
-        hint = "a counting quantifier counts the values of one variable"
-    elif token.type == "NAME" and "AND" in expected:
-        hint = "connect formulas with ^, v, => or <=>; or start a new line"
-    return LapisError(
-        f"unexpected {str(token)!r}",
-        code="hybrid-formula" if token.type == "STAR" else "unexpected-token",
-        span=Span(source, start, end),
-        hint=hint,
-    )
+class FormulaParser:
+    """Reads tokens from left to right; `place` is the next one."""
 
-
-def expected_hint(expected: set[str]) -> str | None:
-    if "NOT" in expected:
-        return "a formula is expected here"
-    words = [READABLE[kind] for kind in READABLE if kind in expected]
-    return f"expected {' or '.join(words)}" if 0 < len(words) <= 4 else None
-
-
-class TreeBuilder:
-    """Lark's tree to ours, with spans."""
-
-    def __init__(self, source: Source, is_variable: IsVariable) -> None:
+    def __init__(self, tokens: Sequence[Token], source: Source, is_variable: IsVariable) -> None:
+        self.tokens = tokens
+        self.kinds = [*(token.kind for token in tokens), "END"]
         self.source = source
         self.is_variable = is_variable
+        self.place = 0
 
-    def span(self, node: Node) -> Span:
-        at: Node = getattr(node, "meta", node)
-        return Span(self.source, at.start_pos, at.end_pos)
+    def span(self, first: int) -> Span:
+        """From a token to the last one that was read."""
+        return Span(self.source, self.tokens[first].start, self.tokens[self.place - 1].end)
 
-    def formula(self, tree: Node) -> Formula:
-        span = self.span(tree)
-        parts = tree.children
-        match tree.data:
-            case "group":
-                return self.formula(parts[1])
-            case "not_":
-                return Not(self.formula(parts[1]), span)
-            case "and_":
-                return And(self.chain(tree, And), span)
-            case "or_":
-                return Or(self.chain(tree, Or), span)
-            case "implies":
-                return Implies(self.formula(parts[0]), self.formula(parts[2]), span)
-            case "iff":
-                return Iff(self.formula(parts[0]), self.formula(parts[2]), span)
-            case "exists" | "forall":
-                names = self.names(parts[1])
-                body = self.formula(parts[-1])
-                return (Exists if tree.data == "exists" else ForAll)(names, body, span)
-            case "count_exists":
-                return self.count_exists(tree)
-            case "proposition":
-                return Atom(str(parts[0]), (), False, span)
-            case "atom":
-                return Atom(str(parts[0]), self.terms(parts[2]), False, span)
-            case "starred":
-                return Atom(str(parts[1]), self.terms(parts[3]), True, span)
-            case "comparison":
-                operator = ASCII_OPERATOR[parts[1].children[0].type]
-                return Comparison(operator, self.term(parts[0]), self.term(parts[2]), span)
-        raise AssertionError(tree.data)
+    def take(self, kind: str, hint: str | None) -> Token:
+        if self.kinds[self.place] != kind:
+            self.fail(hint)
+        self.place += 1
+        return self.tokens[self.place - 1]
 
-    def chain(self, tree: Node, kind: type[And | Or]) -> tuple[Formula, ...]:
-        """The operands of a connective that groups to the left; there may be thousands."""
-        connective, others = tree.data, []
-        while tree.data == connective:
-            others.append(self.formula(tree.children[2]))
-            tree = tree.children[0]
-        first = self.formula(tree)
-        return (*(first.parts if isinstance(first, kind) else (first,)), *reversed(others))
+    def formula(self, lowest: int = 1) -> Formula:
+        """Operands joined by connectives that bind at least as tightly as the lowest."""
+        first = self.place
+        left = self.operand()
+        while PRECEDENCE.get(self.kinds[self.place], 0) >= lowest:
+            level = PRECEDENCE[self.kinds[self.place]]
+            connective = CONNECTIVES[level]
+            if connective is And or connective is Or:
+                # A chain is one node; there may be thousands of operands.
+                parts = [*left.parts] if isinstance(left, connective) else [left]
+                while PRECEDENCE.get(self.kinds[self.place], 0) == level:
+                    self.place += 1
+                    parts.append(self.formula(level + 1))
+                left = connective(tuple(parts), self.span(first))
+            else:
+                self.place += 1
+                left = connective(left, self.formula(level + 1), self.span(first))
+        return left
 
-    def names(self, tree: Node) -> tuple[str, ...]:
-        return self.names_of([token for token in tree.children if token.type == "NAME"])
+    def operand(self) -> Formula:
+        first, kind = self.place, self.kinds[self.place]
+        if kind == "NAME":
+            return self.atom_or_comparison()
+        if kind == "NOT":
+            self.place += 1
+            body = self.operand()
+            return Not(body, self.span(first))
+        if kind in CLOSED_BY:
+            self.place += 1
+            inner = self.formula()
+            self.take(CLOSED_BY[kind], None)
+            return inner
+        if kind in ("EXISTS", "FORALL"):
+            return self.quantifier()
+        if kind == "STAR":
+            self.place += 1
+            name = self.take("NAME", NAME).text
+            self.take("LPAR", "expected '('")
+            terms = self.terms(TERM)
+            return Atom(name, terms, True, self.span(first))
+        if kind in ("PLUS", "NUMBER", "MINUS", "STRING"):
+            return self.comparison(self.term(FORMULA), first)
+        self.fail(FORMULA)
 
-    def names_of(self, tokens: list[Node]) -> tuple[str, ...]:
-        for token in tokens:
-            if not self.is_variable(str(token)):
-                raise LapisError(
-                    f"cannot quantify over {str(token)!r}: it is a constant",
-                    code="quantified-constant",
-                    span=self.span(token),
-                    hint="variables start with a lower-case letter",
-                )
-        return tuple(variable_name(str(token)) for token in tokens)
+    def atom_or_comparison(self) -> Formula:
+        """P, P(), P(terms), or a term that is compared."""
+        first, following = self.place, self.kinds[self.place + 1]
+        name = self.tokens[first].text
+        if following == "LPAR" and self.kinds[first + 2] == "RPAR":
+            self.place += 3
+            return Atom(name, (), False, self.span(first))
+        if following == "LPAR":
+            self.place += 2
+            terms = self.terms(f"{TERM} or ')'")
+            if self.kinds[self.place] in COMPARISONS:
+                return self.comparison(Application(name, terms, self.span(first)), first)
+            return Atom(name, terms, False, self.span(first))
+        if following in COMPARISONS or following in ("PLUS", "MINUS"):
+            return self.comparison(self.term(FORMULA), first)
+        self.place += 1
+        return Atom(name, (), False, self.span(first))
 
-    def count_exists(self, tree: Node) -> Formula:
+    def comparison(self, left: Term, first: int) -> Comparison:
+        operator = COMPARISONS.get(self.kinds[self.place])
+        if operator is None:
+            self.fail("expected '='")
+        self.place += 1
+        right = self.term(TERM)
+        return Comparison(operator, left, right, self.span(first))
+
+    def quantifier(self) -> Formula:
+        first = self.place
+        quantifier = Exists if self.kinds[first] == "EXISTS" else ForAll
+        self.place += 1
+        if quantifier is Exists and self.kinds[self.place] in ("UNDERSCORE", "LBRACE"):
+            return self.count_exists(first)
+        names = [self.variable()]
+        while self.kinds[self.place] == "COMMA":
+            self.place += 1
+            names.append(self.variable())
+        body = self.quantified()
+        return quantifier(tuple(names), body, self.span(first))
+
+    def variable(self) -> str:
+        token = self.take("NAME", NAME)
+        if not self.is_variable(token.text):
+            raise LapisError(
+                f"cannot quantify over {token.text!r}: it is a constant",
+                code="quantified-constant",
+                span=Span(self.source, token.start, token.end),
+                hint="variables start with a lower-case letter",
+            )
+        return variable_name(token.text)
+
+    def quantified(self) -> Formula:
+        """What a quantifier is about, after a colon or without one."""
+        self.place += self.kinds[self.place] == "COLON"
+        return self.formula()
+
+    def count_exists(self, first: int) -> Formula:
         """∃ with a number: < and > as ≤ and ≥ of the next number, ≠ as the negation of =."""
-        marks = [part for part in tree.children if getattr(part, "type", None) != "UNDERSCORE"]
-        operator = ASCII_OPERATOR[marks[2].children[0].type]
-        count, name, body = marks[3], self.names_of([marks[5]]), self.formula(marks[-1])
-        if not str(count).isdecimal() or int(str(count)) > MAX_COUNT:
+        self.place += self.kinds[self.place] == "UNDERSCORE"
+        self.take("LBRACE", "expected '{'")
+        operator = COMPARISONS.get(self.kinds[self.place])
+        if operator is None:
+            self.fail("expected '='")
+        self.place += 1
+        count = self.take("NUMBER", "expected a number")
+        if not count.text.isdecimal() or int(count.text) > MAX_COUNT:
             raise LapisError(
                 f"a counting quantifier takes a whole number up to {MAX_COUNT:,}",
                 code="counting-quantifier",
-                span=self.span(count),
+                span=Span(self.source, count.start, count.end),
             )
-        bound, span = int(str(count)), self.span(tree)
-        variables = (name[0],)
+        self.take("RBRACE", "expected '}'")
+        variables, bound = (self.variable(),), int(count.text)
+        if self.kinds[self.place] == "COMMA":
+            self.fail("a counting quantifier counts the values of one variable")
+        body = self.quantified()
+        span = self.span(first)
         match operator:
             case "!=":
                 return Not(CountExists(variables, body, "=", bound, span), span)
@@ -255,57 +269,99 @@ class TreeBuilder:
             case "=" | "<=" | ">=":
                 return CountExists(variables, body, operator, bound, span)
 
-    def terms(self, tree: Node) -> tuple[Term, ...]:
-        return tuple(self.term(child) for child in tree.children if hasattr(child, "data"))
+    def terms(self, hint: str) -> tuple[Term, ...]:
+        """Arguments up to the closing bracket; the opening one was read."""
+        found = [self.term(hint)]
+        while self.kinds[self.place] == "COMMA":
+            self.place += 1
+            found.append(self.term(TERM))
+        is_name = self.kinds[self.place - 1] == "NAME"
+        self.take("RPAR", "expected '(' or ')' or ','" if is_name else "expected ')' or ','")
+        return tuple(found)
 
-    def term(self, tree: Node) -> Term:
-        span = self.span(tree)
-        parts = tree.children
-        match tree.data:
-            case "name":
-                return self.name(parts[0], span)
-            case "plus":
-                name = self.name(parts[1], span)
-                if isinstance(name, Constant):
-                    raise LapisError(
-                        f"'+' marks a variable, but {name.name!r} is a constant",
-                        code="plus-constant",
-                        span=span,
-                        hint=f"a weight for it alone: 1.5 P(+x) @ x = {name.name}",
-                    )
-                return Variable(name.name, True, span)
-            case "number":
-                return Constant(str(parts[0]), span)
-            case "negative":
-                return Constant("-" + str(parts[1]), span)
-            case "string":
-                return Constant(parse_constant(str(parts[0])), span)
-            case "application":
-                return Application(str(parts[0]), self.terms(parts[2]), span)
-            case "later" | "earlier":
-                return self.offset(parts, 1 if tree.data == "later" else -1, span)
-        raise AssertionError(tree.data)
+    def term(self, hint: str) -> Term:
+        first, kind = self.place, self.kinds[self.place]
+        token = self.tokens[first] if kind != "END" else None
+        self.place += 1
+        if token is None:
+            self.place -= 1
+            self.fail(hint)
+        match kind:
+            case "NAME":
+                return self.named_term(token, first)
+            case "NUMBER":
+                return Constant(token.text, self.span(first))
+            case "STRING":
+                return Constant(parse_constant(token.text), self.span(first))
+            case "MINUS":
+                number = self.take("NUMBER", "expected a number")
+                return Constant("-" + number.text, self.span(first))
+            case "PLUS":
+                return self.plus_variable(self.take("NAME", NAME).text, first)
+        self.place -= 1
+        self.fail(hint)
 
-    def name(self, token: Node, span: Span) -> Variable | Constant:
-        text = str(token)
+    def named_term(self, token: Token, first: int) -> Term:
+        """x, A, F(terms), x + 1 or x - 1; the name was read."""
+        following = self.kinds[self.place]
+        if following == "LPAR":
+            self.place += 1
+            terms = self.terms(TERM)
+            return Application(token.text, terms, self.span(first))
+        name = self.name(token.text, self.span(first))
+        if following not in ("PLUS", "MINUS"):
+            return name
+        self.place += 1
+        amount = self.take("NUMBER", "expected a number").text
+        span = self.span(first)
+        if isinstance(name, Constant):
+            raise LapisError("arithmetic needs a variable", code="offset-constant", span=span)
+        if not amount.isdigit():
+            raise LapisError(
+                "a variable can be moved by whole numbers only", code="offset", span=span
+            )
+        return Offset(name, int(amount) if following == "PLUS" else -int(amount), span)
+
+    def name(self, text: str, span: Span) -> Variable | Constant:
         if self.is_variable(text):
             return Variable(variable_name(text), False, span)
         return Constant(text, span)
 
-    def offset(self, parts: list[Any], sign: int, span: Span) -> Offset:
-        variable = self.name(parts[0], self.span(parts[0]))
-        if isinstance(variable, Constant):
-            raise LapisError("arithmetic needs a variable", code="offset-constant", span=span)
-        if not str(parts[2]).isdigit():
+    def plus_variable(self, text: str, first: int) -> Variable:
+        span = self.span(first)
+        name = self.name(text, span)
+        if isinstance(name, Constant):
             raise LapisError(
-                "a variable can be moved by whole numbers only", code="offset", span=span
+                f"'+' marks a variable, but {name.name!r} is a constant",
+                code="plus-constant",
+                span=span,
+                hint=f"a weight for it alone: 1.5 P(+x) @ x = {name.name}",
             )
-        return Offset(variable, sign * int(str(parts[2])), span)
+        return Variable(name.name, True, span)
 
-
-ASCII_OPERATOR: dict[str, ComparisonOperator] = {
-    "EQ": "=", "NE": "!=", "LT": "<", "GT": ">", "LE": "<=", "GE": ">=",
-}  # fmt: skip
+    def fail(self, hint: str | None) -> NoReturn:
+        """Raise the error of the next token; `hint` says what may stand here, None: connectives."""
+        if self.place >= len(self.tokens):
+            last = self.tokens[-1]
+            raise LapisError(
+                "the formula ends too early",
+                code="unexpected-end",
+                span=Span(self.source, last.start, last.end),
+                hint=hint,
+            )
+        token = self.tokens[self.place]
+        if token.kind == "STAR":
+            hint = "formulas with a numeric part (hybrid Markov logic) are not supported"
+        elif token.kind == "PERIOD":
+            hint = "a period may only end a hard formula"
+        elif token.kind == "NAME" and hint is None:
+            hint = CONNECT
+        raise LapisError(
+            f"unexpected {token.text!r}",
+            code="hybrid-formula" if token.kind == "STAR" else "unexpected-token",
+            span=Span(self.source, token.start, token.end),
+            hint=hint,
+        )
 
 
 def variable_name(text: str) -> str:

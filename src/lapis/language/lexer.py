@@ -46,8 +46,8 @@ NAME = r"[^\W\d]\w*'*|\d+\w*'*"
 
 TOKEN = re.compile(
     rf"""
-      (?P<SPACE>[^\S\n]+)
-    | (?P<COMMENT>//[^\n]*|/\*.*?\*/)
+    [^\S\n]*+(?:
+      (?P<COMMENT>//[^\n]*|/\*.*?\*/)
     | (?P<OPEN>/\*)
     | (?P<NEWLINE>\n)
     | (?P<INCLUDE>\#include\b)
@@ -58,7 +58,7 @@ TOKEN = re.compile(
     | (?P<SYMBOL>"""
     + "|".join(re.escape(symbol) for symbol in sorted(SYMBOLS, key=len, reverse=True))
     + r""")
-    | (?P<OTHER>.)
+    | (?P<OTHER>.))
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -69,18 +69,14 @@ CONTINUING = {"AND", "OR", "IMPLIES", "IFF", "COMMA", "EQ", "NE", "LT", "GT", "L
 DANGLING = CONTINUING | {"NOT", "BAR"}
 
 
-def tokenize(
-    source: Source, *, hash_comments: bool = False, start: int = 0, end: int | None = None
-) -> Iterator[Token | LapisError]:
+def tokenize(source: Source, *, hash_comments: bool = False) -> Iterator[Token | LapisError]:
     """The tokens of a text, newlines included; mistakes are yielded in place."""
-    text = source.text
-    for match in TOKEN.finditer(text, start, len(text) if end is None else end):
-        kind, piece = match.lastgroup or "OTHER", match.group()
-        start, end = match.span()
-        if kind == "SPACE" or (kind == "HASH" and hash_comments):
+    for match in TOKEN.finditer(source.text):
+        kind = match.lastgroup or "OTHER"
+        if kind == "COMMENT" or (kind == "HASH" and hash_comments):
             continue
-        if kind == "COMMENT":
-            continue
+        piece = match[kind]
+        start, end = match.span(kind)
         if kind == "NAME":
             yield Token(keyword(piece), piece, start, end)
         elif kind == "SYMBOL":

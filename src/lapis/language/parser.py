@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from lapis.errors import LapisError, Note, Source, Span, raise_all
 from lapis.language.cardinality import is_cardinality, parse_cardinality
 from lapis.language.formulas import check_brackets, parse_formula_tokens
-from lapis.language.lexer import (
-    CLOSING,
-    DANGLING,
-    OPENING,
-    Token,
-    split_statements,
-    tokenize,
-)
+from lapis.language.lexer import Token, split_statements, tokenize
 from lapis.language.names import parse_constant
-from lapis.language.plain_lines import PlainLines
 from lapis.language.syntax import (
     Formula,
     FunctionDeclaration,
@@ -58,10 +50,7 @@ def parse_statements(text: str, name: str = "<text>") -> tuple[list[Statement], 
     statements: list[Statement] = []
     errors: list[LapisError] = []
     declared: dict[str, PredicateDeclaration | FunctionDeclaration] = {}
-    for found in plain_or_tokens(source, lambda tokens: parse_statement(tokens, source, declared)):
-        if isinstance(found, WeightedFormula):
-            statements.append(found)
-            continue
+    for found in split_statements(list(tokenize(source))):
         unreadable = [token for token in found if isinstance(token, LapisError)]
         if unreadable:
             errors += unreadable
@@ -75,39 +64,6 @@ def parse_statements(text: str, name: str = "<text>") -> tuple[list[Statement], 
             declared.setdefault(statement.name, statement)
         statements.append(statement)
     return statements, errors
-
-
-def plain_or_tokens(
-    source: Source, parse: Callable[[list[Token]], Statement]
-) -> Iterator[WeightedFormula | list[Token | LapisError]]:
-    """The statements of a text: formulas on plain lines read, all others as tokens."""
-    if "/*" in source.text or "\\\n" in source.text:  # what may reach over lines
-        yield from split_statements(list(tokenize(source)))
-        return
-    lines = PlainLines(source, parse)
-    pending: list[Token | LapisError] = []
-    depth, last = 0, "NEWLINE"  # open brackets and the last token of the statement before
-    start, size = 0, len(source.text)
-    while start < size:
-        end = source.text.find("\n", start)
-        end = size if end < 0 else end
-        plain = None
-        if depth <= 0 and last not in DANGLING:
-            depth = 0
-            plain = lines.read(start, end)
-        if plain is None:
-            for token in tokenize(source, start=start, end=end + 1):
-                pending.append(token)
-                kind = token.kind if isinstance(token, Token) else "ERROR"
-                if kind != "NEWLINE":
-                    depth += (kind in OPENING) - (kind in CLOSING)
-                    last = kind
-        else:
-            yield from split_statements(pending)
-            pending = []
-            yield plain
-        start = end + 1
-    yield from split_statements(pending)
 
 
 def parse_formula(text: str, name: str = "<formula>") -> Formula:

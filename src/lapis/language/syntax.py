@@ -16,14 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
-from typing import TYPE_CHECKING
+from operator import attrgetter, is_
 from typing import Literal as Choice
 
 from lapis.errors import Span
-
-if TYPE_CHECKING:
-    from lapis.language.plain_lines import PlainLine
 
 ComparisonOperator = Choice["=", "!=", "<", ">", "<=", ">="]
 
@@ -204,7 +200,6 @@ class WeightedFormula:
     utility: float | None = None  # written weight:utility (decision problems)
     at: tuple[Setting, ...] = ()  # written F @ w = Java: the weight is that of these constants
     span: Span | None = field(default=None, compare=False, repr=False)
-    line: PlainLine | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,36 +249,43 @@ def children(formula: Formula) -> tuple[Formula, ...]:
 
 
 def map_children(formula: Formula, function: Callable[[Formula], Formula]) -> Formula:
-    """The node with its direct subformulas replaced."""
+    """The node with its direct subformulas replaced; the same node if none changes."""
+    before = children(formula)
+    after = tuple(map(function, before))
+    if all(map(is_, before, after)):
+        return formula
     match formula:
         case And() | Or():
-            return replace(formula, parts=tuple(map(function, formula.parts)))
-        case Implies(premise, conclusion):
-            return replace(formula, premise=function(premise), conclusion=function(conclusion))
+            return replace(formula, parts=after)
+        case Implies():
+            return replace(formula, premise=after[0], conclusion=after[1])
         case Iff():
-            return replace(formula, left=function(formula.left), right=function(formula.right))
+            return replace(formula, left=after[0], right=after[1])
         case Not() | Exists() | ForAll() | CountExists():
-            return replace(formula, body=function(formula.body))
+            return replace(formula, body=after[0])
         case _:
             return formula
 
 
 def map_terms(formula: Formula, function: Callable[[Term], Term]) -> Formula:
     """The node with its own terms replaced; subformulas are left alone."""
-    match formula:
-        case Atom():
-            return replace(formula, terms=tuple(map(function, formula.terms)))
-        case Comparison():
-            return replace(formula, left=function(formula.left), right=function(formula.right))
-        case _:
-            return formula
+    before = terms_of(formula)
+    after = tuple(map(function, before))
+    if all(map(is_, before, after)):
+        return formula
+    if isinstance(formula, Comparison):
+        return replace(formula, left=after[0], right=after[1])
+    assert isinstance(formula, Atom)
+    return replace(formula, terms=after)
 
 
 def subformulas(formula: Formula) -> Iterator[Formula]:
     """The formula and all below it, in reading order."""
-    yield formula
-    for child in children(formula):
-        yield from subformulas(child)
+    pending = [formula]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += children(node)[::-1]
 
 
 def atoms(formula: Formula) -> Iterator[Atom]:
@@ -292,13 +294,9 @@ def atoms(formula: Formula) -> Iterator[Atom]:
 
 def terms_of(node: Formula) -> tuple[Term, ...]:
     """The terms of an atom or comparison, none of other nodes."""
-    match node:
-        case Atom(_, terms):
-            return terms
-        case Comparison(_, left, right):
-            return (left, right)
-        case _:
-            return ()
+    if isinstance(node, Atom):
+        return node.terms
+    return (node.left, node.right) if isinstance(node, Comparison) else ()
 
 
 def term_variables(term: Term) -> Iterator[Variable]:
@@ -315,16 +313,15 @@ def term_variables(term: Term) -> Iterator[Variable]:
 def free_variables(formula: Formula) -> tuple[str, ...]:
     """Names of the free variables, in order of first occurrence."""
     seen: dict[str, None] = {}
-
-    def visit(node: Formula, bound: frozenset[str]) -> None:
+    nothing: frozenset[str] = frozenset()
+    pending = [(formula, nothing)]
+    while pending:
+        node, bound = pending.pop()
         if isinstance(node, Quantifier):
-            bound = bound | set(node.variables)
+            bound = bound.union(node.variables)
         for term in terms_of(node):
             for variable in term_variables(term):
                 if variable.name not in bound:
                     seen.setdefault(variable.name)
-        for child in children(node):
-            visit(child, bound)
-
-    visit(formula, frozenset())
+        pending += [(child, bound) for child in children(node)[::-1]]
     return tuple(seen)

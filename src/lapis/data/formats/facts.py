@@ -9,8 +9,7 @@ r"""The text of a `.db` file, exactly: facts, function facts, type declarations,
     comment     = "//" … end of line | "/*" … "*/"
 
 A fact stands on one line and ends at white space; declarations and block comments may span
-lines. A bare constant is any run of letters, digits and _ - ' . : of any case. The readers for
-bulk data (`plain`) recognise only the commonest form of a fact and leave all else to this one.
+lines. A bare constant is any run of letters, digits and _ - ' . : of any case.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ DECLARATION = re.compile(
 OPEN_DECLARATION = re.compile(rf"{NAME}{SPACE}={SPACE}\{{[^}}]*+\Z")
 ELEMENT = re.compile(rf"{COMMENT}|({CONSTANT})")
 SKIP = re.compile(GAP)
-PREDICATE = re.compile(rf"([!?]?)({NAME})")
+PREDICATE = re.compile(NAME)
 
 INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 MAX_RANGE = 10_000_000

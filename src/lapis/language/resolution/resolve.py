@@ -20,12 +20,12 @@ from lapis.language.resolution.declarations import Declarations
 from lapis.language.resolution.factors import factor_rules, without_factors
 from lapis.language.resolution.functions import compile_terms
 from lapis.language.resolution.includes import IncludeReader
-from lapis.language.resolution.plain_rules import PlainRules, parse_again
 from lapis.language.resolution.sugar import (
     all_variables,
     bound_variables,
     compile_offsets,
     expand_stars,
+    has_sugar,
     plus_variables,
     rename_apart,
     without_plus,
@@ -84,7 +84,7 @@ def resolve(
         declared.declare(statement)
     inference = TypeInference(declared)
     inference.start()
-    resolver = Resolver(declared, inference, PlainRules(inference))
+    resolver = Resolver(declared, inference)
     pending: list[Callable[[], Rule]] = []
     for statement in statements:
         if isinstance(statement, WeightedFormula):
@@ -118,7 +118,6 @@ class Resolver:
 
     declared: Declarations
     inference: TypeInference
-    plain: PlainRules
     num_formulas: int = 0
     # of each formula with constants behind @: the weights by these, as its variables are named
     tables: dict[TableKey, dict[tuple[str, ...], float]] = field(default_factory=dict)
@@ -127,20 +126,11 @@ class Resolver:
         """Check a formula and unify its types; the rules follow once all types are known."""
         if statement.at and self.in_table(statement):
             return []
-        if statement.line is not None:
-            finish = None if statement.at else self.plain.rule(statement, statement.line)
-            if finish is not None:
-                return [finish]
-            statement = parse_again(statement)
         before = len(self.declared.errors)
         original = self.drop_unused(self.spell_predicates(statement.formula))
-        expanded = expand_stars(original, self.declared.errors)
+        expanded = self.without_sugar(original) if has_sugar(original) else [original]
         finished: list[Callable[[], Rule]] = []
         for formula in expanded:
-            formula = rename_apart(formula)
-            formula = compile_terms(self.declared, formula, all_variables(formula))
-            formula = compile_offsets(formula)
-            formula = rename_apart(formula)
             if len(self.declared.errors) > before:
                 return []
             scope = str(self.num_formulas)
@@ -150,6 +140,15 @@ class Resolver:
             text = print_formula(formula if len(expanded) > 1 else original)
             finished.append(self.finisher(statement, formula, scope, text))
         return finished if len(self.declared.errors) == before else []
+
+    def without_sugar(self, formula: Formula) -> list[Formula]:
+        """One formula for each choice of signs, with quantified names apart and plain terms."""
+        found = []
+        for signed in expand_stars(formula, self.declared.errors):
+            apart = rename_apart(signed)
+            flat = compile_terms(self.declared, apart, all_variables(apart))
+            found.append(rename_apart(compile_offsets(flat)))
+        return found
 
     def in_table(self, statement: WeightedFormula) -> bool:
         """Note the weight at its constants; whether the rule that it belongs to is known."""

@@ -10,6 +10,7 @@ from lapis.errors import LapisError
 from lapis.language.formulas import rename_variable
 from lapis.language.syntax import (
     And,
+    Application,
     Atom,
     Comparison,
     ForAll,
@@ -34,6 +35,16 @@ MAX_STARS = 10
 
 def bound_variables(node: Formula) -> tuple[str, ...]:
     return node.variables if isinstance(node, Quantifier) else ()
+
+
+def has_sugar(formula: Formula) -> bool:
+    """Whether there are quantifiers, starred atoms, functions or offsets to be compiled."""
+    return any(
+        isinstance(node, Quantifier)
+        or (isinstance(node, Atom) and node.starred)
+        or any(isinstance(term, Application | Offset) for term in terms_of(node))
+        for node in subformulas(formula)
+    )
 
 
 def plus_variables(formula: Formula) -> list[Variable]:
@@ -88,9 +99,11 @@ def fresh_name(name: str, taken: Container[str]) -> str:
 
 def all_variables(formula: Formula) -> set[str]:
     """Names of all variables, free and quantified."""
-    found = {name for node in subformulas(formula) for name in bound_variables(node)}
+    found: set[str] = set()
     for node in subformulas(formula):
-        found |= set(free_variables(node))
+        found.update(bound_variables(node))
+        for term in terms_of(node):
+            found.update(variable.name for variable in term_variables(term))
     return found
 
 
