@@ -218,7 +218,9 @@ def test_a_time_limit_keeps_the_draws_there_are() -> None:
     assert posterior.interrupted
     assert not fit.converged
     told = [event for event in events if event.phase == "posterior"]
-    assert told[-1].done <= told[-1].total == posterior.num_chains * (wanted + 200)  # type: ignore[operator]
+    assert told[-1].total == 4 * (wanted + 200)  # of all chains, also those that hardly began
+    assert told[-1].done <= told[-1].total
+    assert 1 <= posterior.num_chains <= 4
 
 
 def test_stopped_before_the_draws_the_mode_is_given() -> None:

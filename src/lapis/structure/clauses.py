@@ -160,6 +160,7 @@ def is_range_restricted(candidate: Candidate, targets: Collection[str]) -> bool:
     true atoms among N constants. The same clause with the sign of r(a, b) changed has k; N alone is
     the clause without the literal, in one world. Where atoms are joined to the target's by a
     positive literal alone, as q(b) is in r(a, b) v !q(b), N is the number of true q in the world.
+    A proposition has no variables to start from; its counts are those of the whole world.
 
     >>> pair = (PathAtom("r", (0, 1)), PathAtom("t", (0,)))
     >>> rule, back = Candidate(pair, 0b10), Candidate(pair, 0b01)  # r(a, b) => t(a), and t => r
@@ -178,7 +179,8 @@ def is_range_restricted(candidate: Candidate, targets: Collection[str]) -> bool:
                 if bit != own and not is_positive
             ]
             for _ in true_atoms:
-                reached.update(*(names for names in true_atoms if names & reached))
+                near = [names for names in true_atoms if names & reached or not target.variables]
+                reached.update(*near)
             if reached != every:
                 return False
     return True
