@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -14,7 +15,12 @@ from cli_run import Run
 from lapis.progress import Stop
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, PathAtom, canonical, sign_patterns
-from lapis.structure.coupled_groups import is_summable, refit_groups
+from lapis.structure.coupled_groups import (
+    CoupledGroup,
+    ground_group,
+    is_summable,
+    refit_groups,
+)
 from lapis.structure.ensemble import COUPLING, Ensemble
 from lapis.structure.scores import Scorer
 from lapis.structure.tape import Tape
@@ -199,3 +205,25 @@ def test_messages(typed: str, message: str, run: Run) -> None:
     code, out, err = run("structure", "m.mln", "d.db", *typed.split())
     assert (code, out) == (1, "")
     assert err.endswith(message)
+
+
+def test_what_is_checked_is_what_is_refitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unit clauses and clauses that couple nothing take memory, too, where groups are refitted."""
+    data = join()
+    tape = Tape(None, "", Stop())
+    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), tape)
+    ensemble = Ensemble(data, search.scorer.sums)
+    ensemble.add(canonical(ALONE, 3))
+    seen: list[tuple[object, ...]] = []
+
+    def record(search: Search, *what: Sequence[object]) -> CoupledGroup:
+        seen.append(tuple(map(tuple, what)))
+        return ground_group(search, *what)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("lapis.structure.coupled_groups.ground_group", record)
+    assert is_summable(search, ensemble, canonical(COUPLED, 4))
+    checked = list(seen)
+    ensemble.add(canonical(COUPLED, 4))
+    seen.clear()
+    refit_groups(search, ensemble, 0.02)
+    assert checked == seen != []

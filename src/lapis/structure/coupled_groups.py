@@ -74,12 +74,18 @@ def ground_group(
 
 
 def is_summable(search: Search, ensemble: Ensemble, candidate: Candidate) -> bool:
-    """Whether the groups that a clause couples can still be summed exactly when it enters."""
-    coupled = coupled_groups(search, [candidate])
-    for group in coupled:
-        others = [c for c in ensemble.clauses if search.data.couples(c.path, group[0])]
+    """Whether all coupled groups can still be summed exactly when a clause enters.
+
+    The networks are those that `refit_groups` sums.
+    """
+    clauses = [*ensemble.clauses, candidate]
+    names = [target.predicate for target in ensemble.targets]
+    mentioned = {atom.predicate for atom in candidate.path}
+    for group in coupled_groups(search, clauses):
+        if mentioned.isdisjoint(group):
+            continue
         try:
-            ground_group(search, [*others, candidate], (), group)
+            ground_group(search, clauses, names, group)
         except TooLarge:
             return False
     return True
