@@ -66,7 +66,7 @@ PSEUDO = (
 
 
 class Sampling(NamedTuple):
-    """What the methods are told."""
+    """The settings of the methods."""
 
     num_chains: int
     num_draws: int  # of each chain

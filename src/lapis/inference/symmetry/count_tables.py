@@ -141,7 +141,7 @@ def build_tables(
     """The network over counts of some cubes, bool[num_cubes] hard or soft.
 
     `kinds`, int64[num_kinds, width], are tuples of count variables, −1 beyond their end: the states
-    of so many variables that these count are events, too, the last variable varying fastest.
+    of one plain variable for each entry are events, too, the last variable varying fastest.
 
     Raises TooLarge where the tables pass `MAX_STATES`, or the matrix `max_memory` bytes.
     """

@@ -261,7 +261,7 @@ class Floats(Walk[Value]):
         return result
 
     def need_factorials(self, length: int) -> np.ndarray:
-        """The logarithms of at least so many factorials."""
+        """The logarithms of factorials, at least up to a number."""
         if len(self.factorials) < length:
             self.factorials = log_factorial(np.arange(length).astype(self.real))
         return self.factorials

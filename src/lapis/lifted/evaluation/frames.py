@@ -58,7 +58,7 @@ class Frame:
         return np.repeat(np.arange(self.parent.size), lengths)
 
     def branch(self, lengths: np.ndarray) -> Frame:
-        """A frame with so many combinations for each of ours, at least one."""
+        """A frame in which each combination is repeated a number of times, at least once."""
         ends = np.cumsum(lengths)
         return Frame(int(ends[-1]), self, ends - lengths, self.depth + 1)
 
@@ -252,7 +252,7 @@ def states_within(node: Node, sizes: Mapping[Region, Number], frame: Frame) -> n
 
 
 def cut(states: np.ndarray, most: int) -> Sequence[tuple[int, int]]:
-    """Ranges whose states add up to at most so many, or of a single entry."""
+    """Ranges whose states add up to at most a limit, or ranges of a single entry."""
     total = np.cumsum(states)
     ends = [0]
     while ends[-1] < len(states):

@@ -107,7 +107,7 @@ def has_support(graph: LiftedGraph, found: FoundPath, least: int) -> bool:
 
 
 def warn_of_support(num_paths: int, least: int) -> None:
-    """Warn that small data have no path with so many true atoms."""
+    """Warn where no path of small data has the minimum number of true atoms."""
     announce(
         [
             Warning(
