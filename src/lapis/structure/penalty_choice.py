@@ -167,7 +167,7 @@ def best_levels(
 
 
 def choose_level(nats: np.ndarray, num_errors: float) -> int:
-    """The first level that the best one does not beat by more than so many standard errors.
+    """The first level within `num_errors` standard errors of the best one.
 
     `nats` are float64[num_folds, num_levels]; the best level has the largest sum over folds, and
     the error is that of its lead, fold by fold.

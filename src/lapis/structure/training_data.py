@@ -2,8 +2,8 @@
 
 Constants of each world are numbered after those of the world before, so that a join over all
 worlds at once never mixes them, and a row of a relation knows its world by its constants. What
-depends on the sizes of domains is told world by world, and so is the truth of predicates without
-arguments (`holds`).
+depends on the sizes of domains is computed world by world, and so is the truth of predicates
+without arguments (`holds`).
 
 Atoms are explained given all others, or given the other predicates: then those that are unknown at
 the same time as they are form a group, and a clause with two atoms of a group couples them.
