@@ -37,10 +37,10 @@ from lapis.inference.figures import joined_methods, total_figures
 from lapis.inference.map.solver import MapResult, most_likely_world, solve_small
 from lapis.inference.marginals import Marginals, Options, exact_first, infer_network, is_tiny
 from lapis.inference.parcels.rows import ParcelNetwork, ParcelRows, build_network
-from lapis.methods import find_method, methods_of
 from lapis.network.network import Network
 from lapis.network.parts import keep_part
 from lapis.network.satisfiability import find_core, row_atoms
+from lapis.registry.method import find_method, methods_of
 
 ATOM, SAMPLED_ATOM, COUNT, TOTAL, NO_TOTAL, FIGURE, METHOD, CONTRADICTED, REFUSED = range(9)
 ANSWER_COLUMNS = {

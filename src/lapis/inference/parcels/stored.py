@@ -43,10 +43,10 @@ from lapis.inference.parcels.solving import (
 )
 from lapis.inference.parcels.workers import run_workers
 from lapis.language.names import format_atom
-from lapis.methods import find_method
 from lapis.network.csr import row_starts
 from lapis.network.network import AtomTable, Network, network_of_atoms
 from lapis.problem.problem import Problem
+from lapis.registry.method import find_method
 from lapis.relational.engines.store import Store, Table, TaskStore, fetch_all
 
 MOST_NAMED = 5  # atoms of a contradiction
