@@ -12,9 +12,9 @@ from dataclasses import replace
 import numpy as np
 
 from lapis.data.database import Database, Domain, Relation, empty_tuples
-from lapis.data.elsewhere import ElsewhereDatabase
 from lapis.data.formats.assembly import check_consistent
 from lapis.data.formats.diagnosis import Shape, find_declaration, find_shapes
+from lapis.data.lazy_database import ElsewhereDatabase
 from lapis.data.merging import recode, seen_order, translation
 from lapis.data.tuples import sorted_unique
 from lapis.errors import LapisError, Note, Span, Warning, did_you_mean, raise_all, suggestion
