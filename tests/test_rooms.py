@@ -1,4 +1,4 @@
-"""Check the order of the folders: each imports only those before it, and every definition is used."""
+"""Check that folders import only those before them, and that every definition is used."""
 
 from __future__ import annotations
 
