@@ -18,7 +18,7 @@ from lapis.counting.differences.difference_terms import Term, evaluate_differenc
 from lapis.counting.differences.differences import Target, clause_difference, is_direct, num_levels
 from lapis.counting.differences.sparse_vectors import SparseVectors, place_vectors
 from lapis.counting.weight_keys import WeightKeys, number_weights, violated_rules
-from lapis.data.tuples import contains
+from lapis.data.keys import contains
 from lapis.problem.problem import Problem
 from lapis.relational.interpretation import Interpretation
 from lapis.stores.counting.differences import StoredDifferences, stored_differences

@@ -39,8 +39,7 @@ from lapis.counting.differences.sparse_vectors import (
     split_column,
     stack_vectors,
 )
-from lapis.data.keys import number_rows
-from lapis.data.tuples import contains
+from lapis.data.keys import contains, number_rows
 from lapis.errors import TooLarge
 from lapis.language.model import Predicate
 from lapis.problem.problem import Problem
