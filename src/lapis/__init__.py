@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from lapis.problem.problem import Problem, build_problem
     from lapis.results.answer import Answer
     from lapis.results.most_likely_world import MostLikelyWorld
-    from lapis.results.stored_answer import StoredAnswer
+    from lapis.stores.stored_answer import StoredAnswer
 
 __version__ = "0.1.0"
 
@@ -68,7 +68,7 @@ _HOMES = {
     "MostLikelyWorld": "lapis.results.most_likely_world",
     "Prior": "lapis.learning.objectives.priors",
     "Problem": "lapis.problem.problem",
-    "StoredAnswer": "lapis.results.stored_answer",
+    "StoredAnswer": "lapis.stores.stored_answer",
     "TooLarge": "lapis.errors",
     "WeightPosterior": "lapis.learning.weight_posterior",
     "build_problem": "lapis.problem.problem",

@@ -32,7 +32,7 @@ from lapis.registry.options import (
 from lapis.results.answer import Answer
 from lapis.results.counts import Counts
 from lapis.results.most_likely_world import MostLikelyWorld
-from lapis.results.stored_answer import StoredAnswer
+from lapis.stores.stored_answer import StoredAnswer
 
 if TYPE_CHECKING:
     import threading

@@ -25,7 +25,7 @@ from lapis.registry.options import (
 from lapis.results.answer import Answer
 from lapis.results.counts import Counts
 from lapis.results.most_likely_world import MostLikelyWorld
-from lapis.results.stored_answer import StoredAnswer
+from lapis.stores.stored_answer import StoredAnswer
 
 if TYPE_CHECKING:
     from lapis.evaluation.score import Score
@@ -60,8 +60,8 @@ def infer(
         return infer_task(task, options.method, limits)
 
     def there(task: Task, engine: str | None) -> Answer:
-        from lapis.inference.parcels.answers import infer_on_engine
-        from lapis.inference.parcels.packing import Limits
+        from lapis.stores.components.answers import infer_on_engine
+        from lapis.stores.components.packing import Limits
 
         return infer_on_engine(task, engine, options.method, limits, Limits(jobs=options.jobs))
 
@@ -83,8 +83,8 @@ def map(
         return map_task(task, options.method, limits)
 
     def there(task: Task, engine: str | None) -> MostLikelyWorld:
-        from lapis.inference.parcels.answers import map_on_engine
-        from lapis.inference.parcels.packing import Limits
+        from lapis.stores.components.answers import map_on_engine
+        from lapis.stores.components.packing import Limits
 
         return map_on_engine(task, engine, options.method, limits, Limits(jobs=options.jobs))
 
@@ -128,8 +128,8 @@ def to_store(
         raise needs_engine("output")
 
     def there(task: Task, engine: str | None) -> StoredAnswer:
-        from lapis.inference.parcels.answers import answer_to_store
-        from lapis.inference.parcels.packing import Limits
+        from lapis.stores.components.answers import answer_to_store
+        from lapis.stores.components.packing import Limits
 
         jobs = Limits(jobs=options.jobs)
         return answer_to_store(command, task, engine, options.method, limits, output, jobs)
@@ -163,7 +163,7 @@ def ask(
 
     if options.engine is None and options.tables is None:
         return answer(model, data, None)
-    from lapis.relational.engines.mapped_tables import ask_on_engine
+    from lapis.stores.mapped_tables import ask_on_engine
 
     return ask_on_engine(answer, model, data, options.engine, options.tables, options.max_memory)
 
@@ -253,7 +253,7 @@ def count(
 ) -> Counts:
     from lapis.counting.ijgp import IjgpSettings
     from lapis.counting.rule_counts import count_rules
-    from lapis.relational.engines.mapped_tables import open_on_engine
+    from lapis.stores.mapped_tables import open_on_engine
 
     ijgp = IjgpSettings(
         options.ibound, options.ijgp_tolerance, options.ijgp_iterations, options.ijgp_damping
@@ -310,7 +310,7 @@ def learn(
     stop: StopLike = None,
 ) -> Fit:
     from lapis.learning.learn import learn_weights
-    from lapis.relational.engines.mapped_tables import open_on_engine
+    from lapis.stores.mapped_tables import open_on_engine
 
     with open_on_engine(
         model,
@@ -342,7 +342,7 @@ def learn_structure(
     stop: StopLike = None,
 ) -> LearnedRules:
     from lapis.cores import num_cores
-    from lapis.relational.engines.mapped_tables import open_on_engine
+    from lapis.stores.mapped_tables import open_on_engine
     from lapis.structure.learn_rules import learn_rules
 
     joint = options.joint_targets or ()

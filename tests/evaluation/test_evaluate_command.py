@@ -34,7 +34,6 @@ def run_evaluate(
     return found
 
 
-
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     path = tmp_path / "m.mln"

@@ -83,7 +83,7 @@ def count(model: Path, worlds: Worlds, options: CountOptions) -> Result | None:
                     hint=f"leave out {flag}, or --explain",
                 )
         from lapis.counting.rule_counts import explain_counts
-        from lapis.relational.engines.mapped_tables import open_on_engine
+        from lapis.stores.mapped_tables import open_on_engine
 
         with open_on_engine(
             model,

@@ -22,12 +22,12 @@ from lapis.problem.problem import Problem, StoredEvidence, build_problem
 from lapis.progress import Progress, Report
 from lapis.registry.method import find_method
 from lapis.registry.options import CountKind
-from lapis.relational.engines.placing import place_problem
-from lapis.relational.engines.store import Store
-from lapis.relational.engines.stored import StoreEngine
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import explain
 from lapis.results.counts import Counts, RuleCount
+from lapis.stores.load_to_store import place_problem
+from lapis.stores.store import Store
+from lapis.stores.store_engine import StoreEngine
 
 
 def count_rules(

@@ -36,8 +36,7 @@ from lapis.progress import Progress, Report, Stop, Wish
 from lapis.registry.check import check_options, known_keywords, seed_of
 from lapis.registry.option import options_of
 from lapis.registry.options import EvaluateOptions, LearnOptions
-from lapis.results.result import Columns, Result
-from lapis.results.view import View, format_measure, new_view
+from lapis.results.result import Columns, Result, View, format_measure, new_view
 
 if TYPE_CHECKING:
     import threading
