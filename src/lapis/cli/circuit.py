@@ -12,7 +12,7 @@ from lapis.cli.circuit_compile import sizes
 from lapis.cli.command import CIRCUIT, ROWS, command
 from lapis.errors import LapisError, TooLarge
 from lapis.progress import Report, Stop, work_clock
-from lapis.registry.options import (
+from lapis.registry.circuit_options import (
     CircuitInfoOptions,
     CircuitLearnOptions,
     CircuitQueryOptions,

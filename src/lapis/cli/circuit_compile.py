@@ -12,7 +12,7 @@ from lapis.circuits.typed_states import read_states, row_of_states
 from lapis.cli.command import ANY_DATA, ANY_MODEL, command, read_worlds
 from lapis.errors import LapisError
 from lapis.progress import Report, Stop, work_clock
-from lapis.registry.options import (
+from lapis.registry.circuit_options import (
     CircuitApproximateOptions,
     CircuitCompileOptions,
     CircuitMarginalsOptions,
