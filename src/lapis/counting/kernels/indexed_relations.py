@@ -10,7 +10,7 @@ interpreted; so nothing here is cast to a width.
 
 from __future__ import annotations
 
-from lapis.compiled import entry, inner
+from lapis.runtime.kernels import entry, inner
 
 GOLDEN = -7046029254386353131  # 2⁶⁴/φ, odd, as a signed number
 FREE_ROWS, NUM_BUCKETS = 0, 1  # entries of `level`
@@ -26,7 +26,7 @@ def place_of(table, key):  # type: ignore[no-untyped-def]
     return place
 
 
-@inner
+@entry
 def contains(relations, atom):  # type: ignore[no-untyped-def]
     return relations.atom[place_of(relations.atom, atom)] >= 0
 
