@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lapis.counting.derived import count_witnesses, derive
-from lapis.data.tuples import sorted_unique
+from lapis.data.keys import sorted_unique
 from lapis.errors import LapisError
 from lapis.logic.clauses import Definition
 from lapis.problem.problem import Problem, StoredEvidence

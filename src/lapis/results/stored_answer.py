@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lapis.results.answer import quality_remarks
-from lapis.results.result import Columns, Result
-from lapis.results.view import View
+from lapis.results.result import Columns, Result, View
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from lapis.data.keys import unpack
-from lapis.data.tuples import contains
+from lapis.data.keys import contains, unpack
 from lapis.runtime.kernels import entry
 from lapis.structure.clause_fit import fit
 from lapis.structure.clauses import Candidate

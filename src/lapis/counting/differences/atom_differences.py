@@ -19,7 +19,7 @@ from lapis.counting.differences.differences import Target, clause_difference, is
 from lapis.counting.differences.sparse_vectors import SparseVectors, place_vectors
 from lapis.counting.differences.stored_differences import StoredDifferences, stored_differences
 from lapis.counting.weight_keys import WeightKeys, number_weights, violated_rules
-from lapis.data.tuples import contains
+from lapis.data.keys import contains
 from lapis.problem.problem import Problem
 from lapis.relational.engines.placing import StoredWorld
 from lapis.relational.interpretation import Interpretation

@@ -45,8 +45,7 @@ from lapis.counting.differences.stored_blocks import (
     is_listed,
 )
 from lapis.counting.differences.stored_differences import StoredDifferences
-from lapis.data.keys import number_rows
-from lapis.data.tuples import contains
+from lapis.data.keys import contains, number_rows
 from lapis.errors import TooLarge
 from lapis.language.model import Predicate
 from lapis.problem.problem import Problem

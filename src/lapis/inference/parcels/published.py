@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lapis.data.tuples import contains
+from lapis.data.keys import contains
 from lapis.data.whole_path import require_writable, whole_path
 from lapis.errors import LapisError
 from lapis.grounding.evidence import close_blocks
