@@ -34,10 +34,10 @@ def demo(as_json: bool) -> None:
 
 @takes("warm", "compiling")
 def warm(progress: Report | None) -> None:
-    """Compile all kernels ahead, on all cores: the first job of an installation need not."""
-    from lapis.cli.warm import compile_all
+    """Compile the kernels of common commands ahead of their first use, on all cores."""
+    from lapis.precompile import warm as compile_ahead
 
-    compile_all(progress)
+    compile_ahead(progress=progress)
 
 
 @takes("check")

@@ -13,8 +13,8 @@ changes of the whole cascade just add up, however deep the quantifiers are neste
 
 Numbers are int64. What a flip can change is bounded when its loops are written, by the sizes of the
 domains; where that, or the number of atoms, passes 2⁶², all arrays hold Python's integers and the
-same kernels are interpreted. Counts themselves may be larger: they are Python's integers to which
-the changes of some flips at a time are added.
+kernels run as Python functions (`as_python`). Counts themselves may be larger: they are Python's
+integers to which the changes of some flips at a time are added.
 """
 
 from __future__ import annotations

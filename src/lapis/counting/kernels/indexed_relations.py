@@ -4,8 +4,8 @@ Tables are open-addressing with linear probing, a power of two long and at most 
 is taken out by moving back what stands behind it (Knuth 6.4, algorithm R), so that there are no
 tombstones and tables never need cleaning. A bucket stays when its last atom has gone.
 
-In wide worlds, where numbers may pass 64 bits, arrays hold Python's integers and all this is
-interpreted; so nothing here is cast to a width.
+In wide worlds, where numbers may pass 64 bits, arrays hold Python's integers and all this runs as
+Python functions; so nothing here is cast to a width.
 """
 
 from __future__ import annotations
