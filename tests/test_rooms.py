@@ -37,7 +37,7 @@ INFERENCE = (
     "parcels",
 )  # fmt: skip
 
-WAITING: dict[str, str] = {}  # what a coming part of the package will use
+WAITING: dict[str, str] = {"plan_task": "lapis.plan"}  # what a coming part will use
 
 
 def module_name(path: Path) -> str:
