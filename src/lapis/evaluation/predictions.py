@@ -2,7 +2,7 @@
 
 The facts of the query predicates are hidden, predicted from the rest of the data, and kept
 beside the truth. Logarithms are taken of log-odds, which are exact where inference is, however
-sure it is, and where it sampled say no more than the samples can (`lapis.inference.log_odds`).
+sure it is, and where it sampled say no more than the samples can (`lapis.inference.marginals`).
 Rankings go by the same where they are exact, and by the shares of the samples where they are not.
 """
 
@@ -23,7 +23,7 @@ from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, join_atoms
-from lapis.results.view import MAX_ROWS, View
+from lapis.results.result import MAX_ROWS, View
 
 if TYPE_CHECKING:
     from lapis.inference.marginals import InferenceOptions, Marginals

@@ -17,7 +17,7 @@ from lapis.results.atoms import Atoms, Key
 from lapis.results.columns import Coded, Entries, as_objects
 from lapis.results.plan_report import PlanReport
 from lapis.results.plots import finish, label, new_axes, plot_bars
-from lapis.results.view import MAX_ROWS, View
+from lapis.results.result import MAX_ROWS, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lapis.results.result import Columns, Result
-from lapis.results.view import View, new_view
+from lapis.results.result import Columns, Result, View, new_view
 
 # gave up: the step has no answer, and others follow. replaced: another step answered its atoms.
 Status = Literal["planned", "answered", "gave up", "replaced"]
