@@ -22,12 +22,11 @@ LEAVES = (
 ROOMS = (
     *LEAVES, "language", "logic", "data", "results", "problem", "relational", "counting", "network",
     "grounding", "inference", "circuits", "lifted", "optimisation", "learning", "structure",
-    "evaluation", "fields", "checks", "api", "examples", "precompile", "cli", "__main__",
+    "stores", "evaluation", "fields", "checks", "api", "examples", "precompile", "cli", "__main__",
 )  # fmt: skip
 # Of inference, in the same order.
 INFERENCE = (
     "exact", "reduction", "sampling", "map", "propagation", "moments", "symmetry", "bounds",
-    "parcels",
 )  # fmt: skip
 
 
@@ -86,6 +85,18 @@ def test_folders_import_downward_only() -> None:
     """At the top, within functions and for types alike; the package's own door is lazy."""
     assert [line for path in MODULES if path.parent != SOURCE or path.name != "__init__.py"
             for line in upward(path)] == []  # fmt: skip
+
+
+def test_only_the_top_names_stores() -> None:
+    """Not in imports, nor in texts that are loaded when used."""
+    top = {"__init__", "stores", "api", "cli"}
+    named = [
+        name
+        for name, path in NAMES.items()
+        if "lapis.stores" in path.read_text(encoding="utf-8")
+        and ((path.parent == SOURCE and path.stem) or name.split(".")[1]) not in top
+    ]
+    assert named == []
 
 
 def definitions(path: Path) -> Iterator[str]:

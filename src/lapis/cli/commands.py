@@ -70,12 +70,13 @@ def count(
                     hint=f"leave out {flag}, or --explain",
                 )
         from lapis.counting.rule_counts import explain_counts
-        from lapis.relational.engines.mapped_tables import open_on_engine
+        from lapis.stores.load_to_store import place_on
+        from lapis.stores.mapped_tables import open_on_engine
 
         places = {name: options[name] for name in ("engine", "tables", "strict")}
         with open_on_engine(model, worlds or None, probabilities=False, **places) as opened:
             inputs, store = opened
-            print(explain_counts(inputs.model, inputs.databases, store))
+            print(explain_counts(inputs.model, inputs.databases, place_on(store)))
         return None
     with progress_bar("counting") as progress:
         return count_rules(model, worlds or None, progress=progress, **options)
