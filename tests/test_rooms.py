@@ -16,13 +16,13 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 
 # Each may import those before it.
 LEAVES = (
-    "errors", "collector", "cores", "processes", "freed_memory", "progress", "cache_folder",
-    "compiler", "compiled", "option", "options", "method", "methods",
+    "errors", "collector", "cores", "freed_memory", "progress", "cache_folder", "runtime",
+    "option", "options", "method", "methods",
 )  # fmt: skip
 ROOMS = (
     *LEAVES, "language", "logic", "data", "results", "problem", "relational", "counting", "network",
     "grounding", "inference", "circuits", "lifted", "optimisation", "learning", "structure",
-    "stores", "evaluation", "fields", "checks", "api", "examples", "cli", "__main__",
+    "stores", "evaluation", "fields", "checks", "api", "examples", "precompile", "cli", "__main__",
 )  # fmt: skip
 # Of inference, in the same order.
 INFERENCE = (
