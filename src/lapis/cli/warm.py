@@ -140,7 +140,7 @@ JOBS: Mapping[str, Callable[[], None]] = {
     "inference": compile_inference,
     "search": compile_search,
     "map": compile_map,
-    "others": lambda: compile_samplers("mcsat", "tempering", "forest"),
+    "others": lambda: compile_samplers("mcsat", "tempering"),
     "learning": compile_learning,
     "counts": compile_counts,
 }
