@@ -29,7 +29,7 @@ from lapis.stores.stored_answer import StoredAnswer
 
 if TYPE_CHECKING:
     from lapis.evaluation.score import Score
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
     from lapis.learning.fit import Fit
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.answer import Lifted
@@ -119,7 +119,7 @@ def to_store(
     model: ModelLike,
     data: DataLike,
     options: InferOptions | MapOptions,
-    limits: Options,
+    limits: InferenceOptions,
     output: str,
 ) -> StoredAnswer:
     """Answers that stay in the store, or are written to files from there."""
@@ -176,10 +176,12 @@ def needs_engine(name: str) -> LapisError:
     )
 
 
-def infer_limits(options: InferOptions, progress: Report | None, stop: StopLike) -> Options:
-    from lapis.inference.marginals import Options
+def infer_limits(
+    options: InferOptions, progress: Report | None, stop: StopLike
+) -> InferenceOptions:
+    from lapis.inference.marginals import InferenceOptions
 
-    return Options(
+    return InferenceOptions(
         precision=options.precision,
         max_samples=options.max_samples,
         num_chains=options.num_chains,
@@ -194,10 +196,10 @@ def infer_limits(options: InferOptions, progress: Report | None, stop: StopLike)
     )
 
 
-def map_limits(options: MapOptions, progress: Report | None, stop: StopLike) -> Options:
-    from lapis.inference.marginals import Options
+def map_limits(options: MapOptions, progress: Report | None, stop: StopLike) -> InferenceOptions:
+    from lapis.inference.marginals import InferenceOptions
 
-    return Options(
+    return InferenceOptions(
         time_limit=options.time_limit,
         seed=options.random_state,
         max_memory=options.max_memory,
@@ -208,7 +210,7 @@ def map_limits(options: MapOptions, progress: Report | None, stop: StopLike) -> 
 
 
 def average(
-    posterior: WeightPosterior, data: DataLike, options: InferOptions, limits: Options
+    posterior: WeightPosterior, data: DataLike, options: InferOptions, limits: InferenceOptions
 ) -> Answer:
     """Marginals averaged over draws of the weights."""
     from lapis.learning.averaging import infer_average, refuse_unread
@@ -281,7 +283,7 @@ def score(
     stop: StopLike = None,
 ) -> Score:
     from lapis.evaluation.score import score_worlds
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
 
     inputs = open_inputs(model, data, strict=options.strict)
     return score_worlds(
@@ -289,7 +291,7 @@ def score(
         inputs.databases,
         query_predicates(options.query, inputs.model),
         method=options.method,
-        options=Options(
+        options=InferenceOptions(
             precision=options.precision,
             time_limit=options.time_limit,
             seed=options.random_state,

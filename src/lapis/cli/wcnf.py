@@ -20,9 +20,9 @@ def is_wcnf(path: Path) -> bool:
 def map_wcnf(path: Path, options: MapOptions, progress: Report | None) -> MostLikelyWorld:
     """The assignment of least cost; `cost` is the weight of the soft clauses it breaks."""
     from lapis.inference.map.wcnf import solve_wcnf
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
 
-    limits = Options(time_limit=options.time_limit, seed=options.seed, progress=progress)
+    limits = InferenceOptions(time_limit=options.time_limit, seed=options.seed, progress=progress)
     result = solve_wcnf(path, options.method, limits)
     found = result.found
     size = result.network.num_base_atoms

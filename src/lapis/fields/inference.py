@@ -21,9 +21,13 @@ from lapis.fields.gibbs import FieldGibbs
 from lapis.fields.ground import GroundField, ground_field
 from lapis.fields.icm import find_mode
 from lapis.fields.kernels.cached import CachedField
-from lapis.inference.asked import select_atoms
-from lapis.inference.marginals import Marginals, Options, describe_chains, sampled_marginals
-from lapis.inference.worlds import answer_world, merge_answers, merge_worlds
+from lapis.inference.marginals import (
+    InferenceOptions,
+    Marginals,
+    describe_chains,
+    sampled_marginals,
+)
+from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, select_atoms
 from lapis.problem.task import DataLike, Task, World, build_task
 from lapis.progress import Report, Stop, Wish
 from lapis.registry.check import check_options, known_keywords, seed_of
@@ -81,7 +85,7 @@ def infer(
     check_options(options)
     resolved = open_field(field)
     task = field_task(resolved, data, query, open_predicates, strict)
-    limits = Options(
+    limits = InferenceOptions(
         precision=precision,
         max_samples=max_samples,
         num_chains=num_chains,
@@ -103,7 +107,7 @@ def solve_worlds(
     field: Field,
     task: Task,
     method: str,
-    options: Options,
+    options: InferenceOptions,
 ) -> Iterator[tuple[World, GroundField, Any]]:
     """What the method found in each world; when the user stops one, the others end at once."""
     chosen = find_method(command, method).load()
@@ -115,7 +119,9 @@ def solve_worlds(
         yield world, ground, found
 
 
-def by_best_method(ground: GroundField, weights: np.ndarray, options: Options) -> Marginals:
+def by_best_method(
+    ground: GroundField, weights: np.ndarray, options: InferenceOptions
+) -> Marginals:
     chosen = by_enumeration if is_quick(ground) else by_gibbs
     return chosen(ground, weights, options)
 
@@ -126,16 +132,27 @@ def is_quick(ground: GroundField) -> bool:
     return states <= MAX_STATES and ground.num_cells * states <= QUICK_STATES
 
 
-def by_enumeration(ground: GroundField, weights: np.ndarray, options: Options) -> Marginals:
+def by_enumeration(
+    ground: GroundField, weights: np.ndarray, options: InferenceOptions
+) -> Marginals:
     found = enumerate_field(ground, weights)
-    return Marginals(
-        "enumerate", True, found.log_partition, found.marginal, found.log_odds, None,
-        found.expected_sums, diagnostics={"states": ground.units.num_states},
-    )  # fmt: skip
+    return Marginals.by(
+        "enumerate",
+        exact=True,
+        log_partition=found.log_partition,
+        marginal=found.marginal,
+        log_odds=found.log_odds,
+        expected_count=found.expected_sums,
+        diagnostics={"states": ground.units.num_states},
+    )
 
 
 def by_gibbs(
-    ground: GroundField, weights: np.ndarray, options: Options, *, start_at_modes: bool = False
+    ground: GroundField,
+    weights: np.ndarray,
+    options: InferenceOptions,
+    *,
+    start_at_modes: bool = False,
 ) -> Marginals:
     from lapis.inference.sampling.chains import run_chains
 
@@ -143,12 +160,14 @@ def by_gibbs(
     found = run_chains(
         ground.network,
         FieldGibbs(CachedField(ground), weights, start_at_modes, name),
-        **options.of_chains,
+        **options.chain_options,
     )
     return sampled_marginals(name, found, describe_chains(found))
 
 
-def by_gibbs_from_modes(ground: GroundField, weights: np.ndarray, options: Options) -> Marginals:
+def by_gibbs_from_modes(
+    ground: GroundField, weights: np.ndarray, options: InferenceOptions
+) -> Marginals:
     return by_gibbs(ground, weights, options, start_at_modes=True)
 
 
@@ -186,7 +205,7 @@ def map(
     check_options(options)
     resolved = open_field(field)
     task = field_task(resolved, data, query, open_predicates, strict)
-    limits = Options(
+    limits = InferenceOptions(
         time_limit=time_limit,
         seed=options.seed,
         max_memory=max_memory,
@@ -216,18 +235,18 @@ class Best(NamedTuple):
     diagnostics: dict[str, Any]
 
 
-def map_best(ground: GroundField, weights: np.ndarray, options: Options) -> Best:
+def map_best(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> Best:
     chosen = map_enumerated if is_quick(ground) else map_icm
     return chosen(ground, weights, options)
 
 
-def map_enumerated(ground: GroundField, weights: np.ndarray, options: Options) -> Best:
+def map_enumerated(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> Best:
     found = enumerate_field(ground, weights)
     notes = {"bound": found.best_score, "gap": 0.0, "interrupted": False}
     return Best("enumerate", True, found.best_score, found.best, notes)
 
 
-def map_icm(ground: GroundField, weights: np.ndarray, options: Options) -> Best:
+def map_icm(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> Best:
     stop, progress = options.begin_map(), options.progress
     mode = find_mode(CachedField(ground), weights, seed=options.seed, stop=stop, progress=progress)
     notes = {"starts": mode.starts, "interrupted": mode.interrupted}

@@ -23,7 +23,7 @@ from lapis.fields.census.pseudo import pseudo_log_likelihood
 from lapis.fields.enumeration import enumerate_field
 from lapis.fields.field_text import FieldLike, open_field
 from lapis.fields.lesson import Lesson, make_lesson
-from lapis.inference.marginals import Marginals, Options
+from lapis.inference.marginals import InferenceOptions, Marginals
 from lapis.learning.examples import build_examples
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
@@ -99,7 +99,7 @@ def score(
     plain = None if parts is None else sum(part.value for part in parts.values())
     variables = 0 if parts is None else sum(part.num_variables for part in parts.values())
     names = tuple(dict.fromkeys(asked)) or tuple(inputs.model.predicates)
-    limits = Options(
+    limits = InferenceOptions(
         precision=precision,
         time_limit=time_limit,
         seed=options.seed,
@@ -161,7 +161,7 @@ def exact_likelihood(lessons: Sequence[Lesson], notes: list[str]) -> float | Non
 
 
 def predict(
-    lessons: Sequence[Lesson], method: str, options: Options, notes: list[str]
+    lessons: Sequence[Lesson], method: str, options: InferenceOptions, notes: list[str]
 ) -> list[tuple[Predictions, Marginals]]:
     """Of each world; the time is shared equally."""
     chosen = find_method("field infer", method).load()

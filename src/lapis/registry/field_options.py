@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 from lapis.registry.option import CommandLineOnly, Flag, Help, MethodOf, Range
 from lapis.registry.options import (
-    ChainOptions,
     CheckpointOptions,
     ClimbOptions,
     InferringOptions,
@@ -19,6 +18,7 @@ from lapis.registry.options import (
     MemoryOptions,
     MergeOptions,
     OpenOptions,
+    SamplingOptions,
     SeedOptions,
     TimeOptions,
 )
@@ -31,7 +31,7 @@ FieldExpectation = Literal["auto", "exact", "gibbs", "map"]
 
 @dataclass(frozen=True, kw_only=True)
 class FieldInferOptions(
-    OpenOptions, InferringOptions, ChainOptions, MergeOptions, SeedOptions, JsonOptions
+    OpenOptions, InferringOptions, SamplingOptions, MergeOptions, SeedOptions, JsonOptions
 ):
     """Inference"""
 

@@ -185,7 +185,7 @@ class InferringOptions(TimeOptions, MemoryOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChainOptions:
+class SamplingOptions:
     """Inference"""
 
     max_samples: Annotated[int, Range(1), Help(
@@ -357,7 +357,7 @@ class GroundOptions(OpenOptions, MemoryOptions, CnfOptions, MergeOptions, JsonOp
 
 @dataclass(frozen=True, kw_only=True)
 class InferOptions(
-    OpenOptions, SoftOptions, InferringOptions, ChainOptions, RelaxOptions, EngineOptions,
+    OpenOptions, SoftOptions, InferringOptions, SamplingOptions, RelaxOptions, EngineOptions,
     StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
 ):
     """Inference"""

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, world_found
 from lapis.problem.problem import LazyEvidence
 from lapis.problem.task import Task, World
@@ -18,7 +18,7 @@ from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
 from lapis.stores.components.packing import Limits
 from lapis.stores.components.published import check_place, check_target, publish_answers
-from lapis.stores.components.scratch_schema import corner_of
+from lapis.stores.components.scratch_schema import scratch_schema_of
 from lapis.stores.components.solve_on_store import Solved, fetch_marginals, fetch_world, solve_there
 from lapis.stores.components.solving import Question
 from lapis.stores.load_to_store import TableRows
@@ -28,7 +28,11 @@ from lapis.stores.urls import open_store
 
 
 def infer_on_engine(
-    task: Task, url: str | None, method: str, options: Options, limits: Limits | None = None
+    task: Task,
+    url: str | None,
+    method: str,
+    options: InferenceOptions,
+    limits: Limits | None = None,
 ) -> Answer:
     """Marginals, by the engine at a URL, or by the one that has the facts."""
     refuse_options(options)
@@ -42,7 +46,11 @@ def infer_on_engine(
 
 
 def map_on_engine(
-    task: Task, url: str | None, method: str, options: Options, limits: Limits | None = None
+    task: Task,
+    url: str | None,
+    method: str,
+    options: InferenceOptions,
+    limits: Limits | None = None,
 ) -> MostLikelyWorld:
     """A most likely world, by the engine at a URL; the time limit is for each component."""
     refuse_options(options)
@@ -60,7 +68,7 @@ def answer_to_store(
     task: Task,
     url: str | None,
     method: str,
-    options: Options,
+    options: InferenceOptions,
     output: str,
     limits: Limits | None = None,
 ) -> StoredAnswer:
@@ -97,8 +105,8 @@ def store_for(world: World, url: str | None, max_memory: int | None) -> Iterator
     """Where the facts of a world are already, or the engine that a URL names."""
     found = store_of(world)
     if found is not None:
-        with corner_of(found) as corner:
-            yield corner
+        with scratch_schema_of(found) as schema:
+            yield schema
         return
     if url is None:
         raise LapisError(
@@ -127,7 +135,7 @@ def refuse_worlds(task: Task) -> None:
         raise LapisError("one table holds one world", code="several-worlds", hint="use --merge")
 
 
-def refuse_options(options: Options) -> None:
+def refuse_options(options: InferenceOptions) -> None:
     if options.relax:
         raise LapisError(
             "hard formulas cannot be relaxed on an engine",
