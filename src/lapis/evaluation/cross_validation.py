@@ -260,7 +260,7 @@ def cross_validate(
     *,
     folds: int | None = None,
     leave_one_out: bool = False,
-    learn_options: Mapping[str, Any] | None = None,
+    learn_options: Mapping[str, object] | None = None,
     generative: bool = False,
     unobserved: Sequence[str] = (),
     only_listed: bool = False,
@@ -286,7 +286,7 @@ def cross_validate(
     asks for the exact log-likelihood of all test facts too, which is seldom affordable. `jobs`
     processes run side by side, by default one for each core; the result does not depend on it.
     """
-    options = dict(learn_options or {})
+    options: dict[str, Any] = dict(learn_options or {})
     check_names(options)
     seed = seed_of(random_state)
     check_options(
