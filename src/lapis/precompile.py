@@ -141,7 +141,7 @@ def compile_structure() -> None:
 JOBS: Mapping[str, Callable[[], None]] = {
     "sampling": compile_sampling,
     "exact": compile_exact,
-    "other samplers": lambda: compile_samplers("mcsat", "tempering", "forest"),
+    "other samplers": lambda: compile_samplers("mcsat", "tempering"),
     "map": compile_map,
     "learning": compile_learning,
     "structure": compile_structure,
