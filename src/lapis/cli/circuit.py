@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lapis.circuits.typed_states import read_states, row_of_states
 from lapis.cli.circuit_compile import sizes
-from lapis.cli.options import takes
+from lapis.cli.command import CIRCUIT, ROWS, command
 from lapis.errors import LapisError, TooLarge
 from lapis.progress import Report, Stop, work_clock
+from lapis.registry.circuit_options import (
+    CircuitInfoOptions,
+    CircuitLearnOptions,
+    CircuitQueryOptions,
+    CircuitSampleOptions,
+    CircuitScoreOptions,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,18 +28,8 @@ if TYPE_CHECKING:
     from lapis.results.result import Result
 
 
-@takes("circuit learn", "learning")
-def learn(
-    table: Path,
-    valid: Path | None,
-    time_limit: float | None,
-    output: Path | None,
-    network: Path | None,
-    header: Any,
-    random_state: int,
-    progress: Report | None,
-    **options: Any,
-) -> Result:
+@command("circuit learn", CircuitLearnOptions, ROWS, bar="learning")
+def learn(table: Path, options: CircuitLearnOptions, progress: Report | None) -> Result:
     """Learn a circuit from rows of discrete values, paying for its edges."""
     from lapis.circuits.compilation.compile import MAX_EDGES
     from lapis.circuits.files import check_output, save_circuit
@@ -43,36 +40,53 @@ def learn(
     from lapis.circuits.tree_networks.text import SUFFIX, format_network
     from lapis.data.whole_path import require_writable, write_whole
 
+    output, network, seed = options.output, options.network, options.seed
     wants_circuit = output is not None and output.suffix != SUFFIX
     if wants_circuit:
         check_output(output)
     require_writable(output)
-    is_single = (options["num_components"] or 1) * options["num_starts"] == 1
+    is_single = (options.num_components or 1) * options.num_starts == 1
     wants_network = network is not None or (output is not None and output.suffix == SUFFIX)
-    if wants_network and not (is_single and options["method"] != "tree"):
+    if wants_network and not (is_single and options.method != "tree"):
         raise LapisError(
             "a circuit with hidden variables is not equivalent to a Bayesian network of its own",
             code="option-value",
-            hint="leave out --network, or --components, --starts and --method tree",
+            hint="leave out --network, or --num-components, --num-starts and --method tree",
         )
-    if options["max_edges"] is not None and not any(options["edge_costs"]) and not wants_circuit:
+    if options.max_edges is not None and not any(options.edge_costs) and not wants_circuit:
         raise LapisError(
-            "--edges-max limits a circuit, and with --edge-cost 0 none is kept",
+            "--max-edges limits a circuit, and with --edge-costs 0 none is kept",
             code="option-value",
             hint="leave it out, or write a circuit with -o c.npz",
         )
-    tables = [read_table(path, header) for path in (table, valid) if path is not None]
+    tables = [
+        read_table(path, options.header) for path in (table, options.valid) if path is not None
+    ]
     names, states = variables_of(tables)
     train, *others = (rows_of(one, names, states) for one in tables)
     held_out = others[0] if others else None
-    stop = Stop(deadline=work_clock() + time_limit) if time_limit else Stop()
+    limit = options.time_limit
+    stop = Stop(deadline=work_clock() + limit) if limit else Stop()
     found = learn_rows(
-        train, held_out, names, states, seed=random_state, progress=progress, stop=stop, **options
+        train,
+        held_out,
+        names,
+        states,
+        seed=seed,
+        progress=progress,
+        stop=stop,
+        edge_costs=options.edge_costs,
+        parameter_costs=options.parameter_costs,
+        prior=options.prior,
+        method=options.method,
+        num_components=options.num_components,
+        num_starts=options.num_starts,
+        max_edges=options.max_edges,
     )
     fit = found.fit
     if wants_circuit and fit.circuit is None and fit.network is not None:
-        limit = options["max_edges"] or MAX_EDGES
-        fit = replace(fit, circuit=compile_network(fit.network, limit, random_state).circuit)
+        most = options.max_edges or MAX_EDGES
+        fit = replace(fit, circuit=compile_network(fit.network, most, seed).circuit)
     if network is not None and fit.network is not None:
         write_whole(network, format_network(fit.network))
     if output is not None and fit.circuit is not None and wants_circuit:
@@ -95,8 +109,8 @@ def learn(
     return LearnedFigures(figures, found.trials)
 
 
-@takes("circuit score")
-def score(circuit: Path, table: Path, per_example: Path | None, header: Any) -> Result:
+@command("circuit score", CircuitScoreOptions, CIRCUIT, ROWS)
+def score(circuit: Path, table: Path, options: CircuitScoreOptions) -> Result:
     """The mean log-likelihood of rows; variables that a row leaves out are summed out."""
     from lapis.circuits.queries import log_probabilities
     from lapis.circuits.table import read_table, rows_of
@@ -105,7 +119,7 @@ def score(circuit: Path, table: Path, per_example: Path | None, header: Any) -> 
     from lapis.results.result import Figures
 
     found = load_model(circuit)
-    rows = rows_of(read_table(table, header), found.names, found.states)
+    rows = rows_of(read_table(table, options.header), found.names, found.states)
     if not isinstance(found, TreeNetwork):
         values = log_probabilities(found, rows)
     elif (rows >= 0).all():
@@ -116,32 +130,22 @@ def score(circuit: Path, table: Path, per_example: Path | None, header: Any) -> 
             code="missing-values",
             hint=f"`lapis circuit compile {circuit} -o c.npz`, and score the circuit",
         )
-    if per_example is not None:
-        write_whole(per_example, "".join(f"{value!r}\n" for value in values.tolist()))
+    if options.per_example is not None:
+        write_whole(options.per_example, "".join(f"{value!r}\n" for value in values.tolist()))
     return Figures({"log_likelihood": mean(values), "examples": len(values)})
 
 
-@takes("circuit query")
-def query(
-    circuit: Path,
-    query: Sequence[str],
-    evidence: Sequence[str],
-    rows: Path | None,
-    given: Path | None,
-    most_likely: bool,
-    num_chains: int,
-    burn_in: int,
-    num_sweeps: int,
-    header: Any,
-    random_state: int,
-) -> Result:
+@command("circuit query", CircuitQueryOptions, CIRCUIT)
+def query(circuit: Path, options: CircuitQueryOptions) -> Result:
     """Conditional probabilities: exactly of a circuit, by Gibbs sampling of a network."""
     from lapis.circuits.results import ask, ask_network, ask_network_rows, ask_rows
     from lapis.circuits.table import read_table, rows_of
     from lapis.circuits.tree_networks.tree_network import TreeNetwork
 
     found = load_model(circuit)
-    sampling = (num_chains, burn_in, num_sweeps, random_state)
+    query, evidence, header = list(options.query), list(options.evidence), options.header
+    rows, given, most_likely = options.rows, options.evidence_rows, options.most_likely
+    sampling = (options.num_chains, options.burn_in, options.num_sweeps, options.seed)
     if most_likely and isinstance(found, TreeNetwork):
         raise LapisError(
             "the most likely states cannot be found by Gibbs sampling",
@@ -150,7 +154,7 @@ def query(
         )
     if rows is None:
         if given is not None:
-            raise LapisError("--given is the evidence for --rows", code="option-value")
+            raise LapisError("--evidence-rows is the evidence for --rows", code="option-value")
         row = given_row(found, evidence)
         named = read_states(found.names, found.states, query)
         asked = [name for name, state in named if state is None]
@@ -174,16 +178,8 @@ def query(
     return ask_rows(found, events, known)
 
 
-@takes("circuit sample")
-def sample(
-    circuit: Path,
-    num_samples: int,
-    evidence: Sequence[str],
-    burn_in: int,
-    output: Path | None,
-    random_state: int,
-    as_json: bool,
-) -> None:
+@command("circuit sample", CircuitSampleOptions, CIRCUIT)
+def sample(circuit: Path, options: CircuitSampleOptions) -> None:
     """Independent samples, given evidence; of a network with evidence by Gibbs sampling."""
     import csv
     import sys
@@ -195,15 +191,16 @@ def sample(
     from lapis.data.whole_path import whole_path
 
     found = load_model(circuit)
-    row = given_row(found, evidence)
+    num_samples, burn_in, output = options.num_samples, options.burn_in, options.output
+    row = given_row(found, list(options.evidence))
     is_exact = True
     if not isinstance(found, TreeNetwork):
-        worlds = draw_samples(found, num_samples, random_state, row)
+        worlds = draw_samples(found, num_samples, options.seed, row)
     elif (row < 0).all():
-        worlds = found.draw_samples(num_samples, random_state)
+        worlds = found.draw_samples(num_samples, options.seed)
     else:
         is_exact = False
-        worlds = draw_given(found, num_samples, row, burn_in, random_state)
+        worlds = draw_given(found, num_samples, row, burn_in, options.seed)
         print(
             f"not exact: each sample is the end of a Gibbs chain of {burn_in:,} sweeps",
             file=sys.stderr,
@@ -212,7 +209,7 @@ def sample(
         [states[code] for code in worlds[:, v].tolist()] for v, states in enumerate(found.states)
     ]
     rows = zip(*columns, strict=True)
-    if as_json:
+    if options.as_json:
         samples = (dict(zip(found.names, row, strict=True)) for row in rows)
         print_json({"exact": is_exact, "samples": samples})
     elif output is None:
@@ -227,8 +224,8 @@ def sample(
             )
 
 
-@takes("circuit info")
-def info(circuit: Path, output: Path | None, max_edges: int, plot: Path | None) -> Result:
+@command("circuit info", CircuitInfoOptions, CIRCUIT)
+def info(circuit: Path, options: CircuitInfoOptions) -> Result:
     """Size and guarantees of a circuit or network; other forms and a picture of it."""
     from lapis.circuits.files import load_stored_network, save_circuit
     from lapis.circuits.queries import entropy, log_partition
@@ -237,7 +234,7 @@ def info(circuit: Path, output: Path | None, max_edges: int, plot: Path | None) 
     from lapis.data.whole_path import write_whole
     from lapis.results.result import Figures
 
-    found = load_model(circuit)
+    found, output, plot = load_model(circuit), options.output, options.plot
     figures: dict[str, float | int | str | None] = {}
     if isinstance(found, TreeNetwork):
         network: TreeNetwork | None = found
@@ -253,7 +250,7 @@ def info(circuit: Path, output: Path | None, max_edges: int, plot: Path | None) 
             "entropy": entropy(found) if all(found.properties) else None,
         }
     if network is not None:
-        figures |= measure(network, max_edges)
+        figures |= measure(network, options.max_edges)
     if output is not None and output.suffix == SUFFIX and network is not None:
         write_whole(output, format_network(network))
     elif output is not None and isinstance(found, TreeNetwork):
@@ -309,6 +306,3 @@ def given_row(circuit: Circuit | TreeNetwork, evidence: Sequence[str]) -> np.nda
 
 def mean(values: np.ndarray) -> float | None:
     return float(values.mean()) if len(values) else None
-
-
-CIRCUIT = (learn, score, query, sample, info)

@@ -6,12 +6,18 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lapis.circuits.typed_states import read_states, row_of_states
-from lapis.cli.options import read_worlds, takes
+from lapis.cli.command import ANY_DATA, ANY_MODEL, command, read_worlds
 from lapis.errors import LapisError
 from lapis.progress import Report, Stop, work_clock
+from lapis.registry.circuit_options import (
+    CircuitApproximateOptions,
+    CircuitCompileOptions,
+    CircuitMarginalsOptions,
+    FactorOptions,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,14 +28,12 @@ if TYPE_CHECKING:
     from lapis.results.result import Figures
 
 
-@takes("circuit compile", "compiling")
+@command("circuit compile", CircuitCompileOptions, ANY_MODEL, ANY_DATA, bar="compiling")
 def compile_(
-    output: Path | None,
-    max_edges: int,
-    time_limit: float | None,
-    random_state: int,
+    model: Path,
+    data: Sequence[Path] | None,
+    options: CircuitCompileOptions,
     progress: Report | None,
-    **opening: Any,
 ) -> Figures:
     """A circuit that computes a model exactly: all its marginals in one sweep."""
     from lapis.circuits.compilation.compile import compile_factors
@@ -37,13 +41,14 @@ def compile_(
     from lapis.circuits.tree_networks.text import SUFFIX
     from lapis.results.result import Figures
 
-    if opening["model"].suffix == SUFFIX:
-        return compile_trees(output, max_edges, time_limit, random_state, progress, **opening)
-    graph, row, _ = open_factors(**opening)
+    if model.suffix == SUFFIX:
+        return compile_trees(model, data, options, progress)
+    output, time_limit = options.output, options.time_limit
+    graph, row, _ = open_factors(model, data, options)
     graph = graph.given(row)
     began = time.monotonic()
     stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
-    found = compile_factors(graph, max_edges, random_state, stop, progress)
+    found = compile_factors(graph, options.max_edges, options.seed, stop, progress)
     save(found.circuit, output)
     figures: dict[str, float | int | str | None] = {
         "method": found.method,
@@ -56,19 +61,10 @@ def compile_(
 
 
 def compile_trees(
-    output: Path | None,
-    max_edges: int,
-    time_limit: float | None,
-    random_state: int,
-    progress: Report | None,
-    *,
     model: Path,
-    evidence: Sequence[str],
     data: Sequence[Path] | None,
-    query: Sequence[str],
-    opened: Sequence[str],
-    merge: bool,
-    strict: bool,
+    options: CircuitCompileOptions,
+    progress: Report | None,
 ) -> Figures:
     """Compile a network with decision trees, whose families may be too large for tables."""
     from lapis.circuits.files import check_output, save_circuit
@@ -77,19 +73,21 @@ def compile_trees(
     from lapis.circuits.tree_networks.text import load_network
     from lapis.results.result import Figures
 
-    if data or query or opened or merge or strict:
+    output, time_limit = options.output, options.time_limit
+    others = (options.query, options.open_predicates, options.merge, options.strict)
+    if data or any(others):
         raise LapisError(
             f"{model}: a network with decision trees takes --evidence, no data and no queries",
             code="option-value",
         )
     check_output(output)
     network = load_network(model)
-    given = read_states(network.names, network.states, evidence)
+    given = read_states(network.names, network.states, list(options.evidence))
     row = row_of_states(network.names, network.states, given)
     began = time.monotonic()
     stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
     fixed = network.given(row)
-    found = compile_network(fixed, max_edges, random_state, stop, progress)
+    found = compile_network(fixed, options.max_edges, options.seed, stop, progress)
     if output is not None:
         save_circuit(found.circuit, output, network if fixed is network else None)
     figures: dict[str, float | int | str | None] = {
@@ -102,16 +100,19 @@ def compile_trees(
     return Figures(figures)
 
 
-@takes("circuit marginals")
-def marginals(time_limit: float | None, random_state: int, **opening: Any) -> ModelMarginals:
+@command("circuit marginals", CircuitMarginalsOptions, ANY_MODEL, ANY_DATA)
+def marginals(
+    model: Path, data: Sequence[Path] | None, options: CircuitMarginalsOptions
+) -> ModelMarginals:
     """All marginals of a model exactly, in numbers: also where a circuit would be too large."""
     from lapis.circuits.compilation.marginals import find_marginals
     from lapis.circuits.results import ModelMarginals
     from lapis.network.csr import row_starts
 
-    graph, row, shown = open_factors(**opening)
+    graph, row, shown = open_factors(model, data, options)
+    time_limit = options.time_limit
     stop = Stop(deadline=work_clock() + time_limit) if time_limit else None
-    found = find_marginals(graph.given(row), seed=random_state, stop=stop)
+    found = find_marginals(graph.given(row), seed=options.seed, stop=stop)
     first = row_starts(graph.size).tolist()
     distribution = {
         name: dict(zip(graph.states[v], found.state[first[v] : first[v + 1]].tolist(), strict=True))
@@ -121,27 +122,26 @@ def marginals(time_limit: float | None, random_state: int, **opening: Any) -> Mo
     return ModelMarginals(found.log_partition, distribution)
 
 
-@takes("circuit approximate", "approximating")
+@command("circuit approximate", CircuitApproximateOptions, ANY_MODEL, ANY_DATA, bar="approximating")
 def approximate(
-    parameters: str,
-    num_samples: int,
-    max_edges: int,
-    random_state: int,
-    time_limit: float | None,
-    output: Path | None,
+    model: Path,
+    data: Sequence[Path] | None,
+    options: CircuitApproximateOptions,
     progress: Report | None,
-    **opening: Any,
 ) -> Figures:
     """The circuit within a budget of edges that is closest to a model, given evidence."""
     from lapis.circuits.approximation import approximate as by
     from lapis.circuits.compilation.partition import cheap_partition
     from lapis.results.result import Figures
 
-    graph, row, _ = open_factors(**opening)
+    graph, row, _ = open_factors(model, data, options)
+    seed, time_limit, output = options.seed, options.time_limit, options.output
     began = time.monotonic()
     stop = Stop(deadline=math.inf if time_limit is None else work_clock() + time_limit)
-    structure = by.find_structure(graph, row, max_edges, num_samples, random_state, stop, progress)
-    found = by.approximate(graph, structure, row, parameters, random_state, stop, progress)
+    structure = by.find_structure(
+        graph, row, options.max_edges, options.num_samples, seed, stop, progress
+    )
+    found = by.approximate(graph, structure, row, options.parameters, seed, stop, progress)
     save(found.circuit, output)
     figures: dict[str, float | int | str | None] = {
         "parameters_by": found.parameters,
@@ -161,13 +161,7 @@ def approximate(
 
 
 def open_factors(
-    model: Path,
-    data: Sequence[Path] | None,
-    query: Sequence[str],
-    opened: Sequence[str],
-    evidence: Sequence[str],
-    merge: bool,
-    strict: bool,
+    model: Path, data: Sequence[Path] | None, options: FactorOptions
 ) -> tuple[FactorGraph, np.ndarray, set[str]]:
     """The tables of a network file or of a ground Markov logic network, and a row of evidence.
 
@@ -176,7 +170,7 @@ def open_factors(
     from lapis.circuits.factors.files import is_factor_file, read_evidence, read_factors
 
     if is_factor_file(model):
-        if query or opened:
+        if options.query or options.open_predicates:
             raise LapisError(
                 f"{model}: a network has no predicates to ask for or to open", code="option-value"
             )
@@ -187,10 +181,10 @@ def open_factors(
                 if observed.setdefault(variable, state) != state:
                     name = graph.names[variable]
                     raise LapisError(f"{path}: {name} has another state before", code="data-table")
-        given = read_states(graph.names, graph.states, evidence)
+        given = read_states(graph.names, graph.states, list(options.evidence))
         row = row_of_states(graph.names, graph.states, given, observed)
         return graph, row, set(graph.names)
-    if evidence:
+    if options.evidence:
         raise LapisError(
             f"{model}: --evidence is for .bif and .uai files", code="option-value",
             hint="write facts to a .db file",
@@ -198,10 +192,16 @@ def open_factors(
     from lapis.circuits.factors.ground import world_factors
     from lapis.problem.task import build_task
 
-    worlds = read_worlds(data, merge)
+    worlds = read_worlds(data, options.merge)
     if len(worlds) > 1:
         raise LapisError("one circuit is one world", code="several-worlds", hint="use --merge")
-    task = build_task(model, worlds or None, query, opened=opened, strict=strict)
+    task = build_task(
+        model,
+        worlds or None,
+        options.query,
+        open_predicates=options.open_predicates,
+        strict=options.strict,
+    )
     graph, shown = world_factors(task.worlds[0])
     return graph, row_of_states(graph.names, graph.states, ()), set(shown)
 
@@ -220,6 +220,3 @@ def save(circuit: Circuit, output: Path | None) -> None:
 
     if output is not None:
         save_circuit(circuit, output)
-
-
-COMPILING = (compile_, marginals, approximate)

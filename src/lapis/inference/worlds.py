@@ -43,17 +43,6 @@ if TYPE_CHECKING:
     from lapis.inference.map.solver import MapResult
 
 
-def refuse_without_engine(**given: object) -> None:
-    """Refuse what only engines read."""
-    for name, value in given.items():
-        if value is not None:
-            raise LapisError(
-                f"{name} is read where an engine does the work",
-                code="no-engine",
-                hint="name one, as in engine='duckdb' (--engine duckdb)",
-            )
-
-
 def infer_task(task: Task, method: str, options: InferenceOptions) -> Answer:
     """Marginals of what is asked, world after world."""
     parts: list[Answer] = []

@@ -21,8 +21,8 @@ from lapis.language.model import Model
 from lapis.lifted.compilation.compile import MAX_WORK
 from lapis.lifted.drawing import Drawing
 from lapis.lifted.lift import LiftedProblem, lift_problem, num_constants
-from lapis.methods import find_method
 from lapis.problem.problem import Problem, problem_on
+from lapis.registry.method import find_method
 from lapis.results.result import Columns, Result, View, new_view
 
 MAX_SHOWN = 10**40  # a larger number of worlds is shown by its logarithm only
@@ -95,7 +95,7 @@ class Lifted(Result):
 
     def remarks(self) -> list[str]:
         if self.formulas and not any(row.groundings for row in self.formulas):
-            return ["there are no constants: name some in the data, or a number (--size type=100)"]
+            return ["there are no constants: name some in the data, or a number (--sizes type=100)"]
         return list(self.reasons)
 
     def document(self) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def too_large(order: Order, max_edges: int) -> TooLarge:
         f"no circuit of at most {max_edges:,} edges was found: elimination would join "
         f"{order.width + 1} variables in a table and need {order.entries:.1e} entries{more}",
         code="circuit-too-large",
-        hint=f"give evidence, raise --edges-max, or use `lapis circuit {other}",
+        hint=f"give evidence, raise --max-edges, or use `lapis circuit {other}",
     )
 
 
