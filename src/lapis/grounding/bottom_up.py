@@ -38,10 +38,9 @@ from lapis.grounding.definitions import (
 )
 from lapis.grounding.evidence import close_blocks
 from lapis.grounding.ground_clauses import ground_rows, split_ground
+from lapis.grounding.grounded_world import GroundedWorld, Rows, fetch_rows, variable_codes
 from lapis.grounding.hard_formulas import refuse_contradiction, refuse_falsified
-from lapis.grounding.known_relations import GroundedWorld
 from lapis.grounding.limits import QueryBudget, check_atoms, memory_limit
-from lapis.grounding.rows import Rows, fetch_rows, variable_codes
 from lapis.grounding.templates import (
     PlanLimits,
     Query,
