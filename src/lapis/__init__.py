@@ -23,6 +23,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lapis import circuits, fields
     from lapis.api import count, infer, learn, learn_structure, lift, map, score
     from lapis.data.database import Database
     from lapis.errors import LapisError, TooLarge
@@ -72,13 +73,15 @@ _HOMES = {
 
 __all__ = [
     "Answer", "Database", "Fit", "LapisError", "Lifted", "Model", "MostLikelyWorld", "Prior",
-    "Problem", "TooLarge", "WeightPosterior", "build_problem", "clausal", "count",
-    "cross_validate", "ground", "infer", "learn", "learn_structure", "lift", "map", "parse", "read",
-    "score",
+    "Problem", "TooLarge", "WeightPosterior", "build_problem", "circuits", "clausal", "count",
+    "cross_validate", "fields", "ground", "infer", "learn", "learn_structure", "lift", "map",
+    "parse", "read", "score",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("circuits", "fields"):
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'lapis' has no attribute {name!r}")
     home, _, attribute = _HOMES[name].partition(":")

@@ -213,9 +213,7 @@ ANY_DATA = Argument(
     "data", "DATA", "Facts for a Markov logic file; a .evid file for a network.", many=True,
     is_required=False,
 )  # fmt: skip
-EVIDENCE = Option(
-    "evidence", "texts", "States of a network's variables, as in smoke=yes.", (), is_keyword=False
-)
+EVIDENCE = Option("evidence", "texts", "States of a network's variables, as in smoke=yes.", ())
 CIRCUIT_OUT = Option(
     "output", "path", "Write the circuit: .npz, .ac or .dot.", flag="-o --output",
     is_keyword=False,
@@ -226,17 +224,16 @@ CIRCUIT = Argument(
 )
 BURN_IN = Option(
     "burn_in", "integer", "Of a network: sweeps of Gibbs sampling that are left out.", 100, low=0,
-    is_keyword=False,
 )  # fmt: skip
 ROWS = Argument("table", "TABLE", "Rows: .csv, with or without a header, .gz, .parquet or .npy.")
 HEADER = Option(
     "header", "word", "Whether the first row of a CSV file names its columns.", "auto",
-    words=("auto", "yes", "no"), is_keyword=False,
+    words=("auto", "yes", "no"),
 )  # fmt: skip
 GIVEN = replace(EVIDENCE, help="States of variables that are known, as in smoke=yes.")
 CIRCUIT_COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "circuit learn": (
-        Option("valid", "path", "Rows to score circuits on, and to choose by.", is_keyword=False),
+        Option("valid", "path", "Rows to score circuits on, and to choose by."),
         Option("edge_costs", "numbers", "What an edge costs, in nats (k_e); of several, as in "
                "1,0.1, --valid chooses. 0: no circuit is kept, only the network with decision "
                "trees.", (0.1,), "--edge-cost", low=0),
@@ -265,22 +262,20 @@ CIRCUIT_COMMANDS: Mapping[str, tuple[Option, ...]] = {
     ),
     "circuit query": (
         Option("query", "texts", "States or variables asked for, as in cancer=yes or cancer.", (),
-               "-q --query", is_keyword=False),
+               "-q --query"),
         GIVEN,
         Option("rows", "path", "Queries, one a row; what is not asked is missing.",
                is_keyword=False),
         Option("given", "path", "Evidence for each of --rows.", is_keyword=False),
-        Option("most_likely", "flag", "The most likely states given the evidence.", False, "--mpe",
-               is_keyword=False),
-        replace(CHAINS, help="Of a network: chains of Gibbs sampling.", default=10,
-                is_keyword=False),
+        Option("most_likely", "flag", "The most likely states given the evidence.", False, "--mpe"),
+        replace(CHAINS, help="Of a network: chains of Gibbs sampling.", default=10),
         BURN_IN,
         Option("num_sweeps", "integer", "Of a network: sweeps of each chain that are counted.",
-               1000, "--sweeps", low=1, is_keyword=False),
+               1000, "--sweeps", low=1),
         HEADER, SEED, AS_JSON,
     ),
     "circuit sample": (
-        Option("num_samples", "integer", "Samples.", 10, "-n --samples", low=1, is_keyword=False),
+        Option("num_samples", "integer", "Samples.", 10, "-n --samples", low=1),
         GIVEN,
         replace(BURN_IN, help="Of a network given evidence: sweeps of Gibbs sampling before a "
                 "sample."),
@@ -290,7 +285,7 @@ CIRCUIT_COMMANDS: Mapping[str, tuple[Option, ...]] = {
     "circuit info": (
         replace(CIRCUIT_OUT, help="Write it in another form: .npz, .ac, .dot; a network .tbn."),
         Option("max_edges", "integer", "Of a network: compile it to a circuit of at most this many "
-               "edges, to find its size.", 1_000_000, "--edges-max", low=1, is_keyword=False),
+               "edges, to find its size.", 1_000_000, "--edges-max", low=1),
         Option("plot", "path", "Draw a small circuit (.png, .svg, .pdf).", is_keyword=False),
         AS_JSON,
     ),

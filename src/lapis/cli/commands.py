@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lapis.cli.circuit import CIRCUIT
-from lapis.cli.circuit_compile import COMPILING
 from lapis.cli.field import FIELD
 from lapis.cli.options import takes
 from lapis.cli.structure import structure
@@ -194,5 +193,5 @@ def run_evaluate(
 
 BY_NAME = {command.__name__: command for command in (
     demo, warm, check, count, ground, infer, map_, lift, learn, structure, score, evaluate, *FIELD,
-    *CIRCUIT, *COMPILING,
+    *CIRCUIT,
 )}  # fmt: skip

@@ -190,7 +190,7 @@ def choose_expectation(objective: str, optimizer: str | None, expectation: str) 
         raise LapisError(
             f"{optimizer} needs variances, which most likely worlds do not have",
             code="needs-curvature",
-            hint="choose vp, vp-pw or adam, or --expectation gibbs",
+            hint="choose vp, vp-pw or adam, or expectation gibbs",
         )
     return expectation
 
@@ -235,7 +235,7 @@ def judge_of(lessons: Sequence[Lesson], posterior: Posterior, restarts: int) -> 
                 "climbs cannot be compared: where atoms are hidden and worlds are many there is "
                 "neither a likelihood nor a pseudo-likelihood",
                 code="no-value",
-                hint="learn without --restarts, from different seeds",
+                hint="learn without restarts, from different seeds",
             )
         return None
     return replace(posterior, objective=PseudoLikelihood(tuple(lessons), "pseudo"))

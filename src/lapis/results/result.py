@@ -117,6 +117,9 @@ class Figures(Result):
 
     values: Mapping[str, float | int | str | None]
 
+    def __getitem__(self, name: str) -> float | int | str | None:
+        return self.values[name]
+
     def columns(self) -> Columns:
         return {name: [value] for name, value in self.values.items()}
 
