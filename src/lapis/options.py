@@ -197,7 +197,9 @@ EXAMPLES = Option(
     "explain", "flag", "Say each rule in words, with examples and counterexamples.", False,
     is_keyword=False,
 )  # fmt: skip
-DRAW = Option("draw", "path", "Draw the lifted hypergraph (.svg, .png).", is_keyword=False)
+DRAW = Option(
+    "draw", "path", "Draw the lifted hypergraph (.svg, .dot, .png, .pdf).", is_keyword=False
+)
 
 MODEL = Argument("model", "MODEL", "A Markov logic file (.mln).")
 FIELD = Argument("field", "FIELD", "A recursive random field (.rrf).")
@@ -286,7 +288,7 @@ CIRCUIT_COMMANDS: Mapping[str, tuple[Option, ...]] = {
         replace(CIRCUIT_OUT, help="Write it in another form: .npz, .ac, .dot; a network .tbn."),
         Option("max_edges", "integer", "Of a network: compile it to a circuit of at most this many "
                "edges, to find its size.", 1_000_000, "--edges-max", low=1),
-        Option("plot", "path", "Draw a small circuit (.png, .svg, .pdf).", is_keyword=False),
+        Option("plot", "path", "Draw a small circuit (.svg, .dot, .png, .pdf).", is_keyword=False),
         AS_JSON,
     ),
 }  # fmt: skip
@@ -336,7 +338,7 @@ FIELD_COMMANDS: Mapping[str, tuple[Option, ...]] = {
         CHECKPOINT,
         MERGE, STRICT, SEED, AS_JSON,
     ),
-    "field draw": (replace(FIELD_OUT, help="The picture: .png, .svg or .pdf (FIELD.png)."),),
+    "field draw": (replace(FIELD_OUT, help="The picture: .svg, .dot, .png or .pdf (FIELD.svg)."),),
     "field score": (
         LEARN_QUERY, HIDDEN, METHOD, PRECISION, TIME_LIMIT, MAX_MEMORY, NO_LIKELIHOOD,
         replace(NO_LIKELIHOOD, name="predictions", flag="--no-predictions",
@@ -378,7 +380,7 @@ COMMANDS: Mapping[str, tuple[Option, ...]] = {
         Option("sizes", "settings", "Constants of a type, as in person=30000.", flag="--size"),
         Option("classes", "flag", "A row for each class of equally probable groundings.", False),
         Option("tree", "flag", "Print the circuit as a text.", False, is_keyword=False),
-        Option("draw", "path", "Draw the circuit (.svg).", is_keyword=False),
+        Option("draw", "path", "Draw the circuit (.svg, .dot, .png, .pdf).", is_keyword=False),
         CNF, MERGE, STRICT, AS_JSON,
     ),
     "learn": (

@@ -349,7 +349,7 @@ def test_impossible_evidence_is_said(run: Run) -> None:
 
 def test_large_circuits_are_not_drawn(run: Run) -> None:
     rng = np.random.default_rng(0)
-    np.save(Path("t.npy"), rng.integers(0, 2, (30, 40)))
+    np.save(Path("t.npy"), rng.integers(0, 2, (30, 240)))
     run.json("circuit", "learn", "t.npy", "-o", "c.npz", "--edge-cost", "9")
     code, _, err = run("circuit", "info", "c.npz", "--plot", "c.png")
     assert code == 3

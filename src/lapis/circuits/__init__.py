@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         score,
     )
     from lapis.circuits.circuit import Circuit
+    from lapis.circuits.drawing import draw
     from lapis.circuits.factors.factor_graph import FactorGraph
     from lapis.circuits.files import parse_ac as parse
     from lapis.circuits.files import save_circuit as save
@@ -53,6 +54,7 @@ _HOMES = {
     "TreeNetwork": "tree_networks.tree_network",
     "approximate": "api",
     "compile": "api",
+    "draw": "drawing",
     "info": "api",
     "learn": "api",
     "marginals": "api",
@@ -67,8 +69,8 @@ _HOMES = {
 
 __all__ = [
     "Circuit", "CircuitAnswer", "CircuitFigures", "CircuitScore", "FactorGraph", "LearnedCircuit",
-    "ModelMarginals", "RowAnswers", "Samples", "TreeNetwork", "approximate", "compile", "info",
-    "learn", "marginals", "parse", "query", "query_rows", "read", "sample", "save", "score",
+    "ModelMarginals", "RowAnswers", "Samples", "TreeNetwork", "approximate", "compile", "draw",
+    "info", "learn", "marginals", "parse", "query", "query_rows", "read", "sample", "save", "score",
 ]  # fmt: skip
 
 

@@ -56,7 +56,9 @@ def save_circuit(circuit: Circuit, path: str | Path, network: TreeNetwork | None
             with temporary.open("wb") as stream:
                 np.savez_compressed(stream, head=np.array(json.dumps(head)), **arrays)
         else:
-            text = format_ac(circuit) if path.suffix == ".ac" else format_dot(circuit)
+            from lapis.circuits.drawing import circuit_graph
+
+            text = format_ac(circuit) if path.suffix == ".ac" else circuit_graph(circuit).dot()
             temporary.write_text(text, encoding="utf-8")
 
 
@@ -259,19 +261,6 @@ def read_log(text: str) -> float:
     with localcontext(WIDE) as context:
         context.prec = len(text) + 30
         return float(Decimal(text).ln())
-
-
-def format_dot(circuit: Circuit) -> str:
-    """A graph for Graphviz: + and ×, states as X=x, parameters as numbers."""
-    lines = ["digraph circuit {", "  node [shape=circle, fontname=Helvetica];"]
-    for node in range(circuit.num_nodes):
-        text, shape = json.dumps(node_label(circuit, node), ensure_ascii=False), ""
-        if circuit.kind[node] in (INDICATOR, PARAMETER):
-            shape = ", shape=box"
-        lines.append(f"  n{node} [label={text}{shape}];")
-        for c in circuit.child[circuit.start[node] : circuit.start[node + 1]]:
-            lines.append(f"  n{node} -> n{c};")
-    return "\n".join([*lines, "}", ""])
 
 
 def node_label(circuit: Circuit, node: int) -> str:

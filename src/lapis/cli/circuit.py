@@ -120,9 +120,7 @@ def info(circuit: Path, output: Path | None, max_edges: int, plot: Path | None) 
     if plot is not None:
         if not isinstance(model, Circuit):
             raise LapisError("only circuits are drawn", code="option-value")
-        from lapis.circuits.draw import draw_circuit
-
-        draw_circuit(model, plot)
+        circuits.draw(model).save(plot)
     if output is not None and output.suffix == SUFFIX:
         save_network(stored_network(circuit, model), output)
     elif output is not None and isinstance(model, Circuit):

@@ -123,10 +123,13 @@ def lift(
 ) -> Result:
     """log Z and expected counts without grounding, by a first-order circuit."""
     from lapis.api import lift as lift_model
+    from lapis.results.graph import check_drawing
 
+    if draw is not None:
+        check_drawing(draw)
     found = lift_model(model, worlds or None, **options)
     if draw is not None:
-        found.draw(draw)
+        found.draw().save(draw)
     if tree and not as_json:
         print(found.tree)
     return replace(found, with_tree=tree)

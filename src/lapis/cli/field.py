@@ -79,8 +79,8 @@ def draw(field: Path, output: Path | None) -> None:
     """A picture of a field: the root above, atoms below, weights at the edges."""
     from lapis import fields
 
-    path = field.with_suffix(".png") if output is None else output
-    fields.draw(field, path)
+    path = field.with_suffix(".svg") if output is None else output
+    fields.draw(field).save(path)
     print(f"drawn to {path}")
 
 

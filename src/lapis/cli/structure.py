@@ -28,12 +28,13 @@ def structure(
     from lapis.api import learn_structure
     from lapis.cli.progress import progress_bar
     from lapis.data.whole_path import require_writable
+    from lapis.results.graph import check_drawing
 
     if not worlds and (options["tables"] is None or draw is not None):
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
-    for path in (output, draw):
-        require_writable(path)
+    require_writable(output)
     if draw is not None:
+        check_drawing(draw)
         draw_lifted(model, worlds, draw, options)
     with progress_bar("learning rules") as progress:
         found = learn_structure(model, worlds or None, progress=progress, **options)
@@ -49,11 +50,11 @@ def draw_lifted(
 ) -> None:
     from lapis.problem.problem import build_problem
     from lapis.problem.task import open_inputs
-    from lapis.structure.draw import draw_graph
+    from lapis.structure.drawing import cluster_graph
     from lapis.structure.lift_graph import PRIOR, lift_graph
     from lapis.structure.training_data import join_worlds
 
     inputs = open_inputs(model, worlds, strict=options["strict"], quiet=True)
     problems = [build_problem(inputs.model, database) for database in inputs.databases]
     data = join_worlds(inputs.model, problems, ())
-    draw_graph(data, lift_graph(data, options["cluster_prior"] or PRIOR), path)
+    cluster_graph(data, lift_graph(data, options["cluster_prior"] or PRIOR)).save(path)
