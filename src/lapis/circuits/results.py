@@ -21,8 +21,7 @@ from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.data.whole_path import write_whole
 from lapis.errors import LapisError
 from lapis.results.columns import as_list
-from lapis.results.result import Columns, Figures, Result, Table
-from lapis.results.view import View, format_number, new_view
+from lapis.results.result import Columns, Figures, Result, Table, View, format_number, new_view
 
 
 @dataclass(frozen=True, repr=False)

@@ -20,8 +20,7 @@ from lapis.lifted.compilation.compile import MAX_WORK
 from lapis.lifted.lift import LiftedProblem, lift_problem, num_constants
 from lapis.methods import find_method
 from lapis.problem.problem import Problem, problem_on
-from lapis.results.result import Columns, Result
-from lapis.results.view import View, new_view
+from lapis.results.result import Columns, Result, View, new_view
 
 if TYPE_CHECKING:
     from lapis.lifted.drawing import Drawing

@@ -20,9 +20,8 @@ import numpy as np
 
 from lapis.data.whole_path import require_writable, write_whole
 from lapis.errors import TooLarge
-from lapis.results.escaping import escape, visible
 from lapis.results.plots import check_picture, new_figure, save_picture
-from lapis.results.view import text_width
+from lapis.results.result import escape, text_width, visible
 
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]  # x and y of the middle, width and height

@@ -21,7 +21,7 @@ from lapis.logic.clauses import Literal
 from lapis.methods import find_method
 from lapis.problem.problem import build_problem
 from lapis.progress import Report, Stop, pressed_by_interrupt
-from lapis.relational.engines.store import Store
+from lapis.stores.store import Store
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import (
     Candidate,
