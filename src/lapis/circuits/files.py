@@ -38,9 +38,21 @@ NETWORK_ARRAYS = ("variable", "split_on", "first_child", "first_parameter", "log
 
 
 def save_circuit(circuit: Circuit, path: str | Path, network: TreeNetwork | None = None) -> None:
-    """Write a circuit, whole or not at all; the ending says how.
+    """Write a circuit, whole or not at all.
 
-    An `.npz` file also keeps the network that the circuit is equivalent to, if one is given.
+    Parameters
+    ----------
+    circuit
+        The circuit.
+    path
+        `.npz` (everything), `.ac` (Libra's text) or `.dot` (for Graphviz).
+    network
+        The network that the circuit is equivalent to, which an `.npz` file also keeps.
+
+    Raises
+    ------
+    LapisError
+        If the ending is another one, or the file cannot be written.
     """
     path = Path(path)
     check_output(path)
@@ -169,8 +181,27 @@ def format_ac(circuit: Circuit) -> str:
 
 
 def parse_ac(text: str, name: str = "<ac>") -> Circuit:
-    """The circuit of a text.
+    """Parse a circuit from Libra's text.
 
+    Parameters
+    ----------
+    text
+        Lines of nodes, children above their parents.
+    name
+        Name of the text in messages.
+
+    Returns
+    -------
+    Circuit
+        The circuit; its variables are x0, x1, …
+
+    Raises
+    ------
+    LapisError
+        If a line is no node, or the text ends early.
+
+    Examples
+    --------
     >>> parse_ac("(2)\\nv 0 0\\nv 0 1\\nn 0.3\\nn 0.7\\n* 0 2\\n* 1 3\\n+ 4 5\\nEOF").num_edges
     6
     """
