@@ -1,4 +1,4 @@
-"""The functions people call: counts, marginals, most likely worlds and scores.
+"""The functions people call: counts, marginals, most likely worlds, weights, rules and scores.
 
 `model` is a Model or the path of one; `data` is a Database, the path of one, None, or a list of
 these. Several databases are several independent worlds, each with its own constants. Facts of
@@ -7,58 +7,51 @@ predicates that the model does not declare are left out with a warning; `strict`
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from lapis.errors import LapisError
-from lapis.language.model import Model
-from lapis.methods import check_options
-from lapis.option import options_of, seed_of
-from lapis.problem.query import query_predicates
-from lapis.problem.task import DataLike, ModelLike, build_task, is_elsewhere, open_inputs
-from lapis.progress import Report, Stop, Wish, work_clock
+from lapis import operations
+from lapis.problem.task import DataLike, ModelLike
+from lapis.progress import Report, Wish
+from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.options import (
+    ChainStart,
+    CountDifferences,
+    CountKind,
+    CountOptions,
+    InferOptions,
+    LearnOptions,
+    LiftOptions,
+    MapOptions,
+    ScoreOptions,
+    StructureOptions,
+)
 from lapis.results.answer import Answer
 from lapis.results.counts import Counts
 from lapis.results.most_likely_world import MostLikelyWorld
 from lapis.stores.stored_answer import StoredAnswer
 
-NUM_DRAWS = 200  # of a posterior that are averaged over
-TASK = ("model", "data", "query", "opened", "soft_evidence", "strict")  # that a task is built of
-
 if TYPE_CHECKING:
     import threading
 
-    from lapis.counting.ijgp.propagation import Differences
-    from lapis.counting.rule_counts import CountKind
     from lapis.evaluation.score import Score
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
-    from lapis.learning.options import ChainStart
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.answer import Lifted
     from lapis.structure.learned_rules import LearnedRules
 
 
-@overload
+@known_keywords
 def infer(
-    model: ModelLike | WeightPosterior, data: DataLike = None, query: Sequence[str] | str = (), *,
-    output: None = None, **options: Any,
-) -> Answer: ...  # fmt: skip
-@overload
-def infer(
-    model: ModelLike | WeightPosterior, data: DataLike = None, query: Sequence[str] | str = (), *,
-    output: str, **options: Any,
-) -> StoredAnswer: ...  # fmt: skip
-def infer(  # type: ignore[misc]  # the keywords are those below
     model: ModelLike | WeightPosterior,
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
-    opened: Sequence[str] = (),
+    open_predicates: Sequence[str] = (),
     soft_evidence: Mapping[str, float] | None = None,
     method: str = "auto",
     precision: float = 0.01,
@@ -71,14 +64,13 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     bounds: bool = False,
     strict: bool = False,
     relax: bool = False,
-    num_draws: int = NUM_DRAWS,
+    num_draws: int = 200,
     engine: str | None = None,
     tables: str | None = None,
-    output: str | None = None,
     jobs: int | None = None,
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
-) -> Answer | StoredAnswer:
+) -> Answer:
     """Marginal probabilities P(atom = true | data) of the unknown query atoms.
 
     `query` names predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without it,
@@ -92,8 +84,7 @@ def infer(  # type: ignore[misc]  # the keywords are those below
 
     `engine` names a database or cluster that grounds the rules and finds the components, which its
     tasks or `jobs` processes here then solve (docs/scale.md), and `tables` which of its tables are
-    the data; with `output` the answer stays there as a table ("table:NAME") or is written
-    ("FILE.parquet", "FOLDER/"), and a `StoredAnswer` says where it is.
+    the data. `infer_to_store` leaves the answer there.
 
     `model` may be the posterior of a model's weights (`fit.posterior` of `learn` with `estimate`
     "mean"): marginals are then averaged over about `num_draws` of its draws, each answered by
@@ -105,31 +96,85 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     >>> answer.exact, round(answer["H(A)"], 4)
     (True, 0.6502)
     """
-    given = dict(locals())
-    if not isinstance(model, Model | str | Path):
-        from lapis.learning.weight_posterior import WeightPosterior
+    options = InferOptions(
+        query=query,
+        open_predicates=open_predicates,
+        soft_evidence=soft_evidence,
+        method=method,
+        precision=precision,
+        time_limit=time_limit,
+        max_samples=max_samples,
+        num_chains=num_chains,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        ibound=ibound,
+        bounds=bounds,
+        strict=strict,
+        relax=relax,
+        num_draws=num_draws,
+        engine=engine,
+        tables=tables,
+        jobs=jobs,
+    )
+    check_options(options)
+    return operations.infer(model, data, options, progress, stop)
 
-        if isinstance(model, WeightPosterior):
-            return _average(model, given)
-    return _ask("infer", infer, given)
 
-
-@overload
-def map(
-    model: ModelLike, data: DataLike = None, query: Sequence[str] | str = (), *,
-    output: None = None, **options: Any,
-) -> MostLikelyWorld: ...  # fmt: skip
-@overload
-def map(
-    model: ModelLike, data: DataLike = None, query: Sequence[str] | str = (), *,
-    output: str, **options: Any,
-) -> StoredAnswer: ...  # fmt: skip
-def map(  # type: ignore[misc]  # the keywords are those below
+@known_keywords
+def infer_to_store(
     model: ModelLike,
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
-    opened: Sequence[str] = (),
+    output: str,
+    open_predicates: Sequence[str] = (),
+    soft_evidence: Mapping[str, float] | None = None,
+    method: str = "auto",
+    precision: float = 0.01,
+    time_limit: float | None = None,
+    max_samples: int = 400_000,
+    num_chains: int = 4,
+    random_state: int | np.random.Generator = 0,
+    max_memory: int | None = None,
+    strict: bool = False,
+    engine: str | None = None,
+    tables: str | None = None,
+    jobs: int | None = None,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> StoredAnswer:
+    """Marginal probabilities as by `infer`, left in a store or written from there.
+
+    `output` is a table of the engine ("table:NAME"), a file ("FILE.parquet") or a folder of Parquet
+    files ("FOLDER/"). The engine is the one named by `engine`, or the one that has the data.
+    """
+    options = InferOptions(
+        query=query,
+        open_predicates=open_predicates,
+        soft_evidence=soft_evidence,
+        method=method,
+        precision=precision,
+        time_limit=time_limit,
+        max_samples=max_samples,
+        num_chains=num_chains,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+        engine=engine,
+        tables=tables,
+        jobs=jobs,
+    )
+    check_options(options)
+    return operations.infer_to_store(model, data, options, output, progress, stop)
+
+
+@known_keywords
+def map(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    open_predicates: Sequence[str] = (),
     soft_evidence: Mapping[str, float] | None = None,
     method: str = "auto",
     time_limit: float = 60.0,
@@ -139,15 +184,14 @@ def map(  # type: ignore[misc]  # the keywords are those below
     relax: bool = False,
     engine: str | None = None,
     tables: str | None = None,
-    output: str | None = None,
     jobs: int | None = None,
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
-) -> MostLikelyWorld | StoredAnswer:
+) -> MostLikelyWorld:
     """A most likely truth assignment to the unknown atoms, given the data.
 
     `optimal` says whether it is proven; if not, `bound` and `gap` say how much better another
-    world could be. `engine`, `tables`, `output` and `jobs` are as for `infer`; there the time limit
+    world could be. `engine`, `tables` and `jobs` are as for `infer`; there the time limit
     is for each component.
 
     >>> import lapis
@@ -155,54 +199,66 @@ def map(  # type: ignore[misc]  # the keywords are those below
     >>> lapis.map(model, query="P").true_atoms
     ['P(A)']
     """
-    return _ask("map", map, dict(locals()))
+    options = MapOptions(
+        query=query,
+        open_predicates=open_predicates,
+        soft_evidence=soft_evidence,
+        method=method,
+        time_limit=time_limit,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+        relax=relax,
+        engine=engine,
+        tables=tables,
+        jobs=jobs,
+    )
+    check_options(options)
+    return operations.map(model, data, options, progress, stop)
 
 
-def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """What `infer` or `map` answers to its keywords: here, or where the data or an engine is."""
-    check_options(command, given)
-    if given.get("num_draws", NUM_DRAWS) != NUM_DRAWS:
-        raise LapisError(
-            "num_draws is for a posterior, and a model has one set of weights",
-            code="unread-option",
-            hint="give a posterior (fit.posterior, --posterior FILE), or leave out num_draws",
-        )
-    engine, tables, output, jobs = (given[n] for n in ("engine", "tables", "output", "jobs"))
-    if engine is not None or tables is not None:
-        from lapis.stores.mapped_tables import ask_in_place, refuse_together
+@known_keywords
+def map_to_store(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    output: str,
+    open_predicates: Sequence[str] = (),
+    soft_evidence: Mapping[str, float] | None = None,
+    method: str = "auto",
+    time_limit: float = 60.0,
+    random_state: int | np.random.Generator = 0,
+    max_memory: int | None = None,
+    strict: bool = False,
+    engine: str | None = None,
+    tables: str | None = None,
+    jobs: int | None = None,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> StoredAnswer:
+    """A most likely world as by `map`, left in a store or written from there.
 
-        refuse_together(given["data"], engine, tables)
-        if tables is not None:
-            return ask_in_place(function, given)
-    from lapis.inference import worlds
-    from lapis.inference.marginals import Options
-
-    options = options_of(Options, given, stop=Stop(given["stop"]))
-    task = build_task(**{name: given[name] for name in TASK})
-    if engine is not None or is_elsewhere(task):
-        from lapis.stores.components import answers
-        from lapis.stores.components.packing import Limits
-
-        there = answers.infer_on_engine if command == "infer" else answers.map_on_engine
-        limits = Limits(jobs=jobs)
-        return there(task, engine, given["method"], options, output=output, limits=limits)
-    worlds.refuse_without_engine(output=output, jobs=jobs)
-    here = worlds.infer_task if command == "infer" else worlds.map_task
-    return here(task, given["method"], options)
-
-
-def _average(posterior: WeightPosterior, given: Mapping[str, Any]) -> Answer:
-    """What `infer` answers of a posterior in place of a model."""
-    check_options("infer", given)
-    from lapis.inference.marginals import Options
-    from lapis.learning.averaging import infer_average, refuse_unread
-
-    refuse_unread(given)
-    options = options_of(Options, given, stop=Stop(given["stop"]))
-    task = build_task(**{**{name: given[name] for name in TASK}, "model": posterior.model})
-    return infer_average(posterior, task, given["method"], options, given["num_draws"])
+    `output` is as for `infer_to_store`.
+    """
+    options = MapOptions(
+        query=query,
+        open_predicates=open_predicates,
+        soft_evidence=soft_evidence,
+        method=method,
+        time_limit=time_limit,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+        engine=engine,
+        tables=tables,
+        jobs=jobs,
+    )
+    check_options(options)
+    return operations.map_to_store(model, data, options, output, progress, stop)
 
 
+@known_keywords
 def lift(
     model: ModelLike,
     data: DataLike = None,
@@ -227,20 +283,18 @@ def lift(
     >>> round(lapis.lift(model, sizes={"person": 10_000}).log_partition, 5)
     169314718.74914
     """
-    check_options("lift", locals())
-    from lapis.lifted.answer import lift_worlds
-
-    inputs = open_inputs(model, data, strict=strict, probabilities=False)
-    return lift_worlds(
-        inputs.model,
-        inputs.databases,
-        query_predicates(query, inputs.model),
+    options = LiftOptions(
+        query=query,
         method=method,
-        sizes=sizes or {},
+        sizes=sizes,
         classes=classes,
+        strict=strict,
     )
+    check_options(options)
+    return operations.lift(model, data, options)
 
 
+@known_keywords
 def count(
     model: ModelLike,
     data: DataLike = None,
@@ -272,31 +326,29 @@ def count(
     >>> [(row.true, row.groundings) for row in lapis.count(model, data)]
     [(3, 4)]
     """
-    check_options("count", locals())
-    from lapis.counting.ijgp import IjgpSettings
-    from lapis.counting.rule_counts import count_rules
-    from lapis.stores.mapped_tables import open_on_engine
-
-    opened = open_on_engine(model, data, engine, tables, strict=strict, probabilities=False)
-    with opened as (inputs, store):
-        return count_rules(
-            inputs.model,
-            inputs.databases,
-            counts=counts,
-            ijgp=IjgpSettings(ibound, ijgp_tolerance, ijgp_iterations, ijgp_damping),
-            measure_error=measure_error,
-            store=store,
-            progress=progress,
-        )
+    options = CountOptions(
+        counts=counts,
+        ibound=ibound,
+        ijgp_iterations=ijgp_iterations,
+        ijgp_tolerance=ijgp_tolerance,
+        ijgp_damping=ijgp_damping,
+        measure_error=measure_error,
+        engine=engine,
+        tables=tables,
+        strict=strict,
+    )
+    check_options(options)
+    return operations.count(model, data, options, progress)
 
 
+@known_keywords
 def score(
     model: ModelLike,
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
-    hidden: Sequence[str] = (),
-    listed: bool = False,
+    unobserved: Sequence[str] = (),
+    only_listed: bool = False,
     method: str = "auto",
     precision: float = 0.01,
     time_limit: float | None = None,
@@ -311,28 +363,27 @@ def score(
 
     The (pseudo-)log-likelihood is that of all atoms; CLL and AUC-PR are those of the atoms of
     the query predicates, whose facts are hidden and predicted from the rest by `method`, as
-    `infer` does. `listed` asks only about the query atoms that the data mentions, `hidden` names
-    predicates the data does not show. `likelihood=False` leaves the log-likelihood out, which
+    `infer` does. `only_listed` asks only about the query atoms that the data mentions, `unobserved`
+    names predicates the data does not show. `likelihood=False` leaves the log-likelihood out, which
     is exact or nothing and can take long.
     """
-    given = dict(locals())
-    check_options("score", given)
-    from lapis.evaluation.score import score_worlds
-    from lapis.inference.marginals import Options
-
-    inputs = open_inputs(model, data, strict=strict)
-    return score_worlds(
-        inputs.model,
-        inputs.databases,
-        query_predicates(query, inputs.model),
+    options = ScoreOptions(
+        query=query,
+        unobserved=unobserved,
+        only_listed=only_listed,
         method=method,
-        options=options_of(Options, given, stop=Stop(stop)),
-        hidden=hidden,
-        listed=listed,
+        precision=precision,
+        time_limit=time_limit,
+        max_memory=max_memory,
         likelihood=likelihood,
+        strict=strict,
+        random_state=seed_of(random_state),
     )
+    check_options(options)
+    return operations.score(model, data, options, progress, stop)
 
 
+@known_keywords
 def learn(
     model: ModelLike,
     data: DataLike = None,
@@ -342,7 +393,7 @@ def learn(
     optimizer: str | None = None,
     optimizer_options: Mapping[str, float] | None = None,
     prior: Prior | str | None = None,
-    prior_mean: str = "zero",
+    prior_mean: Literal["zero", "initial"] = "zero",
     expectation: str = "auto",
     counts: CountKind = "exact",
     measure_error: bool = False,
@@ -350,13 +401,13 @@ def learn(
     ijgp_iterations: int = 50,
     ijgp_tolerance: float = 1e-4,
     ijgp_damping: float = 0.0,
-    differences: Differences = "substituted",
+    differences: CountDifferences = "substituted",
     num_steps: int | None = None,
     num_records: int | None = None,
     chain_start: ChainStart | None = None,
-    hidden: Sequence[str] = (),
-    listed: bool = False,
-    units: bool = False,
+    unobserved: Sequence[str] = (),
+    only_listed: bool = False,
+    unit_formulas: bool = False,
     num_samples: int = 5,
     rate: float | None = None,
     margin: float = 1.0,
@@ -368,7 +419,7 @@ def learn(
     checkpoint: str | Path | None = None,
     engine: str | None = None,
     tables: str | None = None,
-    estimate: str = "mode",
+    estimate: Literal["mode", "mean"] = "mode",
     posterior_method: str = "nuts",
     num_draws: int = 1000,
     num_chains: int = 4,
@@ -381,10 +432,10 @@ def learn(
 
     Without a query, all atoms are explained (generative learning, by pseudo-likelihood unless
     `objective` says otherwise); with one, the query predicates given the others. Weights written
-    in the model are where the search starts. `hidden` names predicates the data does not show,
-    `listed` asks only about the query atoms that the data mentions, `units` adds a formula `P(x)`
-    for predicates without one. `lapis.methods` lists objectives, expectations and optimisers, with
-    the options of each (`optimizer_options={"damping": 2}`).
+    in the model are where the search starts. `unobserved` names predicates the data does not show,
+    `only_listed` asks only about the query atoms that the data mentions, `unit_formulas` adds a
+    formula `P(x)` for predicates without one. `lapis.methods` lists objectives, expectations and
+    optimisers, with the options of each (`optimizer_options={"damping": 2}`).
 
     With an expectation by counts ("count-gibbs", "count-map", "count-maxwalksat") an iteration
     makes `num_steps` steps or flips, averages the counts of `num_records` worlds and starts in the
@@ -407,49 +458,66 @@ def learn(
     >>> round(fit["Smokes(x) => Cancer(x)"], 4)  # log 2: two of three smokers
     0.6931
     """
-    given = dict(locals())
-    check_options("learn", given)
-    from lapis.learning.learn import learn_weights
-    from lapis.learning.options import Options
-    from lapis.stores.mapped_tables import open_on_engine
-
-    options = options_of(
-        Options, given, checkpoint=None if checkpoint is None else Path(checkpoint)
+    options = LearnOptions(
+        query=query,
+        objective=objective,
+        optimizer=optimizer,
+        optimizer_options=optimizer_options,
+        prior=prior,
+        prior_mean=prior_mean,
+        expectation=expectation,
+        counts=counts,
+        measure_error=measure_error,
+        ibound=ibound,
+        ijgp_iterations=ijgp_iterations,
+        ijgp_tolerance=ijgp_tolerance,
+        ijgp_damping=ijgp_damping,
+        differences=differences,
+        num_steps=num_steps,
+        num_records=num_records,
+        chain_start=chain_start,
+        unobserved=unobserved,
+        only_listed=only_listed,
+        unit_formulas=unit_formulas,
+        num_samples=num_samples,
+        rate=rate,
+        margin=margin,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        time_limit=time_limit,
+        max_memory=max_memory,
+        random_state=seed_of(random_state),
+        checkpoint=Path(checkpoint) if isinstance(checkpoint, str) else checkpoint,
+        engine=engine,
+        tables=tables,
+        estimate=estimate,
+        posterior_method=posterior_method,
+        num_draws=num_draws,
+        num_chains=num_chains,
+        level=level,
+        strict=strict,
     )
-    with open_on_engine(model, data, engine, tables, strict=strict, max_memory=max_memory) as (
-        inputs,
-        store,
-    ):
-        return learn_weights(
-            inputs.model,
-            inputs.databases,
-            query_predicates(query, inputs.model),
-            options,
-            hidden=hidden,
-            listed=listed,
-            units=units,
-            store=store,
-            progress=progress,
-            stop=Stop(stop),
-        )
+    check_options(options)
+    return operations.learn(model, data, options, progress, stop)
 
 
+@known_keywords
 def learn_structure(
     model: ModelLike,
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
     method: str = "lapis",
-    given: str | None = None,
-    together: Sequence[str] | str | None = None,
-    max_length: int | None = None,
+    conditioning: Literal["atoms", "predicates"] | None = None,
+    joint_targets: Sequence[str] | str | None = None,
+    max_literals: int | None = None,
     max_variables: int | None = None,
     max_clauses: int | None = None,
     penalty: float | None = None,
     shrinkage: float | None = None,
-    dangling: str | None = None,
-    redundant: str | None = None,
-    final: str | None = None,
+    dangling: Literal["keep", "drop", "best"] | None = None,
+    redundant: Literal["keep", "drop"] | None = None,
+    final: Literal["lazy", "greedy", "l1", "l2"] | None = None,
     sample_share: float = 1.0,
     cluster_prior: float | None = None,
     min_support: int | None = None,
@@ -457,7 +525,7 @@ def learn_structure(
     max_examples: int | None = None,
     first_penalty: float | None = None,
     flips: int | None = None,
-    lifting: str | None = None,
+    lifting: Literal["lifted", "ground"] | None = None,
     significance: float | None = None,
     min_weight: float | None = None,
     beam: int | None = None,
@@ -474,14 +542,14 @@ def learn_structure(
     """Learn rules from data; the model declares the predicates.
 
     With a query, only rules for its predicates are sought, given all other predicates (by `lapis`;
-    `given="atoms"` takes their own other atoms too). Scores are weighted
+    `conditioning="atoms"` takes their own other atoms too). Scores are weighted
     pseudo-log-likelihoods, exact on all atoms of the data: of each atom given all others, or given
-    the other predicates (`given="predicates"`), but those asked `together`. What is None is chosen
-    by the method (`lapis.methods` lists them with the options that each reads). Ctrl-C, `stop` and
-    `time_limit` end the search with the rules so far, marked interrupted; resumed from its
-    checkpoint, a search ends with the rules of one that was never stopped. With an `engine`
-    ("duckdb", "postgresql://…") clauses are scored there, by one process; `tables` says which
-    of its tables are the data.
+    the other predicates (`conditioning="predicates"`), but the `joint_targets` of its own group.
+    What is None is chosen by the method (`lapis.methods` lists them with the options that each
+    reads). Ctrl-C, `stop` and `time_limit` end the search with the rules so far, marked
+    interrupted; resumed from its checkpoint, a search ends with the rules of one that was never
+    stopped. With an `engine` ("duckdb", "postgresql://…") clauses are scored there, by one process;
+    `tables` says which of its tables are the data.
 
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nCancer(person)")
@@ -491,26 +559,37 @@ def learn_structure(
     >>> found.rules[0].text
     'Smokes(p) => Cancer(p)'
     """
-    options = dict(locals())
-    check_options("structure", options)
-    from lapis.cores import num_cores
-    from lapis.stores.mapped_tables import open_on_engine
-    from lapis.structure.learn_rules import learn_rules
-
-    inputs_of = ("model", "data", "query", "engine", "tables", "strict")
-    for name in (*inputs_of, "time_limit", "random_state", "stop", "jobs"):
-        del options[name]
-    texts = [together] if isinstance(together, str) else together or ()
-    deadline = math.inf if time_limit is None else work_clock() + time_limit
-    with open_on_engine(model, data, engine, tables, strict=strict) as (inputs, store):
-        options["together"] = [query_predicates(text, inputs.model) for text in texts]
-        return learn_rules(
-            inputs.model,
-            inputs.databases,
-            query_predicates(query, inputs.model),
-            jobs=jobs or (num_cores() if store is None else 1),
-            seed=seed_of(random_state),
-            store=store,
-            stop=Stop(stop, deadline),
-            **options,
-        )
+    options = StructureOptions(
+        query=query,
+        method=method,
+        conditioning=conditioning,
+        joint_targets=joint_targets,
+        max_literals=max_literals,
+        max_variables=max_variables,
+        max_clauses=max_clauses,
+        penalty=penalty,
+        shrinkage=shrinkage,
+        dangling=dangling,
+        redundant=redundant,
+        final=final,
+        sample_share=sample_share,
+        cluster_prior=cluster_prior,
+        min_support=min_support,
+        max_atoms=max_atoms,
+        max_examples=max_examples,
+        first_penalty=first_penalty,
+        flips=flips,
+        lifting=lifting,
+        significance=significance,
+        min_weight=min_weight,
+        beam=beam,
+        jobs=jobs,
+        time_limit=time_limit,
+        checkpoint=Path(checkpoint) if isinstance(checkpoint, str) else checkpoint,
+        engine=engine,
+        tables=tables,
+        random_state=seed_of(random_state),
+        strict=strict,
+    )
+    check_options(options)
+    return operations.learn_structure(model, data, options, progress, stop)

@@ -209,7 +209,7 @@ Busy(x) => Knows(x, x).
 def test_ground_models() -> None:
     """Blocks, tied weights, hard clauses: tables multiply to the score of a world."""
     model = lapis.parse(GROUND)
-    task = build_task(model, None, ["Likes", "Busy"], opened=["Knows"])
+    task = build_task(model, None, ["Likes", "Busy"], open_predicates=["Knows"])
     network = ground(task.worlds[0].problem)
     factors = ground_factors(network)
     rng = np.random.default_rng(0)
@@ -222,5 +222,5 @@ def test_ground_models() -> None:
         world[true[true >= 0]] = True
         score = network.score(world) if network.is_feasible(world) else -np.inf
         assert log_value == pytest.approx(score, abs=1e-10)
-    exact = lapis.infer(model, query=["Likes", "Busy"], opened=["Knows"], method="enumerate")
+    exact = lapis.infer(model, query=["Likes", "Busy"], open_predicates=["Knows"], method="enumerate")
     assert posteriors(circuit, no_evidence(circuit))[0][0] == pytest.approx(exact.log_partition)

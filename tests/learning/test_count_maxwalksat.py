@@ -375,8 +375,8 @@ def test_searches_that_are_too_short_say_so() -> None:
     model, data = lapis.parse("P(t)\nP(x)"), lapis.Database.parse("t = {1, ..., 20} P(1)")
     options = {"expectation": "count-maxwalksat", "max_iterations": 1}
     words = (
-        "5 flips from random worlds of 20 atoms do not reach most likely worlds; more --steps, or "
-        "--chain-start last, would come nearer"
+        "5 flips from random worlds of 20 atoms do not reach most likely worlds; more --num-steps, "
+        "or --chain-start last, would come nearer"
     )
     assert words in lapis.learn(model, data, "P", num_steps=5, **options).warnings
     for kept in ({"num_steps": 20}, {"num_steps": 5, "chain_start": "last"}):

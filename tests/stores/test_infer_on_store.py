@@ -273,9 +273,9 @@ def test_what_is_left_there_is_what_an_answer_holds(
     )
     data = lapis.Database.parse("Smokes(Ann) !Smokes(Bob) ?Smokes(Eve) Topic(Ann,A) Topic(Bob,B)")
     opened = ["Topic", "Rain"]
-    here = question(model, data, asked, opened=opened)
+    here = question(model, data, asked, open_predicates=opened)
     path = tmp_path / "left.parquet"
-    told = question(model, data, asked, opened=opened, engine=url, output=str(path))
+    told = question(model, data, asked, open_predicates=opened, engine=url, output=str(path))
     rows = pyarrow.parquet.read_table(path).to_pylist()
     assert told.num_atoms == len(rows) == len(here)
     table = here.to_pandas()

@@ -195,10 +195,10 @@ def test_paths_of_a_small_graph() -> None:
     }
 
 
-def naive_paths(graph: LiftedGraph, max_length: int) -> dict[Path, set[Edge]]:
+def naive_paths(graph: LiftedGraph, max_literals: int) -> dict[Path, set[Edge]]:
     """Every connected set of hyperedges, variabilised afterwards; no set is left out."""
     found: dict[Path, set[Edge]] = defaultdict(set)
-    for length in range(2, max_length + 1):
+    for length in range(2, max_literals + 1):
         for chosen in combinations(graph.edges, length):
             nodes = list(dict.fromkeys(node for edge in chosen for node in edge.nodes))
             path = tuple(

@@ -12,23 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lapis.circuits.api import (
-        approximate,
-        compile,
-        info,
-        learn,
-        marginals,
-        query,
-        query_rows,
-        sample,
-        score,
-    )
+    from lapis.circuits.answers import info, marginals, query, query_rows, sample, score
     from lapis.circuits.circuit import Circuit
     from lapis.circuits.drawing import draw
     from lapis.circuits.factors.factor_graph import FactorGraph
     from lapis.circuits.files import parse_ac as parse
     from lapis.circuits.files import save_circuit as save
     from lapis.circuits.inputs import read
+    from lapis.circuits.making import approximate, compile, learn
     from lapis.circuits.results import (
         CircuitAnswer,
         CircuitFigures,
@@ -52,19 +43,19 @@ _HOMES = {
     "RowAnswers": "results",
     "Samples": "results",
     "TreeNetwork": "tree_networks.tree_network",
-    "approximate": "api",
-    "compile": "api",
+    "approximate": "making",
+    "compile": "making",
     "draw": "drawing",
-    "info": "api",
-    "learn": "api",
-    "marginals": "api",
+    "info": "answers",
+    "learn": "making",
+    "marginals": "answers",
     "parse": "files:parse_ac",
-    "query": "api",
-    "query_rows": "api",
+    "query": "answers",
+    "query_rows": "answers",
     "read": "inputs",
-    "sample": "api",
+    "sample": "answers",
     "save": "files:save_circuit",
-    "score": "api",
+    "score": "answers",
 }
 
 __all__ = [

@@ -118,7 +118,7 @@ def open_factors(
     from lapis.circuits.factors.ground import world_factors
     from lapis.problem.task import build_task
 
-    task = build_task(model, data, query, opened=open_predicates, strict=strict)
+    task = build_task(model, data, query, open_predicates=open_predicates, strict=strict)
     if len(task.worlds) > 1:
         raise LapisError(
             "one circuit is one world", code="several-worlds", hint="merge the data files"

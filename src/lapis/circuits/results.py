@@ -6,20 +6,23 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lapis.circuits.circuit import Circuit
+from lapis.circuits.compilation.compile import MAX_EDGES
 from lapis.circuits.files import check_output, save_circuit
 from lapis.circuits.learning.tuning import Trial
+from lapis.circuits.tree_networks.compiling import compile_network
 from lapis.circuits.tree_networks.gibbs import MAX_RHAT
 from lapis.circuits.tree_networks.text import SUFFIX, format_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.data.whole_path import write_whole
 from lapis.errors import LapisError
+from lapis.registry.check import seed_of
 from lapis.results.columns import as_list
 from lapis.results.result import Columns, Figures, Result, Table, View, format_number, new_view
 
@@ -64,6 +67,36 @@ class LearnedCircuit(CircuitFigures):
     """What was learned from rows, and the costs that were tried."""
 
     trials: Sequence[Trial] = ()  # empty if there was no choice
+
+    def compile(
+        self, *, max_edges: int = MAX_EDGES, random_state: int | np.random.Generator = 0
+    ) -> LearnedCircuit:
+        """Compile the network, where edges cost nothing and no circuit was kept.
+
+        Parameters
+        ----------
+        max_edges
+            Upper limit of the edges.
+        random_state
+            Seed of the search for an elimination order.
+
+        Returns
+        -------
+        LearnedCircuit
+            The same with a circuit.
+
+        Raises
+        ------
+        LapisError
+            If there is no network.
+        TooLarge
+            If no circuit of at most `max_edges` edges is found.
+        """
+        if self.network is None:
+            raise no_network()
+        circuit = compile_network(self.network, max_edges, seed_of(random_state)).circuit
+        sizes = {"edges": circuit.num_edges, "parameters": circuit.num_parameters}
+        return replace(self, circuit=circuit, values={**self.values, **sizes})
 
     def views(self) -> list[View]:
         if not self.trials:

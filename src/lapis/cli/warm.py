@@ -58,7 +58,7 @@ def small_network() -> Network:
 def compile_samplers(*methods: str) -> None:
     """The kernels of chains; those of elimination are compiled by whoever samples."""
     from lapis.inference.sampling.chains import run_chains
-    from lapis.methods import find_method
+    from lapis.registry.method import find_method
 
     for method in methods:
         run_chains(small_network(), find_method("infer", method).make(), max_samples=400)
@@ -70,7 +70,7 @@ def compile_steps(method: str) -> None:
 
     from lapis.inference.random_numbers import random_states
     from lapis.inference.sampling.kernels.tally import new_tallies
-    from lapis.methods import find_method
+    from lapis.registry.method import find_method
 
     network, sampler = small_network(), find_method("infer", method).make()
     plan, (rng,) = sampler.prepare(network), random_states(0, 1)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from lapis.counting.complete_world import base_world
 from lapis.counting.derived import extend
@@ -18,17 +18,16 @@ from lapis.counting.totals import complete_world, count_feature, plan_feature
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.language.model import Model
-from lapis.methods import find_method
 from lapis.problem.problem import Problem, StoredEvidence, build_problem
 from lapis.progress import Progress, Report
+from lapis.registry.method import find_method
+from lapis.registry.options import CountKind
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import explain
 from lapis.results.counts import Counts, RuleCount
 from lapis.stores.load_to_store import place_problem
 from lapis.stores.store import Store
 from lapis.stores.store_engine import StoreEngine
-
-CountKind = Literal["exact", "ijgp"]
 
 
 def count_rules(

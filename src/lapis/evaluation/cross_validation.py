@@ -30,12 +30,12 @@ from lapis.evaluation.folds import make_folds
 from lapis.evaluation.predictions import Predictions, join_predictions
 from lapis.evaluation.score import MEASURE_HEADINGS, Quality, measure
 from lapis.inference.marginals import Options as InferenceOptions
-from lapis.methods import check_options
-from lapis.option import seed_of
-from lapis.options import COMMANDS
 from lapis.problem.query import query_predicates
 from lapis.problem.task import ModelLike, WorldLike, open_inputs
 from lapis.progress import Progress, Report, Stop, Wish
+from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.option import options_of
+from lapis.registry.options import EvaluateOptions, LearnOptions
 from lapis.results.result import Columns, Result, View, format_measure, new_view
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ PREDICATE_MEASURES = (
 )  # fmt: skip
 # One for all folds, or of data that is read once.
 NOT_OF_FOLDS = (
-    "checkpoint", "query", "hidden", "listed", "random_state", "engine", "tables", "strict",
+    "checkpoint", "query", "unobserved", "only_listed", "random_state", "engine", "tables",
+    "strict",
 )  # fmt: skip
 
 
@@ -251,6 +252,7 @@ def format_spread(found: Spread) -> str:
     return f"{format_measure(found.mean)}{sd}"
 
 
+@known_keywords
 def cross_validate(
     model: ModelLike,
     databases: Sequence[WorldLike],
@@ -260,8 +262,8 @@ def cross_validate(
     leave_one_out: bool = False,
     learn_options: Mapping[str, Any] | None = None,
     generative: bool = False,
-    hidden: Sequence[str] = (),
-    listed: bool = False,
+    unobserved: Sequence[str] = (),
+    only_listed: bool = False,
     method: str = "auto",
     precision: float = 0.01,
     time_limit: float | None = None,
@@ -286,14 +288,31 @@ def cross_validate(
     """
     options = dict(learn_options or {})
     check_names(options)
-    check_options("evaluate", {**locals(), **options})
+    seed = seed_of(random_state)
+    check_options(
+        EvaluateOptions(
+            query=query,
+            unobserved=unobserved,
+            only_listed=only_listed,
+            method=method,
+            precision=precision,
+            time_limit=time_limit,
+            max_memory=max_memory,
+            strict=strict,
+            jobs=jobs,
+            random_state=seed,
+            folds=folds,
+            leave_one_out=leave_one_out,
+            generative=generative,
+        )
+    )
+    check_options(LearnOptions(**options))
     inputs = open_inputs(model, databases, strict=strict)
     model = inputs.model
     names = tuple(query_predicates(query, model))
     check_query(names)
-    query_predicates(hidden, model)
+    query_predicates(unobserved, model)
     generative = generative or options.get("objective") == "likelihood"
-    seed = seed_of(random_state)
     plan = make_folds(
         model, inputs.databases, names, folds=folds, leave_one_out=leave_one_out, random_state=seed
     )
@@ -309,8 +328,8 @@ def cross_validate(
             tuple(plan.databases[i] for i in plan.test[number]),
             names,
             () if generative else names,
-            tuple(hidden),
-            listed,
+            tuple(unobserved),
+            only_listed,
             options,
             seed,
             inference,
@@ -347,7 +366,11 @@ def cross_validate(
 
 def check_names(options: Mapping[str, Any]) -> None:
     """Refuse learning options that are not those of `lapis.learn`, or not for folds."""
-    known = [o.name for o in COMMANDS["learn"] if o.is_keyword and o.name not in NOT_OF_FOLDS]
+    known = [
+        option.name
+        for option in options_of(LearnOptions)
+        if option.is_keyword and option.name not in NOT_OF_FOLDS
+    ]
     for name in options:
         check_word("learning option", name, known, code="learn-option")
 

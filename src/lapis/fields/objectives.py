@@ -30,7 +30,7 @@ from lapis.fields.census.pseudo import pseudo_log_likelihood
 from lapis.fields.enumeration import enumerate_field, require_few_worlds
 from lapis.fields.gibbs import walk
 from lapis.fields.icm import climb_modes
-from lapis.fields.infer import is_quick
+from lapis.fields.inference import is_quick
 from lapis.fields.kernels.cached import CachedField
 from lapis.fields.lesson import Lesson
 from lapis.fields.passes import base_values, world_gradients

@@ -17,9 +17,9 @@ from lapis.inference.by_parts import NEARLY_HARD, sample_by_parts
 from lapis.inference.log_odds import sampled_log_odds
 from lapis.inference.marginals import Marginals, Options, describe_chains
 from lapis.inference.reduction.eliminate import Reduction, reduce
-from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.progress import work_clock
+from lapis.registry.method import find_method
 
 TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
 MAX_RHAT = 1.05

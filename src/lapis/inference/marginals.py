@@ -21,10 +21,10 @@ from lapis.errors import LapisError, TooLarge
 from lapis.freed_memory import give_back
 from lapis.inference.log_odds import sampled_log_odds
 from lapis.logic.passes import counts_elements
-from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.progress import STOPPED, Progress, Report, Stop, tell, work_clock
+from lapis.registry.method import find_method
 
 if TYPE_CHECKING:
     from lapis.inference.exact.by_components import ExactPlan

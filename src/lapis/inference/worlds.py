@@ -30,17 +30,6 @@ from lapis.results.atoms import join_atoms
 from lapis.results.most_likely_world import MostLikelyWorld
 
 
-def refuse_without_engine(**given: object) -> None:
-    """Refuse what only engines read."""
-    for name, value in given.items():
-        if value is not None:
-            raise LapisError(
-                f"{name} is read where an engine does the work",
-                code="no-engine",
-                hint="name one, as in engine='duckdb' (--engine duckdb)",
-            )
-
-
 def infer_task(task: Task, method: str, options: Options) -> Answer:
     """Marginals of what is asked, world after world."""
     parts: list[Answer] = []

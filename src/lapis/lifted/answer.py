@@ -18,8 +18,8 @@ from lapis.errors import LapisError, raise_all
 from lapis.language.model import Model
 from lapis.lifted.compilation.compile import MAX_WORK
 from lapis.lifted.lift import LiftedProblem, lift_problem, num_constants
-from lapis.methods import find_method
 from lapis.problem.problem import Problem, problem_on
+from lapis.registry.method import find_method
 from lapis.results.result import Columns, Result, View, new_view
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Lifted(Result):
 
     def remarks(self) -> list[str]:
         if self.formulas and not any(row.groundings for row in self.formulas):
-            return ["there are no constants: name some in the data, or a number (--size type=100)"]
+            return ["there are no constants: name some in the data, or a number (--sizes type=100)"]
         return list(self.reasons)
 
     def document(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """A problem: a model on data, with every ground atom known true, known false, or unknown.
 
 This is where the closed-world assumption is made. A predicate is open when it is queried (or
-opened on request): its atoms are unknown except where the data speaks. Every other predicate
-is closed: its atoms are false except the facts given, and except those marked ?.
+named in `open_predicates`): its atoms are unknown except where the data speaks. Every other
+predicate is closed: its atoms are false except the facts given, and except those marked ?.
 """
 
 from __future__ import annotations
@@ -212,9 +212,9 @@ def build_problem(
     database: Database | None = None,
     query: Sequence[str] = (),
     *,
-    opened: Sequence[str] = (),
+    open_predicates: Sequence[str] = (),
 ) -> Problem:
-    """Put a model on data. Predicates in `query` and `opened` are open, all others closed.
+    """Put a model on data. Predicates in `query` and `open_predicates` are open, all others closed.
 
     >>> from lapis.language import parse_model
     >>> model = parse_model("person = {Anna, Bob}\\nSmokes(person)\\n1 Smokes(x)")
@@ -225,7 +225,7 @@ def build_problem(
 
     [known], warnings = keep_known([database if database is not None else Database({}, {})], model)
     announce(warnings)
-    return problem_on(model, bind(known, model), query, opened=opened)
+    return problem_on(model, bind(known, model), query, open_predicates=open_predicates)
 
 
 def problem_on(
@@ -233,7 +233,7 @@ def problem_on(
     bound: Database,
     query: Sequence[str] = (),
     *,
-    opened: Sequence[str] = (),
+    open_predicates: Sequence[str] = (),
     unknown: Mapping[str, np.ndarray] | None = None,
     normal_form: NormalForm | None = None,
 ) -> Problem:
@@ -241,8 +241,11 @@ def problem_on(
 
     The model may have predicates of its own beside those that the data was bound to.
     """
-    names = (*query, *opened)
-    places = [*((name, "the query") for name in query), *((name, "--open") for name in opened)]
+    names = (*query, *open_predicates)
+    places = [
+        *((name, "the query") for name in query),
+        *((name, "--open") for name in open_predicates),
+    ]
     raise_all([unknown_query(n, model, where) for n, where in places if n not in model.predicates])
     normal_form = normalize(model) if normal_form is None else normal_form
     raise_all(check_numbers(model, bound.domains))

@@ -51,8 +51,9 @@ from lapis.language.syntax import (
     terms_of,
 )
 from lapis.logic.passes import normalize_comparisons, simplify, spell_out_counts
-from lapis.methods import check_options
 from lapis.problem.problem import refuse_unsupported
+from lapis.registry.check import check_options, seed_of
+from lapis.registry.options import FieldFromOptions
 
 SHARPNESS = 8.0
 SMALL = 0.01  # standard deviation of the weights that theory revision starts from
@@ -103,7 +104,13 @@ def from_model(
       9          Sm(y)
     <BLANKLINE>
     """
-    check_options("field from", locals())
+    options = FieldFromOptions(
+        sharpness=sharpness,
+        others=others,
+        num_random=num_random,
+        random_state=seed_of(random_state),
+    )
+    check_options(options)
     resolved = model if isinstance(model, Model) else read_model(model)
     refuse_unsupported(resolved)
     declarations = replace(resolved, rules=(), constraints=(), warnings=())
@@ -116,7 +123,7 @@ def from_model(
             code="empty-field",
             hint="write at least one formula, P(x) say",
         )
-    rng = np.random.default_rng(random_state)
+    rng = np.random.default_rng(options.seed)
     field = build_field(declarations, [writer.root, *writer.headers], resolved.name)
     if others or num_random:
         headers = [header_of(field, name) for name in field.by_name]

@@ -34,7 +34,8 @@ from lapis.language.syntax import (
     subformulas,
 )
 from lapis.logic.passes import conjunction, negated, push_negations, simplify
-from lapis.methods import check_options
+from lapis.registry.check import check_options
+from lapis.registry.options import FieldExtractOptions
 
 THRESHOLD = 1.0
 
@@ -55,7 +56,7 @@ def extract(source: FieldLike, *, threshold: float = THRESHOLD) -> Model:
     >>> [(rule.weight, rule.text) for rule in fields.extract(field).rules]
     [(1.4, '!Sm(x) v Ca(x)')]
     """
-    check_options("field extract", {"threshold": threshold})
+    check_options(FieldExtractOptions(threshold=threshold))
     found = open_field(source)
     reader = Reader(found, threshold)
     formulas = []

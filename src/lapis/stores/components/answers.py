@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -27,19 +28,11 @@ from lapis.stores.urls import open_store
 
 
 def infer_on_engine(
-    task: Task,
-    url: str | None,
-    method: str,
-    options: Options,
-    *,
-    output: str | None = None,
-    limits: Limits | None = None,
-) -> Answer | StoredAnswer:
+    task: Task, url: str | None, method: str, options: Options, limits: Limits | None = None
+) -> Answer:
     """Marginals, by the engine at a URL, or by the one that has the facts."""
     refuse_options(options)
     asked = Question("infer", method, np.empty(0), options)
-    if output is not None:
-        return leave_there(task, url, asked, output, limits)
     parts: list[Answer] = []
     for world in task.worlds:
         with store_for(world, url, options.max_memory) as store:
@@ -49,19 +42,11 @@ def infer_on_engine(
 
 
 def map_on_engine(
-    task: Task,
-    url: str | None,
-    method: str,
-    options: Options,
-    *,
-    output: str | None = None,
-    limits: Limits | None = None,
-) -> MostLikelyWorld | StoredAnswer:
+    task: Task, url: str | None, method: str, options: Options, limits: Limits | None = None
+) -> MostLikelyWorld:
     """A most likely world, by the engine at a URL; the time limit is for each component."""
     refuse_options(options)
     asked = Question("map", method, np.empty(0), options)
-    if output is not None:
-        return leave_there(task, url, asked, output, limits)
     parts: list[MostLikelyWorld] = []
     for world in task.worlds:
         with store_for(world, url, options.max_memory) as store:
@@ -70,10 +55,18 @@ def map_on_engine(
     return merge_worlds(task, parts)
 
 
-def leave_there(
-    task: Task, url: str | None, asked: Question, output: str, limits: Limits | None
+def answer_to_store(
+    command: Literal["infer", "map"],
+    task: Task,
+    url: str | None,
+    method: str,
+    options: Options,
+    output: str,
+    limits: Limits | None = None,
 ) -> StoredAnswer:
     """Answers of all worlds at one target."""
+    refuse_options(options)
+    asked = Question(command, method, np.empty(0), options)
     check_target(output)
     refuse_worlds(task)
     (world,) = task.worlds

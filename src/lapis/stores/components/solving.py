@@ -36,10 +36,10 @@ from lapis.errors import LapisError, TooLarge
 from lapis.inference.figures import joined_methods, total_figures
 from lapis.inference.map.solver import MapResult, most_likely_world, solve_small
 from lapis.inference.marginals import Marginals, Options, exact_first, infer_network, is_tiny
-from lapis.methods import find_method, methods_of
 from lapis.network.network import Network
 from lapis.network.parts import keep_part
 from lapis.network.satisfiability import find_core, row_atoms
+from lapis.registry.method import find_method, methods_of
 from lapis.stores.components.rows import ParcelNetwork, ParcelRows, build_network
 
 ATOM, SAMPLED_ATOM, COUNT, TOTAL, NO_TOTAL, FIGURE, METHOD, CONTRADICTED, REFUSED = range(9)

@@ -13,7 +13,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -31,16 +31,21 @@ from lapis.learning.fit import Fit
 from lapis.learning.lesson import choose_objective
 from lapis.learning.objectives.posterior import Posterior, with_prior
 from lapis.learning.objectives.priors import Prior, parse_prior
-from lapis.learning.options import Options
 from lapis.learning.parameters import Parameters
-from lapis.methods import check_options, find_method
 from lapis.optimisation.climb import Course, climb, make_optimizer
 from lapis.optimisation.orthant import EDGE
 from lapis.optimisation.ray import find_length
-from lapis.option import seed_of
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
 from lapis.progress import Report, Stop, Wish, work_clock
+from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.method import find_method
+from lapis.registry.options import (
+    FieldExpectation,
+    FieldLearnOptions,
+    FieldOptimizer,
+    LearnOptions,
+)
 
 if TYPE_CHECKING:
     import threading
@@ -82,17 +87,18 @@ class FieldFit(Fit):
         return print_field(self.field, self.title())
 
 
+@known_keywords
 def learn(
     field: FieldLike,
     data: DataLike,
     query: Sequence[str] | str = (),
     *,
-    hidden: Sequence[str] = (),
+    unobserved: Sequence[str] = (),
     objective: str = "pseudo",
-    optimizer: str | None = None,
-    expectation: str = "auto",
+    optimizer: FieldOptimizer | None = None,
+    expectation: FieldExpectation = "auto",
     prior: Prior | str | None = None,
-    prior_mean: str = "zero",
+    prior_mean: Literal["zero", "initial"] = "zero",
     num_samples: int = 5,
     rate: float | None = None,
     restarts: int = 0,
@@ -109,7 +115,7 @@ def learn(
     """Learn the weights of a field from data; those marked @fixed keep theirs.
 
     Without a query all atoms are explained, with one the query predicates' given the others. The
-    climb starts at the weights of the field, and `restarts` times at others. Atoms of `hidden`
+    climb starts at the weights of the field, and `restarts` times at others. Atoms of `unobserved`
     predicates, and those the data marks unknown, are summed out, by a likelihood. `tolerance` is of
     the gradient, 1e-6 for each atom unless given.
 
@@ -119,15 +125,34 @@ def learn(
     >>> round(fit["root: P(x)"], 4)  # log 3: three of four
     1.0986
     """
-    check_options("field learn", locals())
-    resolved, seed = open_field(field), seed_of(random_state)
+    options = FieldLearnOptions(
+        query=query,
+        unobserved=unobserved,
+        objective=objective,
+        optimizer=optimizer,
+        expectation=expectation,
+        prior=prior,
+        prior_mean=prior_mean,
+        num_samples=num_samples,
+        rate=rate,
+        restarts=restarts,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        time_limit=time_limit,
+        max_memory=max_memory,
+        random_state=seed_of(random_state),
+        checkpoint=Path(checkpoint) if isinstance(checkpoint, str) else checkpoint,
+        strict=strict,
+    )
+    check_options(options)
+    resolved, seed = open_field(field), options.seed
     inputs = open_inputs(resolved.declarations, data, strict=strict)
     asked = query_predicates(query, inputs.model)
-    choose_objective(Options(objective=objective), asked)  # refuses what does not go together
+    choose_objective(LearnOptions(objective=objective), asked)  # refuses what does not go together
     began = work_clock()
     lessons = [
         make_lesson(resolved, example, max_memory, progress)
-        for example in build_examples(inputs.model, inputs.databases, asked, hidden=hidden)
+        for example in build_examples(inputs.model, inputs.databases, asked, unobserved=unobserved)
     ]
     atoms = sum(len(lesson.world) for lesson in lessons)
     if not atoms:
@@ -149,7 +174,7 @@ def learn(
     wish, rng = Stop(stop), np.random.default_rng(seed)
     best: tuple[float, Course] | None = None
     starts: list[dict[str, object]] = []
-    how = objective, asked, sorted(hidden), expectation, num_samples, rate, seed, chosen.kind
+    how = objective, asked, sorted(unobserved), expectation, num_samples, rate, seed, chosen.kind
     for number in range(restarts + 1):
         left = None if time_limit is None else time_limit - (work_clock() - began)
         if best is not None and (wish() or (left is not None and left <= 0)):

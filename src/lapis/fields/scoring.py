@@ -25,11 +25,12 @@ from lapis.fields.field_text import FieldLike, open_field
 from lapis.fields.lesson import Lesson, make_lesson
 from lapis.inference.marginals import Marginals, Options
 from lapis.learning.examples import build_examples
-from lapis.methods import check_options, find_method
-from lapis.option import options_of
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
 from lapis.progress import Report, Stop, Wish
+from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.method import find_method
+from lapis.registry.options import FieldScoreOptions
 
 if TYPE_CHECKING:
     import threading
@@ -43,12 +44,13 @@ class FieldScore(Score):
     atoms: int = 0  # explained
 
 
+@known_keywords
 def score(
     field: FieldLike,
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
-    hidden: Sequence[str] = (),
+    unobserved: Sequence[str] = (),
     method: str = "auto",
     precision: float = 0.01,
     time_limit: float | None = None,
@@ -64,8 +66,8 @@ def score(
 
     With a query its atoms are also predicted by `method`, as `infer` does, from all others: CLL,
     AUC-PR and Brier score, unless `predictions` is False. The log-likelihood is exact or nothing:
-    it needs all worlds of the atoms asked. `hidden` names predicates that the data does not show;
-    then there is no pseudo-likelihood.
+    it needs all worlds of the atoms asked. `unobserved` names predicates that the data does not
+    show; then there is no pseudo-likelihood.
 
     >>> from lapis import Database, fields
     >>> field = fields.parse("t = {A, B}\\nP(t)\\nroot:\\n 0 P(x)")
@@ -73,12 +75,23 @@ def score(
     >>> round(found.pseudo_log_likelihood, 4), round(found.cll, 4), found.exact
     (-1.3863, -0.6931, True)
     """
-    given = dict(locals())
-    check_options("field score", given)
+    options = FieldScoreOptions(
+        query=query,
+        unobserved=unobserved,
+        method=method,
+        precision=precision,
+        time_limit=time_limit,
+        max_memory=max_memory,
+        likelihood=likelihood,
+        predictions=predictions,
+        strict=strict,
+        random_state=seed_of(random_state),
+    )
+    check_options(options)
     resolved = open_field(field)
     inputs = open_inputs(resolved.declarations, data, strict=strict)
     asked = query_predicates(query, inputs.model)
-    examples = build_examples(inputs.model, inputs.databases, asked, hidden=hidden)
+    examples = build_examples(inputs.model, inputs.databases, asked, unobserved=unobserved)
     lessons = [make_lesson(resolved, example, max_memory, progress) for example in examples]
     notes: list[str] = []
     parts = total_pseudo(map(pseudo_by_predicate, lessons), notes)
@@ -86,8 +99,15 @@ def score(
     plain = None if parts is None else sum(part.value for part in parts.values())
     variables = 0 if parts is None else sum(part.num_variables for part in parts.values())
     names = tuple(dict.fromkeys(asked)) or tuple(inputs.model.predicates)
-    options = options_of(Options, given, stop=Stop(stop))
-    found = predict(lessons, method, options, notes) if asked and predictions else []
+    limits = Options(
+        precision=precision,
+        time_limit=time_limit,
+        seed=options.seed,
+        max_memory=max_memory,
+        progress=progress,
+        stop=Stop(stop),
+    )
+    found = predict(lessons, method, limits, notes) if asked and predictions else []
     joint = join_predictions([each for each, _ in found], names) if found else None
     whole = NOTHING if joint is None else measure(joint)
     exact = all(marginals.exact for _, marginals in found)

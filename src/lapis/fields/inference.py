@@ -7,7 +7,7 @@ Gibbs chains and ICM are what there is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -24,10 +24,11 @@ from lapis.fields.kernels.cached import CachedField
 from lapis.inference.asked import select_atoms
 from lapis.inference.marginals import Marginals, Options, describe_chains, sampled_marginals
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds
-from lapis.methods import check_options, find_method
-from lapis.option import options_of
 from lapis.problem.task import DataLike, Task, World, build_task
 from lapis.progress import Report, Stop, Wish
+from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.method import find_method
+from lapis.registry.options import FieldInferOptions, FieldMapOptions
 from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
 
@@ -37,12 +38,13 @@ if TYPE_CHECKING:
 QUICK_STATES = 1 << 22  # cells of all worlds that are enumerated without being asked to
 
 
+@known_keywords
 def infer(
     field: FieldLike,
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
-    opened: Sequence[str] = (),
+    open_predicates: Sequence[str] = (),
     method: str = "auto",
     precision: float = 0.01,
     time_limit: float | None = None,
@@ -64,12 +66,33 @@ def infer(
     >>> answer.exact, round(answer["P(A)"], 4)
     (True, 0.801)
     """
-    given = dict(locals())
-    check_options("field infer", given)
+    options = FieldInferOptions(
+        query=query,
+        open_predicates=open_predicates,
+        method=method,
+        precision=precision,
+        time_limit=time_limit,
+        max_samples=max_samples,
+        num_chains=num_chains,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+    )
+    check_options(options)
     resolved = open_field(field)
-    task = field_task(resolved, data, query, opened, strict)
+    task = field_task(resolved, data, query, open_predicates, strict)
+    limits = Options(
+        precision=precision,
+        max_samples=max_samples,
+        num_chains=num_chains,
+        time_limit=time_limit,
+        seed=options.seed,
+        max_memory=max_memory,
+        progress=progress,
+        stop=Stop(stop),
+    )
     parts: list[Answer] = []
-    for world, ground, found in solve_worlds("field infer", resolved, task, given):
+    for world, ground, found in solve_worlds("field infer", resolved, task, method, limits):
         own = world._replace(weight_ids=np.arange(len(ground.root_edges)))
         parts.append(answer_world(own, ground.network, found))
     return join_answers(task, parts)
@@ -79,17 +102,16 @@ def solve_worlds(
     command: Literal["field infer", "field map"],
     field: Field,
     task: Task,
-    given: Mapping[str, Any],
+    method: str,
+    options: Options,
 ) -> Iterator[tuple[World, GroundField, Any]]:
     """What the method found in each world; when the user stops one, the others end at once."""
-    stop = Stop(given["stop"])
-    options = options_of(Options, given, stop=stop)
-    chosen = find_method(command, given["method"]).load()
+    chosen = find_method(command, method).load()
     for world in task.worlds:
-        ground = ground_field(field, world.problem, given["max_memory"])
+        ground = ground_field(field, world.problem, options.max_memory)
         found = chosen(ground, field.weights, options)
-        if found.diagnostics.get("interrupted"):
-            stop.press()
+        if found.diagnostics.get("interrupted") and options.stop is not None:
+            options.stop.press()
         yield world, ground, found
 
 
@@ -130,12 +152,13 @@ def by_gibbs_from_modes(ground: GroundField, weights: np.ndarray, options: Optio
     return by_gibbs(ground, weights, options, start_at_modes=True)
 
 
+@known_keywords
 def map(
     field: FieldLike,
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
-    opened: Sequence[str] = (),
+    open_predicates: Sequence[str] = (),
     method: str = "auto",
     time_limit: float = 60.0,
     random_state: int | np.random.Generator = 0,
@@ -151,12 +174,27 @@ def map(
     >>> fields.map(field, query="P").true_atoms
     ['P(A)', 'P(B)']
     """
-    given = dict(locals())
-    check_options("field map", given)
+    options = FieldMapOptions(
+        query=query,
+        open_predicates=open_predicates,
+        method=method,
+        time_limit=time_limit,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+    )
+    check_options(options)
     resolved = open_field(field)
-    task = field_task(resolved, data, query, opened, strict)
+    task = field_task(resolved, data, query, open_predicates, strict)
+    limits = Options(
+        time_limit=time_limit,
+        seed=options.seed,
+        max_memory=max_memory,
+        progress=progress,
+        stop=Stop(stop),
+    )
     parts = []
-    for world, ground, found in solve_worlds("field map", resolved, task, given):
+    for world, ground, found in solve_worlds("field map", resolved, task, method, limits):
         asked = select_atoms(ground.network, world)
         value = asked.values(found.world.astype(float)) > 0
         parts.append(
@@ -197,9 +235,15 @@ def map_icm(ground: GroundField, weights: np.ndarray, options: Options) -> Best:
 
 
 def field_task(
-    field: Field, data: DataLike, query: Sequence[str] | str, opened: Sequence[str], strict: bool
+    field: Field,
+    data: DataLike,
+    query: Sequence[str] | str,
+    open_predicates: Sequence[str],
+    strict: bool,
 ) -> Task:
-    task = build_task(field.declarations, data, query, opened=opened, strict=strict)
+    task = build_task(
+        field.declarations, data, query, open_predicates=open_predicates, strict=strict
+    )
     for asked in task.queries:
         if asked.rule is not None:
             raise LapisError(
