@@ -222,5 +222,7 @@ def test_ground_models() -> None:
         world[true[true >= 0]] = True
         score = network.score(world) if network.is_feasible(world) else -np.inf
         assert log_value == pytest.approx(score, abs=1e-10)
-    exact = lapis.infer(model, query=["Likes", "Busy"], open_predicates=["Knows"], method="enumerate")
+    exact = lapis.infer(
+        model, query=["Likes", "Busy"], open_predicates=["Knows"], method="enumerate"
+    )
     assert posteriors(circuit, no_evidence(circuit))[0][0] == pytest.approx(exact.log_partition)

@@ -90,7 +90,7 @@ def extract(field: Path, options: FieldExtractOptions) -> None:
 
     threshold = options.threshold
     title = f"extracted from {field}: what is weaker than {threshold:g} is left out"
-    found = fields.extract(field, threshold=threshold)
+    found = fields.to_model(field, threshold=threshold)
     write_text(print_model(found, title=title), options.output)
 
 

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from lapis.fields.inference import infer, map
     from lapis.fields.learning import learn
     from lapis.fields.logic.from_logic import from_model
-    from lapis.fields.logic.to_logic import extract
+    from lapis.fields.logic.to_logic import to_model
     from lapis.fields.scoring import score
 
 # Resolved on first use: listing the methods of fields loads this package, and no arrays.
 _HOMES = {
     "Field": "lapis.fields.field",
     "draw": "lapis.fields.drawing",
-    "extract": "lapis.fields.logic.to_logic",
+    "to_model": "lapis.fields.logic.to_logic",
     "from_model": "lapis.fields.logic.from_logic",
     "infer": "lapis.fields.inference",
     "learn": "lapis.fields.learning",
@@ -51,7 +51,6 @@ _HOMES = {
 __all__ = [
     "Field",
     "draw",
-    "extract",
     "from_model",
     "infer",
     "learn",
@@ -60,6 +59,7 @@ __all__ = [
     "print_field",
     "read",
     "score",
+    "to_model",
 ]
 
 

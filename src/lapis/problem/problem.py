@@ -214,8 +214,31 @@ def build_problem(
     *,
     open_predicates: Sequence[str] = (),
 ) -> Problem:
-    """Put a model on data. Predicates in `query` and `open_predicates` are open, all others closed.
+    """Put a model on data; predicates that are neither asked nor open are closed.
 
+    Parameters
+    ----------
+    model
+        The model.
+    database
+        The facts of one world.
+    query
+        Predicates that are asked, and open.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+
+    Returns
+    -------
+    Problem
+        Model, domains and evidence.
+
+    Raises
+    ------
+    LapisError
+        If a predicate is unknown, or data and model contradict each other.
+
+    Examples
+    --------
     >>> from lapis.language import parse_model
     >>> model = parse_model("person = {Anna, Bob}\\nSmokes(person)\\n1 Smokes(x)")
     >>> build_problem(model, query=["Smokes"]).num_groundings(model.rules[0].variables)
