@@ -27,10 +27,10 @@ from lapis.learning.objectives import count_maxwalksat
 from lapis.learning.objectives.count_based import CountObjective, count_objective, data_world
 from lapis.learning.objectives.count_maxwalksat import ViolatedGroundings, search, true_clauses
 from lapis.learning.objectives.count_walk import asked_sites
-from lapis.learning.options import ChainStart
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.logic.clauses import Clause, Feature, Literal, NormalForm
 from lapis.problem.problem import Problem
+from lapis.registry.options import ChainStart
 from strategies import Case, cases
 
 FRIENDS = """

@@ -43,7 +43,7 @@ from lapis.circuits.results import (
     RowAnswers,
     Samples,
 )
-from lapis.circuits.table import Header, RowsLike, open_rows, rows_of
+from lapis.circuits.table import RowsLike, open_rows, rows_of
 from lapis.circuits.tree_networks.compiling import compile_network
 from lapis.circuits.tree_networks.gibbs import draw_given, estimate_conditionals, estimate_marginals
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
@@ -51,12 +51,13 @@ from lapis.circuits.typed_states import StatesLike, read_states, row_of_states
 from lapis.errors import LapisError, TooLarge
 from lapis.progress import Wish
 from lapis.registry.check import check_options, known_keywords, seed_of
-from lapis.registry.options import (
+from lapis.registry.circuit_options import (
     CircuitInfoOptions,
     CircuitMarginalsOptions,
     CircuitQueryOptions,
     CircuitSampleOptions,
     CircuitScoreOptions,
+    Header,
 )
 from lapis.results.columns import Coded, as_objects
 from lapis.results.result import Figures

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from lapis.circuits.inputs import (
     open_factors,
     open_trees,
 )
-from lapis.circuits.learning.learner import EDGE_COSTS, PARAMETER_COSTS, AnyMethod, learn_rows
+from lapis.circuits.learning.learner import EDGE_COSTS, PARAMETER_COSTS, learn_rows
 from lapis.circuits.queries import (
     log_partition,
 )
@@ -32,25 +32,26 @@ from lapis.circuits.results import (
     CircuitFigures,
     LearnedCircuit,
 )
-from lapis.circuits.table import Header, RowsLike, open_rows, rows_of, variables_of
+from lapis.circuits.table import RowsLike, open_rows, rows_of, variables_of
 from lapis.circuits.tree_networks.compiling import compile_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.circuits.typed_states import StatesLike
 from lapis.errors import LapisError
 from lapis.progress import Report, Stop, Wish, work_clock
 from lapis.registry.check import check_options, known_keywords, seed_of
-from lapis.registry.options import (
+from lapis.registry.circuit_options import (
     CircuitApproximateOptions,
     CircuitCompileOptions,
+    CircuitLearner,
     CircuitLearnOptions,
+    CircuitParameters,
+    Header,
 )
 
 if TYPE_CHECKING:
     import threading
 
     from lapis.problem.task import DataLike, ModelLike
-
-ParametersBy = Literal["auto", "F", "G", "V", "VI", "E", "P"]
 
 
 @known_keywords
@@ -62,7 +63,7 @@ def learn(
     edge_costs: Sequence[float] = EDGE_COSTS,
     parameter_costs: Sequence[float] = PARAMETER_COSTS,
     prior: str | float = "libra",
-    method: AnyMethod = "quick",
+    method: CircuitLearner = "quick",
     num_components: int | None = None,
     num_starts: int = 1,
     max_edges: int | None = None,
@@ -276,7 +277,7 @@ def approximate(
     open_predicates: Sequence[str] = (),
     evidence: StatesLike = (),
     max_edges: int = approximation.MAX_EDGES,
-    parameters: ParametersBy = "auto",
+    parameters: CircuitParameters = "auto",
     num_samples: int = approximation.NUM_SAMPLES,
     time_limit: float | None = None,
     strict: bool = False,

@@ -16,17 +16,17 @@ import io
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, Union
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
 
 import numpy as np
 
 from lapis.errors import LapisError, suggestion
+from lapis.registry.circuit_options import Header
 
 if TYPE_CHECKING:
     from lapis.data.formats.frames import Frame
 
 RowsLike: TypeAlias = Union[str, Path, np.ndarray, "Frame"]
-Header = Literal["auto", "yes", "no"]
 MISSING_CELLS = ("", "?", "*")
 BOOLEAN = ("0", "1")
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from lapis.cli.command import ANY_DATA, ANY_MODEL, CIRCUIT, ROWS, command, read_worlds
 from lapis.errors import LapisError
-from lapis.registry.option import keywords
-from lapis.registry.options import (
+from lapis.registry.circuit_options import (
     CircuitApproximateOptions,
     CircuitCompileOptions,
     CircuitInfoOptions,
@@ -21,6 +20,7 @@ from lapis.registry.options import (
     CircuitSampleOptions,
     CircuitScoreOptions,
 )
+from lapis.registry.option import keywords
 
 if TYPE_CHECKING:
     from lapis.problem.task import DataLike

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from lapis.cli.command import FIELD, MODEL, WORLDS, command
 from lapis.errors import LapisError
-from lapis.registry.option import keywords
-from lapis.registry.options import (
+from lapis.registry.field_options import (
     FieldDrawOptions,
     FieldExtractOptions,
     FieldFromOptions,
@@ -18,6 +17,7 @@ from lapis.registry.options import (
     FieldMapOptions,
     FieldScoreOptions,
 )
+from lapis.registry.option import keywords
 
 if TYPE_CHECKING:
     from lapis.data.database import Database

@@ -27,8 +27,8 @@ from lapis.inference.worlds import answer_world, merge_answers, merge_worlds
 from lapis.problem.task import DataLike, Task, World, build_task
 from lapis.progress import Report, Stop, Wish
 from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.field_options import FieldInferOptions, FieldMapOptions
 from lapis.registry.method import find_method
-from lapis.registry.options import FieldInferOptions, FieldMapOptions
 from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
 

@@ -39,13 +39,9 @@ from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
 from lapis.progress import Report, Stop, Wish, work_clock
 from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.field_options import FieldExpectation, FieldLearnOptions, FieldOptimizer
 from lapis.registry.method import find_method
-from lapis.registry.options import (
-    FieldExpectation,
-    FieldLearnOptions,
-    FieldOptimizer,
-    LearnOptions,
-)
+from lapis.registry.options import LearnOptions
 
 if TYPE_CHECKING:
     import threading

@@ -29,8 +29,8 @@ from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
 from lapis.progress import Report, Stop, Wish
 from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.field_options import FieldScoreOptions
 from lapis.registry.method import find_method
-from lapis.registry.options import FieldScoreOptions
 
 if TYPE_CHECKING:
     import threading

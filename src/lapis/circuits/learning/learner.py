@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,8 +24,8 @@ from lapis.circuits.learning.tuning import Fit, Trial, choose_costs
 from lapis.circuits.merging import merge_close, merge_nodes
 from lapis.errors import LapisError, TooLarge
 from lapis.progress import Report, Stop, pressed_by_interrupt
+from lapis.registry.circuit_options import CircuitLearner
 
-AnyMethod = Literal["greedy", "quick", "tree"]
 NUM_HIDDEN = 16  # states of a hidden variable
 EDGE_COSTS, PARAMETER_COSTS = (0.1,), (0.0,)
 
@@ -66,7 +66,7 @@ def learn_rows(
     edge_costs: Sequence[float] = EDGE_COSTS,
     parameter_costs: Sequence[float] = PARAMETER_COSTS,
     prior: str | float = "libra",
-    method: AnyMethod = "quick",
+    method: CircuitLearner = "quick",
     num_components: int | None = None,
     num_starts: int = 1,
     max_edges: int | None = None,

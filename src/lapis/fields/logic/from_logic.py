@@ -53,7 +53,7 @@ from lapis.language.syntax import (
 from lapis.logic.passes import normalize_comparisons, simplify, spell_out_counts
 from lapis.problem.problem import refuse_unsupported
 from lapis.registry.check import check_options, known_keywords, seed_of
-from lapis.registry.options import FieldFromOptions
+from lapis.registry.field_options import FieldFromOptions
 
 SHARPNESS = 8.0
 SMALL = 0.01  # standard deviation of the weights that theory revision starts from

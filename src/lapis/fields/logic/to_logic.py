@@ -35,7 +35,7 @@ from lapis.language.syntax import (
 )
 from lapis.logic.passes import conjunction, negated, push_negations, simplify
 from lapis.registry.check import check_options, known_keywords
-from lapis.registry.options import FieldExtractOptions
+from lapis.registry.field_options import FieldExtractOptions
 
 THRESHOLD = 1.0
 
