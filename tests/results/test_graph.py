@@ -118,3 +118,8 @@ def test_large_graphs_are_left_to_graphviz(tmp_path: Path) -> None:
     graph.save(tmp_path / "g.dot")
     with pytest.raises(TooLarge, match="1,001 nodes are too many to draw"):
         graph.save(tmp_path / "g.svg")
+
+
+def test_nothing_is_drawn_as_nothing() -> None:
+    assert len(ElementTree.fromstring(Graph((), ()).svg())) == 1
+    assert Graph((), ()).dot().endswith("}\n")

@@ -1,9 +1,9 @@
 """Graphs as pictures: one value, written as DOT, as SVG, or by matplotlib.
 
-The layout is layered (Sugiyama, Tagawa and Toda 1981). A node stands one layer below its
-lowest parent, and an edge across several layers is bent at an invisible node in each. Sweeps up and
-down sort each layer by the means of the neighbours' places. A node then stands as near to that mean
-as sizes allow: Σ w (x − mean)² is minimised subject to the distances, an isotonic regression.
+The layout is layered (Sugiyama, Tagawa and Toda 1981). A node stands one layer below its lowest
+parent, and an edge across several layers is bent at an invisible node in each. Sweeps up and down
+sort each layer by the means of the neighbours' places. A node then stands as near to that mean as
+sizes allow: Σ w (x − mean)² is minimised subject to the distances, an isotonic regression.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def frame_of(boxes: Sequence[Box], curves: Sequence[Sequence[Point]]) -> Point:
     """The size of the picture."""
     corners = [(x + wide / 2, y + high / 2) for x, y, wide, high in boxes]
     corners += [point for curve in curves for point in curve]
-    width, height = (max(corner[i] for corner in corners) + MARGIN for i in (0, 1))
+    width, height = (max((corner[i] for corner in corners), default=0.0) + MARGIN for i in (0, 1))
     return width, height
 
 
@@ -227,6 +227,8 @@ def lay_out(graph: Graph) -> tuple[list[Box], list[list[Point]]]:
             code="too-large",
             hint=f"pictures have at most {MAX_NODES:,}; write .dot, and let Graphviz try",
         )
+    if not graph.nodes:
+        return [], []
     down = graph.direction == "down"
     size = [size_of(node) for node in graph.nodes]
     layer = layers_of(graph)
