@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from lapis.circuits.files import parse_ac as parse
     from lapis.circuits.files import save_circuit as save
     from lapis.circuits.inputs import read
-    from lapis.circuits.making import approximate, compile, learn
+    from lapis.circuits.making import approximate, learn
+    from lapis.circuits.making import compile as compile
     from lapis.circuits.results import (
         CircuitAnswer,
         CircuitFigures,
@@ -58,10 +59,11 @@ _HOMES = {
     "score": "answers",
 }
 
+# `compile` is left out: `from lapis.circuits import *` hides no builtin.
 __all__ = [
     "Circuit", "CircuitAnswer", "CircuitFigures", "CircuitScore", "FactorGraph", "LearnedCircuit",
-    "ModelMarginals", "RowAnswers", "Samples", "TreeNetwork", "approximate", "compile", "draw",
-    "info", "learn", "marginals", "parse", "query", "query_rows", "read", "sample", "save", "score",
+    "ModelMarginals", "RowAnswers", "Samples", "TreeNetwork", "approximate", "draw", "info",
+    "learn", "marginals", "parse", "query", "query_rows", "read", "sample", "save", "score",
 ]  # fmt: skip
 
 
@@ -75,4 +77,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *_HOMES})
