@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.answer import Lifted
     from lapis.logic.clausal import clausal
+    from lapis.precompile import warm
     from lapis.problem.problem import Problem, build_problem
     from lapis.results.answer import Answer
     from lapis.results.most_likely_world import MostLikelyWorld
@@ -87,6 +88,7 @@ _HOMES = {
     "parse": "lapis.language.resolution.resolve:parse_model",
     "read": "lapis.language.resolution.resolve:read_model",
     "score": "lapis.api",
+    "warm": "lapis.precompile",
 }
 
 # `map` is left out: `from lapis import *` hides no builtin.
@@ -95,6 +97,7 @@ __all__ = [
     "Problem", "StoredAnswer", "TooLarge", "WeightPosterior", "build_problem", "circuits",
     "clausal", "count", "cross_validate", "fields", "ground", "infer", "infer_to_store", "learn",
     "learn_structure", "lift", "map_to_store", "methods", "parse", "read", "score",
+    "warm",
 ]  # fmt: skip
 
 

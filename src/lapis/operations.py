@@ -253,6 +253,7 @@ def count(
 ) -> Counts:
     from lapis.counting.ijgp import IjgpSettings
     from lapis.counting.rule_counts import count_rules
+    from lapis.stores.load_to_store import place_on
     from lapis.stores.mapped_tables import open_on_engine
 
     ijgp = IjgpSettings(
@@ -267,7 +268,7 @@ def count(
             counts=options.counts,
             ijgp=ijgp,
             measure_error=options.measure_error,
-            store=store,
+            place=place_on(store),
             progress=progress,
         )
 
@@ -310,6 +311,7 @@ def learn(
     stop: StopLike = None,
 ) -> Fit:
     from lapis.learning.learn import learn_weights
+    from lapis.stores.load_to_store import place_on
     from lapis.stores.mapped_tables import open_on_engine
 
     with open_on_engine(
@@ -328,7 +330,7 @@ def learn(
             unobserved=options.unobserved,
             only_listed=options.only_listed,
             unit_formulas=options.unit_formulas,
-            store=store,
+            place=place_on(store),
             progress=progress,
             stop=Stop(stop),
         )
@@ -342,6 +344,7 @@ def learn_structure(
     stop: StopLike = None,
 ) -> LearnedRules:
     from lapis.cores import num_cores
+    from lapis.stores.counting.paths import joins_on
     from lapis.stores.mapped_tables import open_on_engine
     from lapis.structure.learn_rules import learn_rules
 
@@ -360,7 +363,7 @@ def learn_structure(
             options,
             joint_targets=[query_predicates(text, inputs.model) for text in texts],
             jobs=options.jobs or (num_cores() if store is None else 1),
-            store=store,
+            open_joins=joins_on(store),
             progress=progress,
             stop=Stop(stop, deadline),
         )

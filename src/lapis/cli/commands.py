@@ -49,10 +49,10 @@ def demo(options: DemoOptions) -> None:
 
 @command("warm", NoOptions, bar="compiling")
 def warm(options: NoOptions, progress: Report | None) -> None:
-    """Compile all kernels ahead, on all cores: the first job of an installation need not."""
-    from lapis.cli.warm import compile_all
+    """Compile the kernels of common commands ahead of their first use, on all cores."""
+    from lapis.precompile import warm as compile_ahead
 
-    compile_all(progress)
+    compile_ahead(progress=progress)
 
 
 @command("check", CheckOptions, MODEL, WORLDS)
@@ -83,6 +83,7 @@ def count(model: Path, worlds: Worlds, options: CountOptions) -> Result | None:
                     hint=f"leave out {flag}, or --explain",
                 )
         from lapis.counting.rule_counts import explain_counts
+        from lapis.stores.load_to_store import place_on
         from lapis.stores.mapped_tables import open_on_engine
 
         with open_on_engine(
@@ -93,7 +94,7 @@ def count(model: Path, worlds: Worlds, options: CountOptions) -> Result | None:
             strict=options.strict,
             probabilities=False,
         ) as (inputs, store):
-            print(explain_counts(inputs.model, inputs.databases, store))
+            print(explain_counts(inputs.model, inputs.databases, place_on(store)))
         return None
     with progress_bar("counting") as progress:
         return operations.count(model, worlds or None, options, progress)
@@ -112,23 +113,18 @@ def infer(
     model: Path | Model, worlds: Worlds, options: InferOptions, progress: Report | None
 ) -> Result:
     """Marginal probabilities of the unknown query atoms."""
-    from lapis.cli.warm import samplers_beside
+    from lapis import operations
 
-    with samplers_beside(worlds):
-        from lapis import operations
+    if options.posterior is not None:
+        from lapis.language.resolution.resolve import read_model
+        from lapis.learning.weight_posterior import WeightPosterior
 
-        if options.posterior is not None:
-            from lapis.language.resolution.resolve import read_model
-            from lapis.learning.weight_posterior import WeightPosterior
-
-            resolved = read_model(model) if isinstance(model, Path) else model
-            draws = WeightPosterior.read(options.posterior, resolved)
-            return operations.infer(draws, worlds or None, options, progress)
-        if options.output is not None:
-            return operations.infer_to_store(
-                model, worlds or None, options, options.output, progress
-            )
-        return operations.infer(model, worlds or None, options, progress)
+        resolved = read_model(model) if isinstance(model, Path) else model
+        draws = WeightPosterior.read(options.posterior, resolved)
+        return operations.infer(draws, worlds or None, options, progress)
+    if options.output is not None:
+        return operations.infer_to_store(model, worlds or None, options, options.output, progress)
+    return operations.infer(model, worlds or None, options, progress)
 
 
 @command("map", MapOptions, MODEL, WORLDS, bar="most likely world")
