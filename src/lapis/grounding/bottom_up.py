@@ -77,8 +77,6 @@ def ground(
     ----------
     problem
         A model on data (`build_problem`).
-    engine
-        What runs the joins; chosen by their size if absent.
     max_memory
         Limit in bytes; 70 % of the machine if absent.
     progress
