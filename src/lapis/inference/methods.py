@@ -6,16 +6,15 @@ from lapis.registry.method import Method
 
 SAMPLING = ("precision", "max_samples", "num_chains", "time_limit")
 CHAINS = (*SAMPLING, "max_memory", "bounds")
-PLAN, SOLVE = "lapis.inference.plan", "lapis.inference.solve"
+SOLVE = "lapis.inference.solve"
 INFER = (
     Method(
         "infer", "auto", "exact where that is affordable, sampled where it is not",
-        f"{PLAN}:plan_network", "network", "where affordable", CHAINS,
+        exact="where affordable", options=CHAINS,
     ),
     Method(
         "infer", "exact", "closed form for single atoms, junction trees for the rest; refuses what "
-        "is too wide", f"{PLAN}:plan_network", "network", "always",
-        ("time_limit", "max_memory"),
+        "is too wide", exact="always", options=("time_limit", "max_memory"),
     ),
     Method(
         "infer", "enumerate", "all joint states of each component, up to 2^20",

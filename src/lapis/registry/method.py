@@ -17,8 +17,8 @@ What is called, by task and `takes`:
     field map            (ground field, weights, seed, Stop, progress) → (name, world, score, notes)
     structure            (search, **options it reads) → Selection
 
-Rows of `objective` and `expectation` are choices without code of their own: `learning` builds one
-objective from both.
+Rows of `objective` and `expectation` are choices without code of their own (`learning` builds one
+objective from both), and so are `auto` and `exact` of `infer`, which `inference/plan.py` plans.
 """
 
 from __future__ import annotations

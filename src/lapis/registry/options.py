@@ -410,7 +410,9 @@ class LiftOptions(QueryOptions, CnfOptions, MergeOptions, JsonOptions):
     )] = None
     classes: Annotated[bool, Help("A row for each class of equally probable groundings.")] = False
     tree: Annotated[bool, CommandLineOnly(), Help("Print the circuit as a text.")] = False
-    draw: Annotated[Path | None, CommandLineOnly(), Help("Draw the circuit (.svg).")] = None
+    draw: Annotated[Path | None, CommandLineOnly(), Help(
+        "Draw the circuit (.svg, .dot, .png, .pdf)."
+    )] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -514,7 +516,7 @@ class StructureOptions(
         "Say each rule in words, with examples and counterexamples."
     )] = False
     draw: Annotated[Path | None, CommandLineOnly(), Help(
-        "Draw the lifted hypergraph (.svg, .png)."
+        "Draw the lifted hypergraph (.svg, .dot, .png, .pdf)."
     )] = None
 
 
