@@ -23,11 +23,6 @@ from lapis.registry.options import (
     ScoreOptions,
     StructureOptions,
 )
-from lapis.results.answer import Answer
-from lapis.results.counts import Counts
-from lapis.results.most_likely_world import MostLikelyWorld
-from lapis.results.plan_report import PlanReport
-from lapis.stores.stored_answer import StoredAnswer
 
 if TYPE_CHECKING:
     from lapis.evaluation.score import Score
@@ -35,6 +30,11 @@ if TYPE_CHECKING:
     from lapis.learning.fit import Fit
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.answer import Lifted
+    from lapis.results.answer import Answer
+    from lapis.results.counts import Counts
+    from lapis.results.most_likely_world import MostLikelyWorld
+    from lapis.results.plan_report import PlanReport
+    from lapis.stores.stored_answer import StoredAnswer
     from lapis.structure.learned_rules import LearnedRules
 
 T = TypeVar("T")
