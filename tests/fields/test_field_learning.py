@@ -224,7 +224,7 @@ def test_refusals() -> None:
         )
     assert str(found.value) == (
         "dn needs variances, which most likely worlds do not have\n"
-        "    choose vp, vp-pw or adam, or --expectation gibbs"
+        "    choose vp, vp-pw or adam, or expectation gibbs"
     )
     with pytest.raises(LapisError, match="a pseudo-likelihood has no expectations"):
         fields.learn(field, Database.parse(FACTS), expectation="gibbs")
