@@ -26,12 +26,14 @@ from lapis.registry.options import (
     LearnOptions,
     LiftOptions,
     MapOptions,
+    PlanOptions,
     ScoreOptions,
     StructureOptions,
 )
 from lapis.results.answer import Answer
 from lapis.results.counts import Counts
 from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.results.plan_report import PlanReport
 from lapis.stores.stored_answer import StoredAnswer
 
 if TYPE_CHECKING:
@@ -170,6 +172,54 @@ def infer(
     )
     check_options(options)
     return operations.infer(model, data, options, progress, stop)
+
+
+@known_keywords
+def plan(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    open_predicates: Sequence[str] = (),
+    soft_evidence: Mapping[str, float] | None = None,
+    method: str = "auto",
+    precision: float = 0.01,
+    time_limit: float | None = None,
+    max_samples: int = 400_000,
+    num_chains: int = 4,
+    random_state: int | np.random.Generator = 0,
+    max_memory: int | None = None,
+    strict: bool = False,
+    relax: bool = False,
+    progress: Report | None = None,
+) -> PlanReport:
+    """Which solver takes which components in `infer`, at what cost and why; nothing is solved.
+
+    The keywords are those of `infer`. The model is grounded, unless it is lifted first. A step that
+    names several solvers leaves the choice between them to what is found on the way;
+    `answer.plan` is the plan as it was carried out.
+
+    >>> import lapis
+    >>> model = lapis.parse("H(i)\\nS(o)\\ni = {A}\\no = {B}\\n1 H(x) ^ S(y)")
+    >>> [step.solvers for step in lapis.plan(model, query=["H", "S"]).rows]
+    [('ground',), ('enumerate',)]
+    """
+    options = PlanOptions(
+        query=query,
+        open_predicates=open_predicates,
+        soft_evidence=soft_evidence,
+        method=method,
+        precision=precision,
+        time_limit=time_limit,
+        max_samples=max_samples,
+        num_chains=num_chains,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+        relax=relax,
+    )
+    check_options(options)
+    return operations.plan(model, data, options, progress)
 
 
 @known_keywords

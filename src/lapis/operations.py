@@ -19,12 +19,14 @@ from lapis.registry.options import (
     LearnOptions,
     LiftOptions,
     MapOptions,
+    PlanOptions,
     ScoreOptions,
     StructureOptions,
 )
 from lapis.results.answer import Answer
 from lapis.results.counts import Counts
 from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.results.plan_report import PlanReport
 from lapis.stores.stored_answer import StoredAnswer
 
 if TYPE_CHECKING:
@@ -66,6 +68,39 @@ def infer(
         return infer_on_engine(task, engine, options.method, limits, Limits(jobs=options.jobs))
 
     return ask(model, data, options, here, there)
+
+
+def plan(
+    model: ModelLike, data: DataLike, options: PlanOptions, progress: Report | None = None
+) -> PlanReport:
+    from lapis.inference.marginals import InferenceOptions
+    from lapis.inference.worlds import plan_task
+
+    limits = InferenceOptions(
+        precision=options.precision,
+        max_samples=options.max_samples,
+        num_chains=options.num_chains,
+        time_limit=options.time_limit,
+        seed=options.random_state,
+        max_memory=options.max_memory,
+        progress=progress,
+        relax=options.relax,
+    )
+    task = build_task(
+        model,
+        data,
+        options.query,
+        open_predicates=options.open_predicates,
+        soft_evidence=options.soft_evidence,
+        strict=options.strict,
+    )
+    if is_elsewhere(task):
+        raise LapisError(
+            "only inference in memory is planned, and the data is on an engine",
+            code="engine-plan",
+            hint="read it from files",
+        )
+    return plan_task(task, options.method, limits)
 
 
 def map(

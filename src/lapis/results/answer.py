@@ -44,6 +44,7 @@ class Answer(AtomResult):
     lower: np.ndarray | None = None  # float64[num_atoms], certified; None where nobody asked
     upper: np.ndarray | None = None  # float64[num_atoms]
     plan: PlanReport | None = None  # as it was carried out
+    with_plan: bool = False  # in tables and JSON
 
     @property
     def method(self) -> str:
@@ -112,6 +113,7 @@ class Answer(AtomResult):
             "atoms": self.answered(),
             "expected_counts": self.expected_counts.tolist(),
             **self.diagnostics,
+            **({"plan": self.plan.document()} if self.with_plan and self.plan else {}),
         }
 
     def answered(self) -> Entries:
@@ -138,7 +140,8 @@ class Answer(AtomResult):
         if self.lower is not None and self.upper is not None:
             ends = zip(self.lower[order].tolist(), self.upper[order].tolist(), strict=True)
             columns["certified"] = [say_between(lower, upper) for lower, upper in ends]
-        return [self.ranked_view(order, columns)]
+        plans = self.plan.views() if self.with_plan and self.plan else []
+        return [*plans, self.ranked_view(order, columns)]
 
     def summary(self) -> str:
         """The answer in a line."""
