@@ -14,7 +14,7 @@ from lapis.inference.marginals import InferenceOptions
 from lapis.problem.task import build_task
 from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
-from lapis.stores.components.answers import infer_on_engine, map_on_engine
+from lapis.stores.components.answers import infer_on_store, map_on_store
 from lapis.stores.components.packing import Limits
 from strategies import Case
 
@@ -28,7 +28,7 @@ def infer_there(
     method = str(options.pop("method", "auto"))
     task = build_task(lapis.parse(model), lapis.Database.parse(data), query)
     asked = InferenceOptions(**options)  # type: ignore[arg-type]
-    answer = infer_on_engine(task, url, method, asked, limits=limits_on(url, limits))
+    answer = infer_on_store(task, url, method, asked, limits=limits_on(url, limits))
     assert isinstance(answer, Answer)
     return answer
 
@@ -37,7 +37,7 @@ def map_there(
     url: str, model: str, data: str, query: Sequence[str], limits: Limits = TINY
 ) -> MostLikelyWorld:
     task = build_task(lapis.parse(model), lapis.Database.parse(data), query)
-    world = map_on_engine(task, url, "auto", InferenceOptions(), limits=limits_on(url, limits))
+    world = map_on_store(task, url, "auto", InferenceOptions(), limits=limits_on(url, limits))
     assert isinstance(world, MostLikelyWorld)
     return world
 

@@ -27,7 +27,7 @@ from lapis.stores.stored_answer import StoredAnswer
 from lapis.stores.urls import open_store
 
 
-def infer_on_engine(
+def infer_on_store(
     task: Task,
     url: str | None,
     method: str,
@@ -45,7 +45,7 @@ def infer_on_engine(
     return merge_answers(task, parts)
 
 
-def map_on_engine(
+def map_on_store(
     task: Task,
     url: str | None,
     method: str,
