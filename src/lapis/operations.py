@@ -61,9 +61,9 @@ def infer(
 
     def there(task: Task, engine: str | None) -> Answer:
         from lapis.stores.components.answers import infer_on_store
-        from lapis.stores.components.packing import Limits
+        from lapis.stores.components.packing import StoreLimits
 
-        return infer_on_store(task, engine, options.method, limits, Limits(jobs=options.jobs))
+        return infer_on_store(task, engine, options.method, limits, StoreLimits(jobs=options.jobs))
 
     return ask(model, data, options, here, there)
 
@@ -84,9 +84,9 @@ def map(
 
     def there(task: Task, engine: str | None) -> MostLikelyWorld:
         from lapis.stores.components.answers import map_on_store
-        from lapis.stores.components.packing import Limits
+        from lapis.stores.components.packing import StoreLimits
 
-        return map_on_store(task, engine, options.method, limits, Limits(jobs=options.jobs))
+        return map_on_store(task, engine, options.method, limits, StoreLimits(jobs=options.jobs))
 
     return ask(model, data, options, here, there)
 
@@ -129,9 +129,9 @@ def to_store(
 
     def there(task: Task, engine: str | None) -> StoredAnswer:
         from lapis.stores.components.answers import answer_to_store
-        from lapis.stores.components.packing import Limits
+        from lapis.stores.components.packing import StoreLimits
 
-        jobs = Limits(jobs=options.jobs)
+        jobs = StoreLimits(jobs=options.jobs)
         return answer_to_store(command, task, engine, options.method, limits, output, jobs)
 
     return ask(model, data, options, here, there)
