@@ -94,7 +94,7 @@ def plan(
         soft_evidence=options.soft_evidence,
         strict=options.strict,
     )
-    if is_elsewhere(task):
+    if has_lazy_facts(task):
         raise LapisError(
             "only inference in memory is planned, and the data is on an engine",
             code="engine-plan",
