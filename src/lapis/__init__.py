@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from lapis import methods
 
 if TYPE_CHECKING:
+    from lapis import circuits, fields
     from lapis.api import (
         count,
         infer,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         learn_structure,
         lift,
         map_to_store,
+        plan,
         score,
     )
     from lapis.api import (
@@ -85,6 +87,7 @@ _HOMES = {
     "map": "lapis.api",
     "map_to_store": "lapis.api",
     "parse": "lapis.language.resolution.resolve:parse_model",
+    "plan": "lapis.api",
     "read": "lapis.language.resolution.resolve:read_model",
     "score": "lapis.api",
     "warm": "lapis.precompile",
@@ -93,14 +96,16 @@ _HOMES = {
 # `map` is left out: `from lapis import *` hides no builtin.
 __all__ = [
     "Answer", "Database", "Fit", "LapisError", "Lifted", "Model", "MostLikelyWorld", "Prior",
-    "Problem", "StoredAnswer", "TooLarge", "WeightPosterior", "build_problem", "clausal", "count",
-    "cross_validate", "ground", "infer", "infer_to_store", "learn", "learn_structure", "lift",
-    "map_to_store", "methods", "parse", "read", "score",
+    "Problem", "StoredAnswer", "TooLarge", "WeightPosterior", "build_problem", "circuits",
+    "clausal", "count", "cross_validate", "fields", "ground", "infer", "infer_to_store", "learn",
+    "learn_structure", "lift", "map_to_store", "methods", "parse", "plan", "read", "score",
     "warm",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("circuits", "fields"):
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'lapis' has no attribute {name!r}")
     home, _, attribute = _HOMES[name].partition(":")

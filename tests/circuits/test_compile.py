@@ -178,8 +178,8 @@ def test_a_hidden_product_needs_no_width() -> None:
 @pytest.mark.parametrize(
     ("size", "needs", "other"),
     [
-        (14, "14 variables in a table and need 3.3e+04 entries", "marginals` (exact, no circuit)"),
-        (40, "40 variables in a table and need 1.1e+12 entries or more", "approximate`"),
+        (14, "14 variables in a table and need 3.3e+04 entries", "marginals (exact, no circuit)"),
+        (40, "40 variables in a table and need 1.1e+12 entries or more", "approximate"),
     ],
 )
 def test_too_large_says_how_large_and_who_answers(size: int, needs: str, other: str) -> None:
@@ -190,7 +190,7 @@ def test_too_large_says_how_large_and_who_answers(size: int, needs: str, other: 
         compile_factors(graph, max_edges=500)
     assert str(raised.value) == (
         f"no circuit of at most 500 edges was found: elimination would join {needs}\n"
-        f"    give evidence, raise --max-edges, or use `lapis circuit {other}"
+        f"    give evidence, raise max_edges, or use circuit {other}"
     )
 
 

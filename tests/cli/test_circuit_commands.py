@@ -87,7 +87,7 @@ def test_costs_are_chosen_by_held_out_rows(learned: Run) -> None:
     assert (code, err) == (
         1,
         "error: several costs need held-out rows to choose between them\n"
-        "    give rows to hold out (--valid), or one edge cost and one parameter cost\n",
+        "    give valid, or one edge cost and one parameter cost\n",
     )
     for typed, wrong in (("1,x", "'1,x'\n    as in 1,0.5"), ("1,-2", "(1.0, -2.0)")):
         code, _, err = learned("circuit", "learn", "t.csv", "--edge-costs", typed)
@@ -216,23 +216,23 @@ def test_info_and_other_forms(learned: Run) -> None:
         (("learn", "t.csv", "--method", "best"), "--method must be greedy or quick or tree, not "
          "'best'"),
         (("learn", "t.csv", "--num-components", "2", "--network", "n.txt"), "a circuit with hidden "
-         "variables is not equivalent to a Bayesian network of its own\n    leave out --network, "
-         "or --num-components, --num-starts and --method tree"),
+         "variables is not equivalent to a Bayesian network of its own\n    write the circuit, "
+         "or learn without num_components, num_starts and method tree"),
         (("learn", "t.csv", "--method", "tree", "--edge-costs", "1"), "method 'tree' does not read "
          "costs of edges and parameters\n    they belong to greedy, quick"),
         (("learn", "t.csv", "--prior", "thesi"), "prior must be thesis or libra, or a number above "
          "0, not 'thesi'\n    did you mean 'thesis'?"),
         (("learn", "t.csv", "--prior", "0"), "prior must be thesis or libra, or a number above 0, "
-         "not '0'\n    as in --prior 0.5: counts added to a distribution, in total"),
-        (("learn", "t.csv", "--edge-costs", "0", "--max-edges", "9"), "--max-edges limits a "
-         "circuit, and with --edge-costs 0 none is kept\n    leave it out, or write a circuit with "
-         "-o c.npz"),
+         "not '0'\n    as in 0.5: counts added to a distribution, in total"),
+        (("learn", "t.csv", "--edge-costs", "0", "--max-edges", "9"), "max_edges limits a "
+         "circuit, and with an edge cost of 0 no circuit is kept\n    leave it out, or give it to "
+         "compile, which makes a circuit of the network"),
         (("learn", "t.csv", "--edge-costs", "0", "--num-components", "2"), "with an edge cost of 0 "
          "no circuit is kept, and hidden or missing values need one\n    give an edge cost above "
          "0, or one component, one start and complete rows"),
         (("learn", "t.csv", "--num-components", "2", "-o", "n.tbn"), "a circuit with hidden "
-         "variables is not equivalent to a Bayesian network of its own\n    leave out --network, "
-         "or --num-components, --num-starts and --method tree"),
+         "variables is not equivalent to a Bayesian network of its own\n    write the circuit, "
+         "or learn without num_components, num_starts and method tree"),
         (("score", "none.tbn", "t.csv"), "none.tbn: there is no such file"),
         (("score", "t.csv", "t.csv"), "t.csv: this is not a circuit\n    circuits are .npz files, "
          "as `lapis circuit learn -o` writes them, or .ac files"),
@@ -312,14 +312,14 @@ def test_a_network_without_a_circuit(learned: Run) -> None:
     ("arguments", "message"),
     [
         (("query", "n.tbn", "--most-likely"), "the most likely states cannot be found by Gibbs "
-         "sampling\n    `lapis circuit compile n.tbn -o c.npz`, and query the circuit"),
+         "sampling\n    compile the network, and query the circuit"),
         (("score", "n.tbn", "some.csv"), "some.csv has missing values, and a network scores "
-         "complete rows\n    `lapis circuit compile n.tbn -o c.npz`, and score the circuit"),
+         "complete rows\n    compile the network, and score by the circuit"),
         (("info", "n.tbn", "--plot", "n.png"), "only circuits are drawn"),
         (("info", "n.tbn", "-o", "n.npz"), "n.npz: networks are written as .tbn\n"
          "    `lapis circuit compile n.tbn -o n.npz` makes a circuit"),
         (("compile", "n.tbn", "-q", "smokes"), "n.tbn: a network with decision trees takes "
-         "--evidence, no data and no queries"),
+         "evidence, no data and no queries"),
         (("score", "bad.tbn", "t.csv"), "bad.tbn:1:1: this is no block of a network\n"
          "    rain\n    ^^^^\n    a file has blocks `network`, `variable` and `probability`"),
     ],
@@ -350,7 +350,7 @@ def test_impossible_evidence_is_said(run: Run) -> None:
 
 def test_large_circuits_are_not_drawn(run: Run) -> None:
     rng = np.random.default_rng(0)
-    np.save(Path("t.npy"), rng.integers(0, 2, (30, 40)))
+    np.save(Path("t.npy"), rng.integers(0, 2, (30, 240)))
     run.json("circuit", "learn", "t.npy", "-o", "c.npz", "--edge-costs", "9")
     code, _, err = run("circuit", "info", "c.npz", "--plot", "c.png")
     assert code == 3

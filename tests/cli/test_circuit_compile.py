@@ -46,7 +46,7 @@ def test_marginals_need_no_circuit(run: Run) -> None:
         states = next(s for v, s in found["distribution"].items() if v.replace(" ", "") == name)
         assert states["true"] == pytest.approx(atom["probability"])
     code, _, err = run("circuit", "compile", "coins.bif", "--max-edges", "5")
-    assert (code, "`lapis circuit marginals` (exact, no circuit)" in err) == (3, True)
+    assert (code, "circuit marginals (exact, no circuit)" in err) == (3, True)
 
 
 def test_a_network_is_approximated(run: Run) -> None:
@@ -77,7 +77,7 @@ def test_what_is_refused(run: Run) -> None:
     code, _, err = run("circuit", "compile", "m.mln", "--evidence", "a=h")
     assert (code, err) == (
         1,
-        "error: m.mln: --evidence is for .bif and .uai files\n    write facts to a .db file\n",
+        "error: m.mln: evidence is for networks\n    give a Markov logic model facts, as data\n",
     )
     code, _, err = run("circuit", "compile", "coins.bif", "--max-edges", "5")
     assert code == 3

@@ -101,7 +101,7 @@ def test_a_hidden_predicate_is_learned(run: Run) -> None:
     code, _, err = run("field", "learn", *arguments)
     assert code == 1
     assert "a pseudo-likelihood needs complete data, but some atoms are hidden" in err
-    assert "--objective likelihood" in err
+    assert "objective likelihood" in err
 
 
 def test_chains_with_hidden_atoms_go_on_from_a_checkpoint(tmp_path: Path) -> None:

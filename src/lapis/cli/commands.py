@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lapis.cli import circuit, circuit_compile, field  # noqa: F401  (their commands)
+from lapis.cli import circuit, field  # noqa: F401  (their commands)
 from lapis.cli.command import MODEL, WORLDS, Argument, command
 from lapis.cli.parser import run
 from lapis.errors import LapisError
@@ -24,6 +24,7 @@ from lapis.registry.options import (
     LiftOptions,
     MapOptions,
     NoOptions,
+    PlanOptions,
     ScoreOptions,
     StructureOptions,
 )
@@ -124,7 +125,18 @@ def infer(
         return operations.infer(draws, worlds or None, options, progress)
     if options.output is not None:
         return operations.infer_to_store(model, worlds or None, options, options.output, progress)
-    return operations.infer(model, worlds or None, options, progress)
+    found = operations.infer(model, worlds or None, options, progress)
+    return replace(found, with_plan=options.plan)
+
+
+@command("plan", PlanOptions, MODEL, WORLDS, bar="planning")
+def plan(
+    model: Path | Model, worlds: Worlds, options: PlanOptions, progress: Report | None
+) -> Result:
+    """Which solver takes which components in infer, at what cost and why; nothing is solved."""
+    from lapis import operations
+
+    return operations.plan(model, worlds or None, options, progress)
 
 
 @command("map", MapOptions, MODEL, WORLDS, bar="most likely world")
@@ -146,10 +158,13 @@ def map_(
 def lift(model: Path, worlds: Worlds, options: LiftOptions) -> Result:
     """log Z and expected counts without grounding, by a first-order circuit."""
     from lapis import operations
+    from lapis.results.graph import check_drawing
 
+    if options.draw is not None:
+        check_drawing(options.draw)
     found = operations.lift(model, worlds or None, options)
     if options.draw is not None:
-        found.draw(options.draw)
+        found.draw().save(options.draw)
     if options.tree and not options.as_json:
         print(found.tree)
     return replace(found, with_tree=options.tree)
@@ -188,11 +203,12 @@ def structure(model: Path, worlds: Worlds, options: StructureOptions) -> Result:
 
     if not worlds and (options.tables is None or options.draw is not None):
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
-    for path in (options.output, options.draw):
-        require_writable(path)
+    require_writable(options.output)
     if options.draw is not None:
         from lapis.cli.structure import draw_lifted
+        from lapis.results.graph import check_drawing
 
+        check_drawing(options.draw)
         draw_lifted(model, worlds, options.draw, options)
     with progress_bar("learning rules") as progress:
         found = operations.learn_structure(model, worlds or None, options, progress)

@@ -90,7 +90,7 @@ def extract(field: Path, options: FieldExtractOptions) -> None:
 
     threshold = options.threshold
     title = f"extracted from {field}: what is weaker than {threshold:g} is left out"
-    found = fields.extract(field, threshold=threshold)
+    found = fields.to_model(field, threshold=threshold)
     write_text(print_model(found, title=title), options.output)
 
 
@@ -99,8 +99,8 @@ def draw(field: Path, options: FieldDrawOptions) -> None:
     """A picture of a field: the root above, atoms below, weights at the edges."""
     from lapis import fields
 
-    path = field.with_suffix(".png") if options.output is None else options.output
-    fields.draw(field, path)
+    path = field.with_suffix(".svg") if options.output is None else options.output
+    fields.draw(field).save(path)
     print(f"drawn to {path}")
 
 

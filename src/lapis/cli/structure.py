@@ -17,11 +17,11 @@ def draw_lifted(
 ) -> None:
     from lapis.problem.problem import build_problem
     from lapis.problem.task import open_inputs
-    from lapis.structure.draw import draw_graph
+    from lapis.structure.drawing import cluster_graph
     from lapis.structure.lift_graph import PRIOR, lift_graph
     from lapis.structure.training_data import join_worlds
 
     inputs = open_inputs(model, worlds, strict=options.strict, quiet=True)
     problems = [build_problem(inputs.model, database) for database in inputs.databases]
     data = join_worlds(inputs.model, problems, ())
-    draw_graph(data, lift_graph(data, options.cluster_prior or PRIOR), path)
+    cluster_graph(data, lift_graph(data, options.cluster_prior or PRIOR)).save(path)

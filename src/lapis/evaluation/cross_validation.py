@@ -277,14 +277,65 @@ def cross_validate(
     stop: Wish | threading.Event | None = None,
     learn: Learner = learn_fold,
 ) -> CrossValidation:
-    """Learn and score each fold; Ctrl-C and `stop` keep the folds that are finished.
+    """Cross-validate: learn on some databases, predict the query in the others, in turn.
 
-    `folds` groups of databases, or each database once (`leave_one_out`, and where nothing is
-    said). `learn_options` are those of `lapis.learn` (objective, optimizer, prior, …);
-    learning predicts the query too, unless it is `generative`. `method`, `precision`,
-    `time_limit` (of a fold's predictions) and `max_memory` are those of inference. `likelihood`
-    asks for the exact log-likelihood of all test facts too, which is seldom affordable. `jobs`
-    processes run side by side, by default one for each core; the result does not depend on it.
+    Parameters
+    ----------
+    model
+        A model or the path of one.
+    databases
+        The worlds, or their paths.
+    query
+        Predicates to predict.
+    folds
+        Number of groups of databases that are tested in turn; each database once if absent.
+    leave_one_out
+        Whether to test each database once.
+    learn_options
+        Keywords of `learn`, such as objective, optimizer and prior.
+    generative
+        Whether to learn to explain all atoms, not only the query.
+    unobserved
+        Predicates that the data does not show.
+    only_listed
+        Ask only about the query atoms that the data mentions.
+    method
+        Name of a method (`lapis.methods`); "auto" is exact where that is affordable and samples the
+        rest.
+    precision
+        Standard error wanted on every sampled marginal.
+    time_limit
+        Seconds for the predictions of a fold.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    likelihood
+        Whether to compute the exact log-likelihood of all test facts, which is seldom affordable.
+    pseudo
+        Whether to compute the pseudo-log-likelihood of the test facts.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    jobs
+        Number of processes; one for each core if absent. The result does not depend on it.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the folds that are finished are returned.
+    learn
+        The function that learns on the databases of a fold.
+
+    Returns
+    -------
+    CrossValidation
+        The scores of each fold, their means, and all predictions.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or there are fewer databases than folds.
+    TooLarge
+        If learning or inference of a fold exceeds its limits.
     """
     options: dict[str, Any] = dict(learn_options or {})
     check_names(options)

@@ -186,7 +186,23 @@ class Score(Result):
         return list(self.notes)
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """Precision–recall of each query predicate and of all, and their calibration."""
+        """Draw precision-recall and calibration of each query predicate and of all.
+
+        Parameters
+        ----------
+        path
+            Of a picture to write; the figure is shown if absent.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        LapisError
+            If nothing was predicted, or matplotlib is not installed.
+        """
         from lapis.evaluation.plots import plot_quality
 
         if self.predictions is None:
@@ -198,6 +214,23 @@ class Score(Result):
         return plot_quality(series, self.predictions, path)
 
     def of(self, predicate: str) -> PredicateScore:
+        """Select the score of one predicate.
+
+        Parameters
+        ----------
+        predicate
+            Name of the predicate.
+
+        Returns
+        -------
+        PredicateScore
+            Its measures.
+
+        Raises
+        ------
+        KeyError
+            If the predicate was not scored.
+        """
         for part in self.predicates:
             if part.predicate == predicate:
                 return part

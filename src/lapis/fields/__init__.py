@@ -27,17 +27,19 @@ if TYPE_CHECKING:
     from lapis.fields.field_text import parse_field as parse
     from lapis.fields.field_text import print_field
     from lapis.fields.field_text import read_field as read
-    from lapis.fields.inference import infer, map
-    from lapis.fields.learning import learn
+    from lapis.fields.inference import infer
+    from lapis.fields.inference import map as map
+    from lapis.fields.learning import FieldFit, learn
     from lapis.fields.logic.from_logic import from_model
-    from lapis.fields.logic.to_logic import extract
-    from lapis.fields.scoring import score
+    from lapis.fields.logic.to_logic import to_model
+    from lapis.fields.scoring import FieldScore, score
 
 # Resolved on first use: listing the methods of fields loads this package, and no arrays.
 _HOMES = {
     "Field": "lapis.fields.field",
+    "FieldFit": "lapis.fields.learning",
+    "FieldScore": "lapis.fields.scoring",
     "draw": "lapis.fields.drawing",
-    "extract": "lapis.fields.logic.to_logic",
     "from_model": "lapis.fields.logic.from_logic",
     "infer": "lapis.fields.inference",
     "learn": "lapis.fields.learning",
@@ -46,21 +48,14 @@ _HOMES = {
     "print_field": "lapis.fields.field_text",
     "read": "lapis.fields.field_text:read_field",
     "score": "lapis.fields.scoring",
+    "to_model": "lapis.fields.logic.to_logic",
 }
 
+# `map` is left out: `from lapis.fields import *` hides no builtin.
 __all__ = [
-    "Field",
-    "draw",
-    "extract",
-    "from_model",
-    "infer",
-    "learn",
-    "map",
-    "parse",
-    "print_field",
-    "read",
-    "score",
-]
+    "Field", "FieldFit", "FieldScore", "draw", "from_model", "infer", "learn", "parse",
+    "print_field", "read", "score", "to_model",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -68,3 +63,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'lapis.fields' has no attribute {name!r}")
     home, _, attribute = _HOMES[name].partition(":")
     return getattr(import_module(home), attribute or name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -60,10 +60,56 @@ def infer(
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
 ) -> Answer:
-    """Marginal probabilities P(atom = true | data) of the unknown query atoms of a field.
+    """Infer marginal probabilities of the unknown query atoms of a field.
 
-    `expected_counts` of the answer are those of the root: E Σ f of each of its children.
+    Parameters
+    ----------
+    field
+        A field or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates or single atoms; without a query all atoms that the data marks unknown.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+    method
+        "auto" (all worlds where they are few, Gibbs chains elsewhere) or the name of a method.
+    precision
+        Standard error wanted on every sampled marginal.
+    time_limit
+        Seconds after which the result so far is returned, marked interrupted.
+    max_samples
+        Samples in all chains after warm-up.
+    num_chains
+        Number of chains, run on all cores.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
 
+    Returns
+    -------
+    Answer
+        A probability for each atom; `expected_counts` are those of the root, E Σ f of each of its
+        children.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or a formula is asked.
+    TooLarge
+        If the ground field does not fit in memory, or has too many worlds to enumerate.
+
+    Examples
+    --------
     >>> from lapis import fields
     >>> field = fields.parse("t = {A, B}\\nP(t)\\nroot:\\n 2 both\\nboth:\\n 3 P(x)")
     >>> answer = fields.infer(field, query="P")
@@ -186,8 +232,49 @@ def map(
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
 ) -> MostLikelyWorld:
-    """A most likely truth assignment to the unknown atoms; proven only where all are enumerated.
+    """Find a most likely truth assignment to the unknown atoms of a field.
 
+    Parameters
+    ----------
+    field
+        A field or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates or single atoms; without a query all atoms that the data marks unknown.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+    method
+        "auto" (all worlds where they are few, ICM elsewhere) or the name of a method.
+    time_limit
+        Seconds after which the best world so far is returned.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
+
+    Returns
+    -------
+    MostLikelyWorld
+        The world; it is proven where all worlds are enumerated.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or a formula is asked.
+    TooLarge
+        If the ground field does not fit in memory, or has too many worlds to enumerate.
+
+    Examples
+    --------
     >>> from lapis import fields
     >>> field = fields.parse("t = {A, B}\\nP(t)\\nroot:\\n 2 both\\nboth:\\n 3 P(x)")
     >>> fields.map(field, query="P").true_atoms

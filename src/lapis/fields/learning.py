@@ -110,11 +110,71 @@ def learn(
 ) -> FieldFit:
     """Learn the weights of a field from data; those marked @fixed keep theirs.
 
-    Without a query all atoms are explained, with one the query predicates' given the others. The
-    climb starts at the weights of the field, and `restarts` times at others. Atoms of `unobserved`
-    predicates, and those the data marks unknown, are summed out, by a likelihood. `tolerance` is of
-    the gradient, 1e-6 for each atom unless given.
+    The climb starts at the weights of the field. Atoms of `unobserved` predicates, and those the
+    data marks unknown, are summed out by a likelihood.
 
+    Parameters
+    ----------
+    field
+        A field or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates that are predicted from the others; without a query all atoms are explained.
+    unobserved
+        Predicates that the data does not show.
+    objective
+        "pseudo", "likelihood" or "conditional".
+    optimizer
+        Name of the optimiser; "lbfgs" where values are exact and "adam" elsewhere if absent.
+    expectation
+        How expected derivatives are found: "exact", "gibbs", "map", or "auto" for all worlds where
+        they are few and chains elsewhere.
+    prior
+        A prior, or a text: "none", "gaussian[:width]" or "l1[:strength]".
+    prior_mean
+        Centre of the prior: "zero", or "initial" for the weights in the field.
+    num_samples
+        Samples of each chain in an iteration.
+    rate
+        Learning rate of vp, cd, vp-pw, cd-pw, adam and adagrad.
+    restarts
+        Number of climbs from other weights; the best is kept.
+    max_iterations
+        Upper limit of the iterations of a climb.
+    tolerance
+        Largest component of the gradient at convergence; 1e-6 for each atom if absent.
+    time_limit
+        Seconds after which the result so far is returned, marked interrupted.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    checkpoint
+        A file that keeps the state; the work resumes from it if it exists.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
+
+    Returns
+    -------
+    FieldFit
+        The learned field, its weights, the curve, and how each climb ended.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, options do not go together, or the data is empty.
+    TooLarge
+        If the ground field does not fit in memory, or has too many worlds to enumerate.
+
+    Examples
+    --------
     >>> from lapis import Database, fields
     >>> field = fields.parse("P(t)\\nroot:\\n 1 P(x)")
     >>> fit = fields.learn(field, Database.parse("P(A) P(B) P(C) !P(D)"), prior="none")
@@ -211,7 +271,7 @@ def choose_expectation(objective: str, optimizer: str | None, expectation: str) 
         raise LapisError(
             f"{optimizer} needs variances, which most likely worlds do not have",
             code="needs-curvature",
-            hint="choose vp, vp-pw or adam, or --expectation gibbs",
+            hint="choose vp, vp-pw or adam, or expectation gibbs",
         )
     return expectation
 
@@ -256,7 +316,7 @@ def judge_of(lessons: Sequence[Lesson], posterior: Posterior, restarts: int) -> 
                 "climbs cannot be compared: where atoms are hidden and worlds are many there is "
                 "neither a likelihood nor a pseudo-likelihood",
                 code="no-value",
-                hint="learn without --restarts, from different seeds",
+                hint="learn without restarts, from different seeds",
             )
         return None
     return replace(posterior, objective=PseudoLikelihood(tuple(lessons), "pseudo"))

@@ -262,7 +262,7 @@ def pseudo_objective(
         raise LapisError(
             "a pseudo-likelihood has no expectations",
             code="no-expectation",
-            hint="leave out --expectation, or use --objective likelihood or conditional",
+            hint="leave out expectation, or use objective likelihood or conditional",
         )
     for lesson in lessons:
         _ = lesson.classes  # counted, or refused, before anything climbs
@@ -278,7 +278,7 @@ def likelihood_objective(
         expectation = "exact" if all(map(is_quick, grounds)) else "gibbs"
     if expectation == "exact":
         for each in lessons:
-            require_few_worlds(each.cached.ground, "learn with --expectation gibbs or map")
+            require_few_worlds(each.cached.ground, "learn with expectation gibbs or map")
         return ExactLikelihood(tuple(lessons), "likelihood")
     if expectation == "map":
         return MostLikelyDerivatives(tuple(lessons), "likelihood", seed=seed)

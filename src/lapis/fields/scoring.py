@@ -62,13 +62,56 @@ def score(
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
 ) -> FieldScore:
-    """Log-likelihood and pseudo-log-likelihood of all atoms, or of the query's given the others.
+    """Score a field on data: (pseudo-)log-likelihood, CLL, AUC-PR and Brier score.
 
-    With a query its atoms are also predicted by `method`, as `infer` does, from all others: CLL,
-    AUC-PR and Brier score, unless `predictions` is False. The log-likelihood is exact or nothing:
-    it needs all worlds of the atoms asked. `unobserved` names predicates that the data does not
-    show; then there is no pseudo-likelihood.
+    Parameters
+    ----------
+    field
+        A field or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates whose atoms are predicted from all others.
+    unobserved
+        Predicates that the data does not show; there is no pseudo-likelihood then.
+    method
+        "auto" (all worlds where they are few, Gibbs chains elsewhere) or the name of a method.
+    precision
+        Standard error wanted on every sampled marginal.
+    time_limit
+        Seconds after which predictions end with the samples so far.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    likelihood
+        Whether to compute the log-likelihood, which is exact or absent: it needs all worlds of the
+        atoms asked.
+    predictions
+        Whether to predict the atoms of the query.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
 
+    Returns
+    -------
+    FieldScore
+        The measures of all atoms; with a query those of its atoms given all others.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong.
+    TooLarge
+        If the ground field does not fit in memory.
+
+    Examples
+    --------
     >>> from lapis import Database, fields
     >>> field = fields.parse("t = {A, B}\\nP(t)\\nroot:\\n 0 P(x)")
     >>> found = fields.score(field, Database.parse("P(A)"), "P")

@@ -61,7 +61,6 @@ SECONDS = {
     "ais": 3e-3,  # literals
     "gibbs": 2e-8,  # literals × samples; so are the samplers that follow
     "cluster": 2e-8,
-    "forest": 2.5e-8,
     "mcsat": 2e-7,
     "tempering": 3e-7,
 }

@@ -84,11 +84,33 @@ class Problem:
     weights: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     def with_weights(self, weights: np.ndarray) -> Problem:
-        """The same problem with other weights float64[num_weights]."""
+        """Replace the weights.
+
+        Parameters
+        ----------
+        weights
+            float64[num_weights], in the order of `weight_table`.
+
+        Returns
+        -------
+        Problem
+            The same problem with these weights.
+        """
         return replace(self, weights=weights)
 
     def num_groundings(self, variables: tuple[TypedVariable, ...]) -> int:
-        """Π |domain| over the variables' types."""
+        """Count groundings: Π |domain| over the types of variables.
+
+        Parameters
+        ----------
+        variables
+            The variables with their types.
+
+        Returns
+        -------
+        int
+            The number of groundings.
+        """
         product = 1
         for _, type_name in variables:
             product *= len(self.domains[type_name])
@@ -109,11 +131,29 @@ class Problem:
         return WeightTable(offset, shapes, value if self.weights is None else self.weights)
 
     def plus_shape(self, rule: Rule) -> tuple[int, ...]:
+        """Sizes of the domains of a rule's + variables.
+
+        Parameters
+        ----------
+        rule
+            The rule.
+
+        Returns
+        -------
+        tuple[int, ...]
+            A size for each + variable.
+        """
         types = dict(rule.variables)
         return tuple(len(self.domains[types[name]]) for name in rule.plus)
 
     def require_complete(self) -> None:
-        """Refuse data with facts marked unknown, where all must be known."""
+        """Refuse data with facts marked unknown, where all must be known.
+
+        Raises
+        ------
+        LapisError
+            If the data marks facts unknown.
+        """
         for evidence in self.evidence.values():
             if len(evidence.unknown):
                 raise LapisError(
@@ -123,6 +163,18 @@ class Problem:
                 )
 
     def rule_weight_names(self, rule: Rule) -> list[str]:
+        """Name each weight of a rule by the formula with its + variables' constants.
+
+        Parameters
+        ----------
+        rule
+            The rule.
+
+        Returns
+        -------
+        list[str]
+            A name for each weight; none of a hard rule.
+        """
         if rule.hard:
             return []
         if not rule.plus:
@@ -162,8 +214,31 @@ def build_problem(
     *,
     open_predicates: Sequence[str] = (),
 ) -> Problem:
-    """Put a model on data. Predicates in `query` and `open_predicates` are open, all others closed.
+    """Put a model on data; predicates that are neither asked nor open are closed.
 
+    Parameters
+    ----------
+    model
+        The model.
+    database
+        The facts of one world.
+    query
+        Predicates that are asked, and open.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+
+    Returns
+    -------
+    Problem
+        Model, domains and evidence.
+
+    Raises
+    ------
+    LapisError
+        If a predicate is unknown, or data and model contradict each other.
+
+    Examples
+    --------
     >>> from lapis.language import parse_model
     >>> model = parse_model("person = {Anna, Bob}\\nSmokes(person)\\n1 Smokes(x)")
     >>> build_problem(model, query=["Smokes"]).num_groundings(model.rules[0].variables)

@@ -25,7 +25,7 @@ CircuitParameters = Literal["auto", "F", "G", "V", "VI", "E", "P"]
 class HeaderOptions:
     """Data"""
 
-    header: Annotated[Header, CommandLineOnly(), Help(
+    header: Annotated[Header, Help(
         "Whether the first row of a CSV file names its columns."
     )] = "auto"
 
@@ -34,7 +34,7 @@ class HeaderOptions:
 class EvidenceOptions:
     """Query"""
 
-    evidence: Annotated[Sequence[str] | str, CommandLineOnly(), Help(
+    evidence: Annotated[Sequence[str] | str, Help(
         "States of variables that are known, as in smoke=yes."
     )] = ()
 
@@ -43,7 +43,7 @@ class EvidenceOptions:
 class CircuitLearnOptions(TimeOptions, HeaderOptions, SeedOptions, JsonOptions):
     """Learning"""
 
-    valid: Annotated[Path | None, CommandLineOnly(), Help(
+    valid: Annotated[Path | None, Help(
         "Rows to score circuits on, and to choose by."
     )] = None
     edge_costs: Annotated[tuple[float, ...], Range(0), Help(
@@ -89,7 +89,7 @@ class CircuitScoreOptions(HeaderOptions, JsonOptions):
 class CircuitQueryOptions(EvidenceOptions, HeaderOptions, SeedOptions, JsonOptions):
     """Query"""
 
-    query: Annotated[Sequence[str] | str, Flag("-q"), CommandLineOnly(), Help(
+    query: Annotated[Sequence[str] | str, Flag("-q"), Help(
         "States or variables asked for, as in cancer=yes or cancer."
     )] = ()
     rows: Annotated[Path | None, CommandLineOnly(), Help(
@@ -98,16 +98,16 @@ class CircuitQueryOptions(EvidenceOptions, HeaderOptions, SeedOptions, JsonOptio
     evidence_rows: Annotated[Path | None, CommandLineOnly(), Help(
         "Evidence for each of --rows."
     )] = None
-    most_likely: Annotated[bool, CommandLineOnly(), Help(
+    most_likely: Annotated[bool, Help(
         "The most likely states given the evidence."
     )] = False
-    num_chains: Annotated[int, Range(1), CommandLineOnly(), Help(
+    num_chains: Annotated[int, Range(1), Help(
         "Of a network: chains of Gibbs sampling."
     )] = 10
-    burn_in: Annotated[int, Range(0), CommandLineOnly(), Help(
+    burn_in: Annotated[int, Range(0), Help(
         "Of a network: sweeps of Gibbs sampling that are left out."
     )] = 100
-    num_sweeps: Annotated[int, Range(1), CommandLineOnly(), Help(
+    num_sweeps: Annotated[int, Range(1), Help(
         "Of a network: sweeps of each chain that are counted."
     )] = 1000
 
@@ -116,8 +116,8 @@ class CircuitQueryOptions(EvidenceOptions, HeaderOptions, SeedOptions, JsonOptio
 class CircuitSampleOptions(EvidenceOptions, SeedOptions, JsonOptions):
     """Options"""
 
-    num_samples: Annotated[int, Flag("-n"), Range(1), CommandLineOnly(), Help("Samples.")] = 10
-    burn_in: Annotated[int, Range(0), CommandLineOnly(), Help(
+    num_samples: Annotated[int, Flag("-n"), Range(1), Help("Samples.")] = 10
+    burn_in: Annotated[int, Range(0), Help(
         "Of a network given evidence: sweeps of Gibbs sampling before a sample."
     )] = 100
     output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help("Write a CSV file.")] = None
@@ -130,11 +130,11 @@ class CircuitInfoOptions(JsonOptions):
     output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
         "Write it in another form: .npz, .ac, .dot; a network .tbn."
     )] = None
-    max_edges: Annotated[int, Range(1), CommandLineOnly(), Help(
+    max_edges: Annotated[int, Range(1), Help(
         "Of a network: compile it to a circuit of at most this many edges, to find its size."
     )] = 1_000_000
     plot: Annotated[Path | None, CommandLineOnly(), Help(
-        "Draw a small circuit (.png, .svg, .pdf)."
+        "Draw a small circuit (.svg, .dot, .png, .pdf)."
     )] = None
 
 
@@ -144,7 +144,7 @@ class FactorOptions(
 ):
     """Options"""
 
-    evidence: Annotated[Sequence[str] | str, CommandLineOnly(), Help(
+    evidence: Annotated[Sequence[str] | str, Help(
         "States of a network's variables, as in smoke=yes."
     )] = ()
 

@@ -82,7 +82,7 @@ class FieldDrawOptions:
     """Options"""
 
     output: Annotated[Path | None, Flag("-o"), CommandLineOnly(), Help(
-        "The picture: .png, .svg or .pdf (FIELD.png)."
+        "The picture: .svg, .dot, .png or .pdf (FIELD.svg)."
     )] = None
 
 

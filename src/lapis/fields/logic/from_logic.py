@@ -52,7 +52,7 @@ from lapis.language.syntax import (
 )
 from lapis.logic.passes import normalize_comparisons, simplify, spell_out_counts
 from lapis.problem.problem import refuse_unsupported
-from lapis.registry.check import check_options, seed_of
+from lapis.registry.check import check_options, known_keywords, seed_of
 from lapis.registry.field_options import FieldFromOptions
 
 SHARPNESS = 8.0
@@ -72,6 +72,7 @@ Leaf = Atom | Comparison | Group
 Part = tuple[int, Leaf]  # 1: holds, −1: does not, 0: whether it does is left open
 
 
+@known_keywords
 def from_model(
     model: Model | str | Path,
     *,
@@ -80,12 +81,35 @@ def from_model(
     num_random: int = 0,
     random_state: int | np.random.Generator = 0,
 ) -> Field:
-    """The field of a Markov logic network, of a stated sharpness.
+    """Build the field that mirrors the connectives and quantifiers of a Markov logic model.
 
-    For theory revision, `others` gives every parfeature all predicates as children that it does
-    not have, and `num_random` adds parfeatures of all predicates; their weights are small and
-    random, and learning finds which matter.
+    Parameters
+    ----------
+    model
+        A Markov logic model or the path of one.
+    sharpness
+        How hard connectives are: the weights below the root.
+    others
+        For theory revision: give every parfeature all predicates as children that it does not have,
+        with small random weights.
+    num_random
+        For theory revision: number of further parfeatures of all predicates, with small random
+        weights.
+    random_state
+        Seed of everything random, or a generator to draw one from.
 
+    Returns
+    -------
+    Field
+        The field.
+
+    Raises
+    ------
+    LapisError
+        If the model or an option is wrong, or a formula has no field.
+
+    Examples
+    --------
     >>> import lapis
     >>> from lapis import fields
     >>> model = lapis.parse("Fr(p, p)\\nSm(p)\\n1.5 EXIST y Fr(x, y) ^ Sm(y)")
