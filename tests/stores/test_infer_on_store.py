@@ -390,8 +390,8 @@ def test_only_an_answer_is_replaced_by_an_answer(
                         "    name another table, or drop it",
                     ]
                 options = {"tables": toml, "engine": url, "output": "table:answers"}
-                lapis.map(model, query="Smokes", **options)  # type: ignore[arg-type]
-                told = lapis.infer(model, query="Smokes", **options)  # type: ignore[arg-type]
+                lapis.map_to_store(model, query="Smokes", **options)
+                told = lapis.infer_to_store(model, query="Smokes", **options)
                 assert told.num_atoms == 2
                 with open_store(url) as store:
                     assert list(fetch_all(store, f"SELECT * FROM {place}")) == ["one", "other"]
