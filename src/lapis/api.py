@@ -491,26 +491,48 @@ def learn_structure(
     >>> found.rules[0].text
     'Smokes(p) => Cancer(p)'
     """
-    options = dict(locals())
-    check_options("structure", options)
+    check_options("structure", locals())
     from lapis.cores import num_cores
     from lapis.relational.engines.mapped_tables import open_on_engine
     from lapis.structure.learn_rules import learn_rules
+    from lapis.structure.options import StructureOptions
 
-    inputs_of = ("model", "data", "query", "engine", "tables", "strict")
-    for name in (*inputs_of, "time_limit", "random_state", "stop", "jobs"):
-        del options[name]
     texts = [together] if isinstance(together, str) else together or ()
     deadline = math.inf if time_limit is None else work_clock() + time_limit
     with open_on_engine(model, data, engine, tables, strict=strict) as (inputs, store):
-        options["together"] = [query_predicates(text, inputs.model) for text in texts]
+        options = StructureOptions(
+            method=method,
+            given=given,
+            together=tuple(tuple(query_predicates(text, inputs.model)) for text in texts),
+            max_length=max_length,
+            max_variables=max_variables,
+            max_clauses=max_clauses,
+            penalty=penalty,
+            shrinkage=shrinkage,
+            dangling=dangling,
+            redundant=redundant,
+            final=final,
+            sample_share=sample_share,
+            cluster_prior=cluster_prior,
+            min_support=min_support,
+            max_atoms=max_atoms,
+            max_examples=max_examples,
+            first_penalty=first_penalty,
+            flips=flips,
+            lifting=lifting,
+            significance=significance,
+            min_weight=min_weight,
+            beam=beam,
+            seed=seed_of(random_state),
+            jobs=jobs or (num_cores() if store is None else 1),
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+        )
         return learn_rules(
             inputs.model,
             inputs.databases,
             query_predicates(query, inputs.model),
-            jobs=jobs or (num_cores() if store is None else 1),
-            seed=seed_of(random_state),
+            options,
             store=store,
+            progress=progress,
             stop=Stop(stop, deadline),
-            **options,
         )

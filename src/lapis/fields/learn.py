@@ -28,14 +28,13 @@ from lapis.fields.objectives import (
 )
 from lapis.learning.examples import build_examples
 from lapis.learning.fit import Fit
-from lapis.learning.lesson import choose_objective
-from lapis.learning.objectives.posterior import Posterior, with_prior
-from lapis.learning.objectives.priors import Prior, parse_prior
+from lapis.learning.learning_run import choose_objective
+from lapis.learning.objectives.priors import Prior, parse_prior, with_prior
 from lapis.learning.options import Options
 from lapis.learning.parameters import Parameters
 from lapis.methods import check_options, find_method
-from lapis.optimisation.climb import Course, climb, make_optimizer
-from lapis.optimisation.orthant import EDGE
+from lapis.optimisation.maximize import Trajectory, make_optimizer, maximize
+from lapis.optimisation.penalized import EDGE, PenalizedObjective
 from lapis.optimisation.ray import find_length
 from lapis.option import seed_of
 from lapis.problem.query import query_predicates
@@ -145,9 +144,11 @@ def learn(
     if tolerance is None and target.is_fixed:
         tolerance = TOLERANCE * atoms
     posterior = with_prior(target, chosen, resolved.weights, resolved.fixed)
+    corners = inner_weights(resolved)[posterior.free] & (posterior.origin == 0)
+    posterior = replace(posterior, corners=corners)
     judge = posterior if target.is_fixed else judge_of(lessons, posterior, restarts)
     wish, rng = Stop(stop), np.random.default_rng(seed)
-    best: tuple[float, Course] | None = None
+    best: tuple[float, Trajectory] | None = None
     starts: list[dict[str, object]] = []
     how = objective, asked, sorted(hidden), expectation, num_samples, rate, seed, chosen.kind
     for number in range(restarts + 1):
@@ -155,12 +156,10 @@ def learn(
         if best is not None and (wish() or (left is not None and left <= 0)):
             break
         start = resolved.weights if number == 0 else other_start(resolved, rng)
-        course = climb(
+        trajectory = maximize(
             posterior,
             make_optimizer(name, **own),
             posterior.free_weights(start),
-            l1=posterior.l1,
-            corners=inner_weights(resolved)[posterior.free] & (posterior.origin == 0),
             max_iterations=max_iterations,
             tolerance=tolerance,
             time_limit=left,
@@ -169,14 +168,22 @@ def learn(
             checkpoint=None if checkpoint is None else restart_path(Path(checkpoint), number),
             fingerprint=fingerprint(resolved, lessons, (*how, number), chosen),
         )
-        if isinstance(target, MostLikelyDerivatives) and rate is None and not course.interrupted:
+        if (
+            isinstance(target, MostLikelyDerivatives)
+            and rate is None
+            and not trajectory.interrupted
+        ):
             likelihood = likelihood_objective(lessons, num_samples, seed, "auto")
-            course = give_length(course, replace(posterior, objective=likelihood), resolved, wish)
-        value = None if judge is None else value_of(judge, course)
-        starts.append({"value": value, "converged": course.converged, "reason": course.reason})
+            trajectory = give_length(
+                trajectory, replace(posterior, objective=likelihood), resolved, wish
+            )
+        value = None if judge is None else value_of(judge, trajectory)
+        starts.append(
+            {"value": value, "converged": trajectory.converged, "reason": trajectory.reason}
+        )
         if best is None or (value is not None and value > best[0]):
-            best = value or 0.0, course
-        if course.interrupted:
+            best = value or 0.0, trajectory
+        if trajectory.interrupted:
             break
     assert best is not None
     return account(resolved, posterior, best[1], name, chosen, objective, starts, began, atoms)
@@ -200,17 +207,19 @@ def choose_prior(prior: Prior | str | None, mean: str, field: Field) -> Prior:
     return replace(chosen, mean=field.weights) if mean == "initial" else chosen
 
 
-def give_length(course: Course, posterior: Posterior, field: Field, stop: Stop) -> Course:
+def give_length(
+    trajectory: Trajectory, posterior: PenalizedObjective, field: Field, stop: Stop
+) -> Trajectory:
     """A perceptron's weights, those of the root at the length of greatest likelihood.
 
     A most likely world stays one when all weights of the root are multiplied by one number, so that
     most likely worlds do not tell long weights from short ones.
     """
     root = ~inner_weights(field)[posterior.free]
-    weights, origin = posterior.all_weights(course.weights), posterior.origin
-    longest = np.abs(course.weights[root]).max(initial=0.0)
+    weights, origin = posterior.all_weights(trajectory.weights), posterior.origin
+    longest = np.abs(trajectory.weights[root]).max(initial=0.0)
     if longest == 0.0 or origin.any() or posterior.mean.any():
-        return course
+        return trajectory
     along = replace(
         posterior,
         free=posterior.free[root],
@@ -219,15 +228,18 @@ def give_length(course: Course, posterior: Posterior, field: Field, stop: Stop) 
         mean=posterior.mean[root],
         l1=None if posterior.l1 is None else posterior.l1[root],
         origin=origin[root],
+        corners=None,
     )
-    direction = course.weights[root] / longest
-    length = find_length(along, direction, l1=along.l1, should_stop=stop)
-    found = course.weights.copy()
+    direction = trajectory.weights[root] / longest
+    length = find_length(along, direction, should_stop=stop)
+    found = trajectory.weights.copy()
     found[root] = length * direction
-    return course._replace(weights=found)
+    return trajectory._replace(weights=found)
 
 
-def judge_of(lessons: Sequence[Lesson], posterior: Posterior, restarts: int) -> Posterior | None:
+def judge_of(
+    lessons: Sequence[Lesson], posterior: PenalizedObjective, restarts: int
+) -> PenalizedObjective | None:
     """The pseudo-likelihood with the same prior, for objectives without a value."""
     if any(lesson.has_hidden for lesson in lessons):
         if restarts:
@@ -241,11 +253,11 @@ def judge_of(lessons: Sequence[Lesson], posterior: Posterior, restarts: int) -> 
     return replace(posterior, objective=PseudoLikelihood(tuple(lessons), "pseudo"))
 
 
-def value_of(judge: Posterior, course: Course) -> float:
+def value_of(judge: PenalizedObjective, trajectory: Trajectory) -> float:
     """With the prior."""
-    value = judge.objective.evaluate(judge.all_weights(course.weights)).value
+    value = judge.objective.evaluate(judge.all_weights(trajectory.weights)).value
     assert value is not None
-    return value + judge.log_prior(course.weights)
+    return value + judge.log_prior(trajectory.weights)
 
 
 def other_start(field: Field, rng: np.random.Generator) -> np.ndarray:
@@ -276,8 +288,8 @@ def fingerprint(
 
 def account(
     field: Field,
-    posterior: Posterior,
-    course: Course,
+    posterior: PenalizedObjective,
+    trajectory: Trajectory,
     optimizer: str,
     prior: Prior,
     objective: str,
@@ -285,7 +297,7 @@ def account(
     began: float,
     atoms: int,
 ) -> FieldFit:
-    weights = posterior.all_weights(course.weights)
+    weights = posterior.all_weights(trajectory.weights)
     weights[np.abs(weights) <= EDGE] = 0.0
     size = len(weights)
     target: Objective = posterior.objective
@@ -298,17 +310,17 @@ def account(
         optimizer,
         str(prior),
         value,
-        posterior.log_prior(course.weights),
+        posterior.log_prior(trajectory.weights),
         target.is_exact,
-        course.converged,
-        course.interrupted,
-        course.reason,
-        course.iterations,
-        course.gradient_norm,
+        trajectory.converged,
+        trajectory.interrupted,
+        trajectory.reason,
+        trajectory.iterations,
+        trajectory.gradient_norm,
         parameters,
         weights,
         None,
-        course.curve,
+        trajectory.curve,
         {"learning": work_clock() - began},
         details={"starts": starts, "atoms": atoms},
     )

@@ -36,45 +36,55 @@ from lapis.fields.lesson import Lesson
 from lapis.fields.passes import base_values, world_gradients
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.starting_worlds import random_world
-from lapis.optimisation.objective import Objective
+from lapis.optimisation.objective import Objective, Point
 
 STEP = 1e-4  # of weights, for differences of gradients
 NUM_CHAINS = 10
 NUM_RANDOM_STARTS = 2  # of the search for a most likely world, at each evaluation
 
 
-@dataclass(frozen=True)
-class FieldPoint:
-    """An objective at one vector of weights."""
+def exact_point(
+    objective: Objective, weights: np.ndarray, value: float, gradient: np.ndarray
+) -> Point:
+    """A point whose curvature is taken from differences of gradients."""
+    weights = weights.copy()
 
-    objective: Objective
-    weights: np.ndarray  # float64[num_weights]
-    value: float | None
-    gradient: np.ndarray  # float64[num_weights]
-    gradient_stderr: np.ndarray | None = None
-    deviations: tuple[np.ndarray, ...] = ()  # of each lesson's chains float64[chains, num_weights]
-
-    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
-        """−∇² times a direction, by covariances of samples or by central differences."""
-        if self.value is None:
-            parts = [each.T @ (each @ direction) / (len(each) - 1) for each in self.deviations]
-            return np.sum([np.zeros_like(direction), *parts], axis=0)
+    def product(direction: np.ndarray) -> np.ndarray:
         size = float(np.abs(direction).max(initial=0.0))
         if size == 0.0:
             return np.zeros_like(direction)
         step = STEP / size * direction
-        above = self.objective.evaluate(self.weights + step).gradient
-        below = self.objective.evaluate(self.weights - step).gradient
+        above = objective.evaluate(weights + step).gradient
+        below = objective.evaluate(weights - step).gradient
         return (below - above) * (size / (2 * STEP))
 
-    def curvature_diagonal(self) -> np.ndarray:
-        """The size of the diagonal of −∇²."""
-        if self.value is None:
-            parts = [np.square(each).sum(axis=0) / (len(each) - 1) for each in self.deviations]
-            return np.sum([np.zeros_like(self.weights), *parts], axis=0)
-        rows = np.eye(len(self.weights))
-        found = [self.curvature_product(row)[i] for i, row in enumerate(rows)]
-        return np.abs(np.array(found))
+    def diagonal() -> np.ndarray:
+        rows = np.eye(len(weights))
+        return np.abs(np.array([product(row)[i] for i, row in enumerate(rows)]))
+
+    return Point(weights, value, gradient, diagonal, product)
+
+
+def sampled_point(
+    weights: np.ndarray,
+    gradient: np.ndarray,
+    stderr: np.ndarray | None = None,
+    deviations: Sequence[np.ndarray] = (),
+) -> Point:
+    """A point whose curvature is a covariance.
+
+    `deviations` float64[num_chains, num_weights] are those of each lesson's chains.
+    """
+
+    def product(direction: np.ndarray) -> np.ndarray:
+        parts = [each.T @ (each @ direction) / (len(each) - 1) for each in deviations]
+        return np.sum([np.zeros_like(direction), *parts], axis=0)
+
+    def diagonal() -> np.ndarray:
+        parts = [np.square(each).sum(axis=0) / (len(each) - 1) for each in deviations]
+        return np.sum([np.zeros_like(weights), *parts], axis=0)
+
+    return Point(weights.copy(), None, gradient, diagonal, product, stderr)
 
 
 @dataclass(frozen=True)
@@ -103,10 +113,10 @@ class PseudoLikelihood(FieldObjective):
     is_exact: bool = True
     is_fixed: bool = True
 
-    def evaluate(self, weights: np.ndarray) -> FieldPoint:
+    def evaluate(self, weights: np.ndarray) -> Point:
         found = [pseudo_log_likelihood(lesson.classes, weights) for lesson in self.lessons]
         value = sum(sum(values.values()) for values, _ in found)
-        return FieldPoint(self, weights.copy(), value, np.sum([g for _, g in found], axis=0))
+        return exact_point(self, weights, value, np.sum([g for _, g in found], axis=0))
 
 
 @dataclass(frozen=True)
@@ -133,7 +143,7 @@ class ExactLikelihood(LikelihoodObjective):
     is_exact: bool = True
     is_fixed: bool = True
 
-    def evaluate(self, weights: np.ndarray) -> FieldPoint:
+    def evaluate(self, weights: np.ndarray) -> Point:
         value, gradient = 0.0, np.zeros(len(weights))
         for lesson in self.lessons:
             for sign, cached in ((1.0, lesson.given), (-1.0, lesson.cached)):
@@ -141,7 +151,7 @@ class ExactLikelihood(LikelihoodObjective):
                 assert worlds.gradient is not None
                 value += sign * worlds.log_partition
                 gradient += sign * worlds.gradient
-        return FieldPoint(self, weights.copy(), value, gradient)
+        return exact_point(self, weights, value, gradient)
 
 
 @dataclass(frozen=True)
@@ -158,7 +168,7 @@ class ContrastiveDivergence(LikelihoodObjective):
     rng: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.uint64), repr=False)
     hidden: tuple[np.ndarray, ...] = ()  # for each lesson bool[NUM_CHAINS, num_hidden]
 
-    def evaluate(self, weights: np.ndarray) -> FieldPoint:
+    def evaluate(self, weights: np.ndarray) -> Point:
         gradient, variance = np.zeros((2, len(weights)))
         deviations = []
         for number, (lesson, hidden) in enumerate(zip(self.lessons, self.hidden, strict=True)):
@@ -182,7 +192,7 @@ class ContrastiveDivergence(LikelihoodObjective):
             variance += found.var(axis=0, ddof=1) / NUM_CHAINS
             deviations.append(last - last.mean(axis=0))
         stderr = np.sqrt(variance)
-        return FieldPoint(self, weights.copy(), None, gradient, stderr, tuple(deviations))
+        return sampled_point(weights, gradient, stderr, deviations)
 
     def keep(self) -> dict[str, np.ndarray]:
         worlds = {f"hidden.{number}": each.copy() for number, each in enumerate(self.hidden)}
@@ -208,7 +218,7 @@ class MostLikelyDerivatives(LikelihoodObjective):
     evaluations: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int64), repr=False)
     modes: dict[str, np.ndarray] = field(default_factory=dict, repr=False)  # of the last time
 
-    def evaluate(self, weights: np.ndarray) -> FieldPoint:
+    def evaluate(self, weights: np.ndarray) -> Point:
         gradient = np.zeros(len(weights))
         rng = np.random.default_rng([self.seed, int(self.evaluations[0])])
         self.evaluations[0] += 1
@@ -218,7 +228,7 @@ class MostLikelyDerivatives(LikelihoodObjective):
             best = self.mode(f"all.{number}", lesson.cached, weights, data, rng)
             first, last = world_gradients(lesson.cached.ground, weights, np.array([data, best]))
             gradient += first - last
-        return FieldPoint(self, weights.copy(), None, gradient)
+        return sampled_point(weights, gradient)
 
     def mode(
         self,

@@ -19,16 +19,16 @@ import numpy as np
 from lapis.counting.ijgp import IjgpSettings
 from lapis.learning.examples import Example
 from lapis.learning.fit import FARTHEST, Unbounded
-from lapis.learning.objectives.posterior import Posterior
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.objectives.pseudo import PseudoObjective
 from lapis.learning.parameters import Parameters
 from lapis.learning.separability import name_some
 from lapis.learning.standard_errors import MAX_FULL, curvature_matrix, standard_errors
+from lapis.optimisation.penalized import PenalizedObjective
 
 if TYPE_CHECKING:
     from lapis.learning.objectives.count_bound import Bound
-    from lapis.optimisation.logbook import Course
+    from lapis.optimisation.history import Trajectory
 
 FAR = 25.0  # where a weight known to be without bound is stopped at the latest
 SUSPECT = 5.0  # a weight that may be on its way to infinity
@@ -42,7 +42,7 @@ ADVICE = "it was stopped where the fit hardly changes; give a prior, or make the
 
 
 def find_unbounded(
-    posterior: Posterior, parameters: Parameters, prior: Prior, warnings: list[str]
+    posterior: PenalizedObjective, parameters: Parameters, prior: Prior, warnings: list[str]
 ) -> list[Unbounded]:
     """The weights of a pseudo-likelihood that would be infinite; warns of those without effect."""
     objective = posterior.objective
@@ -63,15 +63,15 @@ def find_unbounded(
 
 
 def still_growing(
-    posterior: Posterior, parameters: Parameters, course: Course, prior: Prior
+    posterior: PenalizedObjective, parameters: Parameters, trajectory: Trajectory, prior: Prior
 ) -> list[Unbounded]:
     """The weights that neither data nor prior has stopped."""
-    weights, loose = course.weights, ~prior.holds(len(parameters))[posterior.free]
+    weights, loose = trajectory.weights, ~prior.holds(len(parameters))[posterior.free]
     suspects = np.flatnonzero(loose & (np.abs(weights) >= SUSPECT))[:MAX_SUSPECTS].tolist()
     if not suspects:
         return []
     # Without the penalty of an l1 prior, which does not change where only loose weights move.
-    here = None if course.value is None else posterior.evaluate(weights).value
+    here = None if trajectory.value is None else posterior.evaluate_smooth(weights).value
     constant = constant_space(posterior)
     moves = 1.0 - (constant**2).sum(axis=1) > CONSTANT  # some count changes with the weight
     sign = np.zeros(len(weights), np.int64)
@@ -92,16 +92,16 @@ def still_growing(
     return found
 
 
-def never_falls(posterior: Posterior, here: float | None, away: np.ndarray) -> bool:
+def never_falls(posterior: PenalizedObjective, here: float | None, away: np.ndarray) -> bool:
     """Whether the objective, if it has a value here, is no smaller at weights far away."""
     if here is None:
         return False
-    there = posterior.evaluate(away).value
+    there = posterior.evaluate_smooth(away).value
     return there is not None and there >= here - LEVEL * abs(here)
 
 
 def growing_together(
-    posterior: Posterior,
+    posterior: PenalizedObjective,
     weights: np.ndarray,
     here: float | None,
     constant: np.ndarray,
@@ -111,7 +111,7 @@ def growing_together(
     nowhere = np.zeros(len(weights), np.int64)
     if here is None or not is_explored(posterior):
         return nowhere
-    flat = flat_space(curvature_matrix(posterior.evaluate(weights)), FLAT)
+    flat = flat_space(curvature_matrix(posterior.evaluate_smooth(weights)), FLAT)
     direction = flat @ (flat.T @ weights)
     direction -= constant @ (constant.T @ direction)
     direction[~loose] = 0.0
@@ -123,18 +123,18 @@ def growing_together(
     return np.sign(direction).astype(np.int64) if never_falls(posterior, here, away) else nowhere
 
 
-def constant_space(posterior: Posterior) -> np.ndarray:
+def constant_space(posterior: PenalizedObjective) -> np.ndarray:
     """float64[num_free, k], orthonormal combinations of weights whose count never changes.
 
     At weights zero every world is possible, so that what does not vary there varies nowhere.
     """
     if not is_explored(posterior):
         return np.empty((posterior.num_parameters, 0))
-    curvature = curvature_matrix(posterior.evaluate(np.zeros(posterior.num_parameters)))
+    curvature = curvature_matrix(posterior.evaluate_smooth(np.zeros(posterior.num_parameters)))
     return flat_space(curvature, CONSTANT * np.abs(curvature).max(initial=0.0))
 
 
-def is_explored(posterior: Posterior) -> bool:
+def is_explored(posterior: PenalizedObjective) -> bool:
     """Whether the whole curvature is exact and small enough to look at."""
     return posterior.is_fixed and posterior.num_parameters <= MAX_FULL
 
@@ -147,11 +147,14 @@ def flat_space(curvature: np.ndarray, least: float) -> np.ndarray:
 
 
 def find_errors(
-    posterior: Posterior, parameters: Parameters, course: Course, unbounded: Sequence[Unbounded]
+    posterior: PenalizedObjective,
+    parameters: Parameters,
+    trajectory: Trajectory,
+    unbounded: Sequence[Unbounded],
 ) -> tuple[np.ndarray, str]:
     """float64[num_parameters], NaN for weights that are fixed, infinite or held by L1."""
-    point = posterior.evaluate(course.weights)
-    held = None if posterior.l1 is None else (course.weights == 0) & (posterior.l1 > 0)
+    point = posterior.evaluate_smooth(trajectory.weights)
+    held = None if posterior.l1 is None else (trajectory.weights == 0) & (posterior.l1 > 0)
     own, method = standard_errors(point, full=posterior.is_fixed, held=held)
     errors = np.full(len(parameters), np.nan)
     errors[posterior.free] = own

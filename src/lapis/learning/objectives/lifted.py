@@ -24,36 +24,11 @@ from lapis.counting.totals import complete_world
 from lapis.counting.weight_keys import count_weights, number_weights, violated_rules
 from lapis.learning.examples import Example
 from lapis.learning.parameters import Parameters
+from lapis.optimisation.objective import Point
 from lapis.problem.problem import Problem
 
 if TYPE_CHECKING:
     from lapis.lifted.lift import LiftedProblem
-
-
-@dataclass(frozen=True)
-class LiftedPoint:
-    """The likelihood at one vector of weights."""
-
-    objective: LiftedObjective
-    weights: np.ndarray  # float64[num_parameters]
-    value: float
-    gradient: np.ndarray  # float64[num_parameters]
-    gradient_stderr: None = None
-
-    def curvature_diagonal(self) -> np.ndarray:
-        """float64[num_parameters], Var[n]."""
-        units = np.eye(len(self.weights))
-        found = [unit @ self.curvature_product(unit) for unit in units]
-        return np.maximum(np.array(found, float), 0.0)
-
-    def curvature_product(self, direction: np.ndarray) -> np.ndarray:
-        """float64[num_parameters], Cov[n]·d."""
-        parameters, total = self.objective.parameters, np.zeros(len(direction))
-        for world, circuit in enumerate(self.objective.circuits):
-            along = parameters.of_world(world, direction)
-            own = circuit.hessian_product(along, parameters.of_world(world, self.weights))
-            total += parameters.to_parameters(world, own)
-        return total
 
 
 @dataclass(frozen=True)
@@ -76,13 +51,34 @@ class LiftedObjective:
         """Why constants of some type had to be told apart, where they had to be."""
         return tuple(dict.fromkeys(why for circuit in self.circuits for why in circuit.reasons))
 
-    def evaluate(self, weights: np.ndarray) -> LiftedPoint:
+    def evaluate(self, weights: np.ndarray) -> Point:
         value, gradient = float(weights @ self.true_counts), self.true_counts.copy()
         for world, circuit in enumerate(self.circuits):
             found = circuit.at(self.parameters.of_world(world, weights))
             value -= found.log_partition
             gradient -= self.parameters.to_parameters(world, found.expected_count)
-        return LiftedPoint(self, weights, value, gradient)
+        return Point(
+            weights,
+            value,
+            gradient,
+            lambda: self.count_variance(weights),
+            lambda direction: self.covariance_product(weights, direction),
+        )
+
+    def count_variance(self, weights: np.ndarray) -> np.ndarray:
+        """float64[num_parameters], Var[n]."""
+        units = np.eye(len(weights))
+        found = [unit @ self.covariance_product(weights, unit) for unit in units]
+        return np.maximum(np.array(found, float), 0.0)
+
+    def covariance_product(self, weights: np.ndarray, direction: np.ndarray) -> np.ndarray:
+        """float64[num_parameters], Cov[n]·d."""
+        parameters, total = self.parameters, np.zeros(len(direction))
+        for world, circuit in enumerate(self.circuits):
+            along = parameters.of_world(world, direction)
+            own = circuit.hessian_product(along, parameters.of_world(world, weights))
+            total += parameters.to_parameters(world, own)
+        return total
 
 
 def lifted_objective(

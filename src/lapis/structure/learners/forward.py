@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import inf
-from typing import Any
 
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, is_condensed, is_range_restricted
@@ -30,6 +29,7 @@ from lapis.structure.coupled_groups import is_summable, refit_groups
 from lapis.structure.held_out import hold_out
 from lapis.structure.learners.msl import connected_paths
 from lapis.structure.lift_graph import ground_graph
+from lapis.structure.options import StructureOptions, own_options
 from lapis.structure.paths.find_paths import find_paths
 from lapis.structure.penalty_choice import (
     LEVELS,
@@ -60,11 +60,11 @@ class ForwardOptions(Criteria):
     seed: int = 0
 
 
-def learn_forward(search: Search, **own: Any) -> Selection:
+def learn_forward(search: Search, given: StructureOptions) -> Selection:
     """Rules by exact scores and forward selection."""
-    options = ForwardOptions(**own)
+    options = own_options(ForwardOptions, given)
     width = WIDTH if options.shrinkage is None else inf
-    if "penalty" in own or options.final != "lazy":
+    if given.penalty is not None or options.final != "lazy":
         priced = search.with_pricing(Pricing(flat_pricing(search.data).worth, width))
         return select(priced, score_candidates(priced, options), options)
     search = search.with_pricing(nat_pricing(search.data, width=width))
