@@ -24,7 +24,7 @@ from lapis.progress import Report, Stop, Wish, work_clock
 from lapis.results.answer import Answer
 from lapis.results.counts import Counts
 from lapis.results.most_likely_world import MostLikelyWorld
-from lapis.results.stored_answer import StoredAnswer
+from lapis.stores.stored_answer import StoredAnswer
 
 NUM_DRAWS = 200  # of a posterior that are averaged over
 TASK = ("model", "data", "query", "opened", "soft_evidence", "strict")  # that a task is built of
@@ -169,7 +169,7 @@ def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -
         )
     engine, tables, output, jobs = (given[n] for n in ("engine", "tables", "output", "jobs"))
     if engine is not None or tables is not None:
-        from lapis.relational.engines.mapped_tables import ask_in_place, refuse_together
+        from lapis.stores.mapped_tables import ask_in_place, refuse_together
 
         refuse_together(given["data"], engine, tables)
         if tables is not None:
@@ -180,8 +180,8 @@ def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -
     options = options_of(Options, given, stop=Stop(given["stop"]))
     task = build_task(**{name: given[name] for name in TASK})
     if engine is not None or is_elsewhere(task):
-        from lapis.inference.parcels import answers
-        from lapis.inference.parcels.packing import Limits
+        from lapis.stores.components import answers
+        from lapis.stores.components.packing import Limits
 
         there = answers.infer_on_engine if command == "infer" else answers.map_on_engine
         limits = Limits(jobs=jobs)
@@ -275,7 +275,7 @@ def count(
     check_options("count", locals())
     from lapis.counting.ijgp import IjgpSettings
     from lapis.counting.rule_counts import count_rules
-    from lapis.relational.engines.mapped_tables import open_on_engine
+    from lapis.stores.mapped_tables import open_on_engine
 
     opened = open_on_engine(model, data, engine, tables, strict=strict, probabilities=False)
     with opened as (inputs, store):
@@ -411,7 +411,7 @@ def learn(
     check_options("learn", given)
     from lapis.learning.learn import learn_weights
     from lapis.learning.options import Options
-    from lapis.relational.engines.mapped_tables import open_on_engine
+    from lapis.stores.mapped_tables import open_on_engine
 
     options = options_of(
         Options, given, checkpoint=None if checkpoint is None else Path(checkpoint)
@@ -493,7 +493,7 @@ def learn_structure(
     """
     check_options("structure", locals())
     from lapis.cores import num_cores
-    from lapis.relational.engines.mapped_tables import open_on_engine
+    from lapis.stores.mapped_tables import open_on_engine
     from lapis.structure.learn_rules import learn_rules
     from lapis.structure.options import StructureOptions
 

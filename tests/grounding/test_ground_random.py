@@ -16,7 +16,7 @@ from lapis.grounding import ground
 from lapis.grounding.evidence import close_blocks
 from lapis.grounding.templates import PlanLimits
 from lapis.problem.problem import Problem
-from lapis.relational.engines import AutoEngine, DuckDBEngine, MakeEngine, MemoryEngine
+from lapis.stores import AutoEngine, DuckDBEngine, MakeEngine, MemoryEngine
 
 pytestmark = pytest.mark.usefixtures("price_everything")
 

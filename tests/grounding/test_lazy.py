@@ -14,7 +14,7 @@ from lapis.grounding.lazy import LazyGrounding
 from lapis.grounding.templates import PlanLimits
 from lapis.network import Network
 from lapis.problem.problem import Problem
-from lapis.relational.engines import AutoEngine
+from lapis.stores import AutoEngine
 
 pytestmark = pytest.mark.usefixtures("price_everything")
 

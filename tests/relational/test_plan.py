@@ -37,7 +37,11 @@ from lapis.relational.compile import (
 )
 from lapis.relational.conjunction import Conjunction, cube_holds, literals_hold, unify
 from lapis.relational.conjunction import multiply as conjoin
-from lapis.relational.engines import (
+from lapis.relational.factor import indicator, multiply
+from lapis.relational.interpretation import Interpretation, interpret
+from lapis.relational.memory import run
+from lapis.relational.plan import Plan, explain
+from lapis.stores import (
     AutoEngine,
     DuckDBEngine,
     Engine,
@@ -46,13 +50,9 @@ from lapis.relational.engines import (
     StoreEngine,
     open_store,
 )
-from lapis.relational.engines import engine as engine_choice
-from lapis.relational.engines.memory import run
-from lapis.relational.engines.running import count_table
-from lapis.relational.factor import indicator, multiply
-from lapis.relational.interpretation import Interpretation, interpret
-from lapis.relational.plan import Plan, explain
-from stores import STORES, store_url
+from lapis.stores import engine as engine_choice
+from lapis.stores.running import count_table
+from store_urls import STORES, store_url
 
 pytestmark = pytest.mark.usefixtures("price_everything")
 

@@ -70,7 +70,7 @@ def count(
                     hint=f"leave out {flag}, or --explain",
                 )
         from lapis.counting.rule_counts import explain_counts
-        from lapis.relational.engines.mapped_tables import open_on_engine
+        from lapis.stores.mapped_tables import open_on_engine
 
         places = {name: options[name] for name in ("engine", "tables", "strict")}
         with open_on_engine(model, worlds or None, probabilities=False, **places) as opened:

@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lapis.counting.derived import count_witnesses, derive
-from lapis.data.tuples import sorted_unique
+from lapis.data.keys import sorted_unique
 from lapis.errors import LapisError
 from lapis.logic.clauses import Definition
 from lapis.problem.problem import Problem, StoredEvidence
-from lapis.relational.engines.placing import (
+from lapis.relational.interpretation import Extension, Interpretation
+from lapis.stores.load_to_store import (
     StoredExtension,
     StoredWorld,
     TableRows,
     store_extension,
 )
-from lapis.relational.interpretation import Extension, Interpretation
 
 
 def base_world(problem: Problem, world: Mapping[str, np.ndarray] | None = None) -> Interpretation:

@@ -17,15 +17,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lapis.counting.derived_stored import derive_stored
 from lapis.logic.clauses import Definition
 from lapis.relational.compile import Wanted, compile_plan
 from lapis.relational.conjunction import cube_holds
-from lapis.relational.engines.placing import StoredWorld
-from lapis.relational.engines.running import count_rows, run
 from lapis.relational.factor import Factor, add_rows, indicator, multiply
 from lapis.relational.interpretation import Extension, Interpretation
 from lapis.relational.plan import Plan
+from lapis.stores.counting.derived import derive_stored
+from lapis.stores.load_to_store import StoredWorld
+from lapis.stores.running import count_rows, run
 
 
 def extend(world: Interpretation, definitions: Sequence[Definition]) -> Interpretation:

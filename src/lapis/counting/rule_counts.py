@@ -21,12 +21,12 @@ from lapis.language.model import Model
 from lapis.methods import find_method
 from lapis.problem.problem import Problem, StoredEvidence, build_problem
 from lapis.progress import Progress, Report
-from lapis.relational.engines.placing import place_problem
-from lapis.relational.engines.store import Store
-from lapis.relational.engines.stored import StoreEngine
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import explain
 from lapis.results.counts import Counts, RuleCount
+from lapis.stores.load_to_store import place_problem
+from lapis.stores.store import Store
+from lapis.stores.store_engine import StoreEngine
 
 CountKind = Literal["exact", "ijgp"]
 

@@ -19,9 +19,9 @@ from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.logic.clauses import Feature, NormalForm
 from lapis.relational.compile import plan_violations
-from lapis.relational.engines.running import count_table
 from lapis.relational.interpretation import Interpretation, interpret
 from lapis.relational.plan import Plan
+from lapis.stores.running import count_table
 
 
 class FeatureCount(NamedTuple):

@@ -36,8 +36,7 @@ from lapis.options import COMMANDS
 from lapis.problem.query import query_predicates
 from lapis.problem.task import ModelLike, WorldLike, open_inputs
 from lapis.progress import Progress, Report, Stop, Wish
-from lapis.results.result import Columns, Result
-from lapis.results.view import View, format_measure, new_view
+from lapis.results.result import Columns, Result, View, format_measure, new_view
 
 if TYPE_CHECKING:
     import threading

@@ -23,7 +23,7 @@ from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, join_atoms
-from lapis.results.view import MAX_ROWS, View
+from lapis.results.result import MAX_ROWS, View
 
 if TYPE_CHECKING:
     from lapis.inference.marginals import Marginals, Options

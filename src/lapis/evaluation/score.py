@@ -41,8 +41,15 @@ from lapis.inference.marginals import Options
 from lapis.language.model import Model
 from lapis.language.resolution.gather import gather_instances
 from lapis.learning.examples import Example, build_examples
-from lapis.results.result import Columns, Figures, Result
-from lapis.results.view import View, format_measure, format_number, new_view
+from lapis.results.result import (
+    Columns,
+    Figures,
+    Result,
+    View,
+    format_measure,
+    format_number,
+    new_view,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -57,8 +57,8 @@ from lapis.network.network import Network
 from lapis.problem.problem import Problem, refuse_unsupported
 from lapis.progress import Progress, Report
 from lapis.relational.conjunction import Atom
-from lapis.relational.engines import AutoEngine, MakeEngine
 from lapis.relational.interpretation import Extension, Interpretation
+from lapis.stores import AutoEngine, MakeEngine
 
 MOST_DESCRIBED = 1_000_000  # rows listed to name the grounding that contradicts a hard rule
 

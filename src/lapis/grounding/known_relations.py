@@ -13,10 +13,10 @@ from lapis.grounding.atoms import PredicateAtoms
 from lapis.logic.clauses import SimpleTerm
 from lapis.relational.answers import list_rows
 from lapis.relational.conjunction import Atom
-from lapis.relational.engines.engine import Engine
 from lapis.relational.factor import Factor
 from lapis.relational.interpretation import Extension
 from lapis.relational.plan import Plan
+from lapis.stores.engine import Engine
 
 
 @dataclass(frozen=True)

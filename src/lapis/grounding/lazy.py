@@ -42,7 +42,7 @@ from lapis.network.merge import EMPTY, TAUTOLOGY, merge_rows
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.relational.conjunction import Atom
-from lapis.relational.engines import MakeEngine
+from lapis.stores import MakeEngine
 
 
 class LazyGrounding:

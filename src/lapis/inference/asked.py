@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.data.tuples import contains
+from lapis.data.keys import contains
 from lapis.grounding.evidence import close_blocks
-from lapis.language.ground_names import ground_name
 from lapis.language.printer import print_formula
-from lapis.language.resolution.instances import substitute
+from lapis.language.resolution.instances import ground_name, substitute
 from lapis.language.syntax import Formula
 from lapis.network.network import Network
 from lapis.problem.query import Query

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lapis.data.database import Database, Relation, empty_tuples
-from lapis.data.elsewhere import ElsewhereDatabase
-from lapis.data.tuples import contains, sorted_unique
+from lapis.data.keys import contains, sorted_unique
+from lapis.data.lazy_database import ElsewhereDatabase
 from lapis.errors import LapisError, announce, raise_all
 from lapis.language.model import Model
 from lapis.network.network import Network

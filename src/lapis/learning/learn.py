@@ -48,8 +48,8 @@ from lapis.learning.unit_formulas import add_units
 from lapis.optimisation.checkpoint import CheckpointFile
 from lapis.optimisation.penalized import PenalizedObjective
 from lapis.progress import Report, Stop
-from lapis.relational.engines.placing import place_problem
-from lapis.relational.engines.store import Store
+from lapis.stores.load_to_store import place_problem
+from lapis.stores.store import Store
 
 if TYPE_CHECKING:
     from lapis.optimisation.history import Trajectory

@@ -16,8 +16,8 @@ import numpy as np
 
 from lapis.collector import collector_paused
 from lapis.data.database import Database, Domain, empty_tuples
-from lapis.data.elsewhere import StoredRelation, StoredRows
-from lapis.data.tuples import sorted_unique
+from lapis.data.keys import sorted_unique
+from lapis.data.lazy_database import StoredRelation, StoredRows
 from lapis.errors import LapisError, announce, raise_all, suggestion
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.names import format_constant

@@ -16,7 +16,7 @@ from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, Key
 from lapis.results.columns import Coded, Entries, as_objects
 from lapis.results.plots import finish, label, new_axes, plot_bars
-from lapis.results.view import MAX_ROWS, View
+from lapis.results.result import MAX_ROWS, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

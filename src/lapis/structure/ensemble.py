@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from lapis.compiled import allocating_entry
-from lapis.data.keys import unpack
-from lapis.data.tuples import contains
+from lapis.data.keys import contains, unpack
 from lapis.structure.clause_fit import fit
 from lapis.structure.clauses import Candidate
 from lapis.structure.paths.path_differences import Joins

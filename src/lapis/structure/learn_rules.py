@@ -22,7 +22,7 @@ from lapis.optimisation.checkpoint import CheckpointFile, foreign
 from lapis.optimisation.replay_log import ReplayMismatchError, open_log
 from lapis.problem.problem import build_problem
 from lapis.progress import Report, Stop, pressed_by_interrupt
-from lapis.relational.engines.store import Store
+from lapis.stores.store import Store
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import (
     Candidate,

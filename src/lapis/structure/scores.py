@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lapis.relational.engines.store import Store
+from lapis.stores.counting.paths import StoredJoins
+from lapis.stores.store import Store
 from lapis.structure.clause_fit import fit
 from lapis.structure.clauses import Candidate, Path
 from lapis.structure.paths.path_differences import AtomClasses, Joins, PartSums
-from lapis.structure.paths.stored_paths import StoredJoins
 from lapis.structure.pricing import Pricing, flat_pricing
 from lapis.structure.training_data import TrainingData
 

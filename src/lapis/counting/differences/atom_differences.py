@@ -17,12 +17,12 @@ from lapis.counting.differences.atom_vectors import AtomVectors, build_atom_vect
 from lapis.counting.differences.difference_terms import Term, evaluate_difference
 from lapis.counting.differences.differences import Target, clause_difference, is_direct, num_levels
 from lapis.counting.differences.sparse_vectors import SparseVectors, place_vectors
-from lapis.counting.differences.stored_differences import StoredDifferences, stored_differences
 from lapis.counting.weight_keys import WeightKeys, number_weights, violated_rules
-from lapis.data.tuples import contains
+from lapis.data.keys import contains
 from lapis.problem.problem import Problem
-from lapis.relational.engines.placing import StoredWorld
 from lapis.relational.interpretation import Interpretation
+from lapis.stores.counting.differences import StoredDifferences, stored_differences
+from lapis.stores.load_to_store import StoredWorld
 
 
 class Differences(Protocol):

@@ -39,19 +39,18 @@ from lapis.counting.differences.sparse_vectors import (
     split_column,
     stack_vectors,
 )
-from lapis.counting.differences.stored_blocks import (
-    Candidates,
-    count_stored_candidates,
-    is_listed,
-)
-from lapis.counting.differences.stored_differences import StoredDifferences
-from lapis.data.keys import number_rows
-from lapis.data.tuples import contains
+from lapis.data.keys import contains, number_rows
 from lapis.errors import TooLarge
 from lapis.language.model import Predicate
 from lapis.problem.problem import Problem
 from lapis.relational.exact_sums import narrow
 from lapis.relational.factor import Factor, join
+from lapis.stores.counting.blocks import (
+    Candidates,
+    count_stored_candidates,
+    is_listed,
+)
+from lapis.stores.counting.differences import StoredDifferences
 
 MAX_BLOCKS = 20_000_000
 MAX_LISTED = 5_000_000  # candidates gone through one by one

@@ -32,10 +32,10 @@ from lapis.counting.differences.sparse_vectors import (
     stack_vectors,
     widen,
 )
-from lapis.counting.differences.stored_differences import StoredDifferences
 from lapis.errors import TooLarge
 from lapis.problem.problem import Problem
 from lapis.relational.exact_sums import narrow
+from lapis.stores.counting.differences import StoredDifferences
 
 MAX_LISTED = 5_000_000  # atoms gone through one by one
 

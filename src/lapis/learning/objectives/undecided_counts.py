@@ -18,8 +18,8 @@ from lapis.counting.totals import count_feature
 from lapis.logic.clauses import Clause, Feature
 from lapis.problem.problem import Problem
 from lapis.relational.compile import plan_violations
-from lapis.relational.engines.running import count_table
 from lapis.relational.interpretation import Interpretation
+from lapis.stores.running import count_table
 
 MAX_DECIDED_CLAUSES = 6  # of a rule, up to which groundings that evidence decides are found
 
