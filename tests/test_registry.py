@@ -16,7 +16,7 @@ import lapis
 from cli_run import Run
 from lapis.errors import LapisError
 from lapis.inference.marginals import Options as InferenceOptions
-from lapis.learning.options import Options as LearningOptions
+from lapis.learning.options import LearnOptions
 from lapis.method import Method, Task
 from lapis.methods import (  # fmt: skip
     METHODS,
@@ -90,7 +90,7 @@ def test_functions_take_what_the_table_says(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "options"), [("infer", InferenceOptions), ("learn", LearningOptions)]
+    ("command", "options"), [("infer", InferenceOptions), ("learn", LearnOptions)]
 )
 def test_defaults_inside_are_those_outside(command: str, options: type[Any]) -> None:
     table = {option.name: option.default for option in COMMANDS[command]}

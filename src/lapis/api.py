@@ -410,11 +410,11 @@ def learn(
     given = dict(locals())
     check_options("learn", given)
     from lapis.learning.learn import learn_weights
-    from lapis.learning.options import Options
+    from lapis.learning.options import LearnOptions
     from lapis.stores.mapped_tables import open_on_engine
 
     options = options_of(
-        Options, given, checkpoint=None if checkpoint is None else Path(checkpoint)
+        LearnOptions, given, checkpoint=None if checkpoint is None else Path(checkpoint)
     )
     with open_on_engine(model, data, engine, tables, strict=strict, max_memory=max_memory) as (
         inputs,

@@ -16,7 +16,7 @@ from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.language.names import format_atom, format_constant
-from lapis.learning.options import Options
+from lapis.learning.options import LearnOptions
 
 SMOKERS = """
 Friends(person, person)
@@ -497,13 +497,13 @@ def test_estimated_counts_say_what_they_may_cost() -> None:
 
 
 def test_settings_of_estimates_arrive() -> None:
-    options = Options(
+    options = LearnOptions(
         ibound=3, ijgp_iterations=4, ijgp_tolerance=0.01, ijgp_damping=0.3, differences="subtracted"
     )
     assert options.ijgp == IjgpSettings(
         ibound=3, max_iterations=4, tolerance=0.01, damping=0.3, differences="subtracted"
     )
-    assert Options().ijgp == IjgpSettings()
+    assert LearnOptions().ijgp == IjgpSettings()
     model = lapis.parse("F(t,t)\nF(x,y) ^ F(y,z) => F(x,z)\n0 F(x,y)")
     data = lapis.Database.parse("F(A,B) F(B,C) F(C,A) F(A,A) F(B,B) F(C,D)")
     substituted, subtracted = (

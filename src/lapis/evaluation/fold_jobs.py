@@ -83,7 +83,7 @@ class Fold:
 def learn_fold(task: FoldTask) -> Learned:
     """The learner of the library."""
     from lapis.learning.learn import learn_weights
-    from lapis.learning.options import Options
+    from lapis.learning.options import LearnOptions
 
     options = {**task.learn_options, "seed": task.seed}
     units = bool(options.pop("units", False))
@@ -91,7 +91,7 @@ def learn_fold(task: FoldTask) -> Learned:
         task.model,
         task.train,
         task.learned_query,
-        Options(**options),
+        LearnOptions(**options),
         hidden=task.hidden,
         listed=task.listed,
         units=units,

@@ -30,7 +30,7 @@ from lapis.learning.examples import build_examples
 from lapis.learning.fit import Fit
 from lapis.learning.learning_run import choose_objective
 from lapis.learning.objectives.priors import Prior, parse_prior, with_prior
-from lapis.learning.options import Options
+from lapis.learning.options import LearnOptions
 from lapis.learning.parameters import Parameters
 from lapis.methods import check_options, find_method
 from lapis.optimisation.maximize import Trajectory, make_optimizer, maximize
@@ -122,7 +122,7 @@ def learn(
     resolved, seed = open_field(field), seed_of(random_state)
     inputs = open_inputs(resolved.declarations, data, strict=strict)
     asked = query_predicates(query, inputs.model)
-    choose_objective(Options(objective=objective), asked)  # refuses what does not go together
+    choose_objective(LearnOptions(objective=objective), asked)  # refuses what does not go together
     began = work_clock()
     lessons = [
         make_lesson(resolved, example, max_memory, progress)

@@ -45,8 +45,8 @@ from lapis.errors import LapisError, TooLarge
 from lapis.learning.fit import Fit
 from lapis.learning.learning_run import BY_COUNTS, LearningRun
 from lapis.learning.objectives.priors import Prior
+from lapis.learning.reliability import MAX_FULL, curvature_matrix
 from lapis.learning.separability import name_some
-from lapis.learning.standard_errors import MAX_FULL, curvature_matrix
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.methods import find_method
 from lapis.optimisation.penalized import PenalizedObjective

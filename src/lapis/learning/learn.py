@@ -1,4 +1,4 @@
-"""Learning weights: examples → objective → prior → optimiser → account.
+"""Learning weights: examples → objective → prior → optimiser → fit.
 
 Objectives and optimisers are separate and combine (`methods` lists both; `run` says what is
 chosen where nothing is said). Where atoms are hidden and the likelihood is exact, rounds of EM
@@ -10,7 +10,7 @@ a prior it would end wherever the optimiser got tired.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,9 @@ import numpy as np
 
 from lapis.data.database import Database
 from lapis.errors import LapisError, TooLarge
-from lapis.language.model import Model
-from lapis.learning.account import account_margin, account_run
+from lapis.language.model import Model, Predicate, Rule
+from lapis.language.resolution.resolve import with_statements
+from lapis.language.syntax import Atom, Not, Variable, WeightedFormula
 from lapis.learning.em import (
     SPREAD,
     WIDE_SPREAD,
@@ -40,11 +41,10 @@ from lapis.learning.learning_run import (
 from lapis.learning.objectives.building import build_conditional, build_objective
 from lapis.learning.objectives.conditional import ConditionalObjective
 from lapis.learning.objectives.priors import Prior, with_prior
-from lapis.learning.options import CUTTING_PLANE, Options, check_together, check_words
+from lapis.learning.options import CUTTING_PLANE, LearnOptions, check_together, check_words
 from lapis.learning.parameters import Parameters, share_parameters
-from lapis.learning.reliability import FAR, find_unbounded
+from lapis.learning.reliability import FAR, build_fit, build_margin_fit, find_unbounded
 from lapis.learning.separability import name_some
-from lapis.learning.unit_formulas import add_units
 from lapis.optimisation.checkpoint import CheckpointFile
 from lapis.optimisation.penalized import PenalizedObjective
 from lapis.progress import Report, Stop
@@ -64,7 +64,7 @@ def learn_weights(
     model: Model,
     databases: Sequence[Database],
     query: Sequence[str] = (),
-    options: Options | None = None,
+    options: LearnOptions | None = None,
     *,
     hidden: Sequence[str] = (),
     listed: bool = False,
@@ -74,7 +74,7 @@ def learn_weights(
     stop: Stop | None = None,
 ) -> Fit:
     """Weights for the soft rules of a model that are not @fixed; counted on a store, if given."""
-    options = options or Options()
+    options = options or LearnOptions()
     check_words(options)
     name = choose_objective(options, query)
     check_together(options, name)
@@ -152,7 +152,7 @@ def learn_by_climbing(run: LearningRun, objective: Objective) -> Fit:
         if run.expectation == "map":
             run.notes.warnings.extend(unmoved(run.parameters, posterior, start, trajectory))
     trajectory = name_remedy(run, trajectory, optimizer, objective.is_fixed)
-    fit = account_run(run, trajectory, posterior, optimizer, prior, found)
+    fit = build_fit(run, trajectory, posterior, optimizer, prior, found)
     return estimate(run, posterior, prior, fit)
 
 
@@ -207,7 +207,7 @@ def learn_by_rounds(run: LearningRun, completer: Completer) -> Fit:
     notes.details["standard_errors_note"] = "as if what was hidden were known"
     own = trajectory._replace(weights=posterior.free_weights(trajectory.weights))
     found = find_unbounded(posterior, run.parameters, prior, notes.warnings)
-    fit = account_run(run, own, posterior, f"em+{optimizer}", prior, found)
+    fit = build_fit(run, own, posterior, f"em+{optimizer}", prior, found)
     return estimate(run, posterior, prior, replace(fit, exact=completer.is_exact))
 
 
@@ -231,7 +231,7 @@ def learn_margin(run: LearningRun) -> Fit:
             should_stop=run.stop,
             checkpoint=CheckpointFile(options.checkpoint, CUTTING_PLANE, run.fingerprint),
         )
-    return account_margin(run, found, prior)
+    return build_margin_fit(run, found, prior)
 
 
 def maximize_posterior(
@@ -400,3 +400,34 @@ def empty_types(model: Model, examples: Sequence[Example]) -> list[str]:
             hint="give facts, or list the constants of the types in the model",
         )
     return empty
+
+
+def add_units(model: Model, predicates: Iterable[str]) -> Model:
+    """The model with a unit formula for each of the predicates that has none.
+
+    Without `P(x)` the other rules have to express how common P is. Where arguments are
+    marked (`P(x, v!)`) the number of true atoms is fixed, so each value gets a weight: `P(x, +v)`.
+
+    >>> import lapis
+    >>> model = lapis.parse("Smokes(person)\\nClass(page, kind!)\\n1 Smokes(x)")
+    >>> [rule.text for rule in add_units(model, ["Smokes", "Class"]).rules]
+    ['Smokes(x)', 'Class(x1, +x2)']
+    """
+    asked = [model.predicates[name] for name in predicates]
+    missing = [p for p in asked if not any(is_unit(rule, p) for rule in model.rules)]
+    return with_statements(model, *[WeightedFormula(unit(predicate)) for predicate in missing])
+
+
+def is_unit(rule: Rule, predicate: Predicate) -> bool:
+    """Whether a rule is P or ¬P at distinct variables, with a weight for each marked value."""
+    formula = rule.formula.body if isinstance(rule.formula, Not) else rule.formula
+    if rule.hard or not isinstance(formula, Atom) or formula.predicate != predicate.name:
+        return False
+    names = [term.name if isinstance(term, Variable) else None for term in formula.terms]
+    marked = all(names[place] in rule.plus for place in predicate.block)
+    return None not in names and len(set(names)) == len(names) and marked
+
+
+def unit(predicate: Predicate) -> Atom:
+    terms = [Variable(f"x{i + 1}", plus=i in predicate.block) for i in range(predicate.arity)]
+    return Atom(predicate.name, tuple(terms))

@@ -19,7 +19,7 @@ from lapis.errors import LapisError
 from lapis.grounding.cache import grounding_key
 from lapis.learning.examples import Example
 from lapis.learning.objectives.priors import Prior, parse_prior
-from lapis.learning.options import PRIOR_WIDTH, Options
+from lapis.learning.options import PRIOR_WIDTH, LearnOptions
 from lapis.learning.parameters import Parameters
 from lapis.optimisation.newton import MAX_WEIGHTS
 from lapis.problem.problem import Problem, StoredEvidence
@@ -32,7 +32,7 @@ IMPLIED = {"vp": "map", "vp-pw": "map", "lbfgs": "exact", "newton": "exact"}
 BY_WORLD = ("map", "count-map", "count-maxwalksat")  # expectations that are most likely worlds
 BEST_WORLD = ("map", "count-maxwalksat")  # without noise: they leave the length of weights open
 BY_COUNTS = ("count-gibbs", "count-map", "count-maxwalksat")  # of chains by counts
-# Options that a trajectory depends on, beside objective, optimiser and prior.
+# LearnOptions that a trajectory depends on, beside objective, optimiser and prior.
 OF_THE_COURSE = (
     "prior_mean", "expectation", "counts", "ijgp", "num_samples", "num_steps", "num_records",
     "chain_start", "margin", "seed",
@@ -63,7 +63,7 @@ class LearningRun:
     examples: Sequence[Example]
     parameters: Parameters
     objective: str  # its name
-    options: Options
+    options: LearnOptions
     notes: Notes
     progress: Report | None
     stop: Stop | None
@@ -123,7 +123,7 @@ def key_of(problem: Problem) -> str:
     return repr((problem.name, problem.normal_form, sizes, stored))
 
 
-def choose_objective(options: Options, query: Sequence[str]) -> str:
+def choose_objective(options: LearnOptions, query: Sequence[str]) -> str:
     """The name of the objective; refuses a query where there can be none, and none where one is."""
     name = options.objective or ("conditional" if query else "pseudo")
     if name == "conditional" and not query:

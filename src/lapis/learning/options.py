@@ -26,7 +26,7 @@ PRIOR_WIDTH = {"pseudo": 10.0, "conditional": 5.0, "likelihood": 10.0, "max-marg
 
 
 @dataclass(frozen=True)
-class Options:
+class LearnOptions:
     """How to learn; None stands for what suits the rest."""
 
     objective: str | None = None
@@ -84,7 +84,7 @@ class Options:
         return {"random_state": values.pop("seed"), **values}
 
 
-def check_words(options: Options) -> None:
+def check_words(options: LearnOptions) -> None:
     """Refuse what is wrong whatever the rest."""
     check_options("learn", options.by_keyword())
     prior = parse_prior(options.prior) if isinstance(options.prior, str) else options.prior
@@ -97,7 +97,7 @@ def check_words(options: Options) -> None:
         find_method("optimizer", options.optimizer).check_own(options.of_optimizer)
 
 
-def check_together(options: Options, objective: str) -> None:
+def check_together(options: LearnOptions, objective: str) -> None:
     """Refuse choices that exclude each other."""
     is_pseudo = objective in ("pseudo", "weighted-pseudo")
     optimizer = options.optimizer
@@ -144,7 +144,7 @@ def check_together(options: Options, objective: str) -> None:
     if options.estimate == "mode":
         for name in OF_THE_MEAN:
             refuse(
-                getattr(options, name) != getattr(Options, name),
+                getattr(options, name) != getattr(LearnOptions, name),
                 f"{name} is for a posterior, which estimate 'mode' does not need",
                 "add --estimate mean",
             )
