@@ -175,9 +175,9 @@ def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -
         if tables is not None:
             return ask_in_place(function, given)
     from lapis.inference import worlds
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
 
-    options = options_of(Options, given, stop=Stop(given["stop"]))
+    options = options_of(InferenceOptions, given, stop=Stop(given["stop"]))
     task = build_task(**{name: given[name] for name in TASK})
     if engine is not None or is_elsewhere(task):
         from lapis.stores.components import answers
@@ -194,11 +194,11 @@ def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -
 def _average(posterior: WeightPosterior, given: Mapping[str, Any]) -> Answer:
     """What `infer` answers of a posterior in place of a model."""
     check_options("infer", given)
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
     from lapis.learning.averaging import infer_average, refuse_unread
 
     refuse_unread(given)
-    options = options_of(Options, given, stop=Stop(given["stop"]))
+    options = options_of(InferenceOptions, given, stop=Stop(given["stop"]))
     task = build_task(**{**{name: given[name] for name in TASK}, "model": posterior.model})
     return infer_average(posterior, task, given["method"], options, given["num_draws"])
 
@@ -318,7 +318,7 @@ def score(
     given = dict(locals())
     check_options("score", given)
     from lapis.evaluation.score import score_worlds
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
 
     inputs = open_inputs(model, data, strict=strict)
     return score_worlds(
@@ -326,7 +326,7 @@ def score(
         inputs.databases,
         query_predicates(query, inputs.model),
         method=method,
-        options=options_of(Options, given, stop=Stop(stop)),
+        options=options_of(InferenceOptions, given, stop=Stop(stop)),
         hidden=hidden,
         listed=listed,
         likelihood=likelihood,

@@ -22,9 +22,10 @@ from lapis.compiler import find_place, is_kept
 from lapis.inference.map import maxwalksat_kernel
 from lapis.inference.map.maxwalksat import search
 from lapis.inference.map.objective import objective_of
-from lapis.inference.marginals import Options, infer_network
+from lapis.inference.marginals import InferenceOptions
 from lapis.inference.reduction import tree_answers
 from lapis.inference.sampling.kernels.cluster import run_clusters
+from lapis.inference.solve import infer_network
 from lapis.progress import Progress, Stop, compilations, work_clock
 
 
@@ -89,7 +90,7 @@ def test_limits_of_time_are_of_work(method: str, slow_compiler: list[str]) -> No
         kernel.__dict__.pop("dispatcher", None)
     network = warm.small_network()
     if method == "gibbs":
-        found = infer_network(network, method, Options(precision=0.05, time_limit=60.0))
+        found = infer_network(network, method, InferenceOptions(precision=0.05, time_limit=60.0))
         assert found.diagnostics["converged"]
         assert "run_clusters" in slow_compiler
         assert found.diagnostics["seconds"] < 3600

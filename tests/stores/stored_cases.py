@@ -10,7 +10,7 @@ import pytest
 
 import lapis
 import oracle
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.problem.task import build_task
 from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
@@ -27,7 +27,7 @@ def infer_there(
 ) -> Answer:
     method = str(options.pop("method", "auto"))
     task = build_task(lapis.parse(model), lapis.Database.parse(data), query)
-    asked = Options(**options)  # type: ignore[arg-type]
+    asked = InferenceOptions(**options)  # type: ignore[arg-type]
     answer = infer_on_engine(task, url, method, asked, limits=limits_on(url, limits))
     assert isinstance(answer, Answer)
     return answer
@@ -37,7 +37,7 @@ def map_there(
     url: str, model: str, data: str, query: Sequence[str], limits: Limits = TINY
 ) -> MostLikelyWorld:
     task = build_task(lapis.parse(model), lapis.Database.parse(data), query)
-    world = map_on_engine(task, url, "auto", Options(), limits=limits_on(url, limits))
+    world = map_on_engine(task, url, "auto", InferenceOptions(), limits=limits_on(url, limits))
     assert isinstance(world, MostLikelyWorld)
     return world
 

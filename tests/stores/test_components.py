@@ -10,7 +10,7 @@ from component_rows import write_columns
 
 from inference.exact_networks import log_reference, make_network, random_network, scored_worlds
 from inference.sampled_networks import agreement
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.network.network import Network
 from lapis.stores.components.rows import DEFINITION, ParcelRows, build_network, read_columns
 from lapis.stores.components.solving import (
@@ -100,7 +100,7 @@ def test_most_likely_worlds_of_a_parcel_are_the_best(seed: int, method: str) -> 
 def test_the_order_of_rows_does_not_show(width: int) -> None:
     rng = np.random.default_rng(3)
     network = random_network(rng, num_base=9, num_clauses=14, hard=0.0)
-    question = Question("infer", "gibbs", network.weights, Options(max_samples=2_000))
+    question = Question("infer", "gibbs", network.weights, InferenceOptions(max_samples=2_000))
     first = solve_parcel(shuffled(network, rng, width), question)
     for _ in range(3):
         again = solve_parcel(shuffled(network, rng, width), question)
@@ -115,7 +115,7 @@ def test_a_component_draws_the_same_numbers_in_any_company(method: str) -> None:
     crowd = agreement(24, 0.02, 0.1)
     weights = np.concatenate((crowd.weights, random_network(rng).weights))
     other = random_network(np.random.default_rng(5), num_base=8, num_clauses=12, hard=0.0)
-    options = Options(seed=7, max_samples=4_000, max_memory=1 << 14)
+    options = InferenceOptions(seed=7, max_samples=4_000, max_memory=1 << 14)
     question = Question("infer", method, weights, options)
     alone = solve_parcel(shuffled(broken_symmetry(crowd), rng), question)
     other_rows = shuffled(other, rng)
@@ -145,7 +145,7 @@ def broken_symmetry(network: Network) -> Network:
 
 def test_what_cannot_be_done_is_an_answer_too() -> None:
     crowd = broken_symmetry(agreement(24, 0.02, 0.1))
-    question = Question("infer", "exact", crowd.weights, Options(max_memory=1 << 14))
+    question = Question("infer", "exact", crowd.weights, InferenceOptions(max_memory=1 << 14))
     answer = solve_parcel(read_columns(write_columns(crowd, 2)), question)
     assert of_kind(answer, REFUSED)[0].tolist() == [24]
 

@@ -108,9 +108,9 @@ def compile_inference() -> None:
 
 def compile_search() -> None:
     from lapis.inference.map.solver import most_likely_world
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
 
-    most_likely_world(small_network(), "maxwalksat", Options(time_limit=1.0))
+    most_likely_world(small_network(), "maxwalksat", InferenceOptions(time_limit=1.0))
 
 
 def compile_map() -> None:

@@ -29,7 +29,7 @@ from lapis.evaluation.fold_jobs import (
 from lapis.evaluation.folds import make_folds
 from lapis.evaluation.predictions import Predictions, join_predictions
 from lapis.evaluation.score import MEASURE_HEADINGS, Quality, measure
-from lapis.inference.marginals import Options as InferenceOptions
+from lapis.inference.marginals import InferenceOptions
 from lapis.methods import check_options
 from lapis.option import seed_of
 from lapis.options import COMMANDS

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from lapis.data.database import Database
 from lapis.errors import LapisError, Note
 from lapis.evaluation.score import Score, score_worlds
-from lapis.inference.marginals import Options as InferenceOptions
+from lapis.inference.marginals import InferenceOptions
 from lapis.language.model import Model
 from lapis.processes import WORKERS
 from lapis.progress import Stop

@@ -28,7 +28,7 @@ from lapis.grounding.assembly import HARD, decided_counts
 from lapis.grounding.bottom_up import GroundingSession, ground
 from lapis.grounding.hard_formulas import GroundFormula, describe_formula, describe_origin
 from lapis.inference.map.solver import MapResult, most_likely_world
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.language.model import Predicate, Rule
 from lapis.language.syntax import Atom, Implies, Variable
 from lapis.logic.normalize import normalize
@@ -57,7 +57,7 @@ class Relaxation:
         }
 
 
-def relax(problem: Problem, method: str, options: Options) -> Relaxation:
+def relax(problem: Problem, method: str, options: InferenceOptions) -> Relaxation:
     """Break the fewest hard ground formulas, proven where `best.optimal` says so."""
     soft = soften(problem)
     with GroundingSession(soft.problem, max_memory=options.max_memory) as session:

@@ -16,7 +16,7 @@ import numpy as np
 from lapis.errors import TooLarge
 from lapis.grounding.lazy import LazyGrounding
 from lapis.inference.map.solver import MapResult, most_likely_world
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.progress import Progress, work_clock
@@ -24,7 +24,9 @@ from lapis.progress import Progress, work_clock
 MAX_ROUNDS = 200
 
 
-def most_likely_world_lazily(problem: Problem, options: Options) -> tuple[Network, MapResult]:
+def most_likely_world_lazily(
+    problem: Problem, options: InferenceOptions
+) -> tuple[Network, MapResult]:
     """The last network and the world; `optimal` only if nothing is left to be listed."""
     began, deadline, progress = work_clock(), options.begin_map().deadline, options.progress
     with LazyGrounding(problem, max_memory=options.max_memory) as lazy:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, world_found
 from lapis.problem.problem import StoredEvidence
 from lapis.problem.task import Task, World
@@ -30,7 +30,7 @@ def infer_on_engine(
     task: Task,
     url: str | None,
     method: str,
-    options: Options,
+    options: InferenceOptions,
     *,
     output: str | None = None,
     limits: Limits | None = None,
@@ -52,7 +52,7 @@ def map_on_engine(
     task: Task,
     url: str | None,
     method: str,
-    options: Options,
+    options: InferenceOptions,
     *,
     output: str | None = None,
     limits: Limits | None = None,
@@ -134,7 +134,7 @@ def refuse_worlds(task: Task) -> None:
         raise LapisError("one table holds one world", code="several-worlds", hint="use --merge")
 
 
-def refuse_options(options: Options) -> None:
+def refuse_options(options: InferenceOptions) -> None:
     if options.relax:
         raise LapisError(
             "hard formulas cannot be relaxed on an engine",

@@ -21,10 +21,9 @@ import numpy as np
 
 from lapis.errors import LapisError, TooLarge
 from lapis.grounding.limits import describe_bytes, memory_limit
-from lapis.inference.figures import total_figures
 from lapis.inference.map.problem import broken_weight
 from lapis.inference.map.solver import MapResult
-from lapis.inference.marginals import Marginals
+from lapis.inference.marginals import Marginals, total_figures
 from lapis.language.names import format_atom
 from lapis.methods import find_method
 from lapis.network.csr import row_starts
@@ -49,6 +48,7 @@ from lapis.stores.components.workers import run_workers
 from lapis.stores.grounding.session import GroundTables, ground_there
 from lapis.stores.store import Store, Table, TaskStore, fetch_all
 
+EXACT_METHODS = ("exact", "enumerate", "counts")
 MOST_NAMED = 5  # atoms of a contradiction
 BYTES_AN_ATOM = 64  # of an answer that is fetched
 
@@ -62,13 +62,18 @@ class Solved:
     question: Question
     ground: GroundTables
     answers: Table  # kind, number, value, error
-    method: str
+    methods: tuple[str, ...]
     proven: bool
     total: float | None  # log partition, or score, evidence included
     error: float  # its standard error, or the gap
     counts: np.ndarray  # float64[num_weights]
     counts_error: np.ndarray  # float64[num_weights]
     figures: Mapping[str, Any]
+
+    @property
+    def method(self) -> str:
+        """The names of all methods, for people."""
+        return ("+" if self.question.command == "infer" else " + ").join(self.methods)
 
     @property
     def default(self) -> float:
@@ -146,7 +151,7 @@ def add_up(
     errors = error[kind == TOTAL].tolist()
     return Solved(
         problem, store, question, ground, answers,
-        method=name_methods(question, number[kind == METHOD]),
+        methods=name_methods(question, number[kind == METHOD]),
         proven=not error[kind == METHOD].any(),
         total=total,
         error=math.hypot(*errors) if question.command == "infer" else math.fsum(errors),
@@ -157,14 +162,14 @@ def add_up(
     )  # fmt: skip
 
 
-def name_methods(question: Question, numbers: np.ndarray) -> str:
+def name_methods(question: Question, numbers: np.ndarray) -> tuple[str, ...]:
     """All methods that answered, in the order of the registry; exact ones first."""
     names = [METHOD_NAMES[number] for number in np.unique(numbers).tolist()]
-    exact = [name for name in names if name in ("exact", "enumerate", "counts")]
+    exact = [name for name in names if name in EXACT_METHODS]
     others = [name for name in names if name not in exact]
-    if question.command == "infer":
-        return "+".join([*(["exact"] if exact and others else exact), *others]) or "exact"
-    return " + ".join([*exact, *others]) or "exact"
+    if question.command == "infer" and exact and others:
+        exact = ["exact"]
+    return (*exact, *others) or ("exact",)
 
 
 def add_figures(number: np.ndarray, value: np.ndarray) -> dict[str, Any]:
@@ -272,10 +277,21 @@ def fetch_marginals(solved: Solved, predicates: Sequence[str]) -> tuple[Network,
         notes["expected_counts_stderr"] = solved.counts_error.tolist()
     if solved.total is not None and solved.error:
         notes["log_partition_stderr"] = solved.error
+    # The store keeps of an atom whether it was sampled, not by which of several samplers.
+    exact = [name for name in solved.methods if name in EXACT_METHODS]
+    others = "+".join(name for name in solved.methods if name not in EXACT_METHODS)
+    methods = ("+".join(exact), others) if exact and others else (solved.method,)
     return network, Marginals(
-        solved.method, solved.proven, solved.total, found["value"], log_odds,
-        None if solved.proven or is_unknown else found["error"], solved.counts, sampled, notes,
-    )  # fmt: skip
+        methods=methods,
+        proven=(True, False) if len(methods) > 1 else (solved.proven,),
+        method_id=(sampled & (len(methods) > 1)).astype(np.int8),
+        log_partition=solved.total,
+        marginal=found["value"],
+        log_odds=log_odds,
+        stderr=None if solved.proven or is_unknown else found["error"],
+        expected_count=solved.counts,
+        diagnostics=notes,
+    )
 
 
 def fetch_world(solved: Solved, predicates: Sequence[str]) -> tuple[Network, MapResult]:

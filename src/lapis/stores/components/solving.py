@@ -24,18 +24,23 @@ An error of zero is a claim; where a method knows none, it is NaN.
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
-from lapis.inference.figures import joined_methods, total_figures
 from lapis.inference.map.solver import MapResult, most_likely_world, solve_small
-from lapis.inference.marginals import Marginals, Options, exact_first, infer_network, is_tiny
+from lapis.inference.marginals import (
+    InferenceOptions,
+    Marginals,
+    PartialAnswer,
+    join_names,
+    total_figures,
+)
+from lapis.inference.plan import is_tiny, plan_parts
+from lapis.inference.solve import CarriedOut, carry_out, infer_network
 from lapis.methods import find_method, methods_of
 from lapis.network.network import Network
 from lapis.network.parts import keep_part
@@ -66,7 +71,7 @@ class Question:
     command: Literal["infer", "map"]
     method: str
     weights: np.ndarray  # float64[num_weights]
-    options: Options = field(default_factory=Options)  # `progress` and `stop` stay behind
+    options: InferenceOptions = field(default_factory=InferenceOptions)  # no `progress`, no `stop`
 
     @property
     def max_memory(self) -> int | None:
@@ -93,7 +98,7 @@ def marginal_columns(parcel: ParcelNetwork, question: Question) -> dict[str, np.
     network, atom, weight = parcel
     found = infer_parcel(network, atom, question)
     base = base_atoms(parcel)
-    sampled = np.full(len(base), not found.exact) if found.sampled is None else found.sampled
+    sampled = ~found.is_exact
     notes = dict(found.diagnostics)
     count_error = np.full(len(weight), 0.0 if found.exact else np.nan)
     if "expected_counts_stderr" in notes:
@@ -103,7 +108,7 @@ def marginal_columns(parcel: ParcelNetwork, question: Question) -> dict[str, np.
         (SAMPLED_ATOM, base[sampled], found.marginal[sampled], found.errors[sampled]),
         (COUNT, weight, found.expected_count, count_error),
         figure_part(notes),
-        method_part(found.method, found.exact),
+        method_part(found.methods, found.exact),
     ]
     kind, total = TOTAL, found.log_partition
     if total is None:
@@ -123,52 +128,26 @@ def map_columns(parcel: ParcelNetwork, question: Question) -> dict[str, np.ndarr
             (COUNT, weight, counts, np.zeros(len(weight))),
             total_part(network, found.score, found.gap),
             figure_part({"interrupted": found.interrupted, **found.diagnostics}),
-            method_part(found.method, found.optimal),
+            method_part(found.method.split(" + "), found.optimal),
         ]
     )
 
 
 def infer_parcel(network: Network, atom: np.ndarray, question: Question) -> Marginals:
     """Exact for all components at once where that fits, all others one by one."""
-    options = question.options
-    apart = partial(infer_apart, atom=atom, method=question.method)
-    if question.method == "auto":
-        if is_tiny(network):
-            return infer_network(network, "enumerate", options)
-        return exact_first(network, options, apart)
-    if takes_seed("infer", question.method):
-        return apart(network, options)
-    return infer_network(network, question.method, options)
-
-
-def infer_apart(network: Network, options: Options, *, atom: np.ndarray, method: str) -> Marginals:
-    """Component by component, each with the seed of its content."""
-    marginal, log_odds, stderr = np.zeros((3, network.num_base_atoms))
-    sampled = np.zeros(network.num_base_atoms, bool)
-    expected, variance = network.constant_count.copy(), np.zeros(len(network.weights))
-    found: list[Marginals] = []
-    for part, place in each_component(network):
+    method, options = question.method, question.options
+    if not takes_seed("infer", method) or (method == "auto" and is_tiny(network)):
+        return infer_network(network, method, options)
+    done = CarriedOut(network, [], [], {})
+    if method == "auto":
+        done = carry_out(plan_parts(network, options.begin_exact(share=0.5), "leave"))
+    rest, place = done.rest()
+    parts = done.parts
+    for part, own in each_component(rest):
         seed = content_seed(part, atom, options.seed)
         answer = infer_network(part, method, replace(options, seed=seed))
-        own = place[: part.num_base_atoms]
-        marginal[own], log_odds[own] = answer.marginal, answer.log_odds
-        stderr[own] = answer.errors
-        sampled[own] = not answer.exact if answer.sampled is None else answer.sampled
-        expected += answer.expected_count
-        nothing = 0.0 if answer.exact else np.nan
-        variance += np.square(answer.diagnostics.get("expected_counts_stderr", nothing))
-        found.append(answer)
-    partitions = [answer.log_partition for answer in found]
-    known = [value for value in partitions if value is not None]
-    constant = float(network.weights @ network.constant_count)
-    notes: dict[str, Any] = total_figures([answer.diagnostics for answer in found])
-    notes["expected_counts_stderr"] = np.sqrt(variance)
-    return Marginals(
-        joined_methods([answer.method for answer in found]),
-        all(answer.exact for answer in found),
-        constant + math.fsum(known) if len(known) == len(partitions) else None,
-        marginal, log_odds, stderr, expected, sampled, notes,
-    )  # fmt: skip
+        parts.append(PartialAnswer(place[own], answer))
+    return Marginals.join(network, parts)
 
 
 def map_parcel(network: Network, atom: np.ndarray, question: Question) -> MapResult:
@@ -192,9 +171,9 @@ def map_parcel(network: Network, atom: np.ndarray, question: Question) -> MapRes
         methods.append(found.method)
         notes.append(found.diagnostics)
     score = network.score(world)
+    names = " + ".join(join_names(name.split(" + ") for name in methods))
     return MapResult(
-        world, score, score + gap, gap, 0.0, optimal, joined_methods(methods, " + "),
-        interrupted, total_figures(notes),
+        world, score, score + gap, gap, 0.0, optimal, names, interrupted, total_figures(notes),
     )  # fmt: skip
 
 
@@ -263,9 +242,8 @@ def figure_part(notes: dict[str, Any]) -> Part:
     return FIGURE, numbers, values, np.zeros(len(numbers))
 
 
-def method_part(method: str, proven: bool) -> Part:
-    names = [name.strip() for name in method.split("+") if name.strip()]
-    numbers = np.array([METHOD_NAMES.index(name) for name in names], np.int64)
+def method_part(names: Iterable[str], proven: bool) -> Part:
+    numbers = np.array([METHOD_NAMES.index(name) for name in names if name], np.int64)
     return METHOD, numbers, np.zeros(len(numbers)), np.full(len(numbers), float(not proven))
 
 
