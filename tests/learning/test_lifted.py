@@ -26,9 +26,9 @@ Friends(x,y) ^ Smokes(x) => Smokes(y)
 -1 Smokes(x)
 """
 TYPED = """
-Takes(student, trajectory)
-Likes(student, trajectory)
-Hard(trajectory)
+Takes(student, course)
+Likes(student, course)
+Hard(course)
 Takes(s, c) => Likes(s, c)
 Hard(c) ^ Takes(s, c)
 EXIST c Takes(s, c)

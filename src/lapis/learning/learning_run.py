@@ -32,7 +32,7 @@ IMPLIED = {"vp": "map", "vp-pw": "map", "lbfgs": "exact", "newton": "exact"}
 BY_WORLD = ("map", "count-map", "count-maxwalksat")  # expectations that are most likely worlds
 BEST_WORLD = ("map", "count-maxwalksat")  # without noise: they leave the length of weights open
 BY_COUNTS = ("count-gibbs", "count-map", "count-maxwalksat")  # of chains by counts
-# LearnOptions that a trajectory depends on, beside objective, optimiser and prior.
+# Options that a trajectory depends on, beside objective, optimiser and prior.
 OF_THE_COURSE = (
     "prior_mean", "expectation", "counts", "ijgp", "num_samples", "num_steps", "num_records",
     "chain_start", "margin", "seed",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lapis.errors import LapisError, TooLarge
-from lapis.inference.plan import MAX_ELEMENTS
+from lapis.inference.plan import MAX_ELEMENTS, is_long
 from lapis.learning.learning_run import LearningRun
 
 if TYPE_CHECKING:
@@ -13,42 +13,71 @@ if TYPE_CHECKING:
 
 
 def build_objective(run: LearningRun) -> Objective:
+    """The objective by its name, and by the expectation: how its counts are computed."""
     if run.is_pseudo:
         return build_pseudo(run)
     run.notes.details["expectation"] = run.expectation
-    if run.expectation.startswith("count-"):
-        return build_by_counts(run, run.expectation)
-    if run.objective == "likelihood" and run.expectation in ("auto", "exact", "lifted"):
-        lifted = build_lifted(run)
-        if lifted is not None:
-            return lifted
+    match run.expectation:
+        case "count-gibbs" | "count-map" | "count-maxwalksat":
+            return build_by_counts(run, run.expectation)
+        case "lifted":
+            return build_lifted(run)
+        case "auto" | "exact" if run.objective == "likelihood":
+            return lift_or_ground(run)
+        case "auto":
+            return build_planned(run)
     return build_conditional(run, run.expectation)
 
 
-def build_lifted(run: LearningRun) -> Objective | None:
-    """The likelihood without grounding; None, with a warning, where it cannot be had so.
+def lift_or_ground(run: LearningRun) -> Objective:
+    """The likelihood without grounding; grounded, with a warning, if it cannot be lifted."""
+    if run.has_hidden:
+        return build_conditional(run, run.expectation)
+    try:
+        return build_lifted(run, MAX_ELEMENTS)
+    except TooLarge as error:
+        run.notes.warnings.append(f"{error.message}; the networks are grounded instead")
+    return build_conditional(run, run.expectation)
 
-    Raises instead if it was asked for by name.
+
+def build_planned(run: LearningRun) -> Objective:
+    """The conditional likelihood in the order of inference: exact, lifted, sampled.
+
+    Where there are very many groundings it is lifted before it is grounded.
     """
-    by_name = run.expectation == "lifted"
-    if run.has_hidden and by_name:
+    refused: TooLarge | None = None
+    grounded: Objective | None = None
+    if not any(is_long(example.free) for example in run.examples):
+        try:
+            grounded = build_conditional(run, "auto")
+        except TooLarge as error:
+            refused = error
+        if grounded is not None and (grounded.is_exact or run.has_hidden):
+            return grounded
+    if not run.has_hidden:
+        try:
+            return build_lifted(run, MAX_ELEMENTS)
+        except TooLarge:
+            pass
+    if refused is not None:
+        raise refused
+    return grounded or build_conditional(run, "auto")
+
+
+def build_lifted(run: LearningRun, max_elements: int | None = None) -> Objective:
+    """The likelihood without grounding; at most `max_elements` constants may be told apart.
+
+    Raises TooLarge if it cannot be lifted.
+    """
+    if run.has_hidden:
         raise LapisError(
             "a likelihood with hidden atoms is not lifted: what is shown tells constants apart",
             code="learn-option",
             hint="leave out --expectation",
         )
-    if run.has_hidden:
-        return None
     from lapis.learning.objectives.lifted import lifted_objective
 
-    try:
-        most = None if by_name else MAX_ELEMENTS
-        objective = lifted_objective(run.examples, run.parameters, most)
-    except TooLarge as error:
-        if by_name:
-            raise
-        run.notes.warnings.append(f"{error.message}; the networks are grounded instead")
-        return None
+    objective = lifted_objective(run.examples, run.parameters, max_elements)
     run.notes.details["methods"] = ["lifted"]
     run.notes.warnings.extend(f"lifted in part: {why}" for why in objective.reasons)
     return objective

@@ -12,11 +12,11 @@ through few statistics (`statistics`), whose moments come from the parts of its 
     mcsat, gibbs  a few samples an evaluation of chains that are never restarted
     map           n at the most likely world instead of E[n]: the voted perceptron
 
-`auto` is exact where tables of `AUTO_MEMORY` bytes do. Where they do not and a part is sampled
-anyway, the tables of the others have to be worth it: their entries must not be many more than the
-literals that the samples in their place would visit (on UW-CSE the larger tables cost six times as
-much as sampling everything, and gained nothing). Budgets are of memory, not of time, because what
-is exact must not depend on the machine.
+`auto` is planned by the planner of inference (`inference/plan.py`): if inference sums all of a
+network, learning does. If a part is sampled anyway, the tables of the others have to be worth it:
+their entries must not be many more than the literals that the samples in their place would visit
+(on UW-CSE the larger tables cost six times as much as sampling everything, and gained nothing).
+Budgets are of memory, not of time, because what is exact must not depend on the machine.
 
 Hidden atoms are summed out: with the answers clamped,
 
@@ -36,21 +36,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError, check_word
+from lapis.inference.exact.by_components import DEFAULT_MEMORY, plan_exact
 from lapis.inference.moments.closed_form import ClosedForm, Moments, Source, Walking
+from lapis.inference.moments.exact import Exact
 from lapis.inference.moments.statistics import Statistics, gather_statistics
-from lapis.learning.examples import HIDDEN, Example
+from lapis.learning.examples import HIDDEN, Example, is_generative
 from lapis.learning.parameters import Parameters
 from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.optimisation.objective import Point
 
 if TYPE_CHECKING:
-    from lapis.inference.moments.exact import Exact
-    from lapis.inference.moments.planning import Division
-    from lapis.network.parts import Subnetwork
+    from lapis.inference.plan import ExactParts
 
 EXPECTATIONS = ("auto", "exact", "mcsat", "gibbs", "map")
-AUTO_MEMORY = 1 << 22  # bytes of tables: a solve takes about as long as a few samples
+AUTO_MEMORY = 1 << 22  # bytes of tables of most likely worlds and completions
 ENTRIES_A_LITERAL = 2  # of a component's tables, for each of its literals and each sample
 NUM_SAMPLES = 5  # a chain and evaluation (thesis section 4.2.2)
 
@@ -71,8 +71,6 @@ class PartitionTerm(NamedTuple):
 
     def with_rough_curvature(self) -> PartitionTerm:
         """The same with estimated second moments, for use beside terms that are sampled."""
-        from lapis.inference.moments.exact import Exact
-
         rough = [replace(p, rough=True) if isinstance(p, Exact) else p for p in self.sources]
         return self._replace(sources=tuple(rough))
 
@@ -274,85 +272,82 @@ def find_sources(
     statistics: Statistics, world: np.ndarray | None, limits: Limits, streams: np.ndarray
 ) -> tuple[Source, ...]:
     """The sources of a network's moments, from a start bool[num_ground_atoms] if one is known."""
-    kind = limits.expectation
-    network, atom = statistics.network, statistics.atom
+    kind, rest = limits.expectation, statistics.network
+    left = np.arange(rest.num_atoms)
     sources: list[Source] = []
     if len(statistics.lone_atom):
         sources.append(ClosedForm(statistics, kind == "map"))
-    if network.num_atoms and kind in ("auto", "exact"):
-        counted, (network, left) = count_exchangeable(statistics, limits)
-        sources += counted
-        atom = atom[left]
-    if network.num_atoms and kind in ("auto", "exact", "map"):
-        division = divide(network, limits)
-        if division.plan.affordable.any():
-            if kind == "map":
-                from lapis.inference.moments.most_likely import MostLikelyExact
-
-                sources.append(MostLikelyExact(statistics, division.plan))
-            else:
-                from lapis.inference.moments.exact import Exact
-
-                own = atom[division.planned_atom]
-                sources.append(Exact(statistics, division.plan, own))
-        network, left = division.rest
-        atom = atom[left]
-    if not network.num_atoms:
+    if rest.num_atoms and kind in ("auto", "exact"):
+        found = plan_sums(statistics, limits)
+        sources += exact_sources(statistics, found)
+        rest, left = found.rest
+    if rest.num_atoms and kind == "exact":  # names the components that do not fit
+        plan = plan_exact(rest, limits.max_memory or DEFAULT_MEMORY)
+        plan.require_complete()
+        sources.append(Exact(statistics, plan, statistics.atom[left]))
         return tuple(sources)
+    if rest.num_atoms and kind == "map":
+        from lapis.inference.moments.most_likely import MostLikelyExact
+        from lapis.inference.moments.planning import divide_network
+
+        memory = limits.max_memory or DEFAULT_MEMORY
+        division = divide_network(rest, min(memory, AUTO_MEMORY))
+        if division.plan.affordable.any():
+            sources.append(MostLikelyExact(statistics, division.plan))
+        rest, left = division.rest
+    if not rest.num_atoms:
+        return tuple(sources)
+    atom = statistics.atom[left]
     start = None if world is None else world[atom]
     if kind == "map":
         from lapis.inference.moments.most_likely import MostLikelySearched, first_world
 
         seed = int(streams[0, 0] >> np.uint64(32))
-        first = first_world(network, start, seed)
-        sources.append(MostLikelySearched(statistics, network, first, seed))
+        first = first_world(rest, start, seed)
+        sources.append(MostLikelySearched(statistics, rest, first, seed))
     else:
         from lapis.inference.moments.persistent_chain import PersistentChain
         from lapis.inference.moments.sampled import Sampled
 
-        method = suited_sampler(network) if kind == "auto" else kind
+        method = suited_sampler(rest) if kind == "auto" else kind
         sampler = find_method("infer", method).make()
         chains = tuple(
-            PersistentChain(sampler, network, start, number, stream.copy())
+            PersistentChain(sampler, rest, start, number, stream.copy())
             for number, stream in enumerate(streams)
         )
-        sources.append(Sampled(statistics, network, atom, chains, limits.num_samples, method))
+        sources.append(Sampled(statistics, rest, atom, chains, limits.num_samples, method))
     return tuple(sources)
 
 
-def count_exchangeable(statistics: Statistics, limits: Limits) -> tuple[list[Exact], Subnetwork]:
-    """The dense components whose atoms are interchangeable at all weights, and what is left."""
-    from lapis.inference.exact.by_components import DEFAULT_MEMORY
-    from lapis.inference.moments.exact import Exact
-    from lapis.inference.moments.statistics import take_part
-    from lapis.inference.symmetry.by_counts import any_weights, plan_components
+def plan_sums(statistics: Statistics, limits: Limits) -> ExactParts:
+    """The parts that are summed exactly, as inference plans them, and the rest."""
+    from lapis.inference.moments.planning import drop_dear_tables
+    from lapis.inference.plan import plan_exact_parts
+    from lapis.inference.symmetry.by_counts import any_weights
 
+    network = statistics.network
     rng = np.random.default_rng(0)
     natural = statistics.natural(rng.normal(size=statistics.design.shape[1]))
-    network = any_weights(statistics.network, natural)
-    sources, left = [], np.ones(network.num_atoms, bool)
-    for plan, atom in plan_components(network, limits.max_memory or DEFAULT_MEMORY):
-        own = statistics.atom[atom]
-        sources.append(Exact(statistics, plan, own, name="exact (by counts)"))
-        left[atom] = False
-    return sources, take_part(statistics.network, left)
+    found = plan_exact_parts(
+        network,
+        limits.max_memory or DEFAULT_MEMORY,
+        counted_at=any_weights(network, natural),
+    )
+    if limits.expectation == "exact" or not found.rest.network.num_atoms:
+        return found
+    samples = limits.num_samples * limits.num_chains
+    return drop_dear_tables(network, found, ENTRIES_A_LITERAL * samples)
 
 
-def divide(network: Network, limits: Limits) -> Division:
-    """What is solved exactly: everything, or TooLarge, if that is asked for."""
-    from lapis.inference.exact.by_components import DEFAULT_MEMORY, plan_exact
-    from lapis.inference.moments.planning import Division, divide_network, drop_dear_tables
-
-    memory = limits.max_memory or DEFAULT_MEMORY
-    if limits.expectation == "exact":
-        plan = plan_exact(network, memory)
-        plan.require_complete()
-        return Division(plan, np.arange(network.num_atoms), plan.rest())
-    division = divide_network(network, min(memory, AUTO_MEMORY))
-    if limits.expectation == "auto" and len(division.rest.atom):
-        samples = limits.num_samples * limits.num_chains
-        return drop_dear_tables(network, division, ENTRIES_A_LITERAL * samples)
-    return division
+def exact_sources(statistics: Statistics, found: ExactParts) -> list[Source]:
+    """The sources of the parts that are summed."""
+    sources: list[Source] = [
+        Exact(statistics, plan, statistics.atom[atom], name="exact (by counts)")
+        for plan, atom in found.counts
+    ]
+    if found.exact is not None and found.exact.affordable.any():
+        sources.append(Exact(statistics, found.exact, statistics.atom[found.exact_atom]))
+    return sources
 
 
 def suited_sampler(network: Network) -> str:
@@ -398,12 +393,6 @@ def observed_world(example: Example, network: Network, answers: np.ndarray) -> n
             hint="give the formula a weight instead of a final period, or correct the data",
         )
     return world
-
-
-def is_generative(example: Example) -> bool:
-    """Whether nothing is given: every predicate is asked or hidden."""
-    hidden = {name for name, known in example.complete.evidence.items() if known.open}
-    return {*example.asked, *hidden} >= set(example.complete.evidence)
 
 
 def check_options(expectation: str, num_samples: int, num_chains: int) -> None:
