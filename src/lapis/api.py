@@ -275,6 +275,7 @@ def count(
     check_options("count", locals())
     from lapis.counting.ijgp import IjgpSettings
     from lapis.counting.rule_counts import count_rules
+    from lapis.stores.load_to_store import place_on
     from lapis.stores.mapped_tables import open_on_engine
 
     opened = open_on_engine(model, data, engine, tables, strict=strict, probabilities=False)
@@ -285,7 +286,7 @@ def count(
             counts=counts,
             ijgp=IjgpSettings(ibound, ijgp_tolerance, ijgp_iterations, ijgp_damping),
             measure_error=measure_error,
-            store=store,
+            place=place_on(store),
             progress=progress,
         )
 
@@ -411,6 +412,7 @@ def learn(
     check_options("learn", given)
     from lapis.learning.learn import learn_weights
     from lapis.learning.options import LearnOptions
+    from lapis.stores.load_to_store import place_on
     from lapis.stores.mapped_tables import open_on_engine
 
     options = options_of(
@@ -428,7 +430,7 @@ def learn(
             hidden=hidden,
             listed=listed,
             units=units,
-            store=store,
+            place=place_on(store),
             progress=progress,
             stop=Stop(stop),
         )
@@ -493,6 +495,7 @@ def learn_structure(
     """
     check_options("structure", locals())
     from lapis.cores import num_cores
+    from lapis.stores.counting.paths import joins_on
     from lapis.stores.mapped_tables import open_on_engine
     from lapis.structure.learn_rules import learn_rules
     from lapis.structure.options import StructureOptions
@@ -532,7 +535,7 @@ def learn_structure(
             inputs.databases,
             query_predicates(query, inputs.model),
             options,
-            store=store,
+            open_joins=joins_on(store),
             progress=progress,
             stop=Stop(stop, deadline),
         )

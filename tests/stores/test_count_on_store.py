@@ -17,7 +17,8 @@ from lapis.counting.derived import extend
 from lapis.errors import LapisError
 from lapis.relational.interpretation import interpret
 from lapis.stores import Store, fetch_all, open_store
-from lapis.stores.load_to_store import StoredExtension, StoredWorld, store_extension
+from lapis.stores.load_to_store import StoredExtension, store_extension
+from lapis.stores.stored_world import StoredWorld
 from store_urls import STORES, store_url
 
 MODEL = """

@@ -56,7 +56,9 @@ def test_classes_and_single_atoms(
 def test_scores(store: Store, path: tuple[PathAtom, ...]) -> None:
     data = join([random_world(0, 9, 7), random_world(1, 5, 8)])
     patterns = sign_patterns(path)
-    assert Scorer(data, store=store).score(path, patterns) == Scorer(data).score(path, patterns)
+    assert Scorer(data, joins=StoredJoins(data, store)).score(path, patterns) == Scorer(data).score(
+        path, patterns
+    )
 
 
 def test_the_rules_are_those_of_memory() -> None:

@@ -21,7 +21,6 @@ from lapis.logic.clauses import Feature, NormalForm
 from lapis.relational.compile import plan_violations
 from lapis.relational.interpretation import Interpretation, interpret
 from lapis.relational.plan import Plan
-from lapis.stores.running import count_table
 
 
 class FeatureCount(NamedTuple):
@@ -81,7 +80,7 @@ def count_feature(feature: Feature, world: Interpretation) -> FeatureCount:
     always = (feature.constant + len(feature.clauses)) * groundings
     violations = np.zeros([world.size(types[name]) for name in keep], object)
     for plan in plans:
-        violations += count_table(plan, world)
+        violations += world.count_table(plan)
     return FeatureCount((always - violations.reshape(-1)).tolist(), groundings)
 
 

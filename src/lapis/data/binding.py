@@ -17,14 +17,14 @@ from lapis.data.database import Database, Domain, Relation, empty_tuples
 from lapis.data.formats.assembly import build_relation, check_consistent, check_uniform
 from lapis.data.formats.diagnosis import Shape, find_declaration, find_shapes
 from lapis.data.keys import sorted_unique
-from lapis.data.lazy_database import ElsewhereDatabase
+from lapis.data.lazy_database import LazyDatabase
 from lapis.errors import LapisError, Note, Span, Warning, did_you_mean, raise_all, suggestion
 from lapis.language.model import Model, Predicate
 
 
 def bind(database: Database, model: Model) -> Database:
     """The database over the model's types, with a relation for each of its predicates."""
-    if isinstance(database, ElsewhereDatabase):
+    if isinstance(database, LazyDatabase):
         return database.bind(model)
     raise_all([*_predicate_errors(database, model), *_type_errors(database, model)])
     domains = {name: _domain(database, model, name) for name in model.types}

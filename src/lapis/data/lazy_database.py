@@ -1,9 +1,7 @@
-"""Data that stays where it is: rows and constants in tables of a store.
+"""Data that is read when it is first looked at: rows and constants that may be in a database.
 
-A relation, a domain or what is known of a predicate may live on a store. Then it knows how much
-there is, and whoever has SQL to say asks the table. Code that knows nothing of stores still works:
-the arrays and names it looks at are fetched at that moment, if they are few (`MOST_FETCHED`), and
-refused with their number if they are not. Nothing is pulled unasked.
+The number of rows or constants is available without reading them. The arrays and names are fetched
+on first use, up to `MOST_FETCHED` of them. Larger ones are refused with their number.
 """
 
 from __future__ import annotations
@@ -22,8 +20,8 @@ from lapis.language.model import Model
 MOST_FETCHED = 20_000_000  # rows or names that are brought here for code that needs them here
 
 
-class StoredRows(ABC):
-    """Distinct rows of codes, in a table."""
+class LazyRows(ABC):
+    """Distinct rows of codes that are not in memory."""
 
     arity: int
 
@@ -35,14 +33,14 @@ class StoredRows(ABC):
         """int32[num_rows, arity], sorted."""
 
     def fetch(self, what: str) -> np.ndarray:
-        """The rows, where they are few enough to be brought here."""
+        """The rows, if they are few enough for memory."""
         if len(self) > MOST_FETCHED:
             raise not_here(f"the {len(self):,} facts of {what!r}")
         return self.read()
 
 
-class StoredNames(ABC):
-    """The constants of a type, in a table: codes 0, 1, … and their names."""
+class LazyNames(ABC):
+    """The constants of a type, not in memory: codes 0, 1, … and their names."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -56,14 +54,14 @@ class StoredNames(ABC):
         """The code of a name."""
 
 
-class StoredDomain(Domain):
-    """The constants of one type, on a store."""
+class LazyDomain(Domain):
+    """The constants of one type, read on first use."""
 
-    def __init__(self, name: str, stored: StoredNames) -> None:
+    def __init__(self, name: str, stored: LazyNames) -> None:
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "stored", stored)
 
-    stored: StoredNames
+    stored: LazyNames
 
     def __len__(self) -> int:
         return len(self.stored)
@@ -74,8 +72,8 @@ class StoredDomain(Domain):
             raise not_here(f"the {len(self):,} constants of type {self.name!r}")
         return self.stored.read()
 
-    def bring_here(self) -> None:
-        """Fetch the names now: the store may be closed when somebody asks."""
+    def read_names(self) -> None:
+        """Read the names now, before their database is closed."""
         self.__dict__["index"] = {name: code for code, name in enumerate(self.names.tolist())}
 
     @cached_property
@@ -93,9 +91,9 @@ class StoredDomain(Domain):
 
 
 class _Index(Mapping[str, int]):
-    """Asks for one name at a time, which is how constants of formulas are looked up."""
+    """Looks up one name at a time, as constants of formulas are."""
 
-    def __init__(self, stored: StoredNames) -> None:
+    def __init__(self, stored: LazyNames) -> None:
         self._stored = stored
         self._known: dict[str, int | None] = {}
 
@@ -114,11 +112,11 @@ class _Index(Mapping[str, int]):
         return len(self._stored)
 
 
-class StoredRelation(Relation):
-    """What the data says of one predicate, on a store: facts that are true."""
+class LazyRelation(Relation):
+    """The true facts of one predicate, read on first use."""
 
     def __init__(
-        self, predicate: str, types: tuple[str, ...], rows: StoredRows, function: bool = False
+        self, predicate: str, types: tuple[str, ...], rows: LazyRows, function: bool = False
     ) -> None:
         none = empty_tuples(len(types))
         fields = {
@@ -132,7 +130,7 @@ class StoredRelation(Relation):
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
-    rows: StoredRows
+    rows: LazyRows
 
     @cached_property
     def true(self) -> np.ndarray:
@@ -144,8 +142,8 @@ class StoredRelation(Relation):
 
 
 @dataclass(frozen=True)
-class ElsewhereDatabase(Database):
-    """Relations on a store, whose constants are numbered there when a model says their types."""
+class LazyDatabase(Database):
+    """Relations that are read on first use, their constants numbered when bound to a model."""
 
     @abstractmethod
     def bind(self, model: Model) -> Database:

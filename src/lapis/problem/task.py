@@ -30,8 +30,8 @@ from lapis.language.resolution.gather import Gathered, gather_instances
 from lapis.language.resolution.resolve import read_model
 from lapis.logic.normalize import normalize
 from lapis.problem.problem import (
+    LazyEvidence,
     Problem,
-    StoredEvidence,
     problem_on,
     refuse_unsupported,
 )
@@ -269,7 +269,7 @@ def written_weights(gathered: Gathered, problem: Problem) -> np.ndarray:
 def is_elsewhere(task: Task) -> bool:
     """Whether facts of the task are on a store."""
     problems = [world.problem for world in task.worlds]
-    return any(isinstance(e, StoredEvidence) for p in problems for e in p.evidence.values())
+    return any(isinstance(e, LazyEvidence) for p in problems for e in p.evidence.values())
 
 
 def has_unknown(problem: Problem) -> bool:

@@ -21,7 +21,6 @@ import numpy as np
 
 from lapis.data.whole_path import require_writable
 from lapis.errors import LapisError, TooLarge
-from lapis.relational.interpretation import Interpretation
 from lapis.stores.arrow import read_batches
 from lapis.stores.dialect import DUCKDB, Dialect
 from lapis.stores.interrupting import Done, Interrupter
@@ -33,7 +32,6 @@ from lapis.stores.store import (
     refuse_target,
     split_target,
 )
-from lapis.stores.store_engine import StoreEngine
 
 if TYPE_CHECKING:
     import duckdb
@@ -189,16 +187,6 @@ class DuckDBStore(Store):
         path = str(self.file).replace("'", "''")
         self.execute(f"DETACH DATABASE IF EXISTS {USER}")
         self.execute(f"ATTACH '{path}' AS {USER} ({mode})")
-
-
-class DuckDBEngine(StoreEngine):
-    """Runs plans on a world whose relations it copies into a DuckDB of its own."""
-
-    def __init__(self, world: Interpretation, max_memory: int | None = None) -> None:
-        super().__init__(world, DuckDBStore(max_memory=max_memory), max_memory)
-
-    def close(self) -> None:
-        self.store.close()
 
 
 def _batches(cursor: duckdb.DuckDBPyConnection, select: str) -> Iterator[Columns]:

@@ -1,22 +1,18 @@
-"""A world on a store: relations and domains that are tables there, or become tables when asked.
-
-Where a world is, is a property of the world: plans compiled for it are run there (`running`), and
-who looks at the tuples of its relations is given them (`data.elsewhere`).
-"""
+"""Relations and domains that are tables of a store, or become tables when first used."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property, partial
 from typing import Self
 
 import numpy as np
 
 from lapis.data.database import Domain
-from lapis.data.lazy_database import StoredDomain, StoredNames, StoredRows
-from lapis.problem.problem import Evidence, Problem, StoredEvidence
+from lapis.data.lazy_database import LazyDomain, LazyNames, LazyRows
+from lapis.problem.problem import Evidence, LazyEvidence, Problem
 from lapis.relational.interpretation import Extension, Interpretation
 from lapis.stores.store import Store, Table, fetch_all, fetch_number
 
@@ -28,7 +24,7 @@ def fresh_name(kind: str) -> str:
     return f"{kind}{next(_numbers)}"
 
 
-class TableRows(StoredRows):
+class TableRows(LazyRows):
     """The rows of a table with columns c0, c1, …; one of no arguments has a column n."""
 
     def __init__(self, store: Store, table: Table, arity: int) -> None:
@@ -41,6 +37,12 @@ class TableRows(StoredRows):
 
     def __len__(self) -> int:
         return self.table.rows
+
+    def open_world(self, problem: Problem) -> Interpretation:
+        """The world of a problem that has these facts."""
+        from lapis.stores.stored_world import open_world
+
+        return open_world(problem, self.store)
 
     def read(self) -> np.ndarray:
         columns = [f"c{place}" for place in range(self.arity)]
@@ -74,7 +76,7 @@ class LoadedRows(TableRows):
         return self.rows
 
 
-class TableNames(StoredNames):
+class TableNames(LazyNames):
     """The constants in a table with columns code, name and value."""
 
     def __init__(self, store: Store, table: Table) -> None:
@@ -167,17 +169,6 @@ class StoredExtension(Extension):
         return fetch_number(store, f"SELECT count(*) AS n FROM {table}{where}") > 0
 
 
-@dataclass(frozen=True, eq=False)
-class StoredWorld(Interpretation):
-    """A world whose relations are tables of a store, also those that are added."""
-
-    store: Store
-
-    def with_relation(self, name: str, extension: Extension) -> StoredWorld:
-        added = store_extension(self.store, extension)
-        return replace(self, relations={**self.relations, name: added})
-
-
 class Scratch:
     """Tables for one piece of work, dropped at its end."""
 
@@ -218,14 +209,19 @@ def place_problem(problem: Problem, store: Store) -> Problem:
     """The same problem with its constants and facts on a store; they go there when first used."""
     evidence: dict[str, Evidence] = {}
     for name, known in problem.evidence.items():
-        if isinstance(known, StoredEvidence) or known.open or len(known.unknown):
+        if isinstance(known, LazyEvidence) or known.open or len(known.unknown):
             evidence[name] = known
         else:
-            evidence[name] = StoredEvidence(known.predicate, LoadedRows(store, known.true))
+            evidence[name] = LazyEvidence(known.predicate, LoadedRows(store, known.true))
     domains = {
         name: domain
-        if isinstance(domain, StoredDomain)
-        else StoredDomain(name, LoadedNames(store, domain))
+        if isinstance(domain, LazyDomain)
+        else LazyDomain(name, LoadedNames(store, domain))
         for name, domain in problem.domains.items()
     }
     return replace(problem, evidence=evidence, domains=domains)
+
+
+def place_on(store: Store | None) -> Callable[[Problem], Problem] | None:
+    """A function that places problems on a store, if there is one."""
+    return None if store is None else partial(place_problem, store=store)

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from lapis.data.database import Database
 from lapis.data.formats.table_files import TYPE_MARK
-from lapis.data.lazy_database import ElsewhereDatabase, StoredDomain
+from lapis.data.lazy_database import LazyDatabase, LazyDomain
 from lapis.errors import LapisError, did_you_mean
 from lapis.language.model import Model
 from lapis.language.resolution.resolve import read_model
@@ -69,14 +69,14 @@ def ask_in_place(ask: Callable[..., Answered], given: Mapping[str, Any]) -> Answ
         if isinstance(answer, AtomResult):
             for group in answer.asked.groups:
                 for domain in group.domains:
-                    if isinstance(domain, StoredDomain):
-                        domain.bring_here()
+                    if isinstance(domain, LazyDomain):
+                        domain.read_names()
         return answer
 
 
 def refuse_together(data: DataLike, engine: str | None, tables: str | None) -> None:
     """Refuse what would say twice where the facts are, or nowhere."""
-    is_there = (isinstance(world, ElsewhereDatabase) for world in list_worlds(data))
+    is_there = (isinstance(world, LazyDatabase) for world in list_worlds(data))
     if engine is not None and any(is_there):
         raise LapisError(
             "the data is on an engine already, and the work is done there",

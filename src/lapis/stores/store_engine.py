@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from lapis.data.lazy_database import StoredDomain
+from lapis.data.lazy_database import LazyDomain
 from lapis.errors import TooLarge
 from lapis.relational.algebra import Expression
 from lapis.relational.answers import Product, fold_numbers
@@ -23,16 +23,15 @@ from lapis.stores.load_to_store import (
 )
 from lapis.stores.residues import combine, moduli
 from lapis.stores.sql import Integer, Writer, bound, write_parts
-from lapis.stores.store import Columns, Store, Table
+from lapis.stores.store import Columns, Store, Table, fetch_all
 
 
 class StoreEngine:
     """Runs plans on a world whose relations it loads when a plan first names them."""
 
-    def __init__(self, world: Interpretation, store: Store, max_memory: int | None = None) -> None:
+    def __init__(self, world: Interpretation, store: Store) -> None:
         self.world = world
         self.store = store
-        self.max_memory = max_memory  # bytes that answers may take here
         self._loaded: dict[tuple[str, str], LoadedRows | LoadedNames] = {}
 
     def run(self, plan: Plan) -> list[Product]:
@@ -79,7 +78,7 @@ class StoreEngine:
 
     def domain_table(self, type_name: str) -> Table:
         domain = self.world.domains[type_name]
-        if isinstance(domain, StoredDomain) and isinstance(domain.stored, TableNames):
+        if isinstance(domain, LazyDomain) and isinstance(domain.stored, TableNames):
             return domain.stored.table
         if ("domain", type_name) not in self._loaded:
             self._loaded["domain", type_name] = LoadedNames(self.store, domain)
@@ -101,7 +100,7 @@ class StoreEngine:
 
     def _answer(self, parts: Sequence[Expression], plan: Plan) -> Iterator[Factor]:
         integers = self._integers(self._bound(parts, plan))
-        runs = [self._fetch(self._write(parts, plan, integer)) for integer in integers]
+        runs = [fetch_all(self.store, self._write(parts, plan, integer)) for integer in integers]
         columns = runs[0]
         if len(runs) > 1:
             runs = [_in_order(run) for run in runs]
@@ -114,21 +113,6 @@ class StoreEngine:
             for position in range(rows.shape[1]):
                 rows[:, position] = columns[f"c{position}"][mine]
             yield Factor(part.variables, rows, narrow(value))
-
-    def _fetch(self, select: str) -> dict[str, np.ndarray]:
-        """All rows, refused where they outgrow the memory given."""
-        batches: list[Columns] = []
-        size = 0
-        for batch in self.store.fetch(select):
-            batches.append(batch)
-            size += sum(column.nbytes for column in batch.values())
-            if self.max_memory is not None and size > self.max_memory:
-                raise TooLarge(
-                    "the rows of a join do not fit in the memory given",
-                    code="too-large",
-                    hint="raise the memory limit, or give more evidence",
-                )
-        return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
 def exact_type(largest: int, dialect: Dialect) -> str:

@@ -25,7 +25,7 @@ import numpy as np
 
 from lapis.data.database import TRUE, Database, Domain, Relation
 from lapis.data.formats.table_files import TYPE_MARK, TableName
-from lapis.data.lazy_database import ElsewhereDatabase, StoredDomain, StoredRelation, StoredRows
+from lapis.data.lazy_database import LazyDatabase, LazyDomain, LazyRelation, LazyRows
 from lapis.errors import LapisError, suggestion
 from lapis.language.model import Model, Predicate
 from lapis.stores.dialect import Dialect
@@ -58,7 +58,7 @@ class Source:
         return dialect.as_name(column) if self.reals[position] else dialect.as_text(column)
 
 
-class _SourceRows(StoredRows):
+class _SourceRows(LazyRows):
     """Rows that are not numbered yet: they can be counted, no more."""
 
     def __init__(self, store: Store, source: Source) -> None:
@@ -76,7 +76,7 @@ class _SourceRows(StoredRows):
 
 
 @dataclass(frozen=True)
-class StoredDatabase(ElsewhereDatabase):
+class StoredDatabase(LazyDatabase):
     """Relations that are tables of a store."""
 
     store: Store | None = field(default=None, compare=False, repr=False)
@@ -112,7 +112,7 @@ def open_tables(store: Store, tables: Mapping[str, str], name: str = "<store>") 
         sources[predicate] = source
         types = tuple(f"{predicate}.{number}" for number in range(len(source.columns)))
         rows = _SourceRows(store, source)
-        relations[predicate] = StoredRelation(predicate, types, rows, function)
+        relations[predicate] = LazyRelation(predicate, types, rows, function)
     domains = {
         type_name: Domain(type_name, ())
         for relation in relations.values()
@@ -211,7 +211,7 @@ class _Binding:
         integers = all(source.integers[position] for source, position in places)
         if not places:
             domain = Domain(type_name, tuple(dict.fromkeys(named)))
-            return _Numbered(StoredDomain(type_name, LoadedNames(self.store, domain)), None, False)
+            return _Numbered(LazyDomain(type_name, LoadedNames(self.store, domain)), None, False)
         integers = integers and all(map(_is_integer, named))
         values_of = [
             f"CAST({dialect.identifier(source.columns[position])} AS BIGINT)"
@@ -298,15 +298,15 @@ class _Binding:
             f"SELECT CAST(code AS INTEGER) AS code, {text} AS name, {value} AS value"
             f"{', v AS number' * integers} FROM ({rows}) r",
         )
-        domain = StoredDomain(type_name, TableNames(self.store, table))
+        domain = LazyDomain(type_name, TableNames(self.store, table))
         return _Numbered(domain, smallest, integers)
 
-    def _relation(self, predicate: Predicate, numbered: Mapping[str, _Numbered]) -> StoredRelation:
-        rows: StoredRows
+    def _relation(self, predicate: Predicate, numbered: Mapping[str, _Numbered]) -> LazyRelation:
+        rows: LazyRows
         source = self.database.sources.get(predicate.name)
         if source is None:
             rows = LoadedRows(self.store, np.empty((0, predicate.arity), np.int32))
-            return StoredRelation(predicate.name, predicate.types, rows, predicate.function)
+            return LazyRelation(predicate.name, predicate.types, rows, predicate.function)
         dialect = self.store.dialect
         columns, joins = [], f"{source.text} t"
         for position, type_name in enumerate(predicate.types):
@@ -339,14 +339,14 @@ class _Binding:
                 "same rows",
             )
         rows = TableRows(self.store, table, predicate.arity)
-        return StoredRelation(predicate.name, predicate.types, rows, predicate.function)
+        return LazyRelation(predicate.name, predicate.types, rows, predicate.function)
 
 
 @dataclass(frozen=True)
 class _Numbered:
     """A type's constants on the store."""
 
-    domain: StoredDomain
+    domain: LazyDomain
     smallest: int | None  # where codes are values less the smallest
     integers: bool
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from lapis.optimisation.checkpoint import CheckpointFile, foreign
 from lapis.optimisation.replay_log import ReplayMismatchError, open_log
 from lapis.problem.problem import build_problem
 from lapis.progress import Report, Stop, pressed_by_interrupt
-from lapis.stores.store import Store
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import (
     Candidate,
@@ -36,7 +36,7 @@ from lapis.structure.explain import examples, say_clause
 from lapis.structure.learned_rules import CONDITIONAL, PSEUDO, LearnedRules, Penalty, Rule
 from lapis.structure.learners.lift_graph import ClusterModel
 from lapis.structure.options import StructureOptions
-from lapis.structure.paths.path_differences import PartSums
+from lapis.structure.paths.path_differences import Joins, PartSums
 from lapis.structure.scores import Scorer, draw_atoms
 from lapis.structure.select import Selection
 from lapis.structure.training_data import TrainingData, join_worlds
@@ -50,7 +50,7 @@ def learn_rules(
     targets: Sequence[str] = (),
     options: StructureOptions = DEFAULTS,
     *,
-    store: Store | None = None,
+    open_joins: Callable[[TrainingData], Joins[Any]] | None = None,
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> LearnedRules:
@@ -59,10 +59,11 @@ def learn_rules(
     `targets` are the predicates to predict (all without any); every rule then mentions one. Each
     atom is explained `given` all other atoms, or all other predicates, but those that are asked
     `together` with its own. By default `lapis` explains targets by the other predicates. A
-    checkpoint that exists is continued. With a store, clauses are scored there.
+    checkpoint that exists is continued. `open_joins` gives the joins that clauses are scored on,
+    where these are not in memory.
     """
     started = time.monotonic()
-    if store is not None and options.jobs > 1:
+    if open_joins is not None and options.jobs > 1:
         raise LapisError(
             "clauses are scored on the engine, which one process asks",
             code="engine-jobs",
@@ -87,9 +88,8 @@ def learn_rules(
     wish = stop if stop is not None else Stop()
     file = CheckpointFile(options.checkpoint, method, fingerprint(data, options))
     log = open_log(file, wish)
-    search = Search(
-        model, databases, Scorer(data, sample, store), options.jobs, started, progress, wish, log
-    )
+    scorer = Scorer(data, sample, None if open_joins is None else open_joins(data))
+    search = Search(model, databases, scorer, options.jobs, started, progress, wish, log)
     with pressed_by_interrupt(wish):
         try:
             learner = find_method("structure", method).load()

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lapis.stores.counting.paths import StoredJoins
-from lapis.stores.store import Store
 from lapis.structure.clause_fit import fit
 from lapis.structure.clauses import Candidate, Path
 from lapis.structure.paths.path_differences import AtomClasses, Joins, PartSums
@@ -54,13 +52,13 @@ class Scorer:
         self,
         data: TrainingData,
         sample: Sample | None = None,
-        store: Store | None = None,
+        joins: Joins[Any] | None = None,
         pricing: Pricing | None = None,
     ) -> None:
         self.data, self.sample = data, sample
         self.pricing = pricing if pricing is not None else flat_pricing(data)
         self.sums = PartSums(data)
-        self.joins: Joins[Any] = self.sums if store is None else StoredJoins(data, store)
+        self.joins: Joins[Any] = self.sums if joins is None else joins
 
     @property
     def is_here(self) -> bool:

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import allocating_entry, inner
 from lapis.inference.map.objective import Objective
 from lapis.network.csr import row_starts, take_rows
+from lapis.runtime.kernels import entry, inner
 
 MAX_STEPS = 30_000_000  # clauses looked at
 MAX_CONFLICTS = 1_000_000
@@ -75,7 +75,7 @@ def occurrences(
     return row_starts(np.bincount(literal, minlength=num_literals)), row[order]
 
 
-@allocating_entry
+@entry
 def _probe(  # type: ignore[no-untyped-def]
     num_atoms, start, literal, occur_start, occur, block_start, block_atom, block_of,
     max_steps, max_conflicts,

@@ -11,7 +11,7 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.inference.marginals import InferenceOptions
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, world_found
-from lapis.problem.problem import StoredEvidence
+from lapis.problem.problem import LazyEvidence
 from lapis.problem.task import Task, World
 from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
@@ -120,7 +120,7 @@ def store_for(world: World, url: str | None, max_memory: int | None) -> Iterator
 def store_of(world: World) -> Store | None:
     """The store that holds facts of a world."""
     for evidence in world.problem.evidence.values():
-        if isinstance(evidence, StoredEvidence) and isinstance(evidence.rows, TableRows):
+        if isinstance(evidence, LazyEvidence) and isinstance(evidence.rows, TableRows):
             return evidence.rows.store
     return None
 

@@ -8,10 +8,9 @@ on where it is solved. One that dies every time is refused.
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from typing import NamedTuple
@@ -20,8 +19,8 @@ import numpy as np
 
 from lapis.cores import num_cores
 from lapis.errors import LapisError
-from lapis.processes import WORKERS
 from lapis.progress import Progress, tell
+from lapis.runtime.processes import worker_pool
 from lapis.stores.components.packing import Limits, Packed
 from lapis.stores.components.rows import Columns, ParcelRows, read_columns
 from lapis.stores.components.solving import ANSWER_COLUMNS, Question, solve_parcel
@@ -111,26 +110,26 @@ def map_processes(
     """Answers in the order of the parcels."""
     again: list[Sent] = []
     while True:
-        pool = ProcessPoolExecutor(jobs, mp_context=WORKERS, initializer=start_process)
         sent: list[Sent] = []
         try:
-            while True:
-                while len(sent) < jobs * (1 + AHEAD):
-                    if again:
-                        parcel, attempts = again[0].parcel, again[0].attempts
-                    elif (following := next(parcels, None)) is not None:
-                        parcel, attempts = following, 0
-                        again.append(Sent(parcel, attempts))
-                    else:
-                        break
-                    answer = pool.submit(solve_parcel, parcel, question)
-                    sent.append(Sent(parcel, attempts, answer))
-                    del again[0]
-                if not sent:
-                    return
-                assert sent[0].answer is not None
-                yield sent[0].answer.result()
-                del sent[0]
+            with worker_pool(jobs) as pool:
+                while True:
+                    while len(sent) < jobs * (1 + AHEAD):
+                        if again:
+                            parcel, attempts = again[0].parcel, again[0].attempts
+                        elif (following := next(parcels, None)) is not None:
+                            parcel, attempts = following, 0
+                            again.append(Sent(parcel, attempts))
+                        else:
+                            break
+                        answer = pool.submit(solve_parcel, parcel, question)
+                        sent.append(Sent(parcel, attempts, answer))
+                        del again[0]
+                    if not sent:
+                        return
+                    assert sent[0].answer is not None
+                    yield sent[0].answer.result()
+                    del sent[0]
         except BrokenProcessPool as error:
             again = [Sent(each.parcel, each.attempts + 1) for each in sent] + again
             if any(each.attempts >= ATTEMPTS for each in again):
@@ -139,8 +138,6 @@ def map_processes(
                     code="worker-died",
                     hint="it may need more memory than there is: use fewer --jobs",
                 ) from error
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
 
 
 class Sent(NamedTuple):
@@ -149,10 +146,6 @@ class Sent(NamedTuple):
     parcel: ParcelRows
     attempts: int  # that failed
     answer: Future[dict[str, np.ndarray]] | None = None
-
-
-def start_process() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that waits hears Ctrl-C
 
 
 def join_columns(batches: list[dict[str, np.ndarray]] | list[Columns]) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ candidates a class has besides is known without looking: those of the marked arg
 that are not listed. What comes back are classes of blocks.
 
 A crossing function that does not mention all arguments would make every candidate of its rows
-listed; such predicates (three arguments and more) are brought here and counted in memory.
+listed. The relations of such predicates (three arguments and more) are read and counted in memory.
 """
 
 from __future__ import annotations
@@ -24,23 +24,14 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.counting.differences.argument_classes import MAX_SIGNATURES, too_many_classes
-from lapis.counting.differences.sparse_vectors import SparseVectors
+from lapis.counting.differences.atom_differences import differences_in
+from lapis.counting.differences.block_classes import Candidates, count_candidates
 from lapis.stores.counting.differences import StoredDifferences
 from lapis.stores.counting.signatures import (
     StoredFunction,
     join_functions,
     unite_functions,
 )
-
-
-class Candidates(NamedTuple):
-    """Some candidates of some blocks: `multiplicity` values with the same vector and truth."""
-
-    block: np.ndarray  # int64[n], a number for each block or merged blocks
-    vectors: SparseVectors  # of each entry
-    truth: np.ndarray  # bool[n]
-    multiplicity: np.ndarray  # int64[n], values of the block
-    num_blocks: np.ndarray  # int64[largest block number + 1], merged blocks
 
 
 class _Sides(NamedTuple):
@@ -51,14 +42,16 @@ class _Sides(NamedTuple):
     crossing: list[StoredFunction]  # both
 
 
-def is_listed(differences: StoredDifferences) -> bool:
-    """Whether every crossing function mentions all arguments."""
-    arity = differences.target.predicate.arity
-    return all(len(each.positions) == arity for each in _sides(differences).crossing)
-
-
 def count_stored_candidates(differences: StoredDifferences) -> Candidates:
     """The candidates of all blocks, blocks merged where they have the same ones."""
+    if any(
+        len(each.positions) < differences.target.predicate.arity
+        for each in _sides(differences).crossing
+    ):
+        world, target = differences.world.read(), differences.target
+        return count_candidates(
+            differences_in(world, target, differences.features, differences.keys)
+        )
     predicate, sizes = differences.target.predicate, differences.sizes
     unmarked = [place for place in range(predicate.arity) if place not in predicate.block]
     counter, sides = differences.counter, _sides(differences)

@@ -6,7 +6,7 @@ variables is told by its value; one with plus variables has a sparse vector at e
 written as a text, "constants:value" in order, so that equal vectors are equal texts. The distinct
 texts are numbered there, and only they come here.
 
-Groups of the same positions become one table, and `stored_signatures` counts which combinations
+Groups of the same positions become one table, and `signatures` counts which combinations
 of values occur. From then on nothing has the data's size: the vectors of the distinct signatures
 are computed by the code that serves data in memory (`AtomVectors`).
 """
@@ -22,6 +22,7 @@ import numpy as np
 
 from lapis.counting.differences.argument_classes import Signatures, merge_signatures
 from lapis.counting.differences.atom_vectors import AtomVectors, Part
+from lapis.counting.differences.block_classes import Candidates
 from lapis.counting.differences.differences import Difference, Target, clause_difference
 from lapis.counting.differences.sparse_vectors import (
     SparseVectors,
@@ -41,9 +42,10 @@ from lapis.stores.counting.signatures import (
     StoredFunction,
     unite_functions,
 )
-from lapis.stores.load_to_store import Scratch, StoredWorld
+from lapis.stores.load_to_store import Scratch
 from lapis.stores.store import Table
 from lapis.stores.store_engine import StoreEngine
+from lapis.stores.stored_world import StoredWorld
 
 
 class Group(NamedTuple):
@@ -166,9 +168,11 @@ class StoredTerms:
 class StoredDifferences:
     """d(g) of every ground atom g of a predicate, by what its groups are on a store."""
 
+    world: StoredWorld
     engine: StoreEngine
     scratch: Scratch
     target: Target
+    features: tuple[Feature, ...]
     keys: WeightKeys
     groups: tuple[Group, ...]
     when_false: tuple[StoredTerm, ...]
@@ -177,7 +181,7 @@ class StoredDifferences:
 
     @property
     def interpretation(self) -> Interpretation:
-        return self.engine.world
+        return self.world
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -236,6 +240,17 @@ class StoredDifferences:
 
         The false atoms are all but the true ones, whose numbers are subtracted.
         """
+        with self.scratch:
+            return self._count_atoms()
+
+    def count_candidates(self) -> Candidates:
+        """The candidates of all blocks."""
+        from lapis.stores.counting.blocks import count_stored_candidates
+
+        with self.scratch:
+            return count_stored_candidates(self)
+
+    def _count_atoms(self) -> tuple[SparseVectors, np.ndarray, np.ndarray]:
         arity = self.target.predicate.arity
         functions = self.functions(self.when_false)
         every = self.counter.count_everywhere(functions, dict(enumerate(self.sizes)))
@@ -296,9 +311,11 @@ def stored_differences(
             when_false += sides[0]
             when_true += sides[1]
     return StoredDifferences(
+        world,
         engine,
         scratch,
         target,
+        tuple(features),
         keys,
         tuple(terms.groups),
         tuple(when_false),

@@ -2,20 +2,21 @@
 
 `path_differences` has the mathematics. A column is a join of the path's atoms, summed over all but
 the target's arguments; here it is a table that is made once and stays until the search is over.
-Atoms fall into classes by the columns' values, counted by `stored_signatures`; what comes back are
+Atoms fall into classes by the columns' values, counted by `signatures`; what comes back are
 the classes, in the order in which memory lists them, so that scores are the same to the last digit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import prod
 
 import numpy as np
 
-from lapis.data.lazy_database import StoredDomain, StoredNames
+from lapis.data.lazy_database import LazyDomain, LazyNames
 from lapis.relational.algebra import Expression
 from lapis.relational.plan import Plan, Term
 from lapis.stores.counting.signatures import (
@@ -27,10 +28,10 @@ from lapis.stores.load_to_store import (
     LoadedRows,
     Scratch,
     StoredExtension,
-    StoredWorld,
 )
 from lapis.stores.store import Store, fetch_number
 from lapis.stores.store_engine import StoreEngine
+from lapis.stores.stored_world import StoredWorld
 from lapis.structure.clauses import Path, PathAtom, variable_types
 from lapis.structure.paths.path_differences import (
     Column,
@@ -45,7 +46,7 @@ from lapis.structure.training_data import TrainingData
 StoredColumn = str  # the source of a join on the store: columns k0, k1, … and n
 
 
-class _Numbered(StoredNames):
+class _Numbered(LazyNames):
     """Constants of all worlds, of which only the number is known here."""
 
     def __init__(self, size: int) -> None:
@@ -69,7 +70,7 @@ class StoredJoins(Joins[StoredColumn]):
         self.scratch = Scratch(store)
         self.world = StoredWorld(
             {
-                name: StoredDomain(name, _Numbered(int(offset[-1])))
+                name: LazyDomain(name, _Numbered(int(offset[-1])))
                 for name, offset in data.offset.items()
             },
             {
@@ -125,6 +126,11 @@ class StoredJoins(Joins[StoredColumn]):
         variables = tuple(types.items())
         groundings = prod(self.world.size(type_name) for type_name in types.values())
         return Plan(variables, expression.variables, sizes, groundings, (term,))
+
+
+def joins_on(store: Store | None) -> Callable[[TrainingData], StoredJoins] | None:
+    """A function that opens joins on a store, if there is one."""
+    return None if store is None else partial(StoredJoins, store=store)
 
 
 @dataclass(frozen=True, eq=False)

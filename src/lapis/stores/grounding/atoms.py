@@ -21,7 +21,7 @@ from lapis.errors import TooLarge
 from lapis.grounding.atoms import argument_sizes
 from lapis.grounding.evidence import block_shape, refuse_block
 from lapis.language.model import Predicate
-from lapis.problem.problem import Evidence, Problem, StoredEvidence
+from lapis.problem.problem import Evidence, LazyEvidence, Problem
 from lapis.stores.load_to_store import TableRows
 from lapis.stores.store import Store, Table, fetch_all
 
@@ -117,7 +117,7 @@ def store_atoms(
 
 def true_table(store: Store, name: str, evidence: Evidence) -> Table:
     """The true tuples, which may be there already."""
-    if isinstance(evidence, StoredEvidence) and isinstance(evidence.rows, TableRows):
+    if isinstance(evidence, LazyEvidence) and isinstance(evidence.rows, TableRows):
         return evidence.rows.table
     return load_rows(store, name, evidence.true)
 

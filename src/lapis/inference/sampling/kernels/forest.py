@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import below, uniform
 from lapis.inference.sampling.kernels.clause_graph import flip
 from lapis.inference.sampling.kernels.cluster import sweep_plain
 from lapis.inference.sampling.kernels.gibbs import sweep
 from lapis.inference.sampling.kernels.tally import record_sample
 from lapis.network.components import find_root
+from lapis.runtime.kernels import entry, inner
 
 
 class Forest(NamedTuple):
