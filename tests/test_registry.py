@@ -214,7 +214,7 @@ def test_what_a_method_does_not_read_is_refused(
         (
             "infer m.mln d.db -q Smokes --method exact --precision 0.1",
             "error: method 'exact' does not read --precision\n"
-            "    it belongs to auto, gibbs, mcsat, tempering, cluster, forest, ais, count-gibbs\n",
+            "    it belongs to auto, gibbs, mcsat, tempering, cluster, ais, count-gibbs\n",
         ),
         (
             "infer m.mln d.db -q Smokes --ibound 3",
@@ -239,8 +239,8 @@ def test_what_a_method_does_not_read_is_refused(
         (
             "infer m.mln d.db -q Smokes --method bp --time-limit 3",
             "error: method 'bp' does not read --time-limit\n"
-            "    it belongs to auto, exact, enumerate, gibbs, mcsat, tempering, cluster, forest, "
-            "ais, count-gibbs, lifted\n",
+            "    it belongs to auto, exact, enumerate, gibbs, mcsat, tempering, cluster, ais, "
+            "count-gibbs, lifted\n",
         ),
         (
             "count m.mln d.db --ibound 3",

@@ -95,11 +95,6 @@ INFER = (
         CHAINS,
     ),
     Method(
-        "infer", "forest", "tree-blocked Gibbs: random forests of atoms drawn at once",
-        "lapis.inference.sampling.couplings.forest:TreeGibbs", "sampler", "never",
-        CHAINS,
-    ),
-    Method(
         "infer", "ais", "annealed importance sampling: an estimate of log Z with a standard error",
         f"{SOLVE}:by_annealing", "network", "where affordable",
         ("precision", "max_samples", "time_limit", "max_memory", "bounds"),

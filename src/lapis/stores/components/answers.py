@@ -17,7 +17,7 @@ from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
 from lapis.stores.components.packing import Limits
 from lapis.stores.components.published import check_place, check_target, publish_answers
-from lapis.stores.components.scratch_schema import corner_of
+from lapis.stores.components.scratch_schema import scratch_schema_of
 from lapis.stores.components.solve_on_store import Solved, fetch_marginals, fetch_world, solve_there
 from lapis.stores.components.solving import Question
 from lapis.stores.load_to_store import TableRows
@@ -104,8 +104,8 @@ def store_for(world: World, url: str | None, max_memory: int | None) -> Iterator
     """Where the facts of a world are already, or the engine that a URL names."""
     found = store_of(world)
     if found is not None:
-        with corner_of(found) as corner:
-            yield corner
+        with scratch_schema_of(found) as schema:
+            yield schema
         return
     if url is None:
         raise LapisError(

@@ -1,6 +1,6 @@
 """Marginals and most likely worlds of a problem on a store: the stages from facts to answers.
 
-    ground      rows of clauses in tables                 (`grounding.stored`)
+    ground      rows of clauses in tables                 (`stores.grounding`)
     connect     components, on the engine                 (`contraction`)
     pack        components into parcels                   (`packing`)
     solve       parcels, by tasks of the engine or by processes here (`solving`, `workers`)
