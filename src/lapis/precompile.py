@@ -135,7 +135,7 @@ def compile_structure() -> None:
     from lapis.language.resolution.resolve import parse_model
 
     declared = parse_model("Friends(person, person)\nSmokes(person)\nCancer(person)")
-    learn_structure(declared, circle_of_friends()[1], max_length=2, jobs=1)
+    learn_structure(declared, circle_of_friends()[1], max_literals=2, jobs=1)
 
 
 JOBS: Mapping[str, Callable[[], None]] = {

@@ -39,7 +39,9 @@ def set_up(
     text: str, data: list[str], asked: tuple[str, ...] = (), hidden: tuple[str, ...] = ()
 ) -> tuple[list[Example], Parameters]:
     model = lapis.parse(text)
-    examples = build_examples(model, [lapis.Database.parse(d) for d in data], asked, hidden=hidden)
+    examples = build_examples(
+        model, [lapis.Database.parse(d) for d in data], asked, unobserved=hidden
+    )
     return examples, share_parameters(model, [example.free for example in examples])
 
 

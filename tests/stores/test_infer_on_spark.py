@@ -51,12 +51,14 @@ def test_answers_in_a_folder_are_written_by_tasks(
     monkeypatch.delattr(published, "write_parquet")  # what takes rows through this process
     model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([3]))
     folder = tmp_path / "world"
-    told = lapis.map(model, data, "Smokes", engine=MASTER, output=f"file://{folder}")
+    told = lapis.map_to_store(model, data, "Smokes", engine=MASTER, output=f"file://{folder}")
     assert pyarrow.parquet.read_table(folder).num_rows == told.num_atoms == 3
     with pytest.raises(LapisError, match="cannot be written: it exists"):
-        lapis.map(model, data, "Smokes", engine=MASTER, output=f"file://{folder}")
+        lapis.map_to_store(model, data, "Smokes", engine=MASTER, output=f"file://{folder}")
     with pytest.raises(LapisError, match="cannot be written: no folder"):
-        lapis.map(model, data, "Smokes", engine=MASTER, output=f"file://{tmp_path}/no/world")
+        lapis.map_to_store(
+            model, data, "Smokes", engine=MASTER, output=f"file://{tmp_path}/no/world"
+        )
     assert list(tmp_path.iterdir()) == [folder]
 
 

@@ -208,7 +208,7 @@ def test_hidden_and_listed_facts_are_refused(store: Store) -> None:
     model = lapis.parse("Smokes(person)\nCancer(person)\n1 Smokes(x) => Cancer(x)")
     with Scratch(store) as scratch:
         data = open_tables(store, {"Smokes": str(scratch.load({"p": np.arange(3)}))})
-        for partial in ({"hidden": ["Cancer"]}, {"listed": True}):
+        for partial in ({"unobserved": ["Cancer"]}, {"only_listed": True}):
             with pytest.raises(LapisError, match="facts on an engine are the true ones"):
                 lapis.learn(model, data, "Smokes", objective="pseudo", **partial)  # type: ignore[arg-type]
 

@@ -31,11 +31,11 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.marginals import COUNTS, EXACT, InferenceOptions, Marginals
 from lapis.logic.passes import counts_elements
-from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork, keep_part
 from lapis.problem.problem import Problem
 from lapis.progress import STOPPED, Progress, Stop, tell, work_clock
+from lapis.registry.method import find_method
 from lapis.results.plan_report import PlanReport, PlanRow
 
 if TYPE_CHECKING:
@@ -61,7 +61,6 @@ SECONDS = {
     "ais": 3e-3,  # literals
     "gibbs": 2e-8,  # literals × samples; so are the samplers that follow
     "cluster": 2e-8,
-    "forest": 2.5e-8,
     "mcsat": 2e-7,
     "tempering": 3e-7,
 }

@@ -48,11 +48,11 @@ from lapis.inference.plan import (
     tempering_step,
     unfold,
 )
-from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork, keep_part
 from lapis.problem.problem import Problem
 from lapis.progress import STOPPED, work_clock
+from lapis.registry.method import find_method
 from lapis.results.plan_report import PlanRow
 
 if TYPE_CHECKING:

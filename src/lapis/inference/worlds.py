@@ -12,15 +12,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lapis.data.keys import contains
 from lapis.errors import LapisError
 from lapis.grounding.evidence import close_blocks
-from lapis.inference.map.problem import map_problem
-from lapis.inference.map.solver import MapResult
 from lapis.inference.marginals import (
     InferenceOptions,
     Marginals,
@@ -41,16 +39,8 @@ from lapis.results.atoms import AtomGroup, Atoms, join_atoms, predicate_group
 from lapis.results.most_likely_world import MostLikelyWorld
 from lapis.results.plan_report import PlanReport, join_plans
 
-
-def refuse_without_engine(**given: object) -> None:
-    """Refuse what only engines read."""
-    for name, value in given.items():
-        if value is not None:
-            raise LapisError(
-                f"{name} is read where an engine does the work",
-                code="no-engine",
-                hint="name one, as in engine='duckdb' (--engine duckdb)",
-            )
+if TYPE_CHECKING:
+    from lapis.inference.map.solver import MapResult
 
 
 def infer_task(task: Task, method: str, options: InferenceOptions) -> Answer:
@@ -139,6 +129,8 @@ def answer_world(world: World, network: Network, found: Marginals) -> Answer:
 
 def map_task(task: Task, method: str, options: InferenceOptions) -> MostLikelyWorld:
     """A most likely world of each world; the time limit is for each."""
+    from lapis.inference.map.problem import map_problem
+
     parts: list[MostLikelyWorld] = []
     for world in task.worlds:
         network, found = map_problem(world.problem, method, options)

@@ -48,9 +48,9 @@ from lapis.learning.objectives.priors import Prior
 from lapis.learning.reliability import MAX_FULL, curvature_matrix
 from lapis.learning.separability import name_some
 from lapis.learning.weight_posterior import WeightPosterior
-from lapis.methods import find_method
 from lapis.optimisation.penalized import PenalizedObjective
 from lapis.progress import Progress, Report, Stop, pressed_by_interrupt, tell, work_clock
+from lapis.registry.method import find_method
 
 WARM_UP = 200  # draws of each chain before those that are kept
 STEP = 1e-4  # of finite differences, in standard deviations

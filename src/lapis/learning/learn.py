@@ -41,7 +41,7 @@ from lapis.learning.learning_run import (
 from lapis.learning.objectives.building import build_conditional, build_objective
 from lapis.learning.objectives.conditional import ConditionalObjective
 from lapis.learning.objectives.priors import Prior, with_prior
-from lapis.learning.options import CUTTING_PLANE, LearnOptions, check_together, check_words
+from lapis.learning.options import CUTTING_PLANE, check_together, check_words
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.learning.reliability import FAR, build_fit, build_margin_fit, find_unbounded
 from lapis.learning.separability import name_some
@@ -49,6 +49,7 @@ from lapis.optimisation.checkpoint import CheckpointFile
 from lapis.optimisation.penalized import PenalizedObjective
 from lapis.problem.problem import Problem
 from lapis.progress import Report, Stop
+from lapis.registry.options import LearnOptions
 
 if TYPE_CHECKING:
     from lapis.optimisation.history import Trajectory
@@ -65,9 +66,9 @@ def learn_weights(
     query: Sequence[str] = (),
     options: LearnOptions | None = None,
     *,
-    hidden: Sequence[str] = (),
-    listed: bool = False,
-    units: bool = False,
+    unobserved: Sequence[str] = (),
+    only_listed: bool = False,
+    unit_formulas: bool = False,
     place: Callable[[Problem], Problem] | None = None,
     progress: Report | None = None,
     stop: Stop | None = None,
@@ -82,9 +83,11 @@ def learn_weights(
     check_together(options, name)
     notes = Notes()
     with notes.phase("data"):
-        if units:
-            model = add_units(model, query or [n for n in model.predicates if n not in hidden])
-        examples = build_examples(model, databases, query, hidden=hidden, listed=listed)
+        if unit_formulas:
+            model = add_units(model, query or [n for n in model.predicates if n not in unobserved])
+        examples = build_examples(
+            model, databases, query, unobserved=unobserved, only_listed=only_listed
+        )
         if place is not None:
             examples = [place_example(example, place) for example in examples]
         parameters = share_parameters(model, [example.complete for example in examples])
@@ -334,7 +337,7 @@ def name_remedy(
         return trajectory._replace(reason=f"{reason}; set --time-limit {4 * options.time_limit:g}")
     if reason != f"{trajectory.iterations} iterations":
         return trajectory
-    more = f"--iterations {4 * trajectory.iterations}"
+    more = f"--max-iterations {4 * trajectory.iterations}"
     if run.expectation == "map":
         remedy = (
             "most likely worlds need not settle; set --optimizer pscg, which climbs a likelihood"
@@ -345,7 +348,7 @@ def name_remedy(
     elif is_fixed:
         remedy = f"set {more}, or --optimizer lbfgs"
     elif optimizer == "pscg":
-        remedy = f"set {more}, or --samples {4 * options.num_samples}"
+        remedy = f"set {more}, or --num-samples {4 * options.num_samples}"
     else:
         remedy = f"set {more}, or --optimizer pscg"
     return trajectory._replace(reason=f"{reason}; {remedy}")

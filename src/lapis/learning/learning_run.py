@@ -18,12 +18,13 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.grounding.cache import grounding_key
 from lapis.learning.examples import Example
-from lapis.learning.objectives.priors import Prior, parse_prior
-from lapis.learning.options import PRIOR_WIDTH, LearnOptions
+from lapis.learning.objectives.priors import Prior
+from lapis.learning.options import PRIOR_WIDTH, given_prior
 from lapis.learning.parameters import Parameters
 from lapis.optimisation.newton import MAX_WEIGHTS
 from lapis.problem.problem import LazyEvidence, Problem
 from lapis.progress import Report, Stop
+from lapis.registry.options import LearnOptions
 
 if TYPE_CHECKING:
     from lapis.optimisation.objective import Objective
@@ -34,8 +35,9 @@ BEST_WORLD = ("map", "count-maxwalksat")  # without noise: they leave the length
 BY_COUNTS = ("count-gibbs", "count-map", "count-maxwalksat")  # of chains by counts
 # Options that a trajectory depends on, beside objective, optimiser and prior.
 OF_THE_COURSE = (
-    "prior_mean", "expectation", "counts", "ijgp", "num_samples", "num_steps", "num_records",
-    "chain_start", "margin", "seed",
+    "prior_mean", "expectation", "counts", "ibound", "ijgp_iterations", "ijgp_tolerance",
+    "ijgp_damping", "differences", "num_samples", "num_steps", "num_records", "chain_start",
+    "margin", "random_state",
 )  # fmt: skip
 
 
@@ -152,9 +154,7 @@ def choose_optimizer(run: LearningRun, objective: Objective, prior: Prior) -> st
 
 def choose_prior(run: LearningRun, objective: Objective | None) -> Prior:
     """The prior asked for, or a Gaussian wide enough to matter only where data is scarce."""
-    prior = run.options.prior
-    if isinstance(prior, str):
-        prior = parse_prior(prior)
+    prior = given_prior(run.options)
     if prior is None:
         width = PRIOR_WIDTH.get(run.objective, PRIOR_WIDTH["pseudo"])
         if run.objective == "weighted-pseudo":

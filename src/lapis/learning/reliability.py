@@ -31,7 +31,7 @@ from lapis.learning.fit import FARTHEST, Fit, Unbounded
 from lapis.learning.learning_run import BEST_WORLD, BY_WORLD, LearningRun
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.objectives.pseudo import PseudoObjective
-from lapis.learning.options import CUTTING_PLANE
+from lapis.learning.options import CUTTING_PLANE, ijgp_settings
 from lapis.learning.parameters import Parameters
 from lapis.learning.separability import name_some
 from lapis.optimisation.objective import Point
@@ -80,7 +80,7 @@ def build_fit(
             trajectory = doubt_chains(run, trajectory, posterior)
     if options.counts == "ijgp" and options.measure_error:
         with notes.phase("error of counts"):
-            bound = measure_bound(run.examples, run.parameters, options.ijgp, weights)
+            bound = measure_bound(run.examples, run.parameters, ijgp_settings(options), weights)
         notes.details["count_error"] = bound.largest_error
         notes.details["bound"] = {"value": bound.value, "holds": False}
         notes.warnings.append(bound.words)

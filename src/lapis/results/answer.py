@@ -68,7 +68,18 @@ class Answer(AtomResult):
         return np.full(len(self), 0.0 if self.exact else np.nan)
 
     def method_of(self, index: int) -> str:
-        """The method that answered an atom."""
+        """Name the method that answered an atom.
+
+        Parameters
+        ----------
+        index
+            Place of the atom in the answer.
+
+        Returns
+        -------
+        str
+            The name of the method.
+        """
         return self.methods[0 if self.method_id is None else self.method_id[index]]
 
     @cached_property
@@ -81,12 +92,14 @@ class Answer(AtomResult):
         return float(self.probability[self.asked.find(key)])
 
     def measured(self) -> dict[str, np.ndarray]:
+        """Probabilities and standard errors of the atoms, and bounds where there are some."""
         found = {"probability": self.probability, "stderr": self.errors}
         if self.lower is not None and self.upper is not None:
             found |= {"lower": self.lower, "upper": self.upper}
         return found
 
     def rows(self) -> Iterator[tuple[str, float, float | None]]:
+        """Yield the name, probability and standard error of each atom."""
         errors = [None] * len(self) if self.stderr is None else self.stderr.tolist()
         yield from zip(self.asked, self.probability.tolist(), errors, strict=True)
 
@@ -128,6 +141,7 @@ class Answer(AtomResult):
         return [self.ranked_view(order, columns)]
 
     def summary(self) -> str:
+        """The answer in a line."""
         where = f" of {len(self.asked.worlds)} worlds" if self.asked.is_divided else ""
         number = f"{len(self):,} atom{'' if len(self) == 1 else 's'}{where}"
         total = "" if self.log_partition is None else f"; log partition {self.log_partition:.6g}"
@@ -139,6 +153,7 @@ class Answer(AtomResult):
         return f"{number}, {how}{total}"
 
     def remarks(self) -> list[str]:
+        """Caveats: what the diagnostics say against the answer."""
         found = []
         if not len(self):
             found.append("nothing asked for is unknown (lapis check MODEL DATA may say why)")
@@ -151,7 +166,25 @@ class Answer(AtomResult):
         return [*found, *quality_remarks(self.diagnostics)]
 
     def plot(self, axes: Axes | None = None, limit: int = 30) -> Axes:
-        """Bars of the most likely atoms, with error bars where the answer is not exact."""
+        """Draw bars of the most likely atoms, with error bars where the answer is not exact.
+
+        Parameters
+        ----------
+        axes
+            Matplotlib axes to draw on; new ones if absent.
+        limit
+            Number of atoms at most.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes with the picture.
+
+        Raises
+        ------
+        LapisError
+            If matplotlib is not installed.
+        """
         order = self.ranking(limit)
         errors = None if self.stderr is None else self.stderr[order]
         names = [": ".join(row) for row in self.named_rows(order)]
@@ -161,7 +194,23 @@ class Answer(AtomResult):
         )  # fmt: skip
 
     def plot_chains(self, axes: Axes | None = None) -> Axes:
-        """The chains of the slowest atoms: they should look alike and wander over one range."""
+        """Draw the running means of the slowest atom in each chain, which should agree.
+
+        Parameters
+        ----------
+        axes
+            Matplotlib axes to draw on; new ones if absent.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes with the picture.
+
+        Raises
+        ------
+        LapisError
+            If the answer has no chains, or matplotlib is not installed.
+        """
         found = new_axes(axes, (7, 3))
         for chain, draws in enumerate(self.require_chains()):
             smooth = np.cumsum(draws[:, 0]) / np.arange(1, len(draws) + 1)
@@ -172,11 +221,34 @@ class Answer(AtomResult):
         return finish(found)
 
     def to_arviz(self) -> Any:
-        """The chains of the slowest atoms as an ArviZ object (needs the package arviz)."""
+        """Convert the chains of the slowest atoms to an ArviZ object.
+
+        Returns
+        -------
+        arviz.InferenceData
+            A variable for each atom.
+
+        Raises
+        ------
+        LapisError
+            If the answer has no chains, or the package arviz is not installed.
+        """
         trace = self.require_chains()
         return to_arviz({name: trace[:, :, i] for i, name in enumerate(self.traced)})
 
     def require_chains(self) -> np.ndarray:
+        """Return the recorded chains.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64[num_chains, num_draws, num_traced].
+
+        Raises
+        ------
+        LapisError
+            If the answer has no chains.
+        """
         if self.trace is None:
             raise LapisError(
                 "this answer has no chains", code="no-chains", hint=f"it is {self.summary()}"

@@ -9,11 +9,10 @@ import numpy as np
 from lapis.data.lazy_database import LazyDomain
 from lapis.errors import TooLarge
 from lapis.relational.algebra import Expression
-from lapis.relational.answers import Product, fold_numbers
 from lapis.relational.exact_sums import narrow
 from lapis.relational.factor import Factor
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.plan import Plan
+from lapis.relational.plan import Plan, Product, fold_numbers
 from lapis.stores.dialect import Dialect
 from lapis.stores.load_to_store import (
     LoadedNames,

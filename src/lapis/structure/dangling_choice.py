@@ -12,20 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
 from lapis.errors import LapisError
 from lapis.problem.problem import build_problem
+from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.ensemble import Ensemble
-from lapis.structure.options import StructureOptions
 from lapis.structure.paths.path_differences import PartSums
 from lapis.structure.scores import Scorer
 from lapis.structure.select import Criteria, Selection
 from lapis.structure.training_data import TrainingData, join_worlds
 
-WAYS = ("keep", "drop")
+WAYS: tuple[Literal["keep", "drop"], ...] = ("keep", "drop")
 RuleLearner = Callable[[Search, StructureOptions], Selection]
 
 
@@ -35,14 +36,15 @@ def learn_best_way(learner: RuleLearner, search: Search, options: StructureOptio
         raise LapisError(
             "--dangling best compares pseudo-likelihoods, and predicates are given here",
             code="dangling-best",
-            hint="say --dangling keep or drop, or leave out --given and --together",
+            hint="say --dangling keep or drop, or leave out --conditioning and --joint-targets",
         )
     if search.data.num_worlds == 1:
         found = [learner(search, replace(options, dangling=way)) for way in WAYS]
         price = Criteria.penalty if options.penalty is None else options.penalty
         return max(found, key=lambda each: penalised_value(each, price))
     scores = {way: held_out_score(learner, search, replace(options, dangling=way)) for way in WAYS}
-    return learner(search, replace(options, dangling=max(WAYS, key=lambda way: scores[way])))
+    best = max(WAYS, key=lambda way: scores[way])
+    return learner(search, replace(options, dangling=best))
 
 
 def penalised_value(found: Selection, price: float) -> float:

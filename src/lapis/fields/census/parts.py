@@ -209,7 +209,7 @@ def require_pairs(left: Factor, right: Factor, most_pairs: int) -> None:
             f"what flips change in the field takes a join of {num_pairs:,} rows, more than the "
             f"{most_pairs:,} that fit the memory",
             code="too-large",
-            hint="give parfeatures fewer parameters, or raise --max-memory",
+            hint="give parfeatures fewer parameters, or raise max_memory",
         )
 
 

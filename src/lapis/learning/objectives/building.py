@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.plan import MAX_ELEMENTS, is_long
 from lapis.learning.learning_run import LearningRun
+from lapis.learning.options import ijgp_settings
 
 if TYPE_CHECKING:
     from lapis.optimisation.objective import Objective
@@ -91,7 +92,7 @@ def build_pseudo(run: LearningRun) -> Objective:
         return count_pseudo_objective(
             run.examples,
             run.parameters,
-            ijgp=options.ijgp,
+            ijgp=ijgp_settings(options),
             weighted=weighted,
             random_state=options.seed,
         )
@@ -109,7 +110,7 @@ def build_by_counts(run: LearningRun, expectation: str) -> Objective:
     objective = count_objective(
         run.examples,
         run.parameters,
-        ijgp=options.ijgp if options.counts == "ijgp" else None,
+        ijgp=ijgp_settings(options) if options.counts == "ijgp" else None,
         expectation=WALK_OF[expectation],
         num_steps=options.num_steps,
         num_records=options.num_records,
@@ -127,7 +128,7 @@ def build_by_counts(run: LearningRun, expectation: str) -> Objective:
     if objective.start == "random" and steps < num_sites:
         run.notes.warnings.append(
             f"{steps:,} flips from random worlds of {num_sites:,} atoms do not reach most likely "
-            "worlds; more --steps, or --chain-start last, would come nearer"
+            "worlds; more --num-steps, or --chain-start last, would come nearer"
         )
     return objective
 

@@ -42,9 +42,9 @@ from lapis.inference.moments.exact import Exact
 from lapis.inference.moments.statistics import Statistics, gather_statistics
 from lapis.learning.examples import HIDDEN, Example, is_generative
 from lapis.learning.parameters import Parameters
-from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.optimisation.objective import Point
+from lapis.registry.method import find_method
 
 if TYPE_CHECKING:
     from lapis.inference.plan import ExactParts

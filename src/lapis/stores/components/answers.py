@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -31,15 +32,11 @@ def infer_on_engine(
     url: str | None,
     method: str,
     options: InferenceOptions,
-    *,
-    output: str | None = None,
     limits: Limits | None = None,
-) -> Answer | StoredAnswer:
+) -> Answer:
     """Marginals, by the engine at a URL, or by the one that has the facts."""
     refuse_options(options)
     asked = Question("infer", method, np.empty(0), options)
-    if output is not None:
-        return leave_there(task, url, asked, output, limits)
     parts: list[Answer] = []
     for world in task.worlds:
         with store_for(world, url, options.max_memory) as store:
@@ -53,15 +50,11 @@ def map_on_engine(
     url: str | None,
     method: str,
     options: InferenceOptions,
-    *,
-    output: str | None = None,
     limits: Limits | None = None,
-) -> MostLikelyWorld | StoredAnswer:
+) -> MostLikelyWorld:
     """A most likely world, by the engine at a URL; the time limit is for each component."""
     refuse_options(options)
     asked = Question("map", method, np.empty(0), options)
-    if output is not None:
-        return leave_there(task, url, asked, output, limits)
     parts: list[MostLikelyWorld] = []
     for world in task.worlds:
         with store_for(world, url, options.max_memory) as store:
@@ -70,10 +63,18 @@ def map_on_engine(
     return merge_worlds(task, parts)
 
 
-def leave_there(
-    task: Task, url: str | None, asked: Question, output: str, limits: Limits | None
+def answer_to_store(
+    command: Literal["infer", "map"],
+    task: Task,
+    url: str | None,
+    method: str,
+    options: InferenceOptions,
+    output: str,
+    limits: Limits | None = None,
 ) -> StoredAnswer:
     """Answers of all worlds at one target."""
+    refuse_options(options)
+    asked = Question(command, method, np.empty(0), options)
     check_target(output)
     refuse_worlds(task)
     (world,) = task.worlds

@@ -25,10 +25,10 @@ from lapis.inference.map.problem import broken_weight
 from lapis.inference.map.solver import MapResult
 from lapis.inference.marginals import Marginals, total_figures
 from lapis.language.names import format_atom
-from lapis.methods import find_method
 from lapis.network.csr import row_starts
 from lapis.network.network import AtomTable, Network, network_of_atoms
 from lapis.problem.problem import Problem
+from lapis.registry.method import find_method
 from lapis.stores.components.packing import Limits, Packed, pack
 from lapis.stores.components.solving import (
     ATOM,

@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 from lapis.errors import TooLarge
 from lapis.grounding.definitions import MOST_REPEATED
-from lapis.grounding.rows import expect_packable
+from lapis.grounding.grounded_world import expect_packable
 from lapis.grounding.templates import Query, cube_templates
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Definition

@@ -20,13 +20,13 @@ from itertools import chain, combinations, product
 
 import numpy as np
 
+from lapis.registry.options import StructureOptions
 from lapis.relational.factor import indicator
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, PathAtom, canonical, is_connected
-from lapis.structure.options import StructureOptions, own_options
 from lapis.structure.paths.path_differences import Column, count_values
 from lapis.structure.scores import ClauseScore
-from lapis.structure.select import Criteria, Selection, select
+from lapis.structure.select import Criteria, Selection, own_options, select
 
 Node = tuple[PathAtom, ...]
 MAX_BLANKET = 6  # beyond, strata are too thin for χ²
@@ -79,7 +79,7 @@ def clique_paths(search: Search, name: str, options: BuslOptions) -> Iterator[Pa
     linked = {at: {b for b in kept if b in blankets[at] and at in blankets[b]} for at in kept}
     for clique in cliques_of_first(linked):
         atoms = list(dict.fromkeys(atom for at in clique for atom in nodes[at]))
-        for size in range(1, options.max_length):
+        for size in range(1, options.max_literals):
             for others in combinations([a for a in atoms if a != head[0]], size):
                 path = (head[0], *others)
                 variables = {v for atom in path for v in atom.variables}

@@ -23,13 +23,13 @@ from functools import partial
 from itertools import chain
 from math import inf
 
+from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, is_condensed, is_range_restricted
 from lapis.structure.coupled_groups import is_summable, refit_groups
 from lapis.structure.held_out import hold_out
 from lapis.structure.learners.msl import connected_paths
 from lapis.structure.lift_graph import ground_graph
-from lapis.structure.options import StructureOptions, own_options
 from lapis.structure.paths.find_paths import find_paths
 from lapis.structure.penalty_choice import (
     LEVELS,
@@ -46,6 +46,7 @@ from lapis.structure.select import (
     Selection,
     finish_selection,
     new_ensemble,
+    own_options,
     rank,
     retain,
     select,
@@ -104,11 +105,11 @@ def find_candidates(search: Search, options: ForwardOptions) -> Candidates:
 def score_candidates(search: Search, options: ForwardOptions) -> list[ClauseScore]:
     """All connected clauses of up to three literals, longer ones along paths of the data."""
     paths: dict[Path, None] = {}
-    for path in connected_paths(search, min(3, options.max_length), options.max_variables):
+    for path in connected_paths(search, min(3, options.max_literals), options.max_variables):
         paths[path] = None
-    if options.max_length > 3:
+    if options.max_literals > 3:
         found = find_paths(
-            ground_graph(search.data), options.max_length, max_variables=options.max_variables,
+            ground_graph(search.data), options.max_literals, max_variables=options.max_variables,
             progress=search.progress, stop=search.stop,
         )  # fmt: skip
         paths.update((each.path, None) for each in found)

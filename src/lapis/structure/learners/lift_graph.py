@@ -28,11 +28,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.explain import constant_names
 from lapis.structure.learned_rules import Rule
 from lapis.structure.lift_graph import PRIOR, LiftedGraph, lift_graph
-from lapis.structure.options import StructureOptions
 from lapis.structure.scores import fit_unit
 from lapis.structure.training_data import TrainingData
 

@@ -13,14 +13,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from lapis.errors import LapisError
 from lapis.fields.field import ROOT, Field
+from lapis.fields.field_example import FieldExample, make_field_example
 from lapis.fields.field_text import FieldLike, call, open_field, print_field, print_target
-from lapis.fields.lesson import Lesson, make_lesson
 from lapis.fields.objectives import (
     MostLikelyDerivatives,
     PseudoLikelihood,
@@ -30,16 +30,17 @@ from lapis.learning.examples import build_examples
 from lapis.learning.fit import Fit
 from lapis.learning.learning_run import choose_objective
 from lapis.learning.objectives.priors import Prior, parse_prior, with_prior
-from lapis.learning.options import LearnOptions
 from lapis.learning.parameters import Parameters
-from lapis.methods import check_options, find_method
 from lapis.optimisation.maximize import Trajectory, make_optimizer, maximize
 from lapis.optimisation.penalized import EDGE, PenalizedObjective
 from lapis.optimisation.ray import find_length
-from lapis.option import seed_of
 from lapis.problem.query import query_predicates
 from lapis.problem.task import DataLike, open_inputs
 from lapis.progress import Report, Stop, Wish, work_clock
+from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.field_options import FieldExpectation, FieldLearnOptions, FieldOptimizer
+from lapis.registry.method import find_method
+from lapis.registry.options import LearnOptions
 
 if TYPE_CHECKING:
     import threading
@@ -81,17 +82,18 @@ class FieldFit(Fit):
         return print_field(self.field, self.title())
 
 
+@known_keywords
 def learn(
     field: FieldLike,
     data: DataLike,
     query: Sequence[str] | str = (),
     *,
-    hidden: Sequence[str] = (),
+    unobserved: Sequence[str] = (),
     objective: str = "pseudo",
-    optimizer: str | None = None,
-    expectation: str = "auto",
+    optimizer: FieldOptimizer | None = None,
+    expectation: FieldExpectation = "auto",
     prior: Prior | str | None = None,
-    prior_mean: str = "zero",
+    prior_mean: Literal["zero", "initial"] = "zero",
     num_samples: int = 5,
     rate: float | None = None,
     restarts: int = 0,
@@ -107,28 +109,107 @@ def learn(
 ) -> FieldFit:
     """Learn the weights of a field from data; those marked @fixed keep theirs.
 
-    Without a query all atoms are explained, with one the query predicates' given the others. The
-    climb starts at the weights of the field, and `restarts` times at others. Atoms of `hidden`
-    predicates, and those the data marks unknown, are summed out, by a likelihood. `tolerance` is of
-    the gradient, 1e-6 for each atom unless given.
+    The climb starts at the weights of the field. Atoms of `unobserved` predicates, and those the
+    data marks unknown, are summed out by a likelihood.
 
+    Parameters
+    ----------
+    field
+        A field or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates that are predicted from the others; without a query all atoms are explained.
+    unobserved
+        Predicates that the data does not show.
+    objective
+        "pseudo", "likelihood" or "conditional".
+    optimizer
+        Name of the optimiser; "lbfgs" where values are exact and "adam" elsewhere if absent.
+    expectation
+        How expected derivatives are found: "exact", "gibbs", "map", or "auto" for all worlds where
+        they are few and chains elsewhere.
+    prior
+        A prior, or a text: "none", "gaussian[:width]" or "l1[:strength]".
+    prior_mean
+        Centre of the prior: "zero", or "initial" for the weights in the field.
+    num_samples
+        Samples of each chain in an iteration.
+    rate
+        Learning rate of vp, cd, vp-pw, cd-pw, adam and adagrad.
+    restarts
+        Number of climbs from other weights; the best is kept.
+    max_iterations
+        Upper limit of the iterations of a climb.
+    tolerance
+        Largest component of the gradient at convergence; 1e-6 for each atom if absent.
+    time_limit
+        Seconds after which the result so far is returned, marked interrupted.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    checkpoint
+        A file that keeps the state; the work resumes from it if it exists.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
+
+    Returns
+    -------
+    FieldFit
+        The learned field, its weights, the curve, and how each climb ended.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, options do not go together, or the data is empty.
+    TooLarge
+        If the ground field does not fit in memory, or has too many worlds to enumerate.
+
+    Examples
+    --------
     >>> from lapis import Database, fields
     >>> field = fields.parse("P(t)\\nroot:\\n 1 P(x)")
     >>> fit = fields.learn(field, Database.parse("P(A) P(B) P(C) !P(D)"), prior="none")
     >>> round(fit["root: P(x)"], 4)  # log 3: three of four
     1.0986
     """
-    check_options("field learn", locals())
-    resolved, seed = open_field(field), seed_of(random_state)
+    options = FieldLearnOptions(
+        query=query,
+        unobserved=unobserved,
+        objective=objective,
+        optimizer=optimizer,
+        expectation=expectation,
+        prior=prior,
+        prior_mean=prior_mean,
+        num_samples=num_samples,
+        rate=rate,
+        restarts=restarts,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        time_limit=time_limit,
+        max_memory=max_memory,
+        random_state=seed_of(random_state),
+        checkpoint=Path(checkpoint) if isinstance(checkpoint, str) else checkpoint,
+        strict=strict,
+    )
+    check_options(options)
+    resolved, seed = open_field(field), options.seed
     inputs = open_inputs(resolved.declarations, data, strict=strict)
     asked = query_predicates(query, inputs.model)
     choose_objective(LearnOptions(objective=objective), asked)  # refuses what does not go together
     began = work_clock()
-    lessons = [
-        make_lesson(resolved, example, max_memory, progress)
-        for example in build_examples(inputs.model, inputs.databases, asked, hidden=hidden)
+    field_examples = [
+        make_field_example(resolved, example, max_memory, progress)
+        for example in build_examples(inputs.model, inputs.databases, asked, unobserved=unobserved)
     ]
-    atoms = sum(len(lesson.world) for lesson in lessons)
+    atoms = sum(len(field_example.world) for field_example in field_examples)
     if not atoms:
         raise LapisError(
             "there is nothing to learn from: the data names no constants of what is asked",
@@ -136,7 +217,7 @@ def learn(
             hint="give facts, or list the constants of the types in the field",
         )
     target = find_method("field objective", objective).load()(
-        lessons, num_samples, seed, choose_expectation(objective, optimizer, expectation)
+        field_examples, num_samples, seed, choose_expectation(objective, optimizer, expectation)
     )
     chosen = choose_prior(prior, prior_mean, resolved)
     name = optimizer or ("lbfgs" if target.is_fixed else "adam")
@@ -146,11 +227,11 @@ def learn(
     posterior = with_prior(target, chosen, resolved.weights, resolved.fixed)
     corners = inner_weights(resolved)[posterior.free] & (posterior.origin == 0)
     posterior = replace(posterior, corners=corners)
-    judge = posterior if target.is_fixed else judge_of(lessons, posterior, restarts)
+    judge = posterior if target.is_fixed else judge_of(field_examples, posterior, restarts)
     wish, rng = Stop(stop), np.random.default_rng(seed)
     best: tuple[float, Trajectory] | None = None
     starts: list[dict[str, object]] = []
-    how = objective, asked, sorted(hidden), expectation, num_samples, rate, seed, chosen.kind
+    how = objective, asked, sorted(unobserved), expectation, num_samples, rate, seed, chosen.kind
     for number in range(restarts + 1):
         left = None if time_limit is None else time_limit - (work_clock() - began)
         if best is not None and (wish() or (left is not None and left <= 0)):
@@ -166,14 +247,14 @@ def learn(
             progress=progress,
             should_stop=wish,
             checkpoint=None if checkpoint is None else restart_path(Path(checkpoint), number),
-            fingerprint=fingerprint(resolved, lessons, (*how, number), chosen),
+            fingerprint=fingerprint(resolved, field_examples, (*how, number), chosen),
         )
         if (
             isinstance(target, MostLikelyDerivatives)
             and rate is None
             and not trajectory.interrupted
         ):
-            likelihood = likelihood_objective(lessons, num_samples, seed, "auto")
+            likelihood = likelihood_objective(field_examples, num_samples, seed, "auto")
             trajectory = give_length(
                 trajectory, replace(posterior, objective=likelihood), resolved, wish
             )
@@ -197,7 +278,7 @@ def choose_expectation(objective: str, optimizer: str | None, expectation: str) 
         raise LapisError(
             f"{optimizer} needs variances, which most likely worlds do not have",
             code="needs-curvature",
-            hint="choose vp, vp-pw or adam, or --expectation gibbs",
+            hint="choose vp, vp-pw or adam, or expectation gibbs",
         )
     return expectation
 
@@ -238,19 +319,19 @@ def give_length(
 
 
 def judge_of(
-    lessons: Sequence[Lesson], posterior: PenalizedObjective, restarts: int
+    field_examples: Sequence[FieldExample], posterior: PenalizedObjective, restarts: int
 ) -> PenalizedObjective | None:
     """The pseudo-likelihood with the same prior, for objectives without a value."""
-    if any(lesson.has_hidden for lesson in lessons):
+    if any(field_example.has_hidden for field_example in field_examples):
         if restarts:
             raise LapisError(
                 "climbs cannot be compared: where atoms are hidden and worlds are many there is "
                 "neither a likelihood nor a pseudo-likelihood",
                 code="no-value",
-                hint="learn without --restarts, from different seeds",
+                hint="learn without restarts, from different seeds",
             )
         return None
-    return replace(posterior, objective=PseudoLikelihood(tuple(lessons), "pseudo"))
+    return replace(posterior, objective=PseudoLikelihood(tuple(field_examples), "pseudo"))
 
 
 def value_of(judge: PenalizedObjective, trajectory: Trajectory) -> float:
@@ -277,11 +358,15 @@ def restart_path(path: Path, number: int) -> Path:
 
 
 def fingerprint(
-    field: Field, lessons: Sequence[Lesson], how: tuple[object, ...], prior: Prior
+    field: Field, field_examples: Sequence[FieldExample], how: tuple[object, ...], prior: Prior
 ) -> str:
     """Names what is learned from what and how, so that only its own checkpoint is resumed."""
     found = hashlib.sha256(repr((print_field(field), field.weights.tolist(), how)).encode())
-    for numbers in (prior.strength, prior.mean, *(lesson.answer for lesson in lessons)):
+    for numbers in (
+        prior.strength,
+        prior.mean,
+        *(field_example.answer for field_example in field_examples),
+    ):
         found.update(np.ascontiguousarray(numbers).tobytes())
     return found.hexdigest()[:16]
 

@@ -7,7 +7,7 @@ Gibbs chains and ICM are what there is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -28,10 +28,11 @@ from lapis.inference.marginals import (
     sampled_marginals,
 )
 from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, select_atoms
-from lapis.methods import check_options, find_method
-from lapis.option import options_of
 from lapis.problem.task import DataLike, Task, World, build_task
 from lapis.progress import Report, Stop, Wish
+from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.field_options import FieldInferOptions, FieldMapOptions
+from lapis.registry.method import find_method
 from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
 
@@ -41,12 +42,13 @@ if TYPE_CHECKING:
 QUICK_STATES = 1 << 22  # cells of all worlds that are enumerated without being asked to
 
 
+@known_keywords
 def infer(
     field: FieldLike,
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
-    opened: Sequence[str] = (),
+    open_predicates: Sequence[str] = (),
     method: str = "auto",
     precision: float = 0.01,
     time_limit: float | None = None,
@@ -58,22 +60,89 @@ def infer(
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
 ) -> Answer:
-    """Marginal probabilities P(atom = true | data) of the unknown query atoms of a field.
+    """Infer marginal probabilities of the unknown query atoms of a field.
 
-    `expected_counts` of the answer are those of the root: E Σ f of each of its children.
+    Parameters
+    ----------
+    field
+        A field or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates or single atoms; without a query all atoms that the data marks unknown.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+    method
+        "auto" (all worlds where they are few, Gibbs chains elsewhere) or the name of a method.
+    precision
+        Standard error wanted on every sampled marginal.
+    time_limit
+        Seconds after which the result so far is returned, marked interrupted.
+    max_samples
+        Samples in all chains after warm-up.
+    num_chains
+        Number of chains, run on all cores.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
 
+    Returns
+    -------
+    Answer
+        A probability for each atom; `expected_counts` are those of the root, E Σ f of each of its
+        children.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or a formula is asked.
+    TooLarge
+        If the ground field does not fit in memory, or has too many worlds to enumerate.
+
+    Examples
+    --------
     >>> from lapis import fields
     >>> field = fields.parse("t = {A, B}\\nP(t)\\nroot:\\n 2 both\\nboth:\\n 3 P(x)")
     >>> answer = fields.infer(field, query="P")
     >>> answer.exact, round(answer["P(A)"], 4)
     (True, 0.801)
     """
-    given = dict(locals())
-    check_options("field infer", given)
+    options = FieldInferOptions(
+        query=query,
+        open_predicates=open_predicates,
+        method=method,
+        precision=precision,
+        time_limit=time_limit,
+        max_samples=max_samples,
+        num_chains=num_chains,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+    )
+    check_options(options)
     resolved = open_field(field)
-    task = field_task(resolved, data, query, opened, strict)
+    task = field_task(resolved, data, query, open_predicates, strict)
+    limits = InferenceOptions(
+        precision=precision,
+        max_samples=max_samples,
+        num_chains=num_chains,
+        time_limit=time_limit,
+        seed=options.seed,
+        max_memory=max_memory,
+        progress=progress,
+        stop=Stop(stop),
+    )
     parts: list[Answer] = []
-    for world, ground, found in solve_worlds("field infer", resolved, task, given):
+    for world, ground, found in solve_worlds("field infer", resolved, task, method, limits):
         own = world._replace(weight_ids=np.arange(len(ground.root_edges)))
         parts.append(answer_world(own, ground.network, found))
     return join_answers(task, parts)
@@ -83,17 +152,16 @@ def solve_worlds(
     command: Literal["field infer", "field map"],
     field: Field,
     task: Task,
-    given: Mapping[str, Any],
+    method: str,
+    options: InferenceOptions,
 ) -> Iterator[tuple[World, GroundField, Any]]:
     """What the method found in each world; when the user stops one, the others end at once."""
-    stop = Stop(given["stop"])
-    options = options_of(InferenceOptions, given, stop=stop)
-    chosen = find_method(command, given["method"]).load()
+    chosen = find_method(command, method).load()
     for world in task.worlds:
-        ground = ground_field(field, world.problem, given["max_memory"])
+        ground = ground_field(field, world.problem, options.max_memory)
         found = chosen(ground, field.weights, options)
-        if found.diagnostics.get("interrupted"):
-            stop.press()
+        if found.diagnostics.get("interrupted") and options.stop is not None:
+            options.stop.press()
         yield world, ground, found
 
 
@@ -149,12 +217,13 @@ def by_gibbs_from_modes(
     return by_gibbs(ground, weights, options, start_at_modes=True)
 
 
+@known_keywords
 def map(
     field: FieldLike,
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
-    opened: Sequence[str] = (),
+    open_predicates: Sequence[str] = (),
     method: str = "auto",
     time_limit: float = 60.0,
     random_state: int | np.random.Generator = 0,
@@ -163,19 +232,75 @@ def map(
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
 ) -> MostLikelyWorld:
-    """A most likely truth assignment to the unknown atoms; proven only where all are enumerated.
+    """Find a most likely truth assignment to the unknown atoms of a field.
 
+    Parameters
+    ----------
+    field
+        A field or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates or single atoms; without a query all atoms that the data marks unknown.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+    method
+        "auto" (all worlds where they are few, ICM elsewhere) or the name of a method.
+    time_limit
+        Seconds after which the best world so far is returned.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
+
+    Returns
+    -------
+    MostLikelyWorld
+        The world; it is proven where all worlds are enumerated.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or a formula is asked.
+    TooLarge
+        If the ground field does not fit in memory, or has too many worlds to enumerate.
+
+    Examples
+    --------
     >>> from lapis import fields
     >>> field = fields.parse("t = {A, B}\\nP(t)\\nroot:\\n 2 both\\nboth:\\n 3 P(x)")
     >>> fields.map(field, query="P").true_atoms
     ['P(A)', 'P(B)']
     """
-    given = dict(locals())
-    check_options("field map", given)
+    options = FieldMapOptions(
+        query=query,
+        open_predicates=open_predicates,
+        method=method,
+        time_limit=time_limit,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+    )
+    check_options(options)
     resolved = open_field(field)
-    task = field_task(resolved, data, query, opened, strict)
+    task = field_task(resolved, data, query, open_predicates, strict)
+    limits = InferenceOptions(
+        time_limit=time_limit,
+        seed=options.seed,
+        max_memory=max_memory,
+        progress=progress,
+        stop=Stop(stop),
+    )
     parts = []
-    for world, ground, found in solve_worlds("field map", resolved, task, given):
+    for world, ground, found in solve_worlds("field map", resolved, task, method, limits):
         asked = select_atoms(ground.network, world)
         value = asked.values(found.world.astype(float)) > 0
         parts.append(
@@ -216,9 +341,15 @@ def map_icm(ground: GroundField, weights: np.ndarray, options: InferenceOptions)
 
 
 def field_task(
-    field: Field, data: DataLike, query: Sequence[str] | str, opened: Sequence[str], strict: bool
+    field: Field,
+    data: DataLike,
+    query: Sequence[str] | str,
+    open_predicates: Sequence[str],
+    strict: bool,
 ) -> Task:
-    task = build_task(field.declarations, data, query, opened=opened, strict=strict)
+    task = build_task(
+        field.declarations, data, query, open_predicates=open_predicates, strict=strict
+    )
     for asked in task.queries:
         if asked.rule is not None:
             raise LapisError(
