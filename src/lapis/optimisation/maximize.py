@@ -16,7 +16,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.methods import find_method
 from lapis.optimisation.checkpoint import Checkpoint, CheckpointFile, unpack
 from lapis.optimisation.history import (
     STOPPED,
@@ -31,6 +30,7 @@ from lapis.optimisation.penalized import PenalizedObjective
 from lapis.optimisation.recorded import ChainStates, RecordedObjective
 from lapis.optimisation.replay_log import ReplayLog, ReplayMismatchError, read_log
 from lapis.progress import Report
+from lapis.registry.method import find_method
 
 __all__ = [
     "CurvePoint", "Optimizer", "OptimizerState", "Solver", "Trajectory", "make_optimizer",
