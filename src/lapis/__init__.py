@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         learn_structure,
         lift,
         map_to_store,
+        plan,
         score,
     )
     from lapis.api import (
@@ -86,6 +87,7 @@ _HOMES = {
     "map": "lapis.api",
     "map_to_store": "lapis.api",
     "parse": "lapis.language.resolution.resolve:parse_model",
+    "plan": "lapis.api",
     "read": "lapis.language.resolution.resolve:read_model",
     "score": "lapis.api",
     "warm": "lapis.precompile",
@@ -96,7 +98,7 @@ __all__ = [
     "Answer", "Database", "Fit", "LapisError", "Lifted", "Model", "MostLikelyWorld", "Prior",
     "Problem", "StoredAnswer", "TooLarge", "WeightPosterior", "build_problem", "circuits",
     "clausal", "count", "cross_validate", "fields", "ground", "infer", "infer_to_store", "learn",
-    "learn_structure", "lift", "map_to_store", "methods", "parse", "read", "score",
+    "learn_structure", "lift", "map_to_store", "methods", "parse", "plan", "read", "score",
     "warm",
 ]  # fmt: skip
 

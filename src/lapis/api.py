@@ -26,12 +26,14 @@ from lapis.registry.options import (
     LearnOptions,
     LiftOptions,
     MapOptions,
+    PlanOptions,
     ScoreOptions,
     StructureOptions,
 )
 from lapis.results.answer import Answer
 from lapis.results.counts import Counts
 from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.results.plan_report import PlanReport
 from lapis.stores.stored_answer import StoredAnswer
 
 if TYPE_CHECKING:
@@ -170,6 +172,104 @@ def infer(
     )
     check_options(options)
     return operations.infer(model, data, options, progress, stop)
+
+
+@known_keywords
+def plan(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    open_predicates: Sequence[str] = (),
+    soft_evidence: Mapping[str, float] | None = None,
+    method: str = "auto",
+    precision: float = 0.01,
+    time_limit: float | None = None,
+    max_samples: int = 400_000,
+    num_chains: int = 4,
+    random_state: int | np.random.Generator = 0,
+    max_memory: int | None = None,
+    strict: bool = False,
+    relax: bool = False,
+    progress: Report | None = None,
+) -> PlanReport:
+    """Plan inference: which solver takes which components in `infer`, at what cost and why.
+
+    Nothing is solved. The model is grounded, unless it is lifted first.
+
+    Parameters
+    ----------
+    model
+        A model or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without a query all atoms
+        that the data marks unknown.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+    soft_evidence
+        Probabilities of atoms as an unsure observer gives them, as in {"Smokes(Anna)": 0.7}.
+    method
+        Name of a method (`lapis.methods`); "auto" is exact where that is affordable and samples the
+        rest.
+    precision
+        Standard error wanted on every sampled marginal.
+    time_limit
+        Seconds that `infer` would be given.
+    max_samples
+        Samples in all chains after warm-up.
+    num_chains
+        Number of chains, run on all cores.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    relax
+        Break the fewest hard formulas where they contradict each other, and list them.
+    progress
+        Called with `lapis.progress.Progress` events.
+
+    Returns
+    -------
+    PlanReport
+        The steps. A step with several solvers leaves the choice to what is found on the way;
+        `answer.plan` is the plan as it was carried out.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or the hard formulas contradict each other or the data.
+    TooLarge
+        If the ground network does not fit in memory.
+
+    Examples
+    --------
+    >>> import lapis
+    >>> model = lapis.parse("H(i)\\nS(o)\\ni = {A}\\no = {B}\\n1 H(x) ^ S(y)")
+    >>> [step.solvers for step in lapis.plan(model, query=["H", "S"]).rows]
+    [('ground',), ('enumerate',)]
+    """
+    options = PlanOptions(
+        query=query,
+        open_predicates=open_predicates,
+        soft_evidence=soft_evidence,
+        method=method,
+        precision=precision,
+        time_limit=time_limit,
+        max_samples=max_samples,
+        num_chains=num_chains,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+        relax=relax,
+    )
+    check_options(options)
+    return operations.plan(model, data, options, progress)
 
 
 @known_keywords

@@ -19,13 +19,10 @@ from lapis.registry.options import (
     LearnOptions,
     LiftOptions,
     MapOptions,
+    PlanOptions,
     ScoreOptions,
     StructureOptions,
 )
-from lapis.results.answer import Answer
-from lapis.results.counts import Counts
-from lapis.results.most_likely_world import MostLikelyWorld
-from lapis.stores.stored_answer import StoredAnswer
 
 if TYPE_CHECKING:
     from lapis.evaluation.score import Score
@@ -33,6 +30,11 @@ if TYPE_CHECKING:
     from lapis.learning.fit import Fit
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.answer import Lifted
+    from lapis.results.answer import Answer
+    from lapis.results.counts import Counts
+    from lapis.results.most_likely_world import MostLikelyWorld
+    from lapis.results.plan_report import PlanReport
+    from lapis.stores.stored_answer import StoredAnswer
     from lapis.structure.learned_rules import LearnedRules
 
 T = TypeVar("T")
@@ -66,6 +68,39 @@ def infer(
         return infer_on_store(task, engine, options.method, limits, StoreLimits(jobs=options.jobs))
 
     return ask(model, data, options, here, there)
+
+
+def plan(
+    model: ModelLike, data: DataLike, options: PlanOptions, progress: Report | None = None
+) -> PlanReport:
+    from lapis.inference.marginals import InferenceOptions
+    from lapis.inference.worlds import plan_task
+
+    limits = InferenceOptions(
+        precision=options.precision,
+        max_samples=options.max_samples,
+        num_chains=options.num_chains,
+        time_limit=options.time_limit,
+        seed=options.random_state,
+        max_memory=options.max_memory,
+        progress=progress,
+        relax=options.relax,
+    )
+    task = build_task(
+        model,
+        data,
+        options.query,
+        open_predicates=options.open_predicates,
+        soft_evidence=options.soft_evidence,
+        strict=options.strict,
+    )
+    if has_lazy_facts(task):
+        raise LapisError(
+            "only inference in memory is planned, and the data is on an engine",
+            code="engine-plan",
+            hint="read it from files",
+        )
+    return plan_task(task, options.method, limits)
 
 
 def map(

@@ -34,6 +34,36 @@ def test_infer_prints_a_table_with_bars(run: Run) -> None:
     assert "exact" in out
 
 
+def test_a_plan_says_what_infer_then_did(run: Run) -> None:
+    planned = run.json("plan", "m.mln", "d.db", "-q", "Smokes,Cancer")["steps"]
+    answer = run.json("infer", "m.mln", "d.db", "-q", "Smokes,Cancer", "--plan")
+    done = answer["plan"]["steps"]
+    assert [step["solvers"] for step in planned] == [["ground"], ["enumerate"]]
+    assert [step["status"] for step in planned] == ["planned", "planned"]
+    for before, after in zip(planned, done, strict=True):
+        assert (before["solvers"], before["atoms"]) == (after["solvers"], after["atoms"])
+        assert after["status"] == "answered"
+        assert after["measured_seconds"] >= 0.0
+    assert done[-1]["methods"] == [answer["method"]]
+    assert "plan" not in run.json("infer", "m.mln", "d.db", "-q", "Smokes,Cancer")
+
+
+def test_plans_are_printed_above_the_answer(run: Run) -> None:
+    code, out, _ = run("plan", "m.mln", "d.db", "-q", "Smokes")
+    assert code == 0
+    assert "tiny: all joint states" in out
+    code, out, _ = run("infer", "m.mln", "d.db", "-q", "Smokes", "--plan")
+    assert code == 0
+    assert out.index("enumerate") < out.index("Smokes(Bob)")
+    assert "took" in out
+
+
+def test_a_plan_of_two_worlds_names_them(run: Run) -> None:
+    run.write("e.db", "Friends(Carl, Dora)\n")
+    steps = run.json("plan", "m.mln", "d.db", "e.db", "-q", "Smokes")["steps"]
+    assert [step["world"] for step in steps] == ["d.db", "d.db", "e.db", "e.db"]
+
+
 def test_infer_answers_single_atoms_even_where_they_are_known(run: Run) -> None:
     answer = run.json("infer", "m.mln", "d.db", "-q", "Smokes(Anna), Smokes(Bob)")
     assert [row["atom"] for row in answer["atoms"]] == ["Smokes(Anna)", "Smokes(Bob)"]

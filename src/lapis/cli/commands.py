@@ -24,6 +24,7 @@ from lapis.registry.options import (
     LiftOptions,
     MapOptions,
     NoOptions,
+    PlanOptions,
     ScoreOptions,
     StructureOptions,
 )
@@ -124,7 +125,18 @@ def infer(
         return operations.infer(draws, worlds or None, options, progress)
     if options.output is not None:
         return operations.infer_to_store(model, worlds or None, options, options.output, progress)
-    return operations.infer(model, worlds or None, options, progress)
+    found = operations.infer(model, worlds or None, options, progress)
+    return replace(found, with_plan=options.plan)
+
+
+@command("plan", PlanOptions, MODEL, WORLDS, bar="planning")
+def plan(
+    model: Path | Model, worlds: Worlds, options: PlanOptions, progress: Report | None
+) -> Result:
+    """Which solver takes which components in infer, at what cost and why; nothing is solved."""
+    from lapis import operations
+
+    return operations.plan(model, worlds or None, options, progress)
 
 
 @command("map", MapOptions, MODEL, WORLDS, bar="most likely world")

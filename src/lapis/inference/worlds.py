@@ -26,6 +26,7 @@ from lapis.inference.marginals import (
     join_names,
     total_figures,
 )
+from lapis.inference.plan import plan_inference
 from lapis.inference.solve import infer_problem
 from lapis.language.printer import print_formula
 from lapis.language.resolution.instances import ground_name, substitute
@@ -51,6 +52,16 @@ def infer_task(task: Task, method: str, options: InferenceOptions) -> Answer:
         if parts[-1].diagnostics.get("interrupted") and options.stop is not None:
             options.stop.press()  # the worlds that follow are not sampled to the end either
     return merge_answers(task, parts)
+
+
+def plan_task(task: Task, method: str, options: InferenceOptions) -> PlanReport:
+    """The plan of inference in each world, not carried out."""
+    plans = []
+    for world in task.worlds:
+        if method == "count-gibbs":
+            refuse_formulas(world)
+        plans.append(plan_inference(world.problem, method, options).report(world.name))
+    return join_plans(plans) or PlanReport(())
 
 
 def infer_world(world: World, method: str, options: InferenceOptions) -> Answer:

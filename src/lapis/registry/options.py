@@ -356,6 +356,14 @@ class GroundOptions(OpenOptions, MemoryOptions, CnfOptions, MergeOptions, JsonOp
 
 
 @dataclass(frozen=True, kw_only=True)
+class PlanOptions(
+    OpenOptions, SoftOptions, InferringOptions, SamplingOptions, RelaxOptions, CnfOptions,
+    MergeOptions, SeedOptions, JsonOptions,
+):
+    """Inference"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class InferOptions(
     OpenOptions, SoftOptions, InferringOptions, SamplingOptions, RelaxOptions, EngineOptions,
     StoreOutputOptions, JobOptions, CnfOptions, MergeOptions, SeedOptions, JsonOptions,
@@ -367,6 +375,9 @@ class InferOptions(
     )] = None
     bounds: Annotated[bool, Help(
         "Certified lower and upper bounds beside what is not exact."
+    )] = False
+    plan: Annotated[bool, CommandLineOnly(), Help(
+        "Print the plan, as it was carried out, above the answer."
     )] = False
     posterior: Annotated[Path | None, CommandLineOnly(), Help(
         "Average over a posterior that learn --posterior wrote."

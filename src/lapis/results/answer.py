@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.results.arviz_data import to_arviz
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, Key
 from lapis.results.columns import Coded, Entries, as_objects
@@ -21,6 +21,7 @@ from lapis.results.result import MAX_ROWS, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 ENOUGH = 100  # effective samples a chain
 MAX_BROKEN = 10  # hard formulas shown that were relaxed
@@ -44,6 +45,7 @@ class Answer(AtomResult):
     lower: np.ndarray | None = None  # float64[num_atoms], certified; None where nobody asked
     upper: np.ndarray | None = None  # float64[num_atoms]
     plan: PlanReport | None = None  # as it was carried out
+    with_plan: bool = False  # in tables and JSON
 
     @property
     def method(self) -> str:
@@ -112,6 +114,7 @@ class Answer(AtomResult):
             "atoms": self.answered(),
             "expected_counts": self.expected_counts.tolist(),
             **self.diagnostics,
+            **({"plan": self.plan.document()} if self.with_plan and self.plan else {}),
         }
 
     def answered(self) -> Entries:
@@ -138,7 +141,8 @@ class Answer(AtomResult):
         if self.lower is not None and self.upper is not None:
             ends = zip(self.lower[order].tolist(), self.upper[order].tolist(), strict=True)
             columns["certified"] = [say_between(lower, upper) for lower, upper in ends]
-        return [self.ranked_view(order, columns)]
+        plans = self.plan.views() if self.with_plan and self.plan else []
+        return [*plans, self.ranked_view(order, columns)]
 
     def summary(self) -> str:
         """The answer in a line."""
@@ -335,3 +339,20 @@ def convergence_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
             "are wanted): the standard errors are rough; a smaller --precision samples more"
         ]
     return []
+
+
+def to_arviz(draws: Mapping[str, np.ndarray]) -> Any:
+    """An ArviZ object of draws by name, float[num_chains, num_draws] each."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # that ArviZ 1.0 is coming
+            import arviz
+    except ImportError:
+        raise LapisError(
+            "this needs arviz, which is not installed",
+            code="missing-package",
+            hint="pip install arviz",
+        ) from None
+    # Called convert_to_datatree from ArviZ 1.0 on.
+    old = getattr(arviz, "convert_to_inference_data", None)
+    return (old or arviz.convert_to_datatree)(dict(draws))
