@@ -19,7 +19,7 @@ import numpy as np
 import lapis
 from lapis.counting.differences.atom_differences import open_differences
 from lapis.counting.differences.sparse_vectors import split_column
-from lapis.data.tuples import contains
+from lapis.data.keys import contains
 from lapis.inference.sampling.counted_world import ExactWorld
 from lapis.learning.examples import Example
 from lapis.learning.objectives.count_walk import Sites, asked_sites

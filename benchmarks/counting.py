@@ -146,8 +146,8 @@ def count_on(engine: str, problem: Problem, expected: list[FeatureCount]) -> Non
     """Count all rules on an engine; exits with a message where a count is another."""
     from lapis.counting.rule_counts import world_of
     from lapis.counting.totals import count_feature
-    from lapis.relational.engines import open_store
-    from lapis.relational.engines.placing import place_problem
+    from lapis.stores import open_store
+    from lapis.stores.load_to_store import place_problem
 
     with running(engine) as place, open_store(place) as store:
         start = time.perf_counter()

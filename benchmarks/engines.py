@@ -45,7 +45,7 @@ import numpy as np
 import lapis
 
 if TYPE_CHECKING:
-    from lapis.relational.engines import Store
+    from lapis.stores import Store
 
 FRIENDS = 10
 MODEL = """
@@ -191,7 +191,7 @@ def opened(engine: str, people: int, name: str) -> Iterator[str]:
         return
     import duckdb
 
-    from lapis.relational.engines.dialect import DUCKDB
+    from lapis.stores.dialect import DUCKDB
 
     with tempfile.TemporaryDirectory(prefix="lapis-engines-") as folder:
         file = f"{folder}/people.duckdb"
@@ -271,7 +271,7 @@ def here(people: int, name: str) -> lapis.Database:
 
 
 def there(store: Store, job: Job) -> lapis.Database:
-    from lapis.relational.engines import open_tables
+    from lapis.stores import open_tables
 
     tables = {"Smokes": "smokes", "Cancer": "cancer", "Friends": "friends"}
     if job.engine == "duckdb":
@@ -327,7 +327,7 @@ def run(job: Job, gigabytes: float, folder: str, sender: Connection) -> None:
 
 
 def measure(job: Job, gigabytes: float) -> Cost:
-    from lapis.relational.engines import open_store
+    from lapis.stores import open_store
 
     model = lapis.parse(WEIGHTED if job.name == "infer" else MODEL)
     if job.engine == "memory":

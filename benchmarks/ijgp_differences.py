@@ -24,7 +24,7 @@ from lapis.counting.flipping_world import World
 from lapis.counting.ijgp import IjgpSettings
 from lapis.counting.ijgp.differences import DifferenceEstimator
 from lapis.counting.ijgp.subtraction import SubtractedDifferences
-from lapis.data.tuples import contains
+from lapis.data.keys import contains
 from lapis.inference.sampling.counted_world import EstimatedWorld, SubstitutedWorld, SubtractedWorld
 from lapis.problem.problem import Problem
 

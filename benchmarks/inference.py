@@ -120,13 +120,14 @@ def open_exact(people: int) -> tuple[float, float]:
 def open_row(people: int, method: str, samples: int) -> str:
     """Friends open: n² unknowns. Errors are against the closed form."""
     from lapis.grounding.bottom_up import ground
-    from lapis.inference.marginals import Options, infer_network
+    from lapis.inference.marginals import InferenceOptions
+    from lapis.inference.solve import infer_network
 
     text = f"person = {{1,...,{people}}}\n{MODEL}"
     start = time.perf_counter()
     problem = lapis.build_problem(lapis.parse(text), None, ["Friends", *QUERY])
     network = ground(problem)
-    found = infer_network(network, method, Options(precision=1e-9, max_samples=samples))
+    found = infer_network(network, method, InferenceOptions(precision=1e-9, max_samples=samples))
     seconds = time.perf_counter() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     table = network.atoms

@@ -28,8 +28,9 @@ import numpy as np
 import lapis
 from lapis.evaluation.metrics import average_precision, conditional_log_likelihood
 from lapis.grounding.bottom_up import ground
-from lapis.inference.by_samplers import by_sampling
-from lapis.inference.marginals import Marginals, Options, divide
+from lapis.inference.marginals import InferenceOptions, Marginals, PartialAnswer
+from lapis.inference.plan import plan_parts
+from lapis.inference.solve import carry_out, infer_network
 from lapis.language.model import Rule
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.conditional import (
@@ -158,7 +159,7 @@ class Judge:
     network: Network  # of the test world, none of whose answers it knows
     parameters: Parameters  # of that world alone
     truth: np.ndarray  # bool[num_atoms]
-    options: Options
+    options: InferenceOptions
 
     def quality(self, weights: np.ndarray) -> Quality:
         network = self.network.with_weights(self.parameters.of_world(0, weights))
@@ -176,12 +177,13 @@ class Judge:
 
     def predict(self, network: Network) -> tuple[np.ndarray, bool]:
         """float64[num_base_atoms], and whether it is exact."""
-        found = divide(network, self.options, sample_once)
+        done = carry_out(plan_parts(network, self.options, "leave"))
+        rest, atom = done.rest()
+        if rest.num_atoms:
+            sampled = infer_network(rest, suited_sampler(rest), self.options)
+            done.parts.append(PartialAnswer(atom, sampled))
+        found = Marginals.join(network, done.parts)
         return found.marginal, found.exact
-
-
-def sample_once(network: Network, options: Options) -> Marginals:
-    return by_sampling(network, suited_sampler(network), options)
 
 
 def measure(probability: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
@@ -197,7 +199,7 @@ def new_judge(fold: Fold, num_samples: int) -> Judge:
     example = fold.examples[fold.task.test]
     network = ground(example.free)
     parameters = fold.parameters_of([fold.task.test])
-    options = Options(precision=0.0, max_samples=2 * num_samples, num_chains=2, seed=1)
+    options = InferenceOptions(precision=0.0, max_samples=2 * num_samples, num_chains=2, seed=1)
     return Judge(network, parameters, example.answers(network) == 1, options)
 
 

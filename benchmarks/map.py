@@ -47,12 +47,12 @@ def smokers_data(people: int, seed: int) -> str:
 def run_smokers(people: int, seed: int) -> None:
     import lapis
     from lapis.inference.map.problem import map_problem
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
     from lapis.problem.task import build_task
 
     data = lapis.Database.parse(smokers_data(people, seed))
     problem = build_task(lapis.parse(SMOKERS), data, ["Smokes", "Cancer"]).worlds[0].problem
-    _, found = map_problem(problem, "auto", Options())
+    _, found = map_problem(problem, "auto", InferenceOptions())
     seconds = time.perf_counter() - BEGIN
     known = ALCHEMY.get(people)
     other = f"Alchemy {known[0]} s" if known else ""
@@ -65,14 +65,14 @@ def run_smokers(people: int, seed: int) -> None:
 
 def run_tuffy(name: str) -> None:
     from lapis.inference.map.problem import map_problem
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
     from lapis.problem.task import build_task
 
     query, known = TUFFY[name]
     folder = DATA / "tuffy-samples" / name
     evidence = next(iter(sorted(folder.glob("evidence.db*"))))
     problem = build_task(folder / "prog.mln", evidence, query).worlds[0].problem
-    _, found = map_problem(problem, "auto", Options(time_limit=20.0))
+    _, found = map_problem(problem, "auto", InferenceOptions(time_limit=20.0))
     seconds = time.perf_counter() - BEGIN
     gap = f"gap {100 * found.gap / (found.cost or 1.0):.2f} % of the cost"
     report(f"tuffy {name}", seconds, found.cost, found.optimal, found.method, known or gap)

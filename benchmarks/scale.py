@@ -100,12 +100,12 @@ def run_map(data: Path, people: int, friends: int) -> None:
     """The most likely world, stage by stage."""
     from lapis.inference.map.problem import broken_weight
     from lapis.inference.map.solver import most_likely_world
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
     from lapis.inference.worlds import world_found
     from lapis.results.json_text import json_pieces
 
     phases, world, network = prepare(data)
-    found = most_likely_world(network, "auto", Options(time_limit=600.0))
+    found = most_likely_world(network, "auto", InferenceOptions(time_limit=600.0))
     phases.mark("solving")
     found = replace(found, cost=broken_weight(world.problem, network.counts(found.world)))
     with data.with_suffix(".json").open("w") as file:
@@ -122,13 +122,14 @@ def run_open(data: Path, people: int, friends: int) -> None:
 
 def run_infer(data: Path, people: int, friends: int, opened: Sequence[str] = ()) -> None:
     """Marginals to a standard error of 0.01 by `auto`, stage by stage."""
-    from lapis.inference.marginals import Options, infer_network
+    from lapis.inference.marginals import InferenceOptions
+    from lapis.inference.solve import infer_network
     from lapis.inference.worlds import answer_world
     from lapis.results.json_text import json_pieces
 
     phases, world, network = prepare(data, opened)
     limit = 600.0 * max(1, people // 100_000)
-    found = infer_network(network, "auto", Options(precision=0.01, time_limit=limit))
+    found = infer_network(network, "auto", InferenceOptions(precision=0.01, time_limit=limit))
     phases.mark("inferring")
     answer = answer_world(world, network, found)
     with data.with_suffix(".json").open("w") as file:

@@ -44,7 +44,7 @@ import lapis
 from lapis.errors import LapisWarning, TooLarge
 from lapis.evaluation.metrics import average_precision, conditional_log_likelihood
 from lapis.evaluation.predictions import Predictions, WorldPrediction, predict_example
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.learning.examples import Example, build_examples
 from lapis.structure.learned_rules import LearnedRules
 
@@ -52,7 +52,7 @@ DATA = Path(os.environ.get("LAPIS_DATA", "../shared/data"))
 SECONDS = 5.0  # of sampling for a predicate
 MEMORY = 4 << 30  # bytes of a ground network
 # Gibbs sampling in the paper's way: a million samples, whose standard error is at most 0.0005.
-PAPER_SAMPLING = Options(
+PAPER_SAMPLING = InferenceOptions(
     precision=0.0005, max_samples=1_000_000, num_chains=10, time_limit=20.0, max_memory=MEMORY
 )
 
@@ -193,9 +193,9 @@ def judge(
 def predict(example: Example, inference: str) -> tuple[WorldPrediction, str]:
     """By the first method that fits, and why the ones before it do not."""
     ways = [
-        ("exact", Options(max_memory=MEMORY)),
-        ("gibbs", Options(time_limit=SECONDS, max_memory=MEMORY)),
-        ("count-gibbs", Options(time_limit=SECONDS)),
+        ("exact", InferenceOptions(max_memory=MEMORY)),
+        ("gibbs", InferenceOptions(time_limit=SECONDS, max_memory=MEMORY)),
+        ("count-gibbs", InferenceOptions(time_limit=SECONDS)),
     ]
     if inference == "gibbs":
         ways[:2] = [("gibbs", PAPER_SAMPLING)]

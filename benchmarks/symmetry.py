@@ -117,8 +117,8 @@ def run_broken(sizes: tuple[int, ...]) -> None:
 def infer_sampled(data: lapis.Database, soft: dict[str, float]) -> tuple[lapis.Answer, float]:
     """What `auto` does without looking for symmetry."""
     with (
-        mock.patch("lapis.inference.symmetry.answer.solve_by_counts", return_value=None),
-        mock.patch("lapis.inference.marginals.try_lifting", return_value=None),
+        mock.patch("lapis.inference.symmetry.by_counts.plan_counts", return_value=None),
+        mock.patch("lapis.inference.solve.solve_problem", return_value=None),
     ):
         return infer(0.01, data, soft_evidence=soft, time_limit=SAMPLING_SECONDS)
 

@@ -15,7 +15,7 @@ import pytest
 import lapis
 from cli_run import Run
 from lapis.errors import LapisError
-from lapis.inference.marginals import Options as InferenceOptions
+from lapis.inference.marginals import InferenceOptions
 from lapis.learning.options import Options as LearningOptions
 from lapis.method import Method, Task
 from lapis.methods import (  # fmt: skip

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.answer import Lifted
     from lapis.logic.clausal import clausal
+    from lapis.precompile import warm
     from lapis.problem.problem import Problem, build_problem
     from lapis.results.answer import Answer
     from lapis.results.most_likely_world import MostLikelyWorld
@@ -68,13 +69,14 @@ _HOMES = {
     "parse": "lapis.language.resolution.resolve:parse_model",
     "read": "lapis.language.resolution.resolve:read_model",
     "score": "lapis.api",
+    "warm": "lapis.precompile",
 }
 
 __all__ = [
     "Answer", "Database", "Fit", "LapisError", "Lifted", "Model", "MostLikelyWorld", "Prior",
     "Problem", "TooLarge", "WeightPosterior", "build_problem", "clausal", "count",
     "cross_validate", "ground", "infer", "learn", "learn_structure", "lift", "map", "parse", "read",
-    "score",
+    "score", "warm",
 ]  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from lapis.progress import Report, Stop, Wish, work_clock
 from lapis.results.answer import Answer
 from lapis.results.counts import Counts
 from lapis.results.most_likely_world import MostLikelyWorld
-from lapis.results.stored_answer import StoredAnswer
+from lapis.stores.stored_answer import StoredAnswer
 
 NUM_DRAWS = 200  # of a posterior that are averaged over
 TASK = ("model", "data", "query", "opened", "soft_evidence", "strict")  # that a task is built of
@@ -169,19 +169,19 @@ def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -
         )
     engine, tables, output, jobs = (given[n] for n in ("engine", "tables", "output", "jobs"))
     if engine is not None or tables is not None:
-        from lapis.relational.engines.mapped_tables import ask_in_place, refuse_together
+        from lapis.stores.mapped_tables import ask_in_place, refuse_together
 
         refuse_together(given["data"], engine, tables)
         if tables is not None:
             return ask_in_place(function, given)
     from lapis.inference import worlds
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
 
-    options = options_of(Options, given, stop=Stop(given["stop"]))
+    options = options_of(InferenceOptions, given, stop=Stop(given["stop"]))
     task = build_task(**{name: given[name] for name in TASK})
     if engine is not None or is_elsewhere(task):
-        from lapis.inference.parcels import answers
-        from lapis.inference.parcels.packing import Limits
+        from lapis.stores.components import answers
+        from lapis.stores.components.packing import Limits
 
         there = answers.infer_on_engine if command == "infer" else answers.map_on_engine
         limits = Limits(jobs=jobs)
@@ -194,11 +194,11 @@ def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -
 def _average(posterior: WeightPosterior, given: Mapping[str, Any]) -> Answer:
     """What `infer` answers of a posterior in place of a model."""
     check_options("infer", given)
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
     from lapis.learning.averaging import infer_average, refuse_unread
 
     refuse_unread(given)
-    options = options_of(Options, given, stop=Stop(given["stop"]))
+    options = options_of(InferenceOptions, given, stop=Stop(given["stop"]))
     task = build_task(**{**{name: given[name] for name in TASK}, "model": posterior.model})
     return infer_average(posterior, task, given["method"], options, given["num_draws"])
 
@@ -275,7 +275,8 @@ def count(
     check_options("count", locals())
     from lapis.counting.ijgp import IjgpSettings
     from lapis.counting.rule_counts import count_rules
-    from lapis.relational.engines.mapped_tables import open_on_engine
+    from lapis.stores.load_to_store import place_on
+    from lapis.stores.mapped_tables import open_on_engine
 
     opened = open_on_engine(model, data, engine, tables, strict=strict, probabilities=False)
     with opened as (inputs, store):
@@ -285,7 +286,7 @@ def count(
             counts=counts,
             ijgp=IjgpSettings(ibound, ijgp_tolerance, ijgp_iterations, ijgp_damping),
             measure_error=measure_error,
-            store=store,
+            place=place_on(store),
             progress=progress,
         )
 
@@ -318,7 +319,7 @@ def score(
     given = dict(locals())
     check_options("score", given)
     from lapis.evaluation.score import score_worlds
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
 
     inputs = open_inputs(model, data, strict=strict)
     return score_worlds(
@@ -326,7 +327,7 @@ def score(
         inputs.databases,
         query_predicates(query, inputs.model),
         method=method,
-        options=options_of(Options, given, stop=Stop(stop)),
+        options=options_of(InferenceOptions, given, stop=Stop(stop)),
         hidden=hidden,
         listed=listed,
         likelihood=likelihood,
@@ -411,7 +412,8 @@ def learn(
     check_options("learn", given)
     from lapis.learning.learn import learn_weights
     from lapis.learning.options import Options
-    from lapis.relational.engines.mapped_tables import open_on_engine
+    from lapis.stores.load_to_store import place_on
+    from lapis.stores.mapped_tables import open_on_engine
 
     options = options_of(
         Options, given, checkpoint=None if checkpoint is None else Path(checkpoint)
@@ -428,7 +430,7 @@ def learn(
             hidden=hidden,
             listed=listed,
             units=units,
-            store=store,
+            place=place_on(store),
             progress=progress,
             stop=Stop(stop),
         )
@@ -494,7 +496,8 @@ def learn_structure(
     options = dict(locals())
     check_options("structure", options)
     from lapis.cores import num_cores
-    from lapis.relational.engines.mapped_tables import open_on_engine
+    from lapis.stores.counting.paths import joins_on
+    from lapis.stores.mapped_tables import open_on_engine
     from lapis.structure.learn_rules import learn_rules
 
     inputs_of = ("model", "data", "query", "engine", "tables", "strict")
@@ -510,7 +513,7 @@ def learn_structure(
             query_predicates(query, inputs.model),
             jobs=jobs or (num_cores() if store is None else 1),
             seed=seed_of(random_state),
-            store=store,
+            open_joins=joins_on(store),
             stop=Stop(stop, deadline),
             **options,
         )

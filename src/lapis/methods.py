@@ -61,20 +61,20 @@ PARTS_OF_COMMAND: Mapping[str, tuple[str, ...]] = {"evaluate": ("learn", "score"
 
 SAMPLING = ("precision", "max_samples", "num_chains", "time_limit")
 CHAINS = (*SAMPLING, "max_memory", "bounds")
-MARGINALS = "lapis.inference.marginals"
+PLAN, SOLVE = "lapis.inference.plan", "lapis.inference.solve"
 INFER = (
     Method(
         "infer", "auto", "exact where that is affordable, sampled where it is not",
-        f"{MARGINALS}:by_best_method", "network", "where affordable", CHAINS,
+        f"{PLAN}:plan_network", "network", "where affordable", CHAINS,
     ),
     Method(
         "infer", "exact", "closed form for single atoms, junction trees for the rest; refuses what "
-        "is too wide", f"{MARGINALS}:by_components", "network", "always",
+        "is too wide", f"{PLAN}:plan_network", "network", "always",
         ("time_limit", "max_memory"),
     ),
     Method(
         "infer", "enumerate", "all joint states of each component, up to 2^20",
-        f"{MARGINALS}:by_enumeration", "network", "always", ("time_limit", "max_memory"),
+        f"{SOLVE}:by_enumeration", "network", "always", ("time_limit", "max_memory"),
     ),
     Method(
         "infer", "gibbs", "blocked, Rao–Blackwellised Gibbs chains",
@@ -96,7 +96,7 @@ INFER = (
     ),
     Method(
         "infer", "ais", "annealed importance sampling: an estimate of log Z with a standard error",
-        f"{MARGINALS}:by_annealing", "network", "where affordable",
+        f"{SOLVE}:by_annealing", "network", "where affordable",
         ("precision", "max_samples", "time_limit", "max_memory", "bounds"),
     ),
     Method(
@@ -106,11 +106,11 @@ INFER = (
     ),
     Method(
         "infer", "bp", "loopy belief propagation, the cheap estimate",
-        f"{MARGINALS}:by_belief_propagation", "network", "on forests", ("max_memory", "bounds"),
+        f"{SOLVE}:by_belief_propagation", "network", "on forests", ("max_memory", "bounds"),
     ),
     Method(
         "infer", "count-gibbs", "Gibbs from counts, for networks too large to ground; `ibound` "
-        "estimates them by IJGP", f"{MARGINALS}:by_counts", "problem", "never",
+        "estimates them by IJGP", f"{SOLVE}:by_count_gibbs", "problem", "never",
         (*SAMPLING, "ibound"),
     ),
     Method(

@@ -69,7 +69,7 @@ STOPPED = "stopped"  # the code of the error that `Stop.check` raises
 Report = Callable[[Progress], None]
 Wish = Callable[[], bool]
 
-# Told of every kernel that is compiled, not of those kept from earlier runs (`compiled.py`).
+# Called for every kernel that is compiled, not for those kept on disk (`runtime/kernels.py`).
 compilations: list[Report] = []
 
 

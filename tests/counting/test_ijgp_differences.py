@@ -20,7 +20,7 @@ from lapis.counting.ijgp.differences import (
     look_up,
 )
 from lapis.counting.totals import complete_world
-from lapis.data.tuples import contains
+from lapis.data.keys import contains
 from lapis.errors import LapisError, TooLarge
 from lapis.problem.problem import Problem
 from strategies import Case, cases

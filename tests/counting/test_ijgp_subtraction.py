@@ -19,7 +19,7 @@ from lapis.counting.ijgp.subtraction import (
     counts_exactly,
     estimate_flip,
 )
-from lapis.data.tuples import contains, exclusive
+from lapis.data.keys import contains, exclusive
 from lapis.errors import LapisError
 from lapis.inference.sampling.counted_world import (
     ExactWorld,

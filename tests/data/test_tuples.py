@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapis.data.tuples import contains, difference, intersection, sorted_unique, union
+from lapis.data.keys import contains, difference, intersection, sorted_unique, union
 
 NARROW = st.integers(0, 3)
 WIDE = st.sampled_from([0, 1, 2, 2**31 - 2, 2**31 - 1])  # three columns overflow an int64 key

@@ -15,7 +15,7 @@ import lapis
 import oracle
 from lapis.evaluation.predictions import Predictions
 from lapis.evaluation.score import measure, score_worlds
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.language.model import Model
 from lapis.results.atoms import Atoms
 from oracle import Facts, GroundAtom, NoWorld
@@ -250,7 +250,12 @@ def test_sampled_scores_lie_within_their_error(method: str) -> None:
     query = ["Smokes", "Cancer"]
     exact = score_worlds(model, [data], query, method="exact", likelihood=False)
     found = score_worlds(
-        model, [data], query, method=method, options=Options(precision=0.004), likelihood=False
+        model,
+        [data],
+        query,
+        method=method,
+        options=InferenceOptions(precision=0.004),
+        likelihood=False,
     )
     assert (found.exact, found.method) == (False, method)
     assert found.conditional_log_likelihood is None
@@ -359,7 +364,7 @@ def test_a_rule_too_large_to_ground_is_predicted_by_counts() -> None:
     exact = score_worlds(model, [data], ["P"], likelihood=False)
     assert exact.exact
     assert exact.predictions is not None
-    small = Options(max_memory=5_000, precision=0.01)
+    small = InferenceOptions(max_memory=5_000, precision=0.01)
     found = score_worlds(model, [data], ["P"], options=small, likelihood=False)
     assert (found.method, found.exact) == ("count-gibbs", False)
     assert found.predictions is not None

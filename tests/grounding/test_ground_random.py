@@ -1,4 +1,4 @@
-"""Networks of random problems against the definition, on every engine and with every plan."""
+"""Networks of random problems against the definition, with every plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from lapis.grounding import ground
 from lapis.grounding.evidence import close_blocks
 from lapis.grounding.templates import PlanLimits
 from lapis.problem.problem import Problem
-from lapis.relational.engines import AutoEngine, DuckDBEngine, MakeEngine, MemoryEngine
 
 pytestmark = pytest.mark.usefixtures("price_everything")
 
@@ -24,11 +23,11 @@ WHOLE = PlanLimits(split_above=10**9)
 SPLIT = PlanLimits(split_above=0)
 
 
-def check(problem: Problem, engine: MakeEngine, limits: PlanLimits, seed: int) -> None:
+def check(problem: Problem, limits: PlanLimits, seed: int) -> None:
     rng = np.random.default_rng(seed)
     try:
         evidence = close_blocks(problem)
-        network = ground(problem, engine=engine, limits=limits)
+        network = ground(problem, limits=limits)
     except LapisError as error:
         if error.code not in ("block-violated", "hard-contradiction", "unsatisfiable"):
             raise
@@ -70,18 +69,11 @@ def check_no_world(problem: Problem, rng: np.random.Generator) -> None:
 @given(problem=problems(with_definitions=False), seed=st.integers(0, 1000))
 @settings(max_examples=100, deadline=None)
 def test_clauses(limits: PlanLimits, problem: Problem, seed: int) -> None:
-    check(problem, AutoEngine, limits, seed)
+    check(problem, limits, seed)
 
 
 @pytest.mark.parametrize("limits", [WHOLE, SPLIT], ids=["whole", "split"])
 @given(problem=problems(), seed=st.integers(0, 1000))
 @settings(max_examples=150, deadline=None)
 def test_definitions(limits: PlanLimits, problem: Problem, seed: int) -> None:
-    check(problem, AutoEngine, limits, seed)
-
-
-@pytest.mark.parametrize("make", [MemoryEngine, DuckDBEngine], ids=["memory", "duckdb"])
-@given(problem=problems(), seed=st.integers(0, 1000))
-@settings(max_examples=30, deadline=None)
-def test_engines(make: MakeEngine, problem: Problem, seed: int) -> None:
-    check(problem, make, SPLIT, seed)
+    check(problem, limits, seed)

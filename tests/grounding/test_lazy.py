@@ -14,7 +14,6 @@ from lapis.grounding.lazy import LazyGrounding
 from lapis.grounding.templates import PlanLimits
 from lapis.network import Network
 from lapis.problem.problem import Problem
-from lapis.relational.engines import AutoEngine
 
 pytestmark = pytest.mark.usefixtures("price_everything")
 
@@ -59,17 +58,17 @@ def test_lists_exactly_what_worlds_violate(
         assume(False)
     every = clauses(whole)
     expected: set[tuple[int, frozenset[int]]] = set()
-    with LazyGrounding(problem, limits=limits) as lazy:
-        for density in (0.5, 0.2, 0.9):
-            world = rng.random(whole.num_atoms) < density
-            before = len(expected)
-            expected |= violated(whole, world)
-            network = lazy.extend(world)
-            assert lazy.num_added == len(expected) - before
-            assert clauses(network) == {key: every[key] for key in expected}
-            assert network.score(world) == pytest.approx(whole.score(world))
-            other = rng.random(whole.num_atoms) < 0.5
-            assert network.score(other) >= whole.score(other) - 1e-9
+    lazy = LazyGrounding(problem, limits=limits)
+    for density in (0.5, 0.2, 0.9):
+        world = rng.random(whole.num_atoms) < density
+        before = len(expected)
+        expected |= violated(whole, world)
+        network = lazy.extend(world)
+        assert lazy.num_added == len(expected) - before
+        assert clauses(network) == {key: every[key] for key in expected}
+        assert network.score(world) == pytest.approx(whole.score(world))
+        other = rng.random(whole.num_atoms) < 0.5
+        assert network.score(other) >= whole.score(other) - 1e-9
 
 
 @given(problem=problems(), seed=st.integers(0, 1000))
@@ -81,8 +80,8 @@ def test_with_definitions_the_score_agrees(problem: Problem, seed: int) -> None:
     except LapisError:
         assume(False)
     base = rng.random(whole.num_base_atoms) < 0.5
-    with LazyGrounding(problem, engine=AutoEngine) as lazy:
-        network = lazy.extend(base)
+    lazy = LazyGrounding(problem)
+    network = lazy.extend(base)
     world = network.complete(base)
     assert network.score(world) == pytest.approx(whole.score(whole.complete(base)))
     assert network.is_feasible(world) == whole.is_feasible(whole.complete(base))

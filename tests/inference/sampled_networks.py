@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from exact_networks import make_network, random_network
 
 import lapis
 from golden_models import GoldenModel, golden_models
+from inference.exact_networks import make_network, random_network
 from lapis.grounding import ground
 from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.random_numbers import random_states

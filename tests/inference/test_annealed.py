@@ -10,7 +10,7 @@ from exact_networks import make_network
 
 import lapis
 from lapis.inference.exact.by_components import exact
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.inference.sampling.annealed import anneal, weighted_mean
 from lapis.network.network import Network
 
@@ -35,7 +35,7 @@ def tangle(seed: int, hard: int = 0, size: int = 9) -> Network:
 @pytest.mark.parametrize("seed", range(6))
 def test_log_partition_is_within_its_standard_errors(seed: int, hard: int) -> None:
     network = tangle(seed, hard)
-    expected, found = exact(network), anneal(network, Options(precision=0.02, seed=seed))
+    expected, found = exact(network), anneal(network, InferenceOptions(precision=0.02, seed=seed))
     assert found.num_core_atoms > 0
     assert found.converged
     assert 0.0 < found.stderr <= 0.02
@@ -51,14 +51,14 @@ def test_few_sweeps_say_that_they_do_not_suffice() -> None:
         weights=(1.0, 2.0),
     )  # fmt: skip
     expected = exact(network)
-    found = anneal(network, Options(max_samples=64 * 50))
+    found = anneal(network, InferenceOptions(max_samples=64 * 50))
     assert not found.converged
     assert abs(found.log_partition - expected.log_partition) <= 5 * found.stderr
 
 
 def test_the_same_seed_gives_the_same_estimate() -> None:
     first, again, other = (
-        anneal(tangle(0), Options(max_samples=5000, seed=seed)) for seed in (1, 1, 2)
+        anneal(tangle(0), InferenceOptions(max_samples=5000, seed=seed)) for seed in (1, 1, 2)
     )
     assert first.log_partition == again.log_partition != other.log_partition
 

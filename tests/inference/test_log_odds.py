@@ -14,8 +14,8 @@ import lapis
 import oracle
 from lapis.inference.exact.by_components import exact
 from lapis.inference.exact.enumerate import enumerate_worlds
-from lapis.inference.log_odds import sampled_log_odds, state_log_odds
-from lapis.inference.marginals import Options, infer_network, infer_problem
+from lapis.inference.marginals import InferenceOptions, sampled_log_odds, state_log_odds
+from lapis.inference.solve import infer_network, infer_problem
 from lapis.problem.problem import build_problem
 from oracle import NoWorld
 from strategies import Case, cases
@@ -50,7 +50,7 @@ def test_models(case: Case, times: int) -> None:
         return
     problem = build_problem(model, data, case.query)
     for method in ("enumerate", "exact", "bp", "gibbs"):
-        network, found = infer_problem(problem, method, Options(max_samples=100))
+        network, found = infer_problem(problem, method, InferenceOptions(max_samples=100))
         if not found.exact:
             continue
         names = network.atom_names(np.arange(network.num_base_atoms))

@@ -17,7 +17,7 @@ from exact_networks import make_network
 from lapis.inference.map.independent_set import find_conflicts, solve_independent_set
 from lapis.inference.map.objective import common_unit, objective_of
 from lapis.inference.map.solver import most_likely_world
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.methods import methods_of
 from lapis.network.network import Network
 from lapis.progress import Stop
@@ -95,7 +95,7 @@ def test_a_costly_component_does_not_pay_for_the_doubts_about_another() -> None:
     clauses += [([SIZE + 1], 120, 1.0), ([-SIZE - 1], -1, 1.0)]
     network = make_network(SIZE + 1, clauses, weights=[*free.weights, 1e9])
     for method in ("ilp", "icm"):
-        hurried = most_likely_world(network, method, Options(stop=Stop(lambda: True)))
+        hurried = most_likely_world(network, method, InferenceOptions(stop=Stop(lambda: True)))
         assert hurried.cost > 1e9
         assert (hurried.optimal, hurried.gap > 0.1) == (False, True)
     found = most_likely_world(network, "auto")

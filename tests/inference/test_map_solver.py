@@ -16,7 +16,7 @@ from lapis.errors import LapisError
 from lapis.grounding.bottom_up import ground
 from lapis.inference.map.problem import map_problem
 from lapis.inference.map.solver import MapResult, most_likely_world
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.methods import methods_of
 from lapis.network.network import Network
 from lapis.problem.task import build_task
@@ -116,7 +116,7 @@ def test_the_cost_is_what_broken_ground_formulas_weigh(case: Case) -> None:
     model, data = lapis.parse(case.model), lapis.Database.parse(case.data)
     problem = build_task(model, data, case.query).worlds[0].problem
     try:
-        network, found = map_problem(problem, "auto", Options())
+        network, found = map_problem(problem, "auto", InferenceOptions())
     except LapisError:
         return
     domains = oracle.constants_of(model, case.facts)
@@ -178,14 +178,14 @@ def chain_of_votes(size: int) -> Network:
 @pytest.mark.parametrize("method", ["auto", "maxwalksat", "icm"])
 def test_the_same_seed_gives_the_same_world(method: str) -> None:
     network = chain_of_votes(80)
-    one, two = (most_likely_world(network, method, Options(seed=7)) for _ in range(2))
+    one, two = (most_likely_world(network, method, InferenceOptions(seed=7)) for _ in range(2))
     assert np.array_equal(one.world, two.world)
     assert one.score == two.score
 
 
 def test_stopping_at_once_returns_a_world_marked_interrupted() -> None:
     network = chain_of_votes(80)
-    found = most_likely_world(network, "ilp", Options(stop=Stop(lambda: True)))
+    found = most_likely_world(network, "ilp", InferenceOptions(stop=Stop(lambda: True)))
     assert found.interrupted
     assert not found.optimal
     assert network.is_feasible(found.world)
@@ -197,14 +197,14 @@ def test_control_c_returns_the_best_so_far() -> None:
         raise KeyboardInterrupt
 
     network = chain_of_votes(80)
-    found = most_likely_world(network, "maxwalksat", Options(stop=Stop(press)))
+    found = most_likely_world(network, "maxwalksat", InferenceOptions(stop=Stop(press)))
     assert found.interrupted
     assert network.is_feasible(found.world)
 
 
 def test_progress_tells_how_many_components_are_done() -> None:
     told: list[Progress] = []
-    most_likely_world(chain_of_votes(80), options=Options(progress=told.append))
+    most_likely_world(chain_of_votes(80), options=InferenceOptions(progress=told.append))
     assert told[-1].done == told[-1].total == 1
     assert told[-1].figures["gap"] < 1e-10  # proven: what doubles do not tell apart
 

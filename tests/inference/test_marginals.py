@@ -10,9 +10,10 @@ import pytest
 
 import lapis
 from lapis.grounding.bottom_up import ground
-from lapis.inference.by_samplers import best_samplers
 from lapis.inference.exact.enumerate import enumerate_worlds
-from lapis.inference.marginals import Options, infer_network
+from lapis.inference.marginals import InferenceOptions
+from lapis.inference.plan import best_samplers
+from lapis.inference.solve import infer_network
 from lapis.problem.problem import build_problem
 
 SMOKERS = """
@@ -54,7 +55,7 @@ def test_exact_methods_agree_with_enumeration(method: str) -> None:
 def test_samplers_agree_within_their_errors(method: str) -> None:
     network = network_of(MILD, CROWD, ["Smokes", "Cancer"])
     expected = infer_network(network, "exact")
-    found = infer_network(network, method, Options(precision=0.001, seed=1))
+    found = infer_network(network, method, InferenceOptions(precision=0.001, seed=1))
     assert not found.exact
     assert found.stderr is not None
     allowed = np.maximum(4 * found.stderr, 1e-9)
@@ -69,12 +70,11 @@ def test_what_is_too_wide_is_sampled_and_says_so() -> None:
     crowd = " ".join(f"Friends({a},{b})" for a in people for b in people if a != b)
     weak = MILD.replace("0.2 Friends", "0.1 Friends")
     network = network_of(weak + apart(people), crowd + " Friends(X,Y)", ["Smokes", "Cancer"])
-    found = infer_network(network, "auto", Options(max_memory=1 << 18, precision=0.01))
+    found = infer_network(network, "auto", InferenceOptions(max_memory=1 << 18, precision=0.01))
     expected = infer_network(network, "exact")
     assert found.method in ("exact+gibbs", "exact+cluster")
-    assert found.sampled is not None
-    assert 0 < found.sampled.sum() < network.num_base_atoms
-    exact = ~found.sampled
+    exact = found.is_exact
+    assert 0 < exact.sum() < network.num_base_atoms
     np.testing.assert_allclose(found.marginal[exact], expected.marginal[exact], atol=1e-9)
     np.testing.assert_allclose(found.marginal, expected.marginal, atol=0.04)
     spread = np.array(found.diagnostics["expected_counts_stderr"])
@@ -93,7 +93,7 @@ def test_where_elimination_answers_all_nothing_is_sampled() -> None:
 def test_the_same_seed_gives_the_same_answer() -> None:
     network = network_of(MILD, CROWD, ["Smokes", "Cancer"])
     first, again = (
-        infer_network(network, "gibbs", Options(max_samples=500, seed=7)) for _ in range(2)
+        infer_network(network, "gibbs", InferenceOptions(max_samples=500, seed=7)) for _ in range(2)
     )
     np.testing.assert_array_equal(first.marginal, again.marginal)
 
@@ -112,12 +112,12 @@ def test_candidates_fit_the_clauses() -> None:
 @pytest.mark.parametrize("names", [["gibbs"], ["gibbs", "cluster"]])
 def test_chains_that_stay_apart_give_way(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Pilots see it, if there is a sampler that crosses; if not, tempering follows."""
-    monkeypatch.setattr("lapis.inference.by_samplers.best_samplers", lambda core: names)
+    monkeypatch.setattr("lapis.inference.plan.best_samplers", lambda core: names)
     people = [f"P{i}" for i in range(17)]
     crowd = " ".join(f"Friends({a},{b})" for a in people for b in people if a != b)
     model = SMOKERS.replace("-0.4 Smokes", "0.35 Smokes") + apart(people)
     network = network_of(model, crowd, ["Smokes"])
-    found = infer_network(network, "auto", Options(max_memory=1 << 18, max_samples=40_000))
+    found = infer_network(network, "auto", InferenceOptions(max_memory=1 << 18, max_samples=40_000))
     expected = infer_network(network, "exact")
     if "cluster" in names:
         assert found.method == "cluster"

@@ -17,13 +17,14 @@ from sampled_networks import agreement
 
 import lapis
 from lapis.inference.exact.enumerate import enumerate_worlds
-from lapis.inference.marginals import Options, divide, infer_network, sample_alike
+from lapis.inference.marginals import InferenceOptions
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.couplings.cluster import Cluster
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.mcsat import MCSAT
 from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tempering import Tempering
+from lapis.inference.solve import infer_network
 from lapis.language.weights import LARGEST
 from lapis.network.network import Network
 
@@ -109,8 +110,8 @@ def test_eliminated_atoms_are_judged_like_the_others(
 
     What `auto` would count is sampled here, as crowds are that differ in little things.
     """
-    monkeypatch.setattr("lapis.inference.symmetry.answer.solve_by_counts", lambda *_: None)
-    monkeypatch.setattr("lapis.inference.marginals.try_lifting", lambda *_: None)
+    monkeypatch.setattr("lapis.inference.symmetry.by_counts.plan_counts", lambda *_: None)
+    monkeypatch.setattr("lapis.inference.solve.solve_problem", lambda *_: None)
     model, data, smokes = crowd(16, coupling, bias)
     exact = {"Smokes": smokes, "Cancer": smokes * TRUE + (1 - smokes) * (1 - TRUE)}
     for seed in range(3):
@@ -167,8 +168,9 @@ def test_frozen_chains_say_so(method: str, seed: int) -> None:
     assert (answer.errors[error > 0.1] > 0.01).all()
 
 
-def test_a_pilot_that_lost_a_mode_does_not_win_auto() -> None:
+def test_a_pilot_that_lost_a_mode_does_not_win_auto(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chains of the pilot meet in one mode; the other holds an eighth of the probability."""
+    monkeypatch.setattr("lapis.inference.symmetry.by_counts.plan_counts", lambda *_: None)
     network = agreement(20, 0.3, 0.1)
     k = np.arange(21)
     binomial = np.concatenate(([0.0], np.cumsum(np.log((20 - k[:-1]) / (k[:-1] + 1)))))
@@ -176,8 +178,8 @@ def test_a_pilot_that_lost_a_mode_does_not_win_auto() -> None:
     weight = np.exp(score - score.max())
     exact = float((weight * k).sum() / weight.sum() / 20)
     for seed in range(6):
-        options = Options(max_memory=1 << 16, seed=seed, max_samples=100_000)
-        found = divide(network, options, sample_alike)
+        options = InferenceOptions(max_memory=1 << 16, seed=seed, max_samples=100_000)
+        found = infer_network(network, "auto", options)
         assert found.stderr is not None
         assert (np.abs(found.marginal - exact) <= 5 * found.stderr).all()
         assert float(found.stderr.max()) <= 0.05
@@ -213,7 +215,7 @@ def test_no_more_samples_than_asked_and_no_claim_on_few(
 ) -> None:
     """Two a chain are the least with an error; on few, any precision is luck."""
     network = coupled_pairs(9, 0.5, np.random.default_rng(0))
-    options = Options(precision=1.0, max_samples=max_samples, num_chains=3)
+    options = InferenceOptions(precision=1.0, max_samples=max_samples, num_chains=3)
     found = infer_network(network, sampler.name, options)
     notes = found.diagnostics
     assert notes["core_atoms"] > 0

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+import pytest
 from exact_networks import make_network
 from sampled_networks import agreement
 
-from lapis.inference.by_parts import divide_components, sample_by_parts
-from lapis.inference.by_samplers import by_best_sampler, by_pilots
 from lapis.inference.exact.enumerate import enumerate_worlds
-from lapis.inference.marginals import Marginals, Options
+from lapis.inference.marginals import InferenceOptions, Marginals
+from lapis.inference.plan import (
+    InferencePlan,
+    best_samplers,
+    divide_components,
+    rest_step,
+)
 from lapis.inference.reduction.eliminate import Reduction, reduce
+from lapis.inference.solve import carry_out, sample
 from lapis.network.network import Network
 from lapis.progress import Stop
+
+
+def sample_all(network: Network, options: InferenceOptions) -> Marginals:
+    """All of a network by chains, as if nothing of it could be summed exactly."""
+    rest = rest_step(network, np.arange(network.num_atoms), "")
+    plan = InferencePlan(options=options, network=network, steps=[rest], rest="sample")
+    return carry_out(plan).answer()[1]
 
 
 def two_kinds(crowd: int = 9, ring: int = 8) -> Network:
@@ -35,7 +46,7 @@ def two_kinds(crowd: int = 9, ring: int = 8) -> Network:
 def test_each_kind_is_sampled_by_itself() -> None:
     network = two_kinds()
     exact = enumerate_worlds(network)
-    found = by_best_sampler(reduce(network), Options(seed=2))
+    found = sample_all(network, InferenceOptions(seed=2))
     parts = found.diagnostics["parts"]
     assert sorted(part["atoms"] for part in parts) == [8, 9]
     assert found.stderr is not None
@@ -46,38 +57,53 @@ def test_each_kind_is_sampled_by_itself() -> None:
     assert found.diagnostics["rhat"] == max(part["rhat"] for part in parts if "rhat" in part)
 
 
-def test_one_part_is_sampled_as_ever() -> None:
+def test_one_part_is_sampled_as_it_is() -> None:
     network = agreement(8, 0.3, 0.1)
     assert len(np.unique(divide_components(network))) == 1
-    reduction = reduce(network)
-    one, two = (how(reduction, Options(seed=1)) for how in (by_best_sampler, by_pilots))
-    assert (one.marginal == two.marginal).all()
-    assert one.method == two.method
+    reduction, options = reduce(network), InferenceOptions(seed=1)
+    one = sample_all(network, options)
+    two = sample(reduction, tuple(best_samplers(reduction.core)), options, 2000)
+    assert one.methods == two.methods
+    np.testing.assert_allclose(one.expected_count, two.expected_count)
     assert "parts" not in one.diagnostics
+    assert [row.num_atoms for row in one.steps] == [8]
 
 
-def test_every_atom_says_which_sampler_answered_it() -> None:
+def stub(name: str, size: int, value: float, **notes: object) -> Marginals:
+    return Marginals.by(
+        name,
+        exact=False,
+        marginal=np.full(size, value),
+        log_odds=np.zeros(size),
+        stderr=np.full(size, 0.01),
+        expected_count=np.zeros(3),
+        diagnostics={
+            "core_atoms": size,
+            "samples": 4,
+            "expected_counts_stderr": [0.0] * 3,
+            "rhat": 1.0,
+            "converged": True,
+            "interrupted": False,
+            **notes,
+        },
+    )
+
+
+def test_every_atom_says_which_sampler_answered_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Samplers that are told apart by their answers: the ids of atoms follow them."""
-    network = two_kinds()
 
-    def sample(part: Reduction, options: Options) -> Marginals:
+    def sample_stub(
+        part: Reduction, names: tuple[str, ...], options: InferenceOptions, patience: int | None
+    ) -> Marginals:
         size = part.network.num_base_atoms
-        name = "gibbs" if size == 9 else "mcsat"
-        value = np.full(size, 0.25 if name == "gibbs" else 0.75)
-        notes = {"expected_counts_stderr": [0.0] * 3, "rhat": 1.0, "converged": True}
-        return Marginals(
-            name, False, None, value, np.zeros(size), np.full(size, 0.01), np.zeros(3),
-            np.ones(size, bool), notes,
-        )  # fmt: skip
+        return stub("gibbs", 9, 0.25) if size == 9 else stub("mcsat", 8, 0.75)
 
-    found = sample_by_parts(reduce(network), Options(), sample)
-    names, ids = found.method.split("+"), found.method_ids
-    assert ids is not None
-    assert [names[i] for i in ids] == ["gibbs"] * 9 + ["mcsat"] * 8
-    assert (found.marginal == np.where(ids == names.index("gibbs"), 0.25, 0.75)).all()
-    beside = replace(found, method=f"exact+{found.method}").method_ids
-    assert beside is not None
-    assert (beside == ids + 1).all()
+    monkeypatch.setattr("lapis.inference.solve.sample", sample_stub)
+    found = sample_all(two_kinds(), InferenceOptions())
+    assert [found.methods[i] for i in found.method_id] == ["gibbs"] * 9 + ["mcsat"] * 8
+    assert (found.marginal == np.repeat([0.25, 0.75], [9, 8])).all()
+    assert sorted(found.method.split("+")) == ["gibbs", "mcsat"]
+    assert not found.is_exact.any()
 
 
 def test_large_components_stand_alone() -> None:
@@ -89,21 +115,18 @@ def test_large_components_stand_alone() -> None:
     assert len({part[0], part[155], part[200]}) == 3
 
 
-def test_time_and_stops_reach_all_parts() -> None:
-    network = two_kinds()
+def test_time_and_stops_reach_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float | None] = []
 
-    def sample(part: Reduction, options: Options) -> Marginals:
+    def sample_stub(
+        part: Reduction, names: tuple[str, ...], options: InferenceOptions, patience: int | None
+    ) -> Marginals:
         limits.append(options.time_limit)
-        size = part.network.num_base_atoms
-        notes = {"expected_counts_stderr": [0.0] * 3, "interrupted": True}
-        return Marginals(
-            "gibbs", False, None, np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(3),
-            np.ones(size, bool), notes,
-        )  # fmt: skip
+        return stub("gibbs", part.network.num_base_atoms, 0.5, interrupted=True)
 
+    monkeypatch.setattr("lapis.inference.solve.sample", sample_stub)
     stop = Stop()
-    found = sample_by_parts(reduce(network), Options(time_limit=17.0, stop=stop), sample)
+    found = sample_all(two_kinds(), InferenceOptions(time_limit=17.0, stop=stop))
     assert found.diagnostics["interrupted"]
     assert stop()
     first, last = limits

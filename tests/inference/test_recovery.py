@@ -210,21 +210,3 @@ def test_open_relations_are_recovered() -> None:
     assert answer.diagnostics["stuck_atoms"] == 0
     assert answer.diagnostics["converged"]
     assert (np.abs(answer.probability - truth.probability) <= 5 * answer.errors).all()
-
-
-def test_answers_are_the_same_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the last bit: what is compiled depends on what was compiled before."""
-    rng = np.random.default_rng(3)
-    kernel = tree_answers._answer_trees
-    for seed in range(12):
-        try:
-            reduction = reduce(random_network(np.random.default_rng(seed)))
-        except LapisError:
-            continue
-        samples = rng.random((40, reduction.core.num_atoms)) < 0.5
-        found = []
-        for way in (kernel, kernel.interpret):
-            monkeypatch.setattr(kernel, "for_work", lambda *work, way=way, **limit: way)
-            found.append(reduction.recover(samples))
-        for compiled, interpreted in zip(*found, strict=True):
-            np.testing.assert_array_equal(compiled, interpreted)

@@ -13,8 +13,9 @@ from test_conditional import assert_exact, check_case, expected_of, random_weigh
 
 import lapis
 from lapis.grounding.bottom_up import ground
-from lapis.inference.marginals import Options, infer_network
+from lapis.inference.marginals import InferenceOptions
 from lapis.inference.moments.exact import Exact
+from lapis.inference.solve import infer_network
 from lapis.learning.objectives.conditional import conditional_objective
 from strategies import Case, cases
 
@@ -144,5 +145,5 @@ def test_inference_and_learning_decide_alike(rule: str, exact: bool) -> None:
     examples, parameters = set_up(text, [f"{facts} Smokes(P0) Smokes(P1)"], ["Smokes"])
     objective = conditional_objective(examples, parameters)
     network = ground(examples[0].free).with_weights(random_weights(parameters, 0, 0.05))
-    found = infer_network(network, "auto", Options(max_samples=200))
+    found = infer_network(network, "auto", InferenceOptions(max_samples=200))
     assert (objective.is_exact, found.exact) == (exact, exact)

@@ -16,7 +16,7 @@ import lapis
 import oracle
 from lapis.inference.exact.by_components import plan_exact
 from lapis.inference.map import solver as map_solver
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.inference.moments.planning import Division
 from lapis.language.model import Model
 from lapis.learning import max_margin
@@ -233,7 +233,7 @@ def test_search_without_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     solve = map_solver.most_likely_world
     rng = np.random.default_rng(0)
 
-    def lazy(network: Network, method: str, options: Options) -> map_solver.MapResult:
+    def lazy(network: Network, method: str, options: InferenceOptions) -> map_solver.MapResult:
         """Now and then some other world, with how much worse it may be than the best."""
         best = solve(network, method, options)
         if rng.random() < 0.5:

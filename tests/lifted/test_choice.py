@@ -12,7 +12,7 @@ from two_variable_models import Theory, theories
 import lapis
 import oracle
 from cli_run import Run
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.lifted.cells.classes import by_cells
 from lapis.lifted.ground import solve_ground
 from lapis.problem.problem import Problem
@@ -79,7 +79,7 @@ def hold_marginals_to_all_worlds(theory: Theory) -> None:
     except NoWorld:
         assume(False)
     try:
-        atoms, found = by_cells(problem, Options())
+        atoms, found = by_cells(problem, InferenceOptions())
     except lapis.LapisError as error:
         if "together" not in error.message:  # more than two elements, constants included
             raise
@@ -107,7 +107,7 @@ def test_marginals_by_cells_near_zero_and_one() -> None:
     """P(S) is σ(w) with |w| far beyond what 1 − p can say; T is never true."""
     model = lapis.parse("p = {A, B}\nS(p)\nR(p)\nT(p)\n90 S(x)\n-90 R(x)\n!T(x).")
     problem = lapis.build_problem(model, query=["S", "R", "T"])
-    _, found = by_cells(problem, Options())
+    _, found = by_cells(problem, InferenceOptions())
     assert found.log_odds.tolist() == pytest.approx([90, 90, -90, -90, -np.inf, -np.inf])
 
 
@@ -143,7 +143,7 @@ def test_rounding_of_ground_networks_is_bounded(scale: float) -> None:
     weights = [scale * (0.1 + i * 0.7) for i in range(10)]
     rules = "".join(f"{w!r} S(P{i})\n" for i, w in enumerate(weights))
     model = lapis.parse(f"{TWENTY}S(p)\n{rules}")
-    _, found, bound = solve_ground(lapis.build_problem(model, query=["S"]), Options())
+    _, found, bound = solve_ground(lapis.build_problem(model, query=["S"]), InferenceOptions())
     exact = sum(w + np.log1p(np.exp(-np.longdouble(w))) for w in map(np.longdouble, weights))
     exact += 10 * np.log(np.longdouble(2))
     assert found.log_partition is not None

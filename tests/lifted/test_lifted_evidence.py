@@ -70,7 +70,7 @@ def test_colours_alone_do_not_suffice() -> None:
 def test_odds_beyond_floats() -> None:
     """The odds of atoms are right where probabilities are 0 and 1 in every float."""
     model = lapis.parse("p = {A, B}\nS(p)\nQ(p)\n900 S(x)\n-20000 Q(x)\nQ(x) => S(x).")
-    from lapis.inference.marginals import infer_problem
+    from lapis.inference.solve import infer_problem
 
     _, found = infer_problem(lapis.build_problem(model, query=["S", "Q"]), "lifted")
     assert found.log_odds == pytest.approx([900, 900, -20000, -20000], rel=1e-12)

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 import lapis
 import oracle
 from lapis.language import parse_formula
-from lapis.language.ground_names import as_atom
 from lapis.language.model import Model, Rule
-from lapis.language.resolution.instances import substitute
+from lapis.language.resolution.instances import as_atom, substitute
 from lapis.language.syntax import (
     Atom,
     Formula,

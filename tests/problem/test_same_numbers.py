@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import lapis
 from cli_run import Run
-from lapis.data.spellings import same_numbers
 from lapis.errors import LapisWarning
+from lapis.problem.task import same_numbers
 
 MODEL = "n = {1, 2}\nP(n)\nQ(n)\n1 P(x) => Q(x)\n"
 TOLD = (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -27,7 +26,7 @@ from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Clause, Condition, Cube, Literal, TypedVariable
 from lapis.relational.algebra import make_test
-from lapis.relational.answers import list_rows, tabulate, total
+from lapis.relational.answers import Product, list_rows, tabulate, total
 from lapis.relational.compile import (
     Compiler,
     Wanted,
@@ -37,22 +36,12 @@ from lapis.relational.compile import (
 )
 from lapis.relational.conjunction import Conjunction, cube_holds, literals_hold, unify
 from lapis.relational.conjunction import multiply as conjoin
-from lapis.relational.engines import (
-    AutoEngine,
-    DuckDBEngine,
-    Engine,
-    MakeEngine,
-    MemoryEngine,
-    StoreEngine,
-    open_store,
-)
-from lapis.relational.engines import engine as engine_choice
-from lapis.relational.engines.memory import run
-from lapis.relational.engines.running import count_table
 from lapis.relational.factor import indicator, multiply
 from lapis.relational.interpretation import Interpretation, interpret
+from lapis.relational.memory import run_plans
 from lapis.relational.plan import Plan, explain
-from stores import STORES, store_url
+from lapis.stores import StoreEngine, open_store
+from store_urls import STORES, store_url
 
 pytestmark = pytest.mark.usefixtures("price_everything")
 
@@ -68,32 +57,46 @@ def plan_cube(
 
 
 def count(plan: Plan, world: Interpretation) -> int:
-    return total(plan, run(plan, world))
+    return total(plan, world.run(plan))
 
 
-@contextmanager
-def opened(make: MakeEngine, world: Interpretation) -> Iterator[Engine]:
-    engine = make(world)
-    try:
-        yield engine
-    finally:
-        engine.close()
+Run = Callable[[Plan, Interpretation], list[Product]]
 
 
-def answer(make: MakeEngine, plan: Plan, world: Interpretation) -> tuple[int, np.ndarray]:
-    with opened(make, world) as engine:
-        answers = engine.run(plan)
+def answer(run: Run, plan: Plan, world: Interpretation) -> tuple[int, np.ndarray]:
+    answers = run(plan, world)
     return total(plan, answers), tabulate(plan, answers)
 
 
-@pytest.fixture(scope="module", params=["memory", *STORES])
-def make(request: pytest.FixtureRequest) -> Iterator[MakeEngine]:
-    """Engines for many worlds, one after the other, on one store."""
-    if request.param == "memory":
-        yield MemoryEngine
+def run_here(plan: Plan, world: Interpretation) -> list[Product]:
+    return world.run(plan)
+
+
+def run_in_slices(plan: Plan, world: Interpretation) -> list[Product]:
+    """With room for joins of a few rows only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lapis.relational.factor.MAX_PAIRS", 3)
+        patch.setattr("lapis.relational.exact_sums.MAX_SUMS", 2)
+        patch.setattr("lapis.relational.exact_sums._DENSE", 0)
+        return world.run(plan)
+
+
+@pytest.fixture(scope="module", params=["memory", "slices", *STORES])
+def run(request: pytest.FixtureRequest) -> Iterator[Run]:
+    """Runs plans on many worlds, one after the other."""
+    if request.param in ("memory", "slices"):
+        yield run_here if request.param == "memory" else run_in_slices
         return
     with open_store(store_url(request.param, request)) as store:
-        yield lambda world: StoreEngine(world, store)
+
+        def on_store(plan: Plan, world: Interpretation) -> list[Product]:
+            engine = StoreEngine(world, store)
+            try:
+                return engine.run(plan)
+            finally:
+                engine.close()
+
+        yield on_store
 
 
 sweep = settings(max_examples=settings.default.max_examples * 2 // 5, deadline=None)
@@ -101,14 +104,14 @@ sweep = settings(max_examples=settings.default.max_examples * 2 // 5, deadline=N
 
 @sweep
 @given(data=st.data())
-def test_cubes_are_counted_as_by_enumeration(make: MakeEngine, data: st.DataObject) -> None:
+def test_cubes_are_counted_as_by_enumeration(run: Run, data: st.DataObject) -> None:
     world = data.draw(worlds())
     variables = data.draw(some_variables)
     cube = data.draw(cubes_over(world, variables))
     truth = Enumeration(world)
     expected = sum(truth.cube_holds(cube, grounding) for grounding in truth.groundings(variables))
     plan = plan_cube(cube, variables, world.extensions)
-    found, table = answer(make, plan, world.extensions)
+    found, table = answer(run, plan, world.extensions)
     assert found == expected
     assert int(table) == expected
 
@@ -116,7 +119,7 @@ def test_cubes_are_counted_as_by_enumeration(make: MakeEngine, data: st.DataObje
 @sweep
 @given(data=st.data())
 def test_violations_by_kept_variables_are_counted_as_by_enumeration(
-    make: MakeEngine, data: st.DataObject
+    run: Run, data: st.DataObject
 ) -> None:
     world = data.draw(worlds())
     variables = data.draw(some_variables.filter(bool))
@@ -131,16 +134,14 @@ def test_violations_by_kept_variables_are_counted_as_by_enumeration(
             index = tuple(world.domains[types[name]].index[grounding[name]] for name in keep)
             expected[index] += 1
     plan = plan_violations(clause, variables, world.extensions, keep)
-    found, table = answer(make, plan, world.extensions)
+    found, table = answer(run, plan, world.extensions)
     np.testing.assert_array_equal(table, expected)
     assert found == expected.sum()
 
 
 @sweep
 @given(data=st.data())
-def test_rows_are_listed_with_their_counts_as_by_enumeration(
-    make: MakeEngine, data: st.DataObject
-) -> None:
+def test_rows_are_listed_with_their_counts_as_by_enumeration(run: Run, data: st.DataObject) -> None:
     """Sums of signed conjunctions; kept variables may be equal, constant or unrestricted."""
     world = data.draw(worlds())
     variables = data.draw(some_variables)
@@ -157,8 +158,7 @@ def test_rows_are_listed_with_their_counts_as_by_enumeration(
             expected[index] += sign * truth.cube_holds(cube, grounding)
     signed = [cube_holds(c)._replace(coefficient=s) for s, c in zip(signs, cubes, strict=False)]
     plan = compile_plan(signed, variables, world.extensions, Wanted(keep, keep))
-    with opened(make, world.extensions) as engine:
-        rows = list_rows(plan, engine.run(plan))
+    rows = list_rows(plan, run(plan, world.extensions))
     assert rows.variables == keep
     found = list(zip(map(tuple, rows.rows.tolist()), rows.value.tolist(), strict=True))
     assert found == sorted((index, count) for index, count in expected.items() if count)
@@ -166,7 +166,7 @@ def test_rows_are_listed_with_their_counts_as_by_enumeration(
 
 @sweep
 @given(data=st.data())
-def test_parts_kept_apart_multiply_to_the_same_table(make: MakeEngine, data: st.DataObject) -> None:
+def test_parts_kept_apart_multiply_to_the_same_table(run: Run, data: st.DataObject) -> None:
     world = data.draw(worlds())
     variables = data.draw(some_variables.filter(bool))
     cube = data.draw(cubes_over(world, variables))
@@ -176,7 +176,7 @@ def test_parts_kept_apart_multiply_to_the_same_table(make: MakeEngine, data: st.
     for apart in (False, True):
         wanted = Wanted(keep, apart=apart)
         plan = compile_plan([cube_holds(cube)], variables, world.extensions, wanted)
-        tables.append(answer(make, plan, world.extensions)[1])
+        tables.append(answer(run, plan, world.extensions)[1])
     np.testing.assert_array_equal(*tables)
 
 
@@ -257,7 +257,7 @@ def test_values_beyond_64_bits_inside_a_join_are_exact() -> None:
     # A tree: every factor over x has value 1000 after its leaf is summed out.
     cube = Cube(tuple(edge("x", name) for name in names))
     variables = (("x", "t"), *((name, "t") for name in names))
-    table = count_table(plan_cube(cube, variables, world, ("x",)), world)
+    table = world.count_table(plan_cube(cube, variables, world, ("x",)))
     assert table.tolist() == [size ** len(names)] * size
     assert count(plan_cube(cube, variables, world), world) == size ** (len(names) + 1)
 
@@ -274,9 +274,9 @@ def star_of_everything(size: int, leaves: int) -> tuple[Plan, Interpretation]:
 
 
 @pytest.mark.parametrize("leaves", [6, 12, 13, 40])  # 13, 25, 27 and 81 digits
-def test_counts_are_exact_however_many_digits(make: MakeEngine, leaves: int) -> None:
+def test_counts_are_exact_however_many_digits(run: Run, leaves: int) -> None:
     plan, world = star_of_everything(100, leaves)
-    found, table = answer(make, plan, world)
+    found, table = answer(run, plan, world)
     assert table.tolist() == [100**leaves] * 100
     assert found == 100 ** (leaves + 1)
 
@@ -286,31 +286,27 @@ def test_variables_that_no_part_mentions_need_no_wide_integers() -> None:
     variables = tuple((f"x{i}", "t") for i in range(10))
     plan = plan_cube(Cube((edge("x0", "x1", False),)), variables, world)
     assert plan.groundings == 10**50
-    with opened(DuckDBEngine, world) as engine:
-        assert isinstance(engine, DuckDBEngine)
+    with open_store("duckdb") as store:
+        engine = StoreEngine(world, store)
         (statement,) = engine.statements(plan)
-    assert "HUGEINT" not in statement
-    assert answer(DuckDBEngine, plan, world)[0] == (10**10 - 10) * 10**40
+        assert "HUGEINT" not in statement
+        assert total(plan, engine.run(plan)) == (10**10 - 10) * 10**40
 
 
-def test_large_plans_go_to_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_join_too_large_to_list_is_run_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     world = large_world(50, 40)
     path = Cube((edge("x", "y"), edge("y", "z"), edge("x", "z", False)))
     plan = plan_cube(path, tuple((name, "t") for name in "xyz"), world, tuple("xyz"))
-    ran: list[Plan] = []
-    original = DuckDBEngine.run
-    monkeypatch.setattr(DuckDBEngine, "run", lambda self, p: ran.append(p) or original(self, p))
-    found = []
-    for limit in (engine_choice.MEMORY_ROWS, 10):
-        monkeypatch.setattr(engine_choice, "MEMORY_ROWS", limit)
-        found.append(answer(AutoEngine, plan, world)[1])
-    assert ran == [plan]
-    np.testing.assert_array_equal(*found)
-    # What turns out too large to list in memory is handed over too.
-    monkeypatch.setattr(engine_choice, "MEMORY_ROWS", 10**9)
+    whole = list_rows(plan, world.run(plan))
+    assert len(whole) > 30
     monkeypatch.setattr("lapis.relational.factor.MAX_PAIRS", 10)
-    np.testing.assert_array_equal(answer(AutoEngine, plan, world)[1], found[0])
-    assert ran == [plan, plan]
+    sliced = list_rows(plan, world.run(plan))
+    np.testing.assert_array_equal(sliced.rows, whole.rows)
+    np.testing.assert_array_equal(sliced.value, whole.value)
+    size = whole.rows.nbytes + whole.value.nbytes
+    run_plans([plan], world, max_memory=size)
+    with pytest.raises(TooLarge, match="not fit in the memory"):
+        run_plans([plan], world, max_memory=size // 2)
 
 
 def test_duckdb_keeps_to_the_memory_given() -> None:
@@ -322,13 +318,9 @@ def test_duckdb_keeps_to_the_memory_given() -> None:
     world = interpret({"F": Predicate("F", ("t", "t"))}, {"t": domain}, tuples)
     cube = Cube((edge("x", "y"), edge("z", "y")))
     variables = tuple((name, "t") for name in "xyz")
-    listing = plan_cube(cube, variables, world, ("x", "z"))
-    assert listing.rows < 10**5
-    with pytest.raises(TooLarge, match="not fit in the memory"):
-        answer(lambda known: DuckDBEngine(known, 2**26), listing, world)
-    # The limit is set anew by the next engine on the connection.
     counting = plan_cube(cube, variables, world)
-    found = answer(lambda known: DuckDBEngine(known, 2**31), counting, world)[0]
+    with open_store("duckdb", 2**26) as store:
+        found = total(counting, StoreEngine(world, store).run(counting))
     assert found == people**2 + people - 1
 
 
@@ -389,7 +381,7 @@ def test_comparisons_of_large_domains_are_counted_by_ranges() -> None:
     violated = plan_violations(Clause((), (Condition("<", x, y),)), variables, world)
     assert count(violated, world) == (size + 2) ** 2 - size * (size - 1) // 2
     cube = Cube((), (Condition("<", x, y),))
-    by_x = count_table(plan_cube(cube, variables, world, ("x",)), world)
+    by_x = world.count_table(plan_cube(cube, variables, world, ("x",)))
     assert by_x.tolist() == [*range(size - 1, -1, -1), 0, 0]
 
 

@@ -31,7 +31,7 @@ Rain
 def answer_of(groups: Sequence[AtomGroup]) -> Answer:
     atoms = Atoms(tuple(groups))
     values = np.linspace(0.01, 0.99, len(atoms))
-    return Answer("exact", True, 0.0, atoms, values, None, np.empty(0))
+    return Answer(("exact",), True, 0.0, atoms, values, None, np.empty(0))
 
 
 def pairs(constants: Sequence[str], world: str = "") -> AtomGroup:
@@ -198,7 +198,7 @@ def test_blocks_of_json_are_the_entries_one_by_one(
     values = np.linspace(0.0, 1.0, len(atoms))
     errors = np.where(np.arange(len(atoms)) % 3 == 0, np.nan, values / 7)
     ids = (np.arange(len(atoms)) % 2).astype(np.int8)
-    answer = Answer("exact+gibbs", False, None, atoms, values, errors, np.empty(0), ids)
+    answer = Answer(("exact", "gibbs"), False, None, atoms, values, errors, np.empty(0), ids)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lapis.results.columns.BLOCK", block)
         text = "".join(json_pieces({"atoms": answer.document()["atoms"]}))

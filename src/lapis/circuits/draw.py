@@ -9,8 +9,8 @@ import numpy as np
 from lapis.circuits.circuit import INDICATOR, PARAMETER, Circuit
 from lapis.circuits.files import node_label
 from lapis.errors import TooLarge
-from lapis.results.escaping import escape
 from lapis.results.plots import COLOUR, check_picture, new_figure, save_picture
+from lapis.results.result import escape
 
 MAX_NODES = 200
 SWEEPS = 8  # of moving nodes to the middle of their neighbours

@@ -17,9 +17,8 @@ from lapis.circuits.evaluation import log_values, posteriors
 from lapis.circuits.factors.ground import GroundFactors, ground_factors
 from lapis.circuits.queries import no_evidence
 from lapis.errors import TooLarge
-from lapis.inference.by_samplers import best_samplers
-from lapis.inference.log_odds import sampled_log_odds, state_log_odds
-from lapis.inference.marginals import Marginals, Options
+from lapis.inference.marginals import InferenceOptions, Marginals, sampled_log_odds, state_log_odds
+from lapis.inference.plan import best_samplers
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.inference.sampling.sampler import Sampler
@@ -33,7 +32,7 @@ NUM_SAMPLES, BURN_IN = 8_000, 500
 CERTAIN = 1e-9  # nearer to 0 or 1, log-odds are taken from logarithms
 
 
-def by_circuit(network: Network, options: Options) -> Marginals:
+def by_circuit(network: Network, options: InferenceOptions) -> Marginals:
     """Compile, or approximate where that is too large."""
     factors = ground_factors(network)
     entries = max(1, len(factors.graph.log_value))
@@ -48,14 +47,18 @@ def by_circuit(network: Network, options: Options) -> Marginals:
     value, found = posteriors(circuit, no_evidence(circuit))
     base = factors.atom_states()[: network.num_base_atoms]
     notes = {"compiled_by": compiled.method, "edges": circuit.num_edges, "width": compiled.width}
-    return Marginals(
-        "circuit", True, float(value[0]), np.clip(found[0][base], 0.0, 1.0),
-        exact_log_odds(circuit, found[0])[base], None, expected_count(circuit, factors),
+    return Marginals.by(
+        "circuit",
+        exact=True,
+        log_partition=float(value[0]),
+        marginal=np.clip(found[0][base], 0.0, 1.0),
+        log_odds=exact_log_odds(circuit, found[0])[base],
+        expected_count=expected_count(circuit, factors),
         diagnostics=notes,
-    )  # fmt: skip
+    )
 
 
-def by_approximation(factors: GroundFactors, options: Options) -> Marginals:
+def by_approximation(factors: GroundFactors, options: InferenceOptions) -> Marginals:
     network, graph = factors.network, factors.graph
     row = np.full(graph.num_variables, -1, np.int32)
     rows = as_rows(factors, sample_worlds(network, options))
@@ -78,11 +81,15 @@ def by_approximation(factors: GroundFactors, options: Options) -> Marginals:
         "effective": found.effective,
         "interrupted": stop(),
     }
-    return Marginals(
-        "circuit", False, None, marginal, sampled_log_odds(marginal, len(rows)),
-        found.state_stderr[base], expected_count(circuit, factors),
-        np.ones(len(base), bool), notes,
-    )  # fmt: skip
+    return Marginals.by(
+        "circuit",
+        exact=False,
+        marginal=marginal,
+        log_odds=sampled_log_odds(marginal, len(rows)),
+        stderr=found.state_stderr[base],
+        expected_count=expected_count(circuit, factors),
+        diagnostics=notes,
+    )
 
 
 def expected_count(circuit: Circuit, factors: GroundFactors) -> np.ndarray:
@@ -109,7 +116,7 @@ def exact_log_odds(circuit: Circuit, probability: np.ndarray) -> np.ndarray:
     return state_log_odds(log_probability, first)
 
 
-def sample_worlds(network: Network, options: Options) -> np.ndarray:
+def sample_worlds(network: Network, options: InferenceOptions) -> np.ndarray:
     """bool[num_samples, num_atoms], of as many chains as asked for."""
     method = best_samplers(network)[0]
     sampler: Sampler = find_method("infer", method).make()  # type: ignore[type-arg]

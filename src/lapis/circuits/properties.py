@@ -13,7 +13,7 @@ import numpy as np
 
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM, Circuit, Properties
 from lapis.circuits.evaluation import structure_of
-from lapis.compiled import entry
+from lapis.runtime.kernels import entry
 
 
 def find_properties(circuit: Circuit) -> Properties:

@@ -18,9 +18,9 @@ import numpy as np
 
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM, Circuit
 from lapis.circuits.evaluation import MISSING, as_rows, climb, log_values, structure_of
-from lapis.compiled import entry, inner
 from lapis.errors import LapisError
 from lapis.inference.random_numbers import random_states, uniform
+from lapis.runtime.kernels import entry, inner
 
 
 def no_evidence(circuit: Circuit) -> np.ndarray:

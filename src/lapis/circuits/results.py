@@ -24,8 +24,7 @@ from lapis.circuits.tree_networks.gibbs import (
     estimate_marginals,
 )
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
-from lapis.results.result import Columns, Figures, Result, Table
-from lapis.results.view import View, format_number, new_view
+from lapis.results.result import Columns, Figures, Result, Table, View, format_number, new_view
 
 
 @dataclass(frozen=True, repr=False)

@@ -34,10 +34,10 @@ def demo(as_json: bool) -> None:
 
 @takes("warm", "compiling")
 def warm(progress: Report | None) -> None:
-    """Compile all kernels ahead, on all cores: the first job of an installation need not."""
-    from lapis.cli.warm import compile_all
+    """Compile the kernels of common commands ahead of their first use, on all cores."""
+    from lapis.precompile import warm as compile_ahead
 
-    compile_all(progress)
+    compile_ahead(progress=progress)
 
 
 @takes("check")
@@ -70,12 +70,13 @@ def count(
                     hint=f"leave out {flag}, or --explain",
                 )
         from lapis.counting.rule_counts import explain_counts
-        from lapis.relational.engines.mapped_tables import open_on_engine
+        from lapis.stores.load_to_store import place_on
+        from lapis.stores.mapped_tables import open_on_engine
 
         places = {name: options[name] for name in ("engine", "tables", "strict")}
         with open_on_engine(model, worlds or None, probabilities=False, **places) as opened:
             inputs, store = opened
-            print(explain_counts(inputs.model, inputs.databases, store))
+            print(explain_counts(inputs.model, inputs.databases, place_on(store)))
         return None
     with progress_bar("counting") as progress:
         return count_rules(model, worlds or None, progress=progress, **options)
@@ -92,19 +93,16 @@ def ground(model: Path, worlds: Worlds, **options: Any) -> Result:
 @takes("infer", "sampling")
 def infer(model: Path | Model, worlds: Worlds, posterior: Path | None, **options: Any) -> Result:
     """Marginal probabilities of the unknown query atoms."""
-    from lapis.cli.warm import samplers_beside
+    from lapis.api import infer as infer_marginals
 
-    with samplers_beside(worlds):
-        from lapis.api import infer as infer_marginals
+    if posterior is None:
+        return infer_marginals(model, worlds or None, **options)
+    from lapis.language.resolution.resolve import read_model
+    from lapis.learning.weight_posterior import WeightPosterior
 
-        if posterior is None:
-            return infer_marginals(model, worlds or None, **options)
-        from lapis.language.resolution.resolve import read_model
-        from lapis.learning.weight_posterior import WeightPosterior
-
-        resolved = read_model(model) if isinstance(model, Path) else model
-        draws = WeightPosterior.read(posterior, resolved)
-        return infer_marginals(draws, worlds or None, **options)
+    resolved = read_model(model) if isinstance(model, Path) else model
+    draws = WeightPosterior.read(posterior, resolved)
+    return infer_marginals(draws, worlds or None, **options)
 
 
 @takes("map", "most likely world")

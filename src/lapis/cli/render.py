@@ -6,10 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lapis.results.escaping import escape
 from lapis.results.json_text import json_pieces
-from lapis.results.result import Result
-from lapis.results.view import View, draw_bar
+from lapis.results.result import Result, View, draw_bar, escape
 
 if TYPE_CHECKING:
     from rich.console import Console

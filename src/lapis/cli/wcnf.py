@@ -22,9 +22,9 @@ def map_wcnf(
 ) -> MostLikelyWorld:  # fmt: skip
     """The assignment of least cost; `cost` is the weight of the soft clauses it breaks."""
     from lapis.inference.map.wcnf import solve_wcnf
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
 
-    options = Options(time_limit=time_limit, seed=random_state, progress=progress)
+    options = InferenceOptions(time_limit=time_limit, seed=random_state, progress=progress)
     result = solve_wcnf(path, method, options)
     found = result.found
     size = result.network.num_base_atoms

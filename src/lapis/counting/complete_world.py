@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from lapis.counting.derived import count_witnesses, derive
-from lapis.data.tuples import sorted_unique
+from lapis.data.keys import sorted_unique
 from lapis.errors import LapisError
 from lapis.logic.clauses import Definition
-from lapis.problem.problem import Problem, StoredEvidence
-from lapis.relational.engines.placing import (
-    StoredExtension,
-    StoredWorld,
-    TableRows,
-    store_extension,
-)
-from lapis.relational.interpretation import Extension, Interpretation
+from lapis.problem.problem import LazyEvidence, Problem
+from lapis.relational.interpretation import Extension, Interpretation, interpret
+
+
+@runtime_checkable
+class WorldSource(Protocol):
+    """Rows of facts that have a world of their own, as tables of a database do."""
+
+    def open_world(self, problem: Problem) -> Interpretation:
+        """The world of the problem's true facts."""
 
 
 def base_world(problem: Problem, world: Mapping[str, np.ndarray] | None = None) -> Interpretation:
@@ -34,10 +37,7 @@ def base_world(problem: Problem, world: Mapping[str, np.ndarray] | None = None) 
                     code="incomplete-world",
                     hint="counting needs a complete world: close the predicate or give its facts",
                 )
-        stored = [e for e in problem.evidence.values() if isinstance(e, StoredEvidence)]
-        if stored:
-            return _stored_world(problem, stored)
-        world = {name: evidence.true for name, evidence in problem.evidence.items()}
+        return closed_world(problem)
     empty = np.empty((0, 0), np.int32)
     return Interpretation(
         problem.domains,
@@ -51,17 +51,13 @@ def base_world(problem: Problem, world: Mapping[str, np.ndarray] | None = None) 
     )
 
 
-def _stored_world(problem: Problem, stored: Sequence[StoredEvidence]) -> Interpretation:
-    """The world on the store that its facts are on; all of them are, or go there."""
-    [store] = {known.rows.store for known in stored if isinstance(known.rows, TableRows)}
-    relations = {}
-    for name, known in problem.evidence.items():
-        if isinstance(known, StoredEvidence) and isinstance(known.rows, TableRows):
-            relations[name] = StoredExtension(known.predicate.types, known.rows)
-        else:
-            here = Extension(known.predicate.types, known.true)
-            relations[name] = store_extension(store, here)
-    return StoredWorld(problem.domains, relations, store)
+def closed_world(problem: Problem) -> Interpretation:
+    """The world in which the atoms that the evidence makes true are true, and no others."""
+    for evidence in problem.evidence.values():
+        if isinstance(evidence, LazyEvidence) and isinstance(evidence.rows, WorldSource):
+            return evidence.rows.open_world(problem)
+    true = {name: evidence.true for name, evidence in problem.evidence.items()}
+    return interpret(problem.model.predicates, problem.domains, true)
 
 
 def _tidy(rows: np.ndarray, arity: int) -> np.ndarray:

@@ -13,8 +13,8 @@ changes of the whole cascade just add up, however deep the quantifiers are neste
 
 Numbers are int64. What a flip can change is bounded when its loops are written, by the sizes of the
 domains; where that, or the number of atoms, passes 2⁶², all arrays hold Python's integers and the
-same kernels are interpreted. Counts themselves may be larger: they are Python's integers to which
-the changes of some flips at a time are added.
+kernels run as Python functions (`as_python`). Counts themselves may be larger: they are Python's
+integers to which the changes of some flips at a time are added.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class World:
         relations, atom = self._relations, self._relations.offset[predicate]
         for argument, stride in zip(arguments, relations.strides[predicate], strict=True):
             atom += int(argument) * stride
-        return bool(contains(relations.arrays[1], atom))
+        return bool(run_kernel(contains, relations.wide, relations.arrays[1], atom))
 
     def true_rows(self, predicate: str) -> np.ndarray:
         """int32[n, arity], the true atoms, in no order that means anything."""
@@ -253,14 +253,13 @@ class World:
                 if blocks is not None:
                     blocks = blocks._replace(hard=blocks.hard.astype(object))
             end = int(np.searchsorted(flips, flips[done] + self._budget, "right")) - 1
-            steps = int(flips[end] - flips[done])
-            work = steps * (20 + len(self._writer.code) // max(1, len(self._entries)))
             what = (*relations.arrays, self._made_program(), self._made_state(), given, visits)
             if blocks is None:
-                stopped = run_kernel(visit, relations.wide, work)(mode, *what, done, end)
+                stopped = run_kernel(visit, relations.wide, mode, *what, done, end)
             else:
-                kernel = run_kernel(visit_blocks, relations.wide, work)
-                stopped = kernel(*what, blocks, done, end, resumes)
+                stopped = run_kernel(
+                    visit_blocks, relations.wide, *what, blocks, done, end, resumes
+                )
             self._budget -= int(flips[min(stopped + 1, end)] - flips[done])
             done, resumes = stopped, stopped < end
             visits = self._make_room(visits)
@@ -344,9 +343,8 @@ class World:
                 np.zeros(places, word),
             )
             self._state.level[NUM_WITNESSES] = len(atoms)
-            run_kernel(insert, self._relations.wide, 10 * len(atoms))(
-                self._state.derived, self._state.witnesses, atoms, numbers
-            )
+            state, wide = self._state, self._relations.wide
+            run_kernel(insert, wide, state.derived, state.witnesses, atoms, numbers)
         return self._state
 
     def _write_loops(self, predicate: str) -> None:

@@ -9,8 +9,10 @@ builds them twice as long.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from math import prod
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -177,13 +179,32 @@ class IndexedRelations:
         )
         for name, at in self.number.items():
             atoms = self.atoms(name, self._rows[name])
-            run_kernel(load, self.wide, 20 * len(atoms))(layout, relations, at, atoms)
+            run_kernel(load, self.wide, layout, relations, at, atoms)
         return layout, relations
 
 
-def run_kernel(kernel: Any, wide: bool, steps: int) -> Any:
-    """The kernel, or its function where there is little to do or numbers are wide."""
-    return kernel.interpret if wide else kernel.for_work(steps, seconds=2.0)
+def run_kernel(kernel: Any, wide: bool, *arguments: Any) -> Any:
+    """Call a kernel, as a Python function where numbers are wide."""
+    if not wide:
+        return kernel(*arguments)
+    with np.errstate(all="ignore"):
+        return as_python(kernel)(*arguments)
+
+
+@functools.cache
+def as_python(kernel: Any) -> FunctionType:
+    """The Python function of a kernel: numba has no integers beyond 64 bits.
+
+    The kernels that it calls are Python functions too, whereas `kernel.py_func` calls compiled
+    ones.
+    """
+    function = kernel.py_func
+    names = {
+        name: as_python(value) if hasattr(value, "py_func") else value
+        for name, value in function.__globals__.items()
+        if name in function.__code__.co_names
+    }
+    return FunctionType(function.__code__, names, function.__name__)
 
 
 def strides_of(sizes: Sequence[int]) -> tuple[int, ...]:

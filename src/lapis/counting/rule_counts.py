@@ -6,29 +6,27 @@ A hard rule is counted as one formula here, not as the clauses that must each ho
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from lapis.counting.complete_world import base_world
+from lapis.counting.complete_world import closed_world
 from lapis.counting.derived import extend
 from lapis.counting.ijgp import IjgpSettings, count_ijgp
-from lapis.counting.totals import complete_world, count_feature, plan_feature
+from lapis.counting.totals import count_feature, plan_feature
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.methods import find_method
-from lapis.problem.problem import Problem, StoredEvidence, build_problem
+from lapis.problem.problem import Problem, build_problem
 from lapis.progress import Progress, Report
-from lapis.relational.engines.placing import place_problem
-from lapis.relational.engines.store import Store
-from lapis.relational.engines.stored import StoreEngine
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import explain
 from lapis.results.counts import Counts, RuleCount
 
 CountKind = Literal["exact", "ijgp"]
+Place = Callable[[Problem], Problem]  # puts the facts of a problem elsewhere, as in a database
 
 
 def count_rules(
@@ -38,15 +36,15 @@ def count_rules(
     counts: CountKind = "exact",
     ijgp: IjgpSettings | None = None,
     measure_error: bool = False,
-    store: Store | None = None,
+    place: Place | None = None,
     progress: Report | None = None,
 ) -> Counts:
-    """Counts of every weight's formula, added over the worlds; on a store, if there is one.
+    """Counts of every weight's formula, added over the worlds.
 
     With counts="ijgp" they are estimates by IJGP, exact where its clusters hold whole formulas;
-    `measure_error` counts exactly too and compares.
+    `measure_error` counts exactly too and compares. `place` is applied to each world's problem.
     """
-    if store is not None and counts != "exact":
+    if place is not None and counts != "exact":
         raise LapisError(
             "an engine counts exactly", code="option-value", hint="leave out --counts, or --engine"
         )
@@ -58,7 +56,7 @@ def count_rules(
     totals: dict[tuple[int, str], RuleCount] = {}
     began = time.monotonic()
     for number, world in enumerate(worlds):
-        problem = complete_problem(softened, world, store)
+        problem = complete_problem(softened, world, place)
         for rule, row in count(problem):
             if progress is not None:
                 done = number * len(model.rules) + rule + 1
@@ -75,10 +73,10 @@ def soften(model: Model) -> Model:
     return model.with_rules(tuple(replace(rule, hard=False) for rule in model.rules))
 
 
-def complete_problem(model: Model, world: Database, store: Store | None = None) -> Problem:
+def complete_problem(model: Model, world: Database, place: Place | None = None) -> Problem:
     problem = build_problem(model, world)
     problem.require_complete()
-    return problem if store is None else place_problem(problem, store)
+    return problem if place is None else place(problem)
 
 
 def add(one: RuleCount, other: RuleCount) -> RuleCount:
@@ -143,19 +141,18 @@ def estimated_counts(
             position += 1
 
 
-def explain_counts(model: Model, worlds: Sequence[Database], store: Store | None = None) -> str:
-    """The count plans of every clause of every rule, as text; on a store also their SQL."""
+def explain_counts(model: Model, worlds: Sequence[Database], place: Place | None = None) -> str:
+    """The count plans of every clause of every rule, as text, with the SQL that runs them."""
     lines: list[str] = []
     for world in worlds:
-        problem = complete_problem(soften(model), world, store)
+        problem = complete_problem(soften(model), world, place)
         interpretation = world_of(problem)
         for feature in problem.normal_form.features:
             lines.append(problem.model.rules[feature.rule].text)
             for plan in plan_feature(feature, interpretation):
                 lines += ["  " + line for line in explain(plan).splitlines()]
-                if store is not None:
-                    for statement in StoreEngine(interpretation, store).statements(plan):
-                        lines += ["    " + line for line in statement.splitlines()]
+                for statement in interpretation.explain_run(plan):
+                    lines += ["    " + line for line in statement.splitlines()]
     return "\n".join(lines)
 
 
@@ -165,8 +162,4 @@ def relations_of(problem: Problem) -> dict[str, Any]:
 
 def world_of(problem: Problem) -> Interpretation:
     """The extensions of all base and derived predicates."""
-    if any(isinstance(known, StoredEvidence) for known in problem.evidence.values()):
-        return extend(base_world(problem), problem.normal_form.definitions)
-    return complete_world(
-        problem.normal_form, problem.model, problem.domains, relations_of(problem)
-    )
+    return extend(closed_world(problem), problem.normal_form.definitions)

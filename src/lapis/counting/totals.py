@@ -19,7 +19,6 @@ from lapis.data.database import Domain
 from lapis.language.model import Model
 from lapis.logic.clauses import Feature, NormalForm
 from lapis.relational.compile import plan_violations
-from lapis.relational.engines.running import count_table
 from lapis.relational.interpretation import Interpretation, interpret
 from lapis.relational.plan import Plan
 
@@ -81,7 +80,7 @@ def count_feature(feature: Feature, world: Interpretation) -> FeatureCount:
     always = (feature.constant + len(feature.clauses)) * groundings
     violations = np.zeros([world.size(types[name]) for name in keep], object)
     for plan in plans:
-        violations += count_table(plan, world)
+        violations += world.count_table(plan)
     return FeatureCount((always - violations.reshape(-1)).tolist(), groundings)
 
 

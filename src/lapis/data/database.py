@@ -1,12 +1,14 @@
-"""Constants interned to integers, relations as columns of integers."""
+"""Databases: constants interned to integers, relations as columns of integers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,7 +18,6 @@ from lapis.language.names import read_number
 if TYPE_CHECKING:
     import duckdb
 
-    from lapis.data.description import Description
     from lapis.data.formats.frames import Frame, RemoteConnection, RemoteFrame
     from lapis.data.formats.sources import Origin
 
@@ -132,7 +133,7 @@ class Database:
         """The database that a text in the format of `.db` files states."""
         from dataclasses import replace
 
-        from lapis.data.formats.fact_text import read_text
+        from lapis.data.paths import read_text
 
         return replace(read_text(Source(name, text)), name=name)
 
@@ -180,7 +181,6 @@ class Database:
 
     def describe(self) -> Description:
         """A table of the predicates: types, number of facts, density. Print it, or show it."""
-        from lapis.data.description import Description
 
         return Description(self)
 
@@ -216,3 +216,64 @@ class Database:
 
     def _repr_html_(self) -> str:
         return self.describe()._repr_html_()
+
+
+HEADINGS = ("predicate", "types", "true", "false", "unknown", "density")
+NUM_TEXT_COLUMNS = 2  # aligned to the left; the others are numbers
+
+
+class Row(NamedTuple):
+    predicate: str
+    types: tuple[str, ...]
+    true: int
+    false: int
+    unknown: int
+    density: float | None  # true / Π |domain|, None if there is no ground atom
+
+    def cells(self) -> list[str]:
+        density = "-" if self.density is None else f"{self.density:.3g}"
+        types = ", ".join(self.types) or "-"
+        return [self.predicate, types, *map(str, (self.true, self.false, self.unknown)), density]
+
+
+@dataclass(frozen=True)
+class Description:
+    """Prints as a text table; a notebook shows it as HTML."""
+
+    database: Database
+
+    @property
+    def rows(self) -> list[Row]:
+        return [self._row(relation) for relation in self.database.relations.values()]
+
+    def _row(self, relation: Relation) -> Row:
+        num_atoms = prod(len(self.database.domains[name]) for name in relation.types)
+        return Row(
+            relation.predicate,
+            relation.types,
+            len(relation.true),
+            len(relation.false),
+            len(relation.unknown),
+            len(relation.true) / num_atoms if num_atoms else None,
+        )
+
+    def __str__(self) -> str:
+        lines = [list(HEADINGS), *(row.cells() for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if column < NUM_TEXT_COLUMNS else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        )
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{heading}</th>" for heading in HEADINGS)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row.cells()) + "</tr>"
+            for row in self.rows
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

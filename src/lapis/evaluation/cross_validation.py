@@ -29,15 +29,14 @@ from lapis.evaluation.fold_jobs import (
 from lapis.evaluation.folds import make_folds
 from lapis.evaluation.predictions import Predictions, join_predictions
 from lapis.evaluation.score import MEASURE_HEADINGS, Quality, measure
-from lapis.inference.marginals import Options as InferenceOptions
+from lapis.inference.marginals import InferenceOptions
 from lapis.methods import check_options
 from lapis.option import seed_of
 from lapis.options import COMMANDS
 from lapis.problem.query import query_predicates
 from lapis.problem.task import ModelLike, WorldLike, open_inputs
 from lapis.progress import Progress, Report, Stop, Wish
-from lapis.results.result import Columns, Result
-from lapis.results.view import View, format_measure, new_view
+from lapis.results.result import Columns, Result, View, format_measure, new_view
 
 if TYPE_CHECKING:
     import threading

@@ -1,31 +1,24 @@
 """Folds of a cross-validation, learned and scored one by one or in processes side by side.
 
-Processes are started fresh (`spawn`: threads of compiled code do not survive a fork) and take
-one fold after another; a process for each fold spent seconds on loading kernels again. They do
-not hear Ctrl-C: the one that waits for them does, ends them, and keeps what is finished. Without
-processes a learner that was stopped says so itself, and its half-learned fold is dropped.
+Ctrl-C ends the worker processes and keeps the finished folds. Without processes a learner that was
+stopped says so itself, and its half-learned fold is dropped.
 """
 
 from __future__ import annotations
 
-import signal
 import time
-import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
 from lapis.data.database import Database
 from lapis.errors import LapisError, Note
 from lapis.evaluation.score import Score, score_worlds
-from lapis.inference.marginals import Options as InferenceOptions
+from lapis.inference.marginals import InferenceOptions
 from lapis.language.model import Model
-from lapis.processes import WORKERS
 from lapis.progress import Stop
-
-STOP_SECONDS = 0.2  # between looks at whether to stop, while processes are at work
+from lapis.runtime.processes import as_completed, worker_pool
 
 
 class Learned(NamedTuple):
@@ -149,75 +142,22 @@ def run_side_by_side(
     tasks: Sequence[FoldTask], learn: Learner, num_jobs: int, stop: Stop
 ) -> Generator[Fold, None, None]:
     """Folds as they finish, `num_jobs` at a time; the first error ends all."""
-    waiting = list(reversed(tasks))
-    workers = [start_worker(learn) for _ in range(min(num_jobs, len(tasks)))]
-    running: dict[Connection, FoldTask] = {}
-    try:
-        for worker in workers:
-            running[worker.connection] = send(worker.connection, waiting.pop())
-        while running:
-            if stop():
+    with worker_pool(min(num_jobs, len(tasks))) as pool:
+        running = {pool.submit(run_fold, task, learn): task for task in tasks}
+        for finished in as_completed(running, stop):
+            task = running[finished]
+            try:
+                fold = finished.result()
+            except LapisError as error:
+                raise name_fold(error, task) from None
+            except BrokenProcessPool:
+                raise name_fold(process_ended(), task) from None
+            except Exception as error:
+                error.add_note(f"in fold {task.number}")
+                raise
+            if fold is None:
                 raise KeyboardInterrupt
-            for ready in wait(list(running), STOP_SECONDS):
-                assert isinstance(ready, Connection)
-                fold = receive(ready, running.pop(ready))
-                if waiting:
-                    running[ready] = send(ready, waiting.pop())
-                yield fold
-    finally:
-        for worker in workers:
-            worker.process.terminate()
-            worker.process.join()
-            worker.connection.close()
-
-
-class Worker(NamedTuple):
-    process: BaseProcess
-    connection: Connection
-
-
-def start_worker(learn: Learner) -> Worker:
-    here, there = WORKERS.Pipe()
-    process = WORKERS.Process(target=work, args=(there, learn), daemon=True)
-    process.start()
-    there.close()
-    return Worker(process, here)
-
-
-def work(connection: Connection, learn: Learner) -> None:
-    """The whole life of a process: folds come in, results go out, until it is ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    while True:
-        task: FoldTask = connection.recv()
-        result: Fold | Exception | None
-        try:
-            result = run_fold(task, learn)
-        except LapisError as error:
-            result = error
-        except Exception:
-            result = RuntimeError(f"fold {task.number} failed:\n{traceback.format_exc()}")
-        connection.send(result)
-
-
-def send(connection: Connection, task: FoldTask) -> FoldTask:
-    try:
-        connection.send(task)
-    except OSError:
-        raise name_fold(process_ended(), task) from None
-    return task
-
-
-def receive(connection: Connection, task: FoldTask) -> Fold:
-    """A process's fold, or its error raised here."""
-    try:
-        result = connection.recv()
-    except (EOFError, OSError):
-        raise name_fold(process_ended(), task) from None
-    if isinstance(result, Fold):
-        return result
-    if isinstance(result, LapisError):
-        raise name_fold(result, task)
-    raise result or KeyboardInterrupt
+            yield fold
 
 
 def process_ended() -> LapisError:

@@ -24,8 +24,8 @@ from typing import NamedTuple
 
 from lapis.errors import LapisError, TooLarge
 from lapis.evaluation.predictions import exact_log_partition
-from lapis.inference.figures import joined_methods
-from lapis.inference.marginals import MAX_ELEMENTS, Options
+from lapis.inference.marginals import InferenceOptions, join_names
+from lapis.inference.plan import MAX_ELEMENTS
 from lapis.learning.examples import Example
 from lapis.problem.problem import Problem
 
@@ -48,18 +48,18 @@ class LogLikelihood(NamedTuple):
 
     value: float
     stderr: float | None = None  # None where it is exact
-    method: str = "exact"
+    methods: tuple[str, ...] = ("exact",)
 
 
 def log_likelihood(
-    example: Example, options: Options | None = None, method: str = "auto"
+    example: Example, options: InferenceOptions | None = None, method: str = "auto"
 ) -> LogLikelihood:
     """log P(the facts of an example in which everything is asked).
 
     Small networks are grounded first, large ones lifted first. Raises TooLarge where neither gives
     it; with method `ais` it is estimated then.
     """
-    options = options or Options()
+    options = options or InferenceOptions()
     if options.max_memory is None:
         options = replace(options, max_memory=MAX_OPEN_MEMORY)
     ways = [ground_likelihood, lifted_likelihood]
@@ -76,13 +76,13 @@ def log_likelihood(
     raise refused[-1 if refused[0].code == NOT_LIFTABLE else 0]
 
 
-def ground_likelihood(example: Example, options: Options) -> LogLikelihood:
+def ground_likelihood(example: Example, options: InferenceOptions) -> LogLikelihood:
     known = exact_log_partition(example.complete, options)
     refuse_large(example)
     return LogLikelihood(known - exact_log_partition(example.free, options))
 
 
-def lifted_likelihood(example: Example, options: Options) -> LogLikelihood:
+def lifted_likelihood(example: Example, options: InferenceOptions) -> LogLikelihood:
     """Without grounding; only where nothing is hidden."""
     if example.has_hidden:
         raise TooLarge("a likelihood with hidden atoms cannot be lifted", code=NOT_LIFTABLE)
@@ -91,18 +91,18 @@ def lifted_likelihood(example: Example, options: Options) -> LogLikelihood:
 
     score = float(example.complete.weight_table.value @ count_data(example.complete))
     circuit = lift_problem(example.free, max_elements=MAX_ELEMENTS)
-    return LogLikelihood(score - circuit.at().log_partition, None, "lifted")
+    return LogLikelihood(score - circuit.at().log_partition, None, ("lifted",))
 
 
-def annealed_likelihood(example: Example, options: Options) -> LogLikelihood:
-    from lapis.inference.marginals import infer_problem
+def annealed_likelihood(example: Example, options: InferenceOptions) -> LogLikelihood:
+    from lapis.inference.solve import infer_problem
 
     known = exact_log_partition(example.complete, options)
     refuse_large(example)
     found = infer_problem(example.free, "ais", options)[1]
     assert found.log_partition is not None
     stderr = found.diagnostics.get("log_partition_stderr")
-    return LogLikelihood(known - found.log_partition, stderr, found.method)
+    return LogLikelihood(known - found.log_partition, stderr, found.methods)
 
 
 def refuse_large(example: Example) -> None:
@@ -120,7 +120,7 @@ def add_log_likelihoods(worlds: list[LogLikelihood]) -> LogLikelihood:
     return LogLikelihood(
         sum(world.value for world in worlds),
         math.hypot(*errors) if errors else None,
-        joined_methods([world.method for world in worlds]),
+        join_names(world.methods for world in worlds),
     )
 
 

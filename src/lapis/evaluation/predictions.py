@@ -2,7 +2,7 @@
 
 The facts of the query predicates are hidden, predicted from the rest of the data, and kept
 beside the truth. Logarithms are taken of log-odds, which are exact where inference is, however
-sure it is, and where it sampled say no more than the samples can (`lapis.inference.log_odds`).
+sure it is, and where it sampled say no more than the samples can (`lapis.inference.marginals`).
 Rankings go by the same where they are exact, and by the shares of the samples where they are not.
 """
 
@@ -23,10 +23,10 @@ from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, join_atoms
-from lapis.results.view import MAX_ROWS, View
+from lapis.results.result import MAX_ROWS, View
 
 if TYPE_CHECKING:
-    from lapis.inference.marginals import Marginals, Options
+    from lapis.inference.marginals import InferenceOptions, Marginals
 
 TIE = 1e-9  # of log-odds, relative: atoms that are alike are rounded differently
 
@@ -117,13 +117,13 @@ class WorldPrediction(NamedTuple):
 
     predictions: Predictions
     log_likelihood: float | None  # of all query atoms together; None where not exact
-    method: str
+    methods: tuple[str, ...]
     exact: bool
     diagnostics: dict[str, Any]
 
 
 def predict_example(
-    example: Example, method: str = "auto", options: Options | None = None
+    example: Example, method: str = "auto", options: InferenceOptions | None = None
 ) -> WorldPrediction:
     """Probabilities of the asked atoms whose truth is known, given the rest of the world.
 
@@ -137,7 +137,7 @@ def predict_example(
     TooLarge
         If another method than "auto" does not fit, or the unknown atoms alone do not.
     """
-    from lapis.inference.marginals import infer_problem
+    from lapis.inference.solve import infer_problem
 
     try:
         network, found = infer_problem(example.free, method, options)
@@ -148,7 +148,7 @@ def predict_example(
         found = replace(found, diagnostics={**found.diagnostics, "not_ground": error.message})
     predictions = predict_atoms(example, network, found)
     joint = joint_log_likelihood(example, network, found, options)
-    return WorldPrediction(predictions, joint, found.method, found.exact, found.diagnostics)
+    return WorldPrediction(predictions, joint, found.methods, found.exact, found.diagnostics)
 
 
 def predict_atoms(example: Example, network: Network, found: Marginals) -> Predictions:
@@ -171,13 +171,13 @@ def predict_atoms(example: Example, network: Network, found: Marginals) -> Predi
 
 
 def joint_log_likelihood(
-    example: Example, network: Network, found: Marginals, options: Options | None
+    example: Example, network: Network, found: Marginals, options: InferenceOptions | None
 ) -> float | None:
     """log P(asked atoms | the rest) = log Z(asked known) − log Z(asked unknown)."""
     from lapis.learning.objectives.conditional import observed_world
 
     log_partition = found.log_partition if found.exact else None
-    if example.has_hidden or found.method == "lifted":
+    if example.has_hidden or "lifted" in found.methods:
         if log_partition is None:
             return None
         try:
@@ -188,10 +188,11 @@ def joint_log_likelihood(
     return None if log_partition is None else network.score(world) - log_partition
 
 
-def exact_log_partition(problem: Problem, options: Options | None = None) -> float:
+def exact_log_partition(problem: Problem, options: InferenceOptions | None = None) -> float:
     """log Z of a problem; raises TooLarge where it cannot be had exactly."""
     from lapis.grounding.bottom_up import ground
-    from lapis.inference.marginals import infer_network, is_tiny
+    from lapis.inference.plan import is_tiny
+    from lapis.inference.solve import infer_network
 
     network = ground(problem, max_memory=None if options is None else options.max_memory)
     method = "enumerate" if is_tiny(network) else "exact"

@@ -36,13 +36,19 @@ from lapis.evaluation.predictions import (
     join_predictions,
     predict_example,
 )
-from lapis.inference.figures import joined_methods, total_or_none
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions, add_or_none, join_names
 from lapis.language.model import Model
 from lapis.language.resolution.gather import gather_instances
 from lapis.learning.examples import Example, build_examples
-from lapis.results.result import Columns, Figures, Result
-from lapis.results.view import View, format_measure, format_number, new_view
+from lapis.results.result import (
+    Columns,
+    Figures,
+    Result,
+    View,
+    format_measure,
+    format_number,
+    new_view,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -204,7 +210,7 @@ def score_worlds(
     query: Sequence[str] = (),
     *,
     method: str = "auto",
-    options: Options | None = None,
+    options: InferenceOptions | None = None,
     hidden: Sequence[str] = (),
     listed: bool = False,
     likelihood: bool = True,
@@ -225,14 +231,15 @@ def score_worlds(
     (True, -0.9514, 0.5, -3.8407)
     """
     find_method("infer", method)
-    options = options or Options()
+    options = options or InferenceOptions()
     if not query:
         refuse_unasked(method, options, listed)
     notes: list[str] = []
     model = gather_instances(model, type_sizes(model, worlds)).model
     everything = build_examples(model, worlds, hidden=hidden)
     whole = total_likelihood(everything, method, options, notes) if likelihood else None
-    total, stderr_of_total, method_of_total = whole or (None, None, None)
+    total, stderr_of_total, methods_of_total = whole or (None, None, ())
+    method_of_total = "+".join(methods_of_total) or None
     by_world = (pseudo_log_likelihoods(example.complete) for example in everything)
     parts = total_pseudo(by_world, notes) if pseudo else None
     plain = None if parts is None else sum(part.value for part in parts.values())
@@ -257,10 +264,10 @@ def score_worlds(
         quality.auc_pr,
         quality.auc_pr_trapezoid,
         quality.brier,
-        total_or_none([part.log_likelihood for part in found]),
+        add_or_none([part.log_likelihood for part in found]),
         quality.num_atoms,
         quality.num_true,
-        joined_methods([part.method for part in found]),
+        "+".join(join_names(part.methods for part in found)),
         exact,
         None if exact else predictions.max_stderr,
         tuple(predicate_score(name, measure(predictions.of(name)), parts) for name in names),
@@ -272,12 +279,12 @@ def score_worlds(
     )
 
 
-def refuse_unasked(method: str, options: Options, listed: bool) -> None:
+def refuse_unasked(method: str, options: InferenceOptions, listed: bool) -> None:
     """Refuse what is said of predictions where nothing is predicted."""
     said = {
         "--listed": listed,
         f"--method {method}": method not in ("auto", "ais"),
-        "--precision": options.precision != Options().precision,
+        "--precision": options.precision != InferenceOptions().precision,
     }
     for label, is_said in said.items():
         if is_said:
@@ -304,7 +311,7 @@ def measure(predictions: Predictions) -> Quality:
 
 
 def predict_examples(
-    examples: Sequence[Example], method: str, options: Options, notes: list[str]
+    examples: Sequence[Example], method: str, options: InferenceOptions, notes: list[str]
 ) -> list[WorldPrediction]:
     """Each world's predictions; the time is shared equally."""
     if options.time_limit is not None:
@@ -326,7 +333,7 @@ def note_doubts(example: Example, diagnostics: Mapping[str, Any], notes: list[st
 
 
 def total_likelihood(
-    examples: Sequence[Example], method: str, options: Options, notes: list[str]
+    examples: Sequence[Example], method: str, options: InferenceOptions, notes: list[str]
 ) -> LogLikelihood | None:
     try:
         return add_log_likelihoods([log_likelihood(e, options, method) for e in examples])

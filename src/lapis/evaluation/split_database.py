@@ -17,9 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from lapis.data.binding import bind
+from lapis.data.binding import bind, recode
 from lapis.data.database import Database, Domain, Relation
-from lapis.data.merging import recode
 from lapis.errors import LapisError
 from lapis.language.model import Model
 

@@ -21,9 +21,13 @@ from lapis.fields.gibbs import FieldGibbs
 from lapis.fields.ground import GroundField, ground_field
 from lapis.fields.icm import find_mode
 from lapis.fields.kernels.cached import CachedField
-from lapis.inference.asked import select_atoms
-from lapis.inference.marginals import Marginals, Options, describe_chains, sampled_marginals
-from lapis.inference.worlds import answer_world, merge_answers, merge_worlds
+from lapis.inference.marginals import (
+    InferenceOptions,
+    Marginals,
+    describe_chains,
+    sampled_marginals,
+)
+from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, select_atoms
 from lapis.methods import check_options, find_method
 from lapis.option import options_of
 from lapis.problem.task import DataLike, Task, World, build_task
@@ -83,7 +87,7 @@ def solve_worlds(
 ) -> Iterator[tuple[World, GroundField, Any]]:
     """What the method found in each world; when the user stops one, the others end at once."""
     stop = Stop(given["stop"])
-    options = options_of(Options, given, stop=stop)
+    options = options_of(InferenceOptions, given, stop=stop)
     chosen = find_method(command, given["method"]).load()
     for world in task.worlds:
         ground = ground_field(field, world.problem, given["max_memory"])
@@ -93,7 +97,9 @@ def solve_worlds(
         yield world, ground, found
 
 
-def by_best_method(ground: GroundField, weights: np.ndarray, options: Options) -> Marginals:
+def by_best_method(
+    ground: GroundField, weights: np.ndarray, options: InferenceOptions
+) -> Marginals:
     chosen = by_enumeration if is_quick(ground) else by_gibbs
     return chosen(ground, weights, options)
 
@@ -104,16 +110,27 @@ def is_quick(ground: GroundField) -> bool:
     return states <= MAX_STATES and ground.num_cells * states <= QUICK_STATES
 
 
-def by_enumeration(ground: GroundField, weights: np.ndarray, options: Options) -> Marginals:
+def by_enumeration(
+    ground: GroundField, weights: np.ndarray, options: InferenceOptions
+) -> Marginals:
     found = enumerate_field(ground, weights)
-    return Marginals(
-        "enumerate", True, found.log_partition, found.marginal, found.log_odds, None,
-        found.expected_sums, diagnostics={"states": ground.units.num_states},
-    )  # fmt: skip
+    return Marginals.by(
+        "enumerate",
+        exact=True,
+        log_partition=found.log_partition,
+        marginal=found.marginal,
+        log_odds=found.log_odds,
+        expected_count=found.expected_sums,
+        diagnostics={"states": ground.units.num_states},
+    )
 
 
 def by_gibbs(
-    ground: GroundField, weights: np.ndarray, options: Options, *, start_at_modes: bool = False
+    ground: GroundField,
+    weights: np.ndarray,
+    options: InferenceOptions,
+    *,
+    start_at_modes: bool = False,
 ) -> Marginals:
     from lapis.inference.sampling.chains import run_chains
 
@@ -121,12 +138,14 @@ def by_gibbs(
     found = run_chains(
         ground.network,
         FieldGibbs(CachedField(ground), weights, start_at_modes, name),
-        **options.of_chains,
+        **options.chain_options,
     )
     return sampled_marginals(name, found, describe_chains(found))
 
 
-def by_gibbs_from_modes(ground: GroundField, weights: np.ndarray, options: Options) -> Marginals:
+def by_gibbs_from_modes(
+    ground: GroundField, weights: np.ndarray, options: InferenceOptions
+) -> Marginals:
     return by_gibbs(ground, weights, options, start_at_modes=True)
 
 
@@ -178,18 +197,18 @@ class Best(NamedTuple):
     diagnostics: dict[str, Any]
 
 
-def map_best(ground: GroundField, weights: np.ndarray, options: Options) -> Best:
+def map_best(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> Best:
     chosen = map_enumerated if is_quick(ground) else map_icm
     return chosen(ground, weights, options)
 
 
-def map_enumerated(ground: GroundField, weights: np.ndarray, options: Options) -> Best:
+def map_enumerated(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> Best:
     found = enumerate_field(ground, weights)
     notes = {"bound": found.best_score, "gap": 0.0, "interrupted": False}
     return Best("enumerate", True, found.best_score, found.best, notes)
 
 
-def map_icm(ground: GroundField, weights: np.ndarray, options: Options) -> Best:
+def map_icm(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> Best:
     stop, progress = options.begin_map(), options.progress
     mode = find_mode(CachedField(ground), weights, seed=options.seed, stop=stop, progress=progress)
     notes = {"starts": mode.starts, "interrupted": mode.interrupted}

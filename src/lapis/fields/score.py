@@ -23,7 +23,7 @@ from lapis.fields.census.pseudo import pseudo_log_likelihood
 from lapis.fields.enumeration import enumerate_field
 from lapis.fields.field_text import FieldLike, open_field
 from lapis.fields.lesson import Lesson, make_lesson
-from lapis.inference.marginals import Marginals, Options
+from lapis.inference.marginals import InferenceOptions, Marginals
 from lapis.learning.examples import build_examples
 from lapis.methods import check_options, find_method
 from lapis.option import options_of
@@ -86,7 +86,7 @@ def score(
     plain = None if parts is None else sum(part.value for part in parts.values())
     variables = 0 if parts is None else sum(part.num_variables for part in parts.values())
     names = tuple(dict.fromkeys(asked)) or tuple(inputs.model.predicates)
-    options = options_of(Options, given, stop=Stop(stop))
+    options = options_of(InferenceOptions, given, stop=Stop(stop))
     found = predict(lessons, method, options, notes) if asked and predictions else []
     joint = join_predictions([each for each, _ in found], names) if found else None
     whole = NOTHING if joint is None else measure(joint)
@@ -141,7 +141,7 @@ def exact_likelihood(lessons: Sequence[Lesson], notes: list[str]) -> float | Non
 
 
 def predict(
-    lessons: Sequence[Lesson], method: str, options: Options, notes: list[str]
+    lessons: Sequence[Lesson], method: str, options: InferenceOptions, notes: list[str]
 ) -> list[tuple[Predictions, Marginals]]:
     """Of each world; the time is shared equally."""
     chosen = find_method("field infer", method).load()

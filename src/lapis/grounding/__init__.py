@@ -9,7 +9,7 @@ __all__ = ["ground"]
 
 
 def __getattr__(name: str) -> object:
-    """Resolved on first use: grounding brings in numba and an engine."""
+    """Resolved on first use: grounding imports numba."""
     if name != "ground":
         raise AttributeError(f"module 'lapis.grounding' has no attribute {name!r}")
     from lapis.grounding.bottom_up import ground

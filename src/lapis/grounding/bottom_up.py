@@ -5,7 +5,7 @@ we, with three differences. Groundings that the evidence satisfies are not fetch
 dropped, nor listed at all: their number is that of all groundings minus those that survive. Atoms
 of open predicates are not stored as tables to be joined; an atom's number is computed from its
 arguments. And rows that differ only in variables no undecided literal mentions are counted by the
-engine, so a long body over known facts costs what its undecided literals distinguish.
+joins, so a long body over known facts costs what its undecided literals distinguish.
 """
 
 from __future__ import annotations
@@ -57,8 +57,6 @@ from lapis.network.network import Network
 from lapis.problem.problem import Problem, refuse_unsupported
 from lapis.progress import Progress, Report
 from lapis.relational.conjunction import Atom
-from lapis.relational.engines import AutoEngine, MakeEngine
-from lapis.relational.interpretation import Extension, Interpretation
 
 MOST_DESCRIBED = 1_000_000  # rows listed to name the grounding that contradicts a hard rule
 
@@ -67,7 +65,6 @@ MOST_DESCRIBED = 1_000_000  # rows listed to name the grounding that contradicts
 def ground(
     problem: Problem,
     *,
-    engine: MakeEngine | None = None,
     max_memory: int | None = None,
     progress: Report | None = None,
     cache_dir: str | Path | None = None,
@@ -89,12 +86,12 @@ def ground(
         found = load_network(problem, Path(cache_dir))
         if found is not None:
             return found
-    with GroundingSession(problem, engine, max_memory, limits) as session:
-        rows = session.ground_all(progress)
-        assembled = session.assemble(rows, decided_counts(problem, rows), session.distinct)
-        if check:
-            refuse_contradiction(session, rows, assembled)
-        network = assembled.network
+    session = GroundingSession(problem, max_memory, limits)
+    rows = session.ground_all(progress)
+    assembled = session.assemble(rows, decided_counts(problem, rows), session.distinct)
+    if check:
+        refuse_contradiction(session, rows, assembled)
+    network = assembled.network
     del rows, assembled, session
     give_back(network.literal.nbytes)
     if cache_dir is not None:
@@ -118,7 +115,7 @@ class FeatureRows(NamedTuple):
 
 
 class GroundingSession:
-    """A problem with its relations in an engine, for as long as clauses are grounded.
+    """A problem with its relations, for as long as clauses are grounded.
 
     Evidence is closed under blocks, unknown atoms are numbered, and definitions over known
     relations are evaluated when the session starts.
@@ -132,7 +129,6 @@ class GroundingSession:
     def __init__(
         self,
         problem: Problem,
-        engine: MakeEngine | None = None,
         max_memory: int | None = None,
         limits: PlanLimits | None = None,
     ) -> None:
@@ -143,22 +139,13 @@ class GroundingSession:
         self.budget = QueryBudget(memory)
         self.base = number_atoms(close_blocks(problem), problem.domains)
         types = {name: predicate.types for name, predicate in signatures(problem).items()}
-        relations: dict[str, Extension] = {}
-        interpretation = Interpretation(problem.domains, relations)
-        runs = AutoEngine(interpretation, memory) if engine is None else engine(interpretation)
-        self.world = GroundedWorld(problem.domains, types, dict(self.base), relations, runs)
+        self.world = GroundedWorld(problem.domains, types, dict(self.base), memory)
         self.distinct = np.zeros(len(problem.weight_table.value), bool)
         self.auxiliaries = Auxiliaries(sum(atoms.num_unknown for atoms in self.base.values()))
         self.definitions = DefinitionGrounder(
             self.world, self.limits, self.budget.admit, self.auxiliaries
         )
         self.undecided = self.definitions.evaluate_known(problem.normal_form.definitions)
-
-    def __enter__(self) -> GroundingSession:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.world.engine.close()
 
     def clauses(self, features: Sequence[Feature]) -> list[PlannedClause]:
         return [

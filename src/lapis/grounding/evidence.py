@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lapis.data.database import Domain
-from lapis.data.keys import fits, pack, unpack
-from lapis.data.tuples import union
+from lapis.data.keys import fits, pack, union, unpack
 from lapis.errors import LapisError, TooLarge
 from lapis.language.model import Predicate
 from lapis.problem.problem import Evidence, Problem

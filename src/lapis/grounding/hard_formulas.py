@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lapis.data.tuples import contains
+from lapis.data.keys import contains
 from lapis.errors import LapisError, Note
 from lapis.grounding.assembly import HARD, Assembled, FlatRows
 from lapis.grounding.ground_clauses import HINT, contradicted

@@ -13,9 +13,9 @@ from lapis.grounding.atoms import PredicateAtoms
 from lapis.logic.clauses import SimpleTerm
 from lapis.relational.answers import list_rows
 from lapis.relational.conjunction import Atom
-from lapis.relational.engines.engine import Engine
 from lapis.relational.factor import Factor
-from lapis.relational.interpretation import Extension
+from lapis.relational.interpretation import Extension, Interpretation
+from lapis.relational.memory import run_plans
 from lapis.relational.plan import Plan
 
 
@@ -30,8 +30,8 @@ class GroundedWorld:
     domains: Mapping[str, Domain]
     types: Mapping[str, tuple[str, ...]]  # of each base and derived predicate's arguments
     atoms: dict[str, PredicateAtoms]
-    relations: dict[str, Extension]  # of the interpretation that the engine runs plans on
-    engine: Engine
+    max_memory: int  # bytes that the rows of a query may take
+    relations: dict[str, Extension] = field(default_factory=dict)
     _created: dict[tuple[str, str], str | None] = field(default_factory=dict)
     _number: itertools.count[int] = field(default_factory=itertools.count)
 
@@ -57,7 +57,9 @@ class GroundedWorld:
 
     def fetch(self, plan: Plan) -> Factor:
         """The rows of a plan and their counts, sorted by the kept variables."""
-        return list_rows(plan, self.engine.run(plan))
+        world = Interpretation(self.domains, self.relations)
+        [answers] = run_plans([plan], world, self.max_memory)
+        return list_rows(plan, answers)
 
     def _rows(self, atoms: PredicateAtoms, kind: str) -> np.ndarray:
         match kind:

@@ -42,11 +42,10 @@ from lapis.network.merge import EMPTY, TAUTOLOGY, merge_rows
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.relational.conjunction import Atom
-from lapis.relational.engines import MakeEngine
 
 
 class LazyGrounding:
-    """The clauses violated by the worlds seen so far. A context manager.
+    """The clauses violated by the worlds seen so far.
 
     Base atoms are numbered as `ground` numbers them.
     """
@@ -55,11 +54,10 @@ class LazyGrounding:
         self,
         problem: Problem,
         *,
-        engine: MakeEngine | None = None,
         max_memory: int | None = None,
         limits: PlanLimits | None = None,
     ) -> None:
-        self.session = GroundingSession(problem, engine, max_memory, limits)
+        self.session = GroundingSession(problem, max_memory, limits)
         self.problem = problem
         self.num_added = 0  # clauses that the last `extend` added
         known = self.session.world.atoms
@@ -74,12 +72,6 @@ class LazyGrounding:
         weights = problem.weight_table.value
         self._negative = weights < 0
         self._upper = decided_counts(problem, self._whole) - self._surviving_negative()
-
-    def __enter__(self) -> LazyGrounding:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.session.__exit__()
 
     def extend(self, world: np.ndarray) -> Network:
         """Add what the world violates; the network of all clauses listed so far."""

@@ -1,45 +1,56 @@
-"""Marginals of a network by the method asked for; `auto` is exact where that is affordable.
+"""Marginals of a network: the options that lead to them, the answers, and how answers are joined.
 
-`auto` counts the atoms of dense components that can change places, solves every other component
-exactly that fits the memory, and samples what is left: by Gibbs, by cluster moves where atoms are
-coupled in pairs, by MC-SAT where hard or nearly hard clauses could cut a Gibbs chain's worlds into
-islands, as pilots say, and by tempering where chains from different starts stay apart. Each
-atom says which method answered it.
+A network falls into components, and components into steps of a plan (`plan`), each answered by a
+solver of its own (`solve`). Components are independent, so that log partitions and expected counts
+add up. `Marginals.join` is the one place where partial answers become one. The method of an atom is
+a number from the start, an index into `methods`; `Marginals.method` is only ever printed.
+
+Log-odds are kept beside probabilities, because logarithms are never taken of 1 − p:
+
+    log P(a) = −log(1 + exp(−x)),   log P(¬a) = −log(1 + exp(x)),   x = log P(a) − log P(¬a)
+
+A probability in float64 cannot tell 1 − 1e-17 from 1; its log-odds are as exact there as
+elsewhere. They are infinite only where the hard formulas decide.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
-from lapis.errors import LapisError, TooLarge
-from lapis.freed_memory import give_back
-from lapis.inference.log_odds import sampled_log_odds
-from lapis.logic.passes import counts_elements
-from lapis.methods import find_method
 from lapis.network.network import Network
-from lapis.problem.problem import Problem
-from lapis.progress import STOPPED, Progress, Report, Stop, tell, work_clock
+from lapis.progress import Report, Stop, work_clock
 
 if TYPE_CHECKING:
-    from lapis.inference.exact.by_components import ExactPlan
     from lapis.inference.sampling.chains import SampleResult
     from lapis.inference.sampling.diagnostics import Trace
+    from lapis.results.plan_report import PlanRow
 
-TINY_ATOMS, TINY_COMPONENT = 200, 12
-MAP_SECONDS = 60.0  # for a most likely world, where nothing is said
-MANY_GROUNDINGS = 1_000_000  # of formulas: lifting is tried before these are made
-MAX_ELEMENTS = 6  # constants told apart, where nobody asked for lifting
+Name = TypeVar("Name")
+MAP_SECONDS = 60.0  # for a most likely world, unless there is a time limit
+EXACT, COUNTS = "exact", "counts"  # junction trees; sums over numbers of true atoms
+ROUNDED = 2.0**-53  # 1 − p has no digit of a probability that is nearer to 0 or 1
+
+
+class ChainOptions(TypedDict):
+    """Keywords of `run_chains`."""
+
+    precision: float
+    max_samples: int
+    num_chains: int
+    time_limit: float | None
+    seed: int
+    progress: Report | None
+    should_stop: Stop | None
 
 
 @dataclass(frozen=True)
-class Options:
-    """How far to go. `precision` is the standard error wanted on every marginal."""
+class InferenceOptions:
+    """Limits of inference. `precision` is the standard error wanted on every marginal."""
 
     precision: float = 0.01
     max_samples: int = 400_000
@@ -53,12 +64,10 @@ class Options:
     relax: bool = False  # break the fewest hard formulas where they contradict
     bounds: bool = False  # certified bounds of what is not exact
     max_elements: int | None = None  # lifted: constants that may be told apart
-    instead: Callable[[], Answered | None] | None = None  # `auto` asks it before it samples
     exact_until: float = math.inf  # of the work clock: exact work that is not done then gives up
 
     @property
-    def of_chains(self) -> dict[str, Any]:
-        """What chains are told, as keywords of `run_chains`."""
+    def chain_options(self) -> ChainOptions:
         return {
             "precision": self.precision,
             "max_samples": self.max_samples,
@@ -71,170 +80,249 @@ class Options:
 
     @property
     def exact_stop(self) -> Stop:
-        """What exact work asks whether to go on."""
+        """Ends exact work, which has no answer before it is done."""
         return Stop(self.stop, self.exact_until)
 
     def begin_map(self) -> Stop:
-        """What the search for a most likely world asks, from now on."""
+        """Ends the search for a most likely world, whose time begins now."""
         limit = MAP_SECONDS if self.time_limit is None else self.time_limit
         return Stop(self.stop, work_clock() + limit)
 
-    def begin_exact(self, share: float = 1.0) -> Options:
-        """The same options, with so much of the time from now on for exact work."""
+    def begin_exact(self, share: float = 1.0) -> InferenceOptions:
+        """The same options with a share of the time, from now on, for exact work."""
         if self.time_limit is None:
             return self
-        return replace(self, exact_until=work_clock() + share * self.time_limit)
+        until = work_clock() + share * self.time_limit
+        return replace(self, exact_until=min(self.exact_until, until))
 
 
-@dataclass(frozen=True)
+class PartialAnswer(NamedTuple):
+    """Marginals of some components of a network."""
+
+    atoms: np.ndarray | None  # int64[...], base atoms first; None: all, constant counts included
+    found: Marginals
+
+
+@dataclass(frozen=True, kw_only=True)
 class Marginals:
-    method: str
-    exact: bool
+    """Answers about all atoms of a network."""
+
+    methods: tuple[str, ...]  # a name occurs twice where only some of its answers are exact
+    proven: tuple[bool, ...]  # for each of `methods`: its answers are exact
+    method_id: np.ndarray  # int8[num_base_atoms], which of `methods` answered
     log_partition: float | None  # where exact; an estimate by ais
     marginal: np.ndarray  # float64[num_base_atoms]
     log_odds: np.ndarray  # float64[num_base_atoms]; of sampled atoms no more than samples can say
     stderr: np.ndarray | None  # float64[num_base_atoms]; None where all is exact, and by bp
     expected_count: np.ndarray  # float64[num_weights]
-    sampled: np.ndarray | None = None  # bool[num_base_atoms], answered by sampling
     diagnostics: dict[str, Any] = field(default_factory=dict)
     trace: Trace | None = None  # of the slowest atoms, as the network numbers them
     solved_log_partition: float | None = None  # of what is exact where the rest is sampled
-    chosen: np.ndarray | None = None  # int8[num_base_atoms], which of several samplers answered
+    steps: tuple[PlanRow, ...] = ()  # of the plan, as they were carried out
+
+    @classmethod
+    def by(
+        cls,
+        method: str,
+        *,
+        exact: bool,
+        marginal: np.ndarray,
+        log_odds: np.ndarray,
+        expected_count: np.ndarray,
+        log_partition: float | None = None,
+        stderr: np.ndarray | None = None,
+        diagnostics: dict[str, Any] | None = None,
+        trace: Trace | None = None,
+    ) -> Marginals:
+        """The answer of one method about all atoms."""
+        return cls(
+            methods=(method,),
+            proven=(exact,),
+            method_id=np.zeros(len(marginal), np.int8),
+            log_partition=log_partition,
+            marginal=marginal,
+            log_odds=log_odds,
+            stderr=stderr,
+            expected_count=expected_count,
+            diagnostics=diagnostics or {},
+            trace=trace,
+        )
+
+    @classmethod
+    def join(cls, network: Network, parts: Sequence[PartialAnswer]) -> Marginals:
+        """One answer from answers about disjoint sets of components.
+
+            log Z = constant + Σ_parts log Z_part,     E[n] = constant + Σ_parts E_part[n]
+
+        The parts leave out the constant counts, which evidence decides, unless one part is all.
+        """
+        if len(parts) == 1 and parts[0].atoms is None:
+            return parts[0].found
+        answers = [part.found for part in parts]
+        marginal, log_odds, stderr = np.zeros((3, network.num_base_atoms))
+        method_id = np.zeros(network.num_base_atoms, np.int8)
+        keys = method_keys(answers)
+        table = join_names(keys)
+        expected = network.constant_count.copy()
+        for (atoms, found), own_keys in zip(parts, keys, strict=True):
+            assert atoms is not None
+            own = atoms[: len(found.marginal)]
+            marginal[own], log_odds[own], stderr[own] = found.marginal, found.log_odds, found.errors
+            number = np.array([table.index(key) for key in own_keys], np.int8)
+            method_id[own] = number[found.method_id]
+            expected += found.expected_count
+        exact = all(found.exact for found in answers)
+        known = [f.log_partition if f.exact else f.solved_log_partition for f in answers]
+        return cls(
+            methods=tuple(name for name, _ in table),
+            proven=tuple(proven for _, proven in table),
+            method_id=method_id,
+            log_partition=add_or_none(
+                [network.constant_score, *(f.log_partition for f in answers)]
+            ),
+            marginal=marginal,
+            log_odds=log_odds,
+            stderr=None if exact else stderr,
+            expected_count=expected,
+            diagnostics=join_diagnostics(answers),
+            trace=slowest_trace(parts),
+            solved_log_partition=math.fsum([network.constant_score, *filter(None, known)]),
+        )
+
+    @property
+    def method(self) -> str:
+        """The names of all methods, for people: "exact+gibbs"."""
+        return "+".join(dict.fromkeys(self.methods))
+
+    @property
+    def exact(self) -> bool:
+        return all(self.proven)
+
+    @property
+    def is_exact(self) -> np.ndarray:
+        """bool[num_base_atoms]"""
+        return np.array(self.proven, bool)[self.method_id]
 
     @property
     def errors(self) -> np.ndarray:
-        """float64[num_base_atoms], standard errors: 0 where exact, NaN where nobody knows them."""
+        """float64[num_base_atoms], standard errors: 0 where exact, NaN where unknown."""
         if self.stderr is not None:
             return self.stderr
         return np.full(len(self.marginal), 0.0 if self.exact else np.nan)
 
-    @property
-    def method_ids(self) -> np.ndarray | None:
-        """int8[num_base_atoms], of the names that + joins in `method`; None where it is one."""
-        names = self.method.split("+")
-        if self.sampled is None or len(names) == 1:
-            return None
-        if self.chosen is None:
-            return self.sampled.astype(np.int8)
-        first = 1 if names[0] == "exact" else 0
-        return np.where(self.sampled, self.chosen + first, 0).astype(np.int8)
+    def named(self, method: str) -> Marginals:
+        """The same answer under one method's name."""
+        return replace(self, methods=(method,) * len(self.methods))
 
 
 Answered = tuple[Network, Marginals]
-Solve = Callable[[Network, Options], Marginals]
 
 
-class AnsweredWhole(Exception):
-    """Part of a network was to be sampled, but there is an exact answer about all of it."""
-
-    def __init__(self, answered: Answered) -> None:
-        super().__init__()
-        self.answered = answered
-
-
-def infer_network(
-    network: Network, method: str = "auto", options: Options | None = None
-) -> Marginals:
-    """Marginals and expected counts of all atoms of a network."""
-    chosen, options = find_method("infer", method), options or Options()
-    if chosen.takes == "problem":
-        raise ValueError(f"{method} starts from a problem, not from a network")
-    if chosen.takes == "sampler":
-        from lapis.inference.by_samplers import by_sampling
-
-        return by_sampling(network, method, options)
-    return chosen.load()(network, options.begin_exact())
+def method_keys(answers: Sequence[Marginals]) -> list[list[tuple[str, bool]]]:
+    """(Name, exact?) of the methods of each answer; counts beside other methods are "exact"."""
+    several = len(join_names(found.methods for found in answers)) > 1
+    rename = {COUNTS: EXACT} if several else {}
+    return [
+        [(rename.get(name, name), proven) for name, proven in zip(f.methods, f.proven, strict=True)]
+        for f in answers
+    ]
 
 
-def infer_problem(
-    problem: Problem, method: str = "auto", options: Options | None = None
-) -> tuple[Network, Marginals]:
-    """Marginals of a problem, and the network (for count-gibbs: the atoms) they are about."""
-    chosen, options = find_method("infer", method), options or Options()
-    if chosen.takes == "problem":
-        from lapis.grounding.hard_formulas import refuse_relaxing
-
-        refuse_relaxing(method, options.relax)
-        return chosen.load()(problem, options.begin_exact())
-    lift = partial(try_lifting, problem, options)
-    may_lift = method == "auto" and not options.relax
-    if may_lift and is_long(problem):
-        if (lifted := lift()) is not None:
-            return lifted
-        may_lift = False
-    if may_lift:
-        options = replace(options, instead=lift)
-    from lapis.grounding.bottom_up import ground
-    from lapis.grounding.hard_formulas import CONTRADICTIONS
-
-    try:
-        network = ground(problem, max_memory=options.max_memory, progress=options.progress)
-    except LapisError as error:
-        if may_lift and isinstance(error, TooLarge) and (lifted := lift()) is not None:
-            return lifted
-        if not options.relax or error.code not in CONTRADICTIONS:
-            raise
-        return infer_relaxed(problem, method, options)
-    tell(options.progress, Progress("inferring", 0, text=f"{network.num_base_atoms:,} atoms"))
-    try:
-        return network, infer_network(network, method, options)
-    except AnsweredWhole as found:
-        return found.answered
-
-
-def is_long(problem: Problem) -> bool:
-    """Whether lifting is tried first: formulas have many groundings, or count elements."""
-    rules = problem.model.rules
-    number = sum(problem.num_groundings(rule.variables) for rule in rules)
-    return number > MANY_GROUNDINGS or any(counts_elements(rule.formula) for rule in rules)
-
-
-def try_lifting(problem: Problem, options: Options) -> Answered | None:
-    """The lifted answer, if there is one with few constants told apart."""
-    lift = find_method("infer", "lifted").load()
-    try:
-        limited = replace(options.begin_exact(share=0.5), max_elements=MAX_ELEMENTS)
-        answered: Answered = lift(problem, limited)
-    except LapisError:  # whatever is wrong, the ground network tells better
+def slowest_trace(parts: Sequence[PartialAnswer]) -> Trace | None:
+    """The chains of the part with the largest R-hat, its atoms numbered as in the whole."""
+    traced = [part for part in parts if part.found.trace is not None]
+    if not traced:
         return None
-    return answered
+    atoms, slowest = max(traced, key=lambda part: part.found.diagnostics.get("rhat", 0.0))
+    assert atoms is not None
+    return slowest.trace and slowest.trace._replace(atoms=atoms[slowest.trace.atoms])
 
 
-def infer_relaxed(problem: Problem, method: str, options: Options) -> tuple[Network, Marginals]:
-    """Marginals without the hard ground formulas that a most likely world has to break."""
-    from lapis.inference.relaxation import relax
+# How figures of independent parts (components, worlds) become one: by what holds for the worst.
+# Figures that are not named here are told of each part only.
+TOTAL: Mapping[str, Callable[[list[Any]], Any]] = {
+    "converged": all,
+    "ergodic": lambda found: None if None in found else all(found),
+    "interrupted": any,
+    "rhat": max,
+    "ess": min,
+    "ess_bulk": min,
+    "ess_tail": min,
+    "warmup_error": max,
+    "samples": sum,
+    "chains": max,
+    "core_atoms": sum,
+    "stuck_atoms": sum,
+    "sampled_atoms": sum,
+    "counted_atoms": sum,
+    "averaged_atoms": sum,
+    "class_sizes": lambda lists: sorted((n for found in lists for n in found), reverse=True),
+    "log_partition_bounds": lambda pairs: [add_or_none(side) for side in zip(*pairs, strict=True)],
+    "log_partition_stderr": lambda errors: math.hypot(*errors),
+    "components": sum,
+    "cut_atoms": sum,
+    "largest_states": max,
+    "width": max,
+    "passes": max,
+    "residual": max,
+    "seconds": sum,
+    "seconds_left": sum,
+    "bound": sum,
+    "gap": sum,
+    "cost": sum,
+    "cost_bound": sum,
+    "draws": min,
+    "draws_exact": all,
+    "draw_methods": lambda lists: list(dict.fromkeys(name for found in lists for name in found)),
+    "posterior_method": lambda names: names[0],
+    "caveats": lambda lists: lists[0],
+    "relaxed": lambda lists: [formula for found in lists for formula in found],
+    "relaxed_groundings": sum,
+    "relaxed_fewest": all,
+    "relaxed_at_least": sum,
+}
+TOLD = ("converged", "rhat", "ess", "samples", "seconds", "seconds_left", "pilots")  # of each part
 
-    half = None if options.time_limit is None else options.time_limit / 2
-    options = replace(options, time_limit=half)
-    found = relax(problem, "auto", options)
-    answer = infer_network(found.network, method, options)
-    return found.network, replace(answer, diagnostics=answer.diagnostics | found.diagnostics)
+
+def total_figures(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The figures of all parts together, from those that have them."""
+    found: dict[str, Any] = {}
+    for name, combine in TOTAL.items():
+        values = [part[name] for part in parts if name in part]
+        if values:
+            found[name] = combine(values)
+    return found
 
 
-def by_counts(problem: Problem, options: Options) -> tuple[Network, Marginals]:
-    from lapis.counting.ijgp import IjgpSettings
-    from lapis.inference.sampling.chains import run_chains
-    from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
+def join_diagnostics(answers: Sequence[Marginals]) -> dict[str, Any]:
+    """The diagnostics of answers about components; several that chains gave are listed too."""
+    notes = [found.diagnostics for found in answers]
+    times = {name: sum(name in each for each in notes) for each in notes for name in each}
+    single = {n: value for each in notes for n, value in each.items() if times[n] == 1}
+    joined = single | total_figures(notes)
+    errors = [count_errors(found) for found in answers]
+    if any("expected_counts_stderr" in each for each in notes):
+        joined["expected_counts_stderr"] = np.sqrt(np.square(errors).sum(axis=0)).tolist()
+    chains = [found for found in answers if "core_atoms" in found.diagnostics]
+    if len(chains) > 1:
+        largest = max(chains, key=lambda found: len(found.marginal))
+        joined["pilots"] = largest.diagnostics.get("pilots", {})
+        joined["parts"] = [
+            {"method": found.method, "exact": found.exact, "atoms": len(found.marginal)}
+            | {name: found.diagnostics[name] for name in TOLD if name in found.diagnostics}
+            for found in chains
+        ]
+    return joined
 
-    atoms = unknown_atoms(problem, options.max_memory)
-    ijgp = None if options.ibound is None else IjgpSettings(options.ibound)
-    found = run_chains(atoms, CountGibbs(problem, ijgp), **options.of_chains)
-    counts = "exact" if options.ibound is None else f"ijgp({options.ibound})"
-    notes = describe_chains(found) | {"counts": counts}
-    return atoms, sampled_marginals("count-gibbs", found, notes)
 
-
-def sampled_marginals(method: str, found: SampleResult, notes: dict[str, Any]) -> Marginals:
-    """What chains over all atoms found."""
-    return Marginals(
-        method, False, None, found.marginal,
-        sampled_log_odds(found.marginal, found.num_samples), found.stderr, found.expected_count,
-        np.ones(len(found.marginal), bool), notes, found.trace,
-    )  # fmt: skip
+def count_errors(found: Marginals) -> np.ndarray:
+    """float64[num_weights], standard errors of expected counts: 0 where exact, NaN if unknown."""
+    unknown = np.full(len(found.expected_count), 0.0 if found.exact else np.nan)
+    return np.asarray(found.diagnostics.get("expected_counts_stderr", unknown), float)
 
 
 def describe_chains(found: SampleResult) -> dict[str, Any]:
-    """How far sampled answers can be trusted, for `diagnostics`."""
+    """The diagnostics of sampled answers."""
     return {
         "samples": found.num_samples,
         "chains": found.num_chains,
@@ -255,185 +343,88 @@ def describe_chains(found: SampleResult) -> dict[str, Any]:
     }
 
 
-def is_tiny(network: Network) -> bool:
-    """Whether enumeration answers at once, so that no kernel needs to be loaded or compiled."""
-    if network.num_atoms > TINY_ATOMS:
-        return False
-    sizes = np.bincount(network.component[: network.num_base_atoms], minlength=1)
-    return int(sizes.max(initial=0)) <= TINY_COMPONENT
+def sampled_marginals(method: str, found: SampleResult, notes: dict[str, Any]) -> Marginals:
+    """The answer of chains over all atoms."""
+    return Marginals.by(
+        method,
+        exact=False,
+        marginal=found.marginal,
+        log_odds=sampled_log_odds(found.marginal, found.num_samples),
+        stderr=found.stderr,
+        expected_count=found.expected_count,
+        diagnostics=notes,
+        trace=found.trace,
+    )
 
 
-def by_best_method(network: Network, options: Options) -> Marginals:
-    """Exact where it fits, the rest sampled; all of it if exact work takes half of the time."""
-    if is_tiny(network):  # done before there is anything to ask about time
-        return by_enumeration(network, replace(options, stop=None, exact_until=math.inf))
-    return exact_first(network, options, sample_alike)
+def average_alike(found: Marginals, label: np.ndarray) -> Marginals:
+    """A sampled answer with one estimate for interchangeable atoms, int32[num_base_atoms].
+
+    Atoms of one label, −1 for none, have one probability, and the mean of their estimates is
+    nearer to it. Its standard error is at most the mean of theirs: σ(Σ xᵢ/n) ≤ Σ σ(xᵢ)/n.
+    """
+    atoms = np.flatnonzero(label >= 0)
+    if found.exact or found.stderr is None or not len(atoms):
+        return found
+    _, group, size = np.unique(label[atoms], return_inverse=True, return_counts=True)
+    marginal, stderr = found.marginal.copy(), found.stderr.copy()
+    for values in (marginal, stderr):
+        values[atoms] = (np.bincount(group, values[atoms]) / size)[group]
+    log_odds = sampled_log_odds(marginal, found.diagnostics["samples"])
+    notes = found.diagnostics | {"averaged_atoms": len(atoms)}
+    return replace(found, marginal=marginal, stderr=stderr, log_odds=log_odds, diagnostics=notes)
 
 
-def exact_first(network: Network, options: Options, sample: Solve) -> Marginals:
-    """Counts and junction trees where they fit, `sample` for the rest: for all of the network if
-    exact work is not done after half of the time."""
-    from lapis.inference.symmetry.answer import counts_first
+def state_log_odds(log_probability: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """float64[num_states]: log p_k − log Σ_{j ≠ k} p_j among the states of each variable.
 
-    try:
-        half = options.begin_exact(share=0.5)
-        return counts_first(network, half, partial(divide, sample=sample))
-    except TooLarge as error:
-        if error.code != STOPPED:
-            raise
-    left = None if options.time_limit is None else options.time_limit / 2
-    return sample(network, replace(options, time_limit=left))
+    `start`, int64[num_variables + 1], says where the states of a variable begin; none is empty.
 
-
-def by_enumeration(network: Network, options: Options) -> Marginals:
-    from lapis.inference.exact.enumerate import enumerate_worlds
-
-    found = enumerate_worlds(network, options.exact_stop)
-    notes = {"components": found.num_components, "largest_states": found.largest_states}
-    return Marginals(
-        "enumerate", True, found.log_partition, found.marginal, found.log_odds, None,
-        found.expected_count, diagnostics=notes,
-    )  # fmt: skip
-
-
-def by_belief_propagation(network: Network, options: Options) -> Marginals:
-    """The cheap estimate: no standard error, exact only where the factor graph is a forest."""
-    from lapis.inference.exact.by_components import DEFAULT_MEMORY
-    from lapis.inference.propagation.belief_propagation import propagate_beliefs
-
-    found = propagate_beliefs(network, max_memory=options.max_memory or DEFAULT_MEMORY)
-    notes = {
-        "converged": found.converged,
-        "passes": found.num_passes,
-        "residual": found.residual,
-        "bethe_log_partition": found.log_partition,
-    }
-    log_partition = found.log_partition if found.exact else None
-    return Marginals(
-        "bp", found.exact, log_partition, found.marginal, found.log_odds, None,
-        found.expected_count, diagnostics=notes,
-    )  # fmt: skip
+    >>> state_log_odds(np.array([-800.0, 0.0]), np.array([0, 2])).tolist()
+    [-800.0, 800.0]
+    """
+    first, size = start[:-1], np.diff(start)
+    if not len(size):
+        return np.empty(0)
+    peak = np.repeat(np.maximum.reduceat(log_probability, first), size)
+    order = np.where(log_probability == peak, np.arange(len(peak)), len(peak))
+    top = np.minimum.reduceat(order, first)
+    rest = log_probability.copy()
+    rest[top] = -np.inf
+    second = np.maximum.reduceat(rest, first)
+    scaled = np.exp(rest - np.repeat(np.where(second > -np.inf, second, 0.0), size))
+    with np.errstate(divide="ignore"):
+        others = second + np.log(np.maximum(np.add.reduceat(scaled, first), 1.0))
+        # Only the likeliest state can have more than one half, where 1 − p would cancel.
+        odds: np.ndarray = log_probability - np.log1p(-np.exp(np.minimum(rest, np.log(0.5))))
+    odds[top] = log_probability[top] - others
+    return odds
 
 
-def by_components(network: Network, options: Options) -> Marginals:
-    """Exact; what does not fit the memory is refused."""
-    from lapis.inference.symmetry.answer import counts_first
+def sampled_log_odds(probability: np.ndarray, num_samples: np.ndarray | int) -> np.ndarray:
+    """Log-odds of estimates, float64[num_atoms], from so many samples.
 
-    return counts_first(network, options, by_junction_trees)
-
-
-def by_junction_trees(network: Network, options: Options) -> Marginals:
-    from lapis.inference.exact.by_components import DEFAULT_MEMORY, plan_exact
-
-    memory, stop = options.max_memory or DEFAULT_MEMORY, options.exact_stop
-    plan = plan_exact(network, memory, random_state=options.seed, stop=stop)
-    plan.require_complete()
-    return solve_all(plan, stop)
+    An atom true in none (or in all) of N sampled worlds has not been shown never (always) to be.
+    Where an estimate is 0 or 1 it is taken as (k + ½)/(N + 1) with k = 0 or N, the small prior of
+    Lowd's thesis (4.3.2): its log-odds are ±log(2N + 1), no more than N samples can say.
+    """
+    bound = np.log(2.0 * num_samples + 1.0)
+    with np.errstate(divide="ignore"):
+        odds = np.log(probability) - np.log1p(-probability)
+    settled = np.minimum(probability, 1.0 - probability) < ROUNDED
+    return np.where(settled, np.where(probability > 0.5, bound, -bound), odds)
 
 
-def solve_all(plan: ExactPlan, stop: Stop) -> Marginals:
-    solved = plan.solve(log_odds=True, stop=stop)
-    assert solved.log_odds is not None
-    return Marginals(
-        "exact", True, solved.log_partition, solved.marginal, solved.log_odds, None,
-        solved.expected_count, diagnostics={"width": solved.width},
-    )  # fmt: skip
+def join_names(names: Iterable[Iterable[Name]]) -> tuple[Name, ...]:
+    """All names, each once, in order.
+
+    >>> join_names([("exact",), ("exact", "gibbs")])
+    ('exact', 'gibbs')
+    """
+    return tuple(dict.fromkeys(name for each in names for name in each))
 
 
-def sample_alike(network: Network, options: Options) -> Marginals:
-    """The best sampler, with one estimate for atoms that can change places."""
-    from lapis.inference.by_samplers import by_best_sampler
-    from lapis.inference.reduction.eliminate import reduce
-    from lapis.inference.symmetry.answer import average_alike
-    from lapis.inference.symmetry.by_counts import atom_classes
-
-    whole = None if options.instead is None else options.instead()
-    if whole is not None:
-        raise AnsweredWhole(whole)
-    reduction = reduce(network)
-    classes = atom_classes(reduction)  # before there are samples, which need memory too
-    give_back(network.literal.nbytes)
-    return average_alike(by_best_sampler(reduction, options), classes)
-
-
-def by_annealing(network: Network, options: Options) -> Marginals:
-    """Exact where it fits, and an estimate of log Z by annealed importance sampling elsewhere."""
-    return exact_first(network, options, anneal_rest)
-
-
-def anneal_rest(network: Network, options: Options) -> Marginals:
-    from lapis.inference.sampling.annealed import NUM_RUNS, anneal
-
-    found = anneal(network, options)
-    if found.log_partition == -np.inf:
-        raise LapisError(
-            "no world that keeps the hard formulas was found by annealing",
-            code="unsatisfiable",
-            hint="method 'exact' or 'mcsat' says whether there is one",
-        )
-    notes: dict[str, Any] = {
-        "log_partition_stderr": found.stderr,
-        "runs": NUM_RUNS,
-        "sweeps": found.sweeps,
-        "ess": found.ess,
-        "converged": found.converged,
-        "interrupted": found.interrupted,
-        "core_atoms": found.num_core_atoms,
-        "expected_counts_stderr": found.expected_stderr.tolist(),
-    }
-    return Marginals(
-        "ais", False, found.log_partition, found.marginal,
-        sampled_log_odds(found.marginal, NUM_RUNS), found.marginal_stderr, found.expected_count,
-        np.ones(network.num_base_atoms, bool), notes,
-    )  # fmt: skip
-
-
-def divide(network: Network, options: Options, sample: Solve) -> Marginals:
-    """Junction trees for the components that fit, by the same rule as learning's moments;
-    `sample` for the others."""
-    from lapis.inference.exact.by_components import DEFAULT_MEMORY
-    from lapis.inference.moments.planning import divide_network
-
-    memory, stop = options.max_memory or DEFAULT_MEMORY, options.exact_stop
-    division = divide_network(network, memory, options.seed, stop)
-    plan, (rest, rest_atom) = division.plan, division.rest
-    if not rest.num_atoms:
-        return solve_all(plan, stop)
-    solved = plan.solve(log_odds=True, stop=stop)
-    assert solved.log_odds is not None
-    is_part, planned = plan.network is not network, division.planned_atom[: len(solved.marginal)]
-    del division, plan
-    # What evidence decides is counted once.
-    part = sample(replace(rest, constant_count=np.zeros(len(rest.weights))), options)
-    expected = solved.expected_count + part.expected_count
-    if is_part:
-        expected = expected + network.constant_count
-    marginal, log_odds, stderr = np.zeros((3, network.num_base_atoms))
-    marginal[planned], log_odds[planned] = solved.marginal, solved.log_odds
-    own = rest_atom[: rest.num_base_atoms]
-    marginal[own], log_odds[own] = part.marginal, part.log_odds
-    stderr[own] = part.errors
-    sampled = np.zeros(network.num_base_atoms, bool)
-    sampled[own] = not part.exact
-    notes: dict[str, Any] = {"width": solved.width}
-    notes |= part.diagnostics | {"sampled_atoms": int(sampled.sum())}
-    name = part.method if sampled.all() else f"exact+{part.method}"
-    trace = part.trace and part.trace._replace(atoms=rest_atom[part.trace.atoms])
-    chosen = place(part.chosen, own, network.num_base_atoms)
-    known = solved.log_partition
-    if is_part:
-        known += network.constant_score
-    log_partition = None if part.log_partition is None else known + part.log_partition
-    return Marginals(
-        name, False, log_partition, marginal, log_odds, stderr, expected, sampled, notes, trace,
-        known, chosen,
-    )  # fmt: skip
-
-
-def place(values: np.ndarray | None, atoms: np.ndarray, size: int) -> np.ndarray | None:
-    """What is known of some of so many atoms, 0 of the others; None of what nobody knows."""
-    if values is None:
-        return None
-    whole = np.zeros(size, values.dtype)
-    whole[atoms] = values
-    return whole
+def add_or_none(values: Sequence[float | None]) -> float | None:
+    """The sum, or None if a value is unknown."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) if len(known) == len(values) else None

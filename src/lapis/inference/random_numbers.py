@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.compiled import entry, inner
+from lapis.runtime.kernels import entry, inner
 
 
 def draw(rng: np.ndarray) -> float:

@@ -28,7 +28,7 @@ from lapis.grounding.assembly import HARD, decided_counts
 from lapis.grounding.bottom_up import GroundingSession, ground
 from lapis.grounding.hard_formulas import GroundFormula, describe_formula, describe_origin
 from lapis.inference.map.solver import MapResult, most_likely_world
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.language.model import Predicate, Rule
 from lapis.language.syntax import Atom, Implies, Variable
 from lapis.logic.normalize import normalize
@@ -57,24 +57,24 @@ class Relaxation:
         }
 
 
-def relax(problem: Problem, method: str, options: Options) -> Relaxation:
+def relax(problem: Problem, method: str, options: InferenceOptions) -> Relaxation:
     """Break the fewest hard ground formulas, proven where `best.optimal` says so."""
     soft = soften(problem)
-    with GroundingSession(soft.problem, max_memory=options.max_memory) as session:
-        rows = session.ground_all(options.progress)
-        network, clause_of_row = session.assemble(
-            rows, decided_counts(soft.problem, rows), session.distinct
-        )
-        weight, gain = outweighing(network)
-        network = network.with_weights(np.where(soft.is_hard, weight, network.weights))
-        found = most_likely_world(network, method, options)
-        is_broken = of_weights(network.weight_id, soft.is_hard)
-        is_broken &= ~network.is_satisfied(found.world)
-        in_network = np.append(is_broken, False)[np.maximum(clause_of_row, TAUTOLOGY)]
-        fails = (clause_of_row == EMPTY) | in_network
-        wanted = fails & of_weights(rows.weight_id, soft.is_hard & ~soft.is_guard)
-        broken = [describe_origin(session, int(row)) for row in np.flatnonzero(wanted)]
-        broken += broken_guards(session, soft, network, found.world)
+    session = GroundingSession(soft.problem, max_memory=options.max_memory)
+    rows = session.ground_all(options.progress)
+    network, clause_of_row = session.assemble(
+        rows, decided_counts(soft.problem, rows), session.distinct
+    )
+    weight, gain = outweighing(network)
+    network = network.with_weights(np.where(soft.is_hard, weight, network.weights))
+    found = most_likely_world(network, method, options)
+    is_broken = of_weights(network.weight_id, soft.is_hard)
+    is_broken &= ~network.is_satisfied(found.world)
+    in_network = np.append(is_broken, False)[np.maximum(clause_of_row, TAUTOLOGY)]
+    fails = (clause_of_row == EMPTY) | in_network
+    wanted = fails & of_weights(rows.weight_id, soft.is_hard & ~soft.is_guard)
+    broken = [describe_origin(session, int(row)) for row in np.flatnonzero(wanted)]
+    broken += broken_guards(session, soft, network, found.world)
     world = found.world
     if soft.guards:
         soft = close_guards(soft, network, world)

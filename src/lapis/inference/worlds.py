@@ -1,8 +1,8 @@
-"""Marginals and most likely worlds of all worlds of a task.
+"""Marginals and most likely worlds of all worlds of a task: answers about the atoms asked for.
 
-Worlds are independent: log partitions, scores, bounds and expected counts add up. What is said
-about the whole is what holds for the worst of them: exact if all are, converged if all are, the
-largest R-hat, the smallest effective sample size.
+Worlds are independent: log partitions, scores, bounds and expected counts add up. Figures of the
+whole are those of the worst world: exact if all are, converged if all are, the largest R-hat, the
+smallest effective sample size.
 """
 
 from __future__ import annotations
@@ -11,23 +11,35 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from lapis.data.keys import contains
 from lapis.errors import LapisError
-from lapis.inference.asked import select_atoms
-from lapis.inference.figures import joined_methods, total_figures, total_or_none
+from lapis.grounding.evidence import close_blocks
 from lapis.inference.map.problem import map_problem
 from lapis.inference.map.solver import MapResult
-from lapis.inference.marginals import Marginals, Options, infer_problem
+from lapis.inference.marginals import (
+    InferenceOptions,
+    Marginals,
+    add_or_none,
+    join_names,
+    total_figures,
+)
+from lapis.inference.solve import infer_problem
 from lapis.language.printer import print_formula
+from lapis.language.resolution.instances import ground_name, substitute
+from lapis.language.syntax import Formula
 from lapis.network.network import Network
+from lapis.problem.query import Query
 from lapis.problem.task import Task, World
 from lapis.progress import Progress, tell
 from lapis.results.answer import Answer
-from lapis.results.atoms import join_atoms
+from lapis.results.atoms import AtomGroup, Atoms, join_atoms, predicate_group
 from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.results.plan_report import PlanReport, join_plans
 
 
 def refuse_without_engine(**given: object) -> None:
@@ -41,7 +53,7 @@ def refuse_without_engine(**given: object) -> None:
             )
 
 
-def infer_task(task: Task, method: str, options: Options) -> Answer:
+def infer_task(task: Task, method: str, options: InferenceOptions) -> Answer:
     """Marginals of what is asked, world after world."""
     parts: list[Answer] = []
     for world in task.worlds:
@@ -51,7 +63,7 @@ def infer_task(task: Task, method: str, options: Options) -> Answer:
     return merge_answers(task, parts)
 
 
-def infer_world(world: World, method: str, options: Options) -> Answer:
+def infer_world(world: World, method: str, options: InferenceOptions) -> Answer:
     if method == "count-gibbs":
         refuse_formulas(world)
     network, found = infer_problem(world.problem, method, options)
@@ -72,7 +84,7 @@ def refuse_formulas(world: World) -> None:
 
 
 def add_bounds(
-    answer: Answer, world: World, network: Network, found: Marginals, options: Options
+    answer: Answer, world: World, network: Network, found: Marginals, options: InferenceOptions
 ) -> Answer:
     """Certified bounds beside an answer, which is moved between them where it was not."""
     from lapis.inference.bounds.certified import bound_answer
@@ -94,11 +106,14 @@ def answer_world(world: World, network: Network, found: Marginals) -> Answer:
     """What is asked of a world, from the marginals of a network of its atoms."""
     asked = select_atoms(network, world)
     is_known = asked.known >= 0
-    stderr = method_ids = trace = None
+    methods = join_names([found.methods])
+    stderr = method_id = trace = None
     if found.stderr is not None:
         stderr = np.where(is_known, 0.0, asked.values(found.stderr))
-    if found.method_ids is not None:
-        method_ids = np.where(is_known, 0, asked.values(found.method_ids)).astype(np.int8)
+    if len(methods) > 1:
+        number = np.array([methods.index(name) for name in found.methods], np.int8)
+        own = asked.values(number[found.method_id])
+        method_id = np.where(is_known, 0, own).astype(np.int8)
     traced: tuple[str, ...] = ()
     if found.trace is not None:
         traced, trace = tuple(network.atom_names(found.trace.atoms)), found.trace.values
@@ -107,14 +122,22 @@ def answer_world(world: World, network: Network, found: Marginals) -> Answer:
         errors = np.array(diagnostics["expected_counts_stderr"])
         diagnostics["expected_counts_stderr"] = errors[world.weight_ids].tolist()
     return Answer(
-        found.method, found.exact, found.log_partition, asked.atoms,
-        asked.values(found.marginal), stderr, found.expected_count[world.weight_ids],
-        method_ids=method_ids,
-        diagnostics=diagnostics, traced=traced, trace=trace,
-    )  # fmt: skip
+        methods=methods,
+        exact=found.exact,
+        log_partition=found.log_partition,
+        asked=asked.atoms,
+        probability=asked.values(found.marginal),
+        stderr=stderr,
+        expected_counts=found.expected_count[world.weight_ids],
+        method_id=method_id,
+        diagnostics=diagnostics,
+        traced=traced,
+        trace=trace,
+        plan=PlanReport(tuple(replace(row, world=world.name) for row in found.steps)),
+    )
 
 
-def map_task(task: Task, method: str, options: Options) -> MostLikelyWorld:
+def map_task(task: Task, method: str, options: InferenceOptions) -> MostLikelyWorld:
     """A most likely world of each world; the time limit is for each."""
     parts: list[MostLikelyWorld] = []
     for world in task.worlds:
@@ -146,15 +169,12 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
     """The answers of the worlds, put one after another."""
     if len(parts) == 1:
         return parts[0]
-    exact = all(part.exact for part in parts)
-    methods = joined_methods([part.method for part in parts])
-    names = methods.split("+")
-    method_ids = [
-        np.array([names.index(name) for name in part.method.split("+")], np.int8)[
-            np.zeros(len(part), np.int8) if part.method_ids is None else part.method_ids
-        ]
-        for part in parts
-    ]
+    methods = join_names(part.methods for part in parts)
+    method_id = []
+    for part in parts:
+        number = np.array([methods.index(name) for name in part.methods], np.int8)
+        own = np.zeros(len(part), np.int8) if part.method_id is None else part.method_id
+        method_id.append(number[own])
     each = [world_figures(world, part.method, part.diagnostics) | {
         "exact": part.exact, "log_partition": part.log_partition,
     } for world, part in zip(task.worlds, parts, strict=True)]  # fmt: skip
@@ -170,21 +190,24 @@ def merge_answers(task: Task, parts: Sequence[Answer]) -> Answer:
         zip(task.worlds, parts, strict=True),
         key=lambda pair: pair[1].diagnostics.get("rhat", -math.inf),
     )
+    lower, upper = joined_bounds(parts)
     return Answer(
-        methods,
-        exact,
-        total_or_none([part.log_partition for part in parts]),
-        join_atoms([part.asked for part in parts]),
-        np.concatenate([part.probability for part in parts]),
-        None
+        methods=methods,
+        exact=all(part.exact for part in parts),
+        log_partition=add_or_none([part.log_partition for part in parts]),
+        asked=join_atoms([part.asked for part in parts]),
+        probability=np.concatenate([part.probability for part in parts]),
+        stderr=None
         if all(part.stderr is None for part in parts)  # exact, or without errors, as by bp
         else np.concatenate([part.errors for part in parts]),
-        add_counts(task, [part.expected_counts for part in parts]),
-        np.concatenate(method_ids),
-        diagnostics,
-        tuple(f"{where.name}: {atom}" for atom in slowest.traced),
-        slowest.trace,
-        *joined_bounds(parts),
+        expected_counts=add_counts(task, [part.expected_counts for part in parts]),
+        method_id=np.concatenate(method_id),
+        diagnostics=diagnostics,
+        traced=tuple(f"{where.name}: {atom}" for atom in slowest.traced),
+        trace=slowest.trace,
+        lower=lower,
+        upper=upper,
+        plan=join_plans([part.plan for part in parts]),
     )
 
 
@@ -203,13 +226,18 @@ def merge_worlds(task: Task, parts: Sequence[MostLikelyWorld]) -> MostLikelyWorl
         "optimal": part.optimal, "score": part.score,
     } for world, part in zip(task.worlds, parts, strict=True)]  # fmt: skip
     return MostLikelyWorld(
-        joined_methods([part.method for part in parts], " + "),
+        join_map_methods([part.method for part in parts]),
         all(part.optimal for part in parts),
         sum(part.score for part in parts),
         join_atoms([part.asked for part in parts]),
         np.concatenate([part.value for part in parts]),
         total_figures([part.diagnostics for part in parts]) | {"worlds": each},
     )
+
+
+def join_map_methods(methods: Sequence[str]) -> str:
+    """The methods of most likely worlds, each once."""
+    return " + ".join(join_names(method.split(" + ") for method in methods))
 
 
 def world_figures(world: World, method: str, figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,3 +262,91 @@ def weight_keys(task: Task, world: World) -> list[tuple[int, tuple[str, ...]]]:
             domains = [world.problem.domains[types[name]].constants for name in rule.plus]
             keys += [(number, constants) for constants in itertools.product(*domains)]
     return keys
+
+
+class SelectedAtoms(NamedTuple):
+    """The atoms that queries ask for."""
+
+    atoms: Atoms
+    atom: np.ndarray  # int64[num_asked], of the network; 0 where known
+    known: np.ndarray  # float64[num_asked], the value that the data decides; −1 where unknown
+
+    def values(self, found: np.ndarray) -> np.ndarray:
+        """float64[num_asked]: the known value, or the value found where none is known."""
+        return np.where(self.known < 0, found[self.atom] if len(found) else -1.0, self.known)
+
+
+def select_atoms(network: Network, world: World) -> SelectedAtoms:
+    """The atoms that the queries of a world ask for, each once.
+
+    A predicate asks for its unknown atoms; an atom or formula is answered even if the data
+    decides it.
+    """
+    whole = {query.predicate for query in world.queries if query.constants is None}
+    groups: list[AtomGroup] = []
+    atom_ids: list[np.ndarray] = [np.empty(0, np.int64)]
+    known: list[np.ndarray] = [np.empty(0)]
+    for query in dict.fromkeys(world.queries):
+        if query.constants is None:
+            ids, codes = predicate_atoms(network, world, query.predicate)
+            values = np.full(len(ids), -1.0)
+        else:
+            ids, codes, values = single_atom(network, world, query)
+            if query.predicate in whole and values[0] < 0:
+                continue
+        groups.append(name_group(world, query, codes))
+        atom_ids.append(ids)
+        known.append(values)
+    atoms = Atoms(tuple(groups), (world.name,))
+    return SelectedAtoms(atoms, np.concatenate(atom_ids), np.concatenate(known))
+
+
+def predicate_atoms(
+    network: Network, world: World, predicate: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """int64[num_atoms] and int32[num_atoms, arity]: the unknown atoms, and their constants."""
+    table = network.atoms
+    if predicate not in table.predicates:
+        arity = world.problem.model.predicates[predicate].arity
+        return np.empty(0, np.int64), np.empty((0, arity), np.int32)
+    index = table.predicates.index(predicate)
+    return np.arange(table.offset[index], table.offset[index + 1]), table.tuples[index]
+
+
+def name_group(world: World, query: Query, codes: np.ndarray) -> AtomGroup:
+    """How atoms are called: as facts are written, or as the formula that they stand for."""
+    problem = world.problem
+    predicate = problem.model.predicates[query.predicate]
+    domains = tuple(problem.domains[name] for name in predicate.types)
+    if query.formula is None or query.rule is None:
+        return predicate_group(
+            predicate.name, codes, domains, predicate.types,
+            function=predicate.function, world=world.name,
+        )  # fmt: skip
+    variables = tuple(name for name, _ in query.rule.variables)
+    spell = partial(spell_formula, query.formula, variables)
+    label = print_formula(query.formula)
+    return AtomGroup(label, codes, domains, variables, spell, is_atom=False, world=world.name)
+
+
+def spell_formula(formula: Formula, variables: Sequence[str], constants: Sequence[str]) -> str:
+    """The formula with its variables replaced by constants."""
+    return ground_name(substitute(formula, dict(zip(variables, constants, strict=True))))
+
+
+def single_atom(
+    network: Network, world: World, query: Query
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Atom, codes and known value (−1 if unknown) of a ground atom, each a row."""
+    problem = world.problem
+    predicate = problem.model.predicates[query.predicate]
+    codes = [
+        problem.domains[type_name].index[constant]
+        for constant, type_name in zip(query.constants or (), predicate.types, strict=True)
+    ]
+    rows = np.array([codes], np.int32).reshape(1, predicate.arity)
+    atom = network.atom_index(predicate.name, rows)
+    if atom[0] >= 0:
+        return atom, rows, np.array([-1.0])
+    evidence = close_blocks(problem)[predicate.name]
+    return np.zeros(1, np.int64), rows, contains(evidence.true, rows).astype(float)

@@ -7,8 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from lapis.errors import LapisError, Note, Source, Span, raise_all
-from lapis.language.cardinality import is_cardinality, parse_cardinality
-from lapis.language.formulas import check_brackets, parse_formula_tokens
+from lapis.language.formulas import (
+    check_brackets,
+    is_cardinality,
+    parse_cardinality,
+    parse_formula_tokens,
+)
 from lapis.language.lexer import Token, split_statements, tokenize
 from lapis.language.names import parse_constant
 from lapis.language.syntax import (

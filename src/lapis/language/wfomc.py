@@ -16,11 +16,15 @@ import re
 from collections.abc import Mapping, Sequence
 
 from lapis.errors import LapisError, Source, Span
-from lapis.language.cardinality import is_cardinality, parse_cardinality
-from lapis.language.formulas import parse_formula_tokens, variable_name
+from lapis.language.formulas import (
+    is_cardinality,
+    parse_cardinality,
+    parse_formula_tokens,
+    variable_name,
+)
 from lapis.language.lexer import Token, split_statements, tokenize
 from lapis.language.parser import parse_type
-from lapis.language.resolution.orders import order_axioms
+from lapis.language.resolution.sugar import order_axioms
 from lapis.language.syntax import (
     And,
     Constant,

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
-from lapis.inference.marginals import Marginals, Options, infer_network, infer_problem
+from lapis.inference.marginals import InferenceOptions, Marginals
+from lapis.inference.solve import infer_network, infer_problem
 from lapis.inference.worlds import answer_world, merge_answers, refuse_formulas, weight_keys
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.methods import find_method
@@ -31,7 +32,7 @@ from lapis.progress import STOPPED, Progress, Stop, pressed_by_interrupt, tell, 
 from lapis.results.answer import Answer
 
 AVERAGE = "posterior"  # the method's name in answers
-# Options of `infer` that an average does not have, with the values that leave them out.
+# InferenceOptions of `infer` that an average does not have, with the values that leave them out.
 UNREAD: Mapping[str, object] = {
     "relax": False, "bounds": False, "engine": None, "tables": None, "output": None, "jobs": None,
 }  # fmt: skip
@@ -49,7 +50,7 @@ def refuse_unread(given: Mapping[str, Any]) -> None:
 
 
 def infer_average(
-    posterior: WeightPosterior, task: Task, method: str, options: Options, num_draws: int
+    posterior: WeightPosterior, task: Task, method: str, options: InferenceOptions, num_draws: int
 ) -> Answer:
     """Marginals of what is asked, averaged over draws of the weights.
 
@@ -93,7 +94,7 @@ def infer_average(
 class Average:
     """Sums over the draws in one world."""
 
-    def __init__(self, world: World, method: str, options: Options) -> None:
+    def __init__(self, world: World, method: str, options: InferenceOptions) -> None:
         if method == "count-gibbs":
             refuse_formulas(world)
         self.world, self.method, self.options = world, method, options
@@ -111,7 +112,11 @@ class Average:
         self.counts = np.zeros(0)  # float64[num_weights written]
 
     def over(
-        self, draws: np.ndarray, columns: np.ndarray, options: Options, share: tuple[int, int]
+        self,
+        draws: np.ndarray,
+        columns: np.ndarray,
+        options: InferenceOptions,
+        share: tuple[int, int],
     ) -> Average:
         """Take draws float64[num_draws, num_weights of the posterior] until the time is up.
 
@@ -182,6 +187,6 @@ class Average:
             "caveats": list(posterior.caveats),
         }
         return Answer(
-            AVERAGE, False, None, self.last.asked, self.mean,
+            (AVERAGE,), False, None, self.last.asked, self.mean,
             deviation / np.sqrt(min(size, self.num_done)), self.counts, diagnostics=notes,
         )  # fmt: skip

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lapis.data.database import empty_tuples
-from lapis.data.tuples import union
+from lapis.data.keys import union
 from lapis.grounding.evidence import close_blocks
 from lapis.inference.exact.by_components import ExactPlan, plan_exact
 from lapis.learning.em import Completion

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lapis.data.database import Database, Relation, empty_tuples
-from lapis.data.elsewhere import ElsewhereDatabase
-from lapis.data.tuples import contains, sorted_unique
+from lapis.data.keys import contains, sorted_unique
+from lapis.data.lazy_database import LazyDatabase
 from lapis.errors import LapisError, announce, raise_all
 from lapis.language.model import Model
 from lapis.network.network import Network
@@ -83,7 +83,7 @@ def build_examples(
 
     def build(database: Database) -> Example:
         complete = build_problem(model, database, (), opened=hidden)
-        if isinstance(database, ElsewhereDatabase):
+        if isinstance(database, LazyDatabase):
             return stored_example(complete, asked, hidden or listed)
         unsaid = hide(hide(database, explained, listed=False), asked, listed=listed)
         free = build_problem(model, unsaid, () if listed else asked, opened=hidden)

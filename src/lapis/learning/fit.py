@@ -16,8 +16,7 @@ from lapis.language.model_text import print_model
 from lapis.learning.parameters import Parameters, weighted_model
 from lapis.results.columns import as_list
 from lapis.results.plots import COLOUR, finish, label, new_axes
-from lapis.results.result import Columns, Result
-from lapis.results.view import View, new_view
+from lapis.results.result import Columns, Result, View, new_view
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ a prior it would end wherever the optimiser got tired.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -47,9 +47,8 @@ from lapis.learning.reliability import FAR, find_unbounded
 from lapis.learning.separability import name_some
 from lapis.learning.unit_formulas import add_units
 from lapis.optimisation.checkpoint import Keeper
+from lapis.problem.problem import Problem
 from lapis.progress import Report, Stop
-from lapis.relational.engines.placing import place_problem
-from lapis.relational.engines.store import Store
 
 if TYPE_CHECKING:
     from lapis.optimisation.logbook import Course
@@ -69,11 +68,14 @@ def learn_weights(
     hidden: Sequence[str] = (),
     listed: bool = False,
     units: bool = False,
-    store: Store | None = None,
+    place: Callable[[Problem], Problem] | None = None,
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> Fit:
-    """Weights for the soft rules of a model that are not @fixed; counted on a store, if given."""
+    """Weights for the soft rules of a model that are not @fixed.
+
+    `place` puts the facts of complete worlds where they are counted, as in a database.
+    """
     options = options or Options()
     check_words(options)
     name = choose_objective(options, query)
@@ -83,8 +85,8 @@ def learn_weights(
         if units:
             model = add_units(model, query or [n for n in model.predicates if n not in hidden])
         examples = build_examples(model, databases, query, hidden=hidden, listed=listed)
-        if store is not None:
-            examples = [place_example(example, store) for example in examples]
+        if place is not None:
+            examples = [place_example(example, place) for example in examples]
         parameters = share_parameters(model, [example.complete for example in examples])
     empty = empty_types(model, examples)
     if parameters.fixed.all():
@@ -95,15 +97,15 @@ def learn_weights(
     return learn(Lesson(examples, parameters, name, options, notes, progress, stop))
 
 
-def place_example(example: Example, store: Store) -> Example:
-    """The example with its facts on a store, where none is hidden."""
+def place_example(example: Example, place: Callable[[Problem], Problem]) -> Example:
+    """The example with the facts of its complete world elsewhere; none may be unobserved."""
     if example.has_hidden:
         raise LapisError(
             "an engine counts in complete worlds, and the data hides atoms",
             code="engine-hidden",
             hint="leave out --engine, or say what is hidden",
         )
-    return replace(example, complete=place_problem(example.complete, store))
+    return replace(example, complete=place(example.complete))
 
 
 def learn(lesson: Lesson) -> Fit:

@@ -22,7 +22,7 @@ from lapis.learning.objectives.priors import Prior, parse_prior
 from lapis.learning.options import PRIOR_WIDTH, Options
 from lapis.learning.parameters import Parameters
 from lapis.optimisation.newton import MAX_WEIGHTS
-from lapis.problem.problem import Problem, StoredEvidence
+from lapis.problem.problem import LazyEvidence, Problem
 from lapis.progress import Report, Stop
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Lesson:
 def key_of(problem: Problem) -> str:
     """A hash of a world's clauses, constants and facts; on a store, of how many there are."""
     facts = problem.evidence.items()
-    stored = {name: len(known.rows) for name, known in facts if isinstance(known, StoredEvidence)}
+    stored = {name: len(known.rows) for name, known in facts if isinstance(known, LazyEvidence)}
     if not stored:
         return grounding_key(problem)
     sizes = {name: len(domain) for name, domain in problem.domains.items()}

@@ -156,11 +156,13 @@ class Rival:
         excess, interrupted = 0.0, False
         if self.rest.network.num_atoms:
             from lapis.inference.map.solver import most_likely_world
-            from lapis.inference.marginals import Options
+            from lapis.inference.marginals import InferenceOptions
 
             limit = ORACLE_SECONDS if seconds is None else min(ORACLE_SECONDS, max(0.0, seconds))
             network = self.rest.network.with_weights(natural)
-            found = most_likely_world(network, "auto", Options(time_limit=limit, seed=self.seed))
+            found = most_likely_world(
+                network, "auto", InferenceOptions(time_limit=limit, seed=self.seed)
+            )
             counted += network.counts(found.world)
             excess = 0.0 if found.optimal else found.gap
             interrupted = found.interrupted

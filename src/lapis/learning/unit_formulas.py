@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lapis.language.model import Model, Predicate, Rule
-from lapis.language.resolution.extend import with_statements
+from lapis.language.resolution.resolve import with_statements
 from lapis.language.syntax import Atom, Not, Variable, WeightedFormula
 
 

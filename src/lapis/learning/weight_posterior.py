@@ -29,8 +29,7 @@ from lapis.optimisation.checkpoint import read_archive, write_archive
 from lapis.results.arviz_data import to_arviz
 from lapis.results.columns import as_list
 from lapis.results.plots import COLOUR, finish, label, new_axes, new_figure
-from lapis.results.result import Columns, Result
-from lapis.results.view import View, new_view
+from lapis.results.result import Columns, Result, View, new_view
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,8 +23,7 @@ from lapis.lifted.drawing import Drawing
 from lapis.lifted.lift import LiftedProblem, lift_problem, num_constants
 from lapis.methods import find_method
 from lapis.problem.problem import Problem, problem_on
-from lapis.results.result import Columns, Result
-from lapis.results.view import View, new_view
+from lapis.results.result import Columns, Result, View, new_view
 
 MAX_SHOWN = 10**40  # a larger number of worlds is shown by its logarithm only
 

@@ -23,7 +23,8 @@ from dataclasses import replace
 import numpy as np
 
 from lapis.errors import TooLarge
-from lapis.inference.marginals import Marginals, Options, by_components, by_enumeration
+from lapis.inference.marginals import InferenceOptions, Marginals
+from lapis.inference.solve import infer_network
 from lapis.lifted.answer import Lifted, weight_names, weight_rows
 from lapis.lifted.kinds import extra_constants, refuse_new_numbers
 from lapis.lifted.lift import name_constants
@@ -70,7 +71,7 @@ def num_clauses(problem: Problem, sizes: Mapping[str, int]) -> int:
     )
 
 
-def solve_ground(problem: Problem, options: Options) -> tuple[Network, Marginals, float]:
+def solve_ground(problem: Problem, options: InferenceOptions) -> tuple[Network, Marginals, float]:
     """The ground network, its exact marginals, and a bound on the error of log Z.
 
     Raises
@@ -88,9 +89,9 @@ def solve_ground(problem: Problem, options: Options) -> tuple[Network, Marginals
         raise too_many_ground(clauses, "clauses", most)
     network = ground(problem, progress=options.progress)
     if atoms <= FEW_GROUND_ATOMS and network.num_clauses << atoms <= MAX_ENTRIES:
-        found = by_enumeration(network, options)
+        found = infer_network(network, "enumerate", options)
     else:
-        found = by_components(network, replace(options, max_memory=MAX_TABLE_BYTES))
+        found = infer_network(network, "exact", replace(options, max_memory=MAX_TABLE_BYTES))
     return network, found, bound_error(network)
 
 
@@ -135,7 +136,7 @@ def lift_by_ground(problem: Problem, sizes: Mapping[str, int], classes: bool) ->
     """The method `ground` of `lapis lift`."""
     assert not classes  # the registry refuses it
     problem = name_all(problem, sizes)
-    _, found, error = solve_ground(problem, Options())
+    _, found, error = solve_ground(problem, InferenceOptions())
     assert found.log_partition is not None
     return Lifted(
         "ground",

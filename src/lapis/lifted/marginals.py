@@ -19,7 +19,7 @@ from functools import partial
 
 import numpy as np
 
-from lapis.inference.marginals import Answered, Marginals, Options
+from lapis.inference.marginals import Answered, InferenceOptions, Marginals
 from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.lifted.cells.classes import by_cells
 from lapis.lifted.choice import CircuitLimits, circuit_limits, first_answer, order_of_ways
@@ -31,7 +31,7 @@ from lapis.lifted.lift import LiftedProblem, lift_problem
 from lapis.problem.problem import Problem, refuse_unsupported
 
 
-def by_lifting(problem: Problem, options: Options) -> Answered:
+def by_lifting(problem: Problem, options: InferenceOptions) -> Answered:
     """The method `lifted` of `lapis infer`.
 
     With `options.max_elements` it is tried before other methods, and does not ground.
@@ -54,14 +54,16 @@ def by_lifting(problem: Problem, options: Options) -> Answered:
     return first_answer(problem, [ways[name] for name in order])[0]
 
 
-def by_ground_network(problem: Problem, options: Options) -> Answered:
+def by_ground_network(problem: Problem, options: InferenceOptions) -> Answered:
     """The marginals of a small ground network."""
     network, found, error_bound = solve_ground(problem, options)
     notes = found.diagnostics | {"error_bound": error_bound, "arithmetic": "doubles"}
-    return network, replace(found, method="ground", diagnostics=notes)
+    return network, replace(found.named("ground"), diagnostics=notes)
 
 
-def by_first_order_circuit(problem: Problem, options: Options, limits: CircuitLimits) -> Answered:
+def by_first_order_circuit(
+    problem: Problem, options: InferenceOptions, limits: CircuitLimits
+) -> Answered:
     """The marginals of a circuit, compiled within limits."""
     refuse_unsupported(problem.model)
     atoms = unknown_atoms(problem, options.max_memory)
@@ -91,10 +93,15 @@ def by_first_order_circuit(problem: Problem, options: Options, limits: CircuitLi
     }
     with np.errstate(over="ignore"):
         marginal = 1 / (1 + np.exp(-log_odds))
-    return atoms, Marginals(
-        "lifted", True, found.log_partition, marginal, log_odds, None,
-        lifted.by_weight(found.expected_count), diagnostics=notes,
-    )  # fmt: skip
+    return atoms, Marginals.by(
+        "lifted",
+        exact=True,
+        log_partition=found.log_partition,
+        marginal=marginal,
+        log_odds=log_odds,
+        expected_count=lifted.by_weight(found.expected_count),
+        diagnostics=notes,
+    )
 
 
 def class_log_odds(lifted: LiftedProblem, counts: np.ndarray) -> dict[Shape, float]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.compiled import allocating_entry, allocating_inner, inner
+from lapis.runtime.kernels import entry, inner
 
 if TYPE_CHECKING:
     from lapis.network.network import Network
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 def connected_components(network: Network) -> np.ndarray:
     """int32[num_atoms], the component of each atom."""
-    find = _components.for_work(3 * len(network.literal) + 2 * network.num_atoms)
-    return find(
+    return _components(
         network.num_atoms,
         network.clause_start,
         np.abs(network.literal) - 1,
@@ -28,7 +27,7 @@ def connected_components(network: Network) -> np.ndarray:
     )
 
 
-@allocating_entry
+@entry
 def _components(num_atoms, clause_start, clause_atom, block_start, block_atom):  # type: ignore[no-untyped-def]
     root = np.arange(num_atoms).astype(np.int32)
     _link_rows(root, clause_start, clause_atom)
@@ -55,13 +54,13 @@ def find_root(root, item):  # type: ignore[no-untyped-def]
     return item
 
 
-@allocating_entry
+@entry
 def number_trees(root):  # type: ignore[no-untyped-def]
     """int32[len(root)], the tree of each item, where roots are the smallest items of theirs."""
     return _number(root)
 
 
-@allocating_inner
+@inner
 def _number(root):  # type: ignore[no-untyped-def]
     label = np.empty(len(root), np.int32)
     count = 0

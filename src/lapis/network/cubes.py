@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import allocating_entry
 from lapis.network.csr import narrow, row_starts, take_rows
 from lapis.network.network import Network
+from lapis.runtime.kernels import entry
 
 
 class Variables(NamedTuple):
@@ -83,10 +83,9 @@ def falsifying_cubes(network: Network, variables: Variables, clauses: np.ndarray
     chosen[clauses] = True
     literal = network.literal[np.repeat(chosen, np.diff(network.clause_start))]
     states = variables.size[variables.atom_variable[np.abs(literal) - 1]]
-    falsify = _falsify.for_work(4 * len(literal))
     return Cubes(
         variables.size,
-        *falsify(
+        *_falsify(
             clauses.astype(np.int32),
             network.clause_start,
             network.literal,
@@ -163,7 +162,7 @@ def sum_by_weight(network: Network, clause: np.ndarray, times: np.ndarray) -> np
     return sums.astype(np.float64, copy=False)
 
 
-@allocating_entry
+@entry
 def _falsify(clauses, clause_start, literal, variables, room, state_room):  # type: ignore[no-untyped-def]
     size, state_start = variables.size, variables.state_start
     atom_variable, atom_state = variables.atom_variable, variables.atom_state

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.compiled import allocating_entry
+from lapis.runtime.kernels import entry
 
 
 def index_atoms(
     clause_start: np.ndarray, literal: np.ndarray, num_atoms: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """int64[num_atoms + 1] and int32[num_literals]: clause + 1, negative if negated there."""
-    index = _index.for_work(4 * len(literal) + num_atoms)
-    atom_start, atom_clause = index(clause_start, literal, num_atoms)
+    atom_start, atom_clause = _index(clause_start, literal, num_atoms)
     return atom_start, atom_clause
 
 
-@allocating_entry
+@entry
 def _index(clause_start, literal, num_atoms):  # type: ignore[no-untyped-def]
     atom_start = np.zeros(num_atoms + 1, np.int64)
     for at in range(len(literal)):

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.compiled import allocating_entry, inner
 from lapis.network.cubes import Cubes
+from lapis.runtime.kernels import entry, inner
 
 
 def cut_long_cubes(cubes: Cubes, max_members: int) -> tuple[Cubes, np.ndarray]:
@@ -35,7 +35,7 @@ def cut_long_cubes(cubes: Cubes, max_members: int) -> tuple[Cubes, np.ndarray]:
     return Cubes(size, start, variable, state_start, state, clause), origin
 
 
-@allocating_entry
+@entry
 def _cut(size, start, variable, state_start, state, clause, max_members):  # type: ignore[no-untyped-def]
     links, long_states = 0, 0
     for cube in range(len(clause)):

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
 from lapis.network.csr import row_places
+from lapis.runtime.kernels import entry, inner
 
 TAUTOLOGY = -1
 EMPTY = -2
@@ -57,8 +57,7 @@ def merge_rows(
     while capacity < 2 * looked_up:
         capacity *= 2
     table = np.full(capacity, -1, np.int32)
-    merge = _merge.for_work(4 * len(literal))
-    count = merge(start, literal, weight_id, coefficient, known, table, *found)
+    count = _merge(start, literal, weight_id, coefficient, known, table, *found)
     return MergedRows(
         found.start[: count + 1].copy(),
         found.literal[: found.start[count]].copy(),

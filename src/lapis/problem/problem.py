@@ -16,8 +16,8 @@ import numpy as np
 
 from lapis.collector import collector_paused
 from lapis.data.database import Database, Domain, empty_tuples
-from lapis.data.elsewhere import StoredRelation, StoredRows
-from lapis.data.tuples import sorted_unique
+from lapis.data.keys import sorted_unique
+from lapis.data.lazy_database import LazyRelation, LazyRows
 from lapis.errors import LapisError, announce, raise_all, suggestion
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.names import format_constant
@@ -40,16 +40,16 @@ class Evidence:
     unknown: np.ndarray  # int32[num_unknown, arity], empty if open
 
 
-class StoredEvidence(Evidence):
-    """A closed predicate whose true atoms are rows on a store, brought here for who looks."""
+class LazyEvidence(Evidence):
+    """A closed predicate whose true atoms are read on first use."""
 
-    def __init__(self, predicate: Predicate, rows: StoredRows) -> None:
+    def __init__(self, predicate: Predicate, rows: LazyRows) -> None:
         none = empty_tuples(predicate.arity)
         fields = {"predicate": predicate, "open": False, "false": none, "unknown": none}
         for name, value in {**fields, "rows": rows}.items():
             object.__setattr__(self, name, value)
 
-    rows: StoredRows
+    rows: LazyRows
 
     @cached_property
     def true(self) -> np.ndarray:
@@ -208,8 +208,8 @@ def predicate_evidence(
     none = empty_tuples(predicate.arity)
     if relation is None:
         return Evidence(predicate, is_open, none, none, none)
-    if isinstance(relation, StoredRelation) and not is_open and unknown is None:
-        return StoredEvidence(predicate, relation.rows)
+    if isinstance(relation, LazyRelation) and not is_open and unknown is None:
+        return LazyEvidence(predicate, relation.rows)
     if is_open:
         return Evidence(predicate, True, relation.true, relation.false, none)
     if unknown is not None:

@@ -15,12 +15,11 @@ from typing import NamedTuple
 
 from lapis.data.database import Domain
 from lapis.errors import LapisError, Span, Warning, raise_all, suggestion
-from lapis.language.ground_names import as_atom
 from lapis.language.model import Model, Predicate, Rule
 from lapis.language.parser import parse_formula
 from lapis.language.printer import print_formula
-from lapis.language.resolution.extend import with_statements
-from lapis.language.resolution.instances import substitute
+from lapis.language.resolution.instances import as_atom, substitute
+from lapis.language.resolution.resolve import with_statements
 from lapis.language.resolution.sugar import fresh_name, without_plus
 from lapis.language.syntax import (
     Atom,

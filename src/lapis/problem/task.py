@@ -1,17 +1,19 @@
-"""The one front door: a model, worlds and what is asked, read, checked and made ready.
+"""Build a task from a model, worlds and a query: read, check and open them in one place.
 
-    open_inputs     model and data are read; what the model does not declare is left out with a
-                    warning; what has no probabilities is refused; worlds are named apart
-    build_task      beyond that: queries and soft evidence are told from the worlds' constants,
-                    alike rules gathered, predicates opened, and a problem built for each world
+    open_inputs     reads model and data; leaves out undeclared predicates with a warning; refuses
+                    models without probabilities; gives worlds different names; warns of constants
+                    that are one number written in two ways
+    build_task      adds queries and soft evidence, gathers alike rules, opens predicates, and
+                    builds a problem for each world
 
-What learns and scores builds its own problems, with and without the answers, from `Inputs`.
+Learning and scoring build their own problems, with and without the answers, from `Inputs`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -21,15 +23,15 @@ import numpy as np
 from lapis.collector import collector_paused
 from lapis.data.binding import bind, keep_known
 from lapis.data.database import Database
-from lapis.data.spellings import same_numbers
 from lapis.errors import LapisError, Warning, announce
 from lapis.language.model import Model
+from lapis.language.names import format_constant
 from lapis.language.resolution.gather import Gathered, gather_instances
 from lapis.language.resolution.resolve import read_model
 from lapis.logic.normalize import normalize
 from lapis.problem.problem import (
+    LazyEvidence,
     Problem,
-    StoredEvidence,
     problem_on,
     refuse_unsupported,
 )
@@ -267,8 +269,70 @@ def written_weights(gathered: Gathered, problem: Problem) -> np.ndarray:
 def is_elsewhere(task: Task) -> bool:
     """Whether facts of the task are on a store."""
     problems = [world.problem for world in task.worlds]
-    return any(isinstance(e, StoredEvidence) for p in problems for e in p.evidence.values())
+    return any(isinstance(e, LazyEvidence) for p in problems for e in p.evidence.values())
 
 
 def has_unknown(problem: Problem) -> bool:
     return any(e.open or len(e.unknown) for e in problem.evidence.values())
+
+
+# Numbers that may be written in another way: 01, 1.0, +1, 1e3. One search reads all names of a
+# type; a name of several lines may be found in parts, which are then no names.
+ODD_NUMBER = re.compile(r"^(?:[+-]?(?:0\d+|\d*\.\d*|\d+(?:\.\d*)?[eE][+-]?\d+)|\+\d+|-0)$", re.M)
+
+
+def same_numbers(model: Model, databases: Sequence[Database]) -> list[Warning]:
+    """A warning for each type in which a number is two constants.
+
+    >>> from lapis.language import parse_model
+    >>> model = parse_model("n = {1, 2}\\nP(n)")
+    >>> print(same_numbers(model, [Database.parse("P(1.0) P(02) P(3)")])[0].message)
+    1.0 and 1 of type 'n' are one number, but two constants (2 numbers are written in two ways)
+    """
+    found: list[Warning] = []
+    for type_name, named in model.types.items():
+        pairs = [
+            pair for data in databases for pair in _pairs(_names(model, data, type_name), named)
+        ]
+        if pairs:
+            one, other = map(format_constant, pairs[0])
+            more = f" ({len(pairs)} numbers are written in two ways)" if len(pairs) > 1 else ""
+            found.append(
+                Warning(
+                    f"{one} and {other} of type {type_name!r} are one number, but two "
+                    f"constants{more}",
+                    "same-number",
+                    hint="constants are compared as texts: write a number in one way",
+                )
+            )
+    return found
+
+
+def _names(model: Model, database: Database, type_name: str) -> Iterable[Sequence[str]]:
+    """The constants that a database gives to a type, column by column."""
+    yield database.declared.get(type_name, ())
+    for name, relation in database.relations.items():
+        predicate = model.predicates[name]
+        for own, column in zip(predicate.types, relation.types, strict=False):
+            if own == type_name:
+                yield database.domains[column].constants
+
+
+def _pairs(columns: Iterable[Sequence[str]], named: Sequence[str]) -> list[tuple[str, str]]:
+    columns = [named, *columns]
+    odd = dict.fromkeys(n for names in columns for n in ODD_NUMBER.findall("\n".join(names)))
+    if not odd:
+        return []
+    known = {name for names in columns for name in names}
+    seen: dict[float, str] = {}
+    pairs: list[tuple[str, str]] = []
+    for name in odd:
+        try:
+            value = float(name)
+        except ValueError:
+            continue
+        plain = str(int(value)) if value.is_integer() else repr(value)
+        other = seen.setdefault(value, plain if plain in known else name)
+        if name in known and other != name:
+            pairs.append((name, other))
+    return pairs

@@ -12,9 +12,8 @@ from lapis.data.database import Domain
 from lapis.language.syntax import Constant
 from lapis.logic.clauses import SimpleTerm
 from lapis.relational.algebra import Matches, Test
-from lapis.relational.exact_sums import Runs
+from lapis.relational.exact_sums import Runs, list_pairs
 from lapis.relational.factor import Factor, indicator
-from lapis.relational.join_small import list_pairs
 
 COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {  # numbers, or arrays of them
     "=": operator.eq,
@@ -61,7 +60,7 @@ def list_matches(matches: Matches, domains: Domains) -> Factor:
     left, right = (domains[name] for name in matches.variables)
     if test.numeric:
         runs, order = equal_runs(left.numeric, right.numeric + test.condition.offset)
-        row, place = list_pairs(*runs)
+        row, place = list_pairs(runs)
         rows = np.stack([row, order[place]], axis=1)
     elif left is right:
         rows = np.repeat(np.arange(len(left))[:, None], 2, axis=1)

@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.relational.join_small import choose_kernels
-
 SAFE = 2.0**62  # float estimates below this leave room for their rounding
 _DENSE = 1 << 24  # largest dense table of sums, 128 MB
+MAX_SUMS = 100_000_000  # of one join, about 6 GB while the hash table grows
 
 
 class Side(NamedTuple):
@@ -38,8 +37,11 @@ class Runs(NamedTuple):
 
 def sum_products(
     runs: Runs, left: Side, right: Side, radix: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Output keys in increasing order and Σ left·right for each, without zeros."""
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Output keys in increasing order and Σ left·right for each, without zeros.
+
+    None if there are more than `MAX_SUMS`.
+    """
     if fits(runs, left.value, right.value):
         return _sum_small(runs, left, right, radix)
     keys: list[np.ndarray] = []
@@ -48,30 +50,44 @@ def sum_products(
     bits = max(1, (62 - runs.num_pairs.bit_length()) // 2)
     for left_shift, left_digit in _digits(left.value, bits):
         for right_shift, right_digit in _digits(right.value, bits):
-            key, value = _sum_small(
+            found = _sum_small(
                 runs, Side(left.key, left_digit), Side(right.key, right_digit), radix
             )
-            keys.append(key)
-            sums.append(value.astype(object) * (1 << (left_shift + right_shift)))
+            if found is None:
+                return None
+            keys.append(found[0])
+            sums.append(found[1].astype(object) * (1 << (left_shift + right_shift)))
     key, group = np.unique(np.concatenate(keys), return_inverse=True)
     total = np.zeros(len(key), dtype=object)
     np.add.at(total, group, np.concatenate(sums))
-    found = total != 0
-    return key[found], narrow(total[found])
+    nonzero = total != 0
+    return key[nonzero], narrow(total[nonzero])
 
 
 def match_runs(key: np.ndarray, others: np.ndarray, space: int) -> tuple[np.ndarray, Runs]:
     """(order, runs): others[order[start[i]:stop[i]]] are those equal to key[i].
 
-    Keys lie in 0 … space − 1. Small spaces are sorted by counting, which searches for nothing.
+    Keys lie in 0 … space − 1. In small spaces runs are counted, and nothing is searched for.
     """
     if space <= 4 * (len(key) + len(others)) + 1024:
-        order, offset = choose_kernels(len(others)).sort_by_counting(others, space)
+        offset = np.zeros(space + 1, np.int64)
+        np.cumsum(np.bincount(others, minlength=space), out=offset[1:])
+        # Sorting numbers is several times faster than sorting indices.
+        bits = len(others).bit_length()
+        order = np.sort((others << bits) | np.arange(len(others))) & ((1 << bits) - 1)
         return order, Runs(offset[key], offset[key + 1])
     order = np.argsort(others, kind="stable")
     ranked = others[order]
     start, stop = (np.searchsorted(ranked, key, side) for side in ("left", "right"))
     return order, Runs(start, stop)
+
+
+def list_pairs(runs: Runs) -> tuple[np.ndarray, np.ndarray]:
+    """int64[num_pairs] twice: the matching (left row, right row) pairs."""
+    length = runs.stop - runs.start
+    first = np.cumsum(length) - length
+    right = np.arange(int(length.sum())) + np.repeat(runs.start - first, length)
+    return np.repeat(np.arange(len(length)), length), right
 
 
 def fits(runs: Runs, left: np.ndarray, right: np.ndarray) -> bool:
@@ -153,17 +169,20 @@ def sum_dense(key: np.ndarray, value: np.ndarray, space: int) -> tuple[np.ndarra
 
 def _sum_small(
     runs: Runs, left: Side, right: Side, radix: Sequence[int]
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray] | None:
+    from lapis.relational.join import accumulate_dense, accumulate_hashed
+
     num_pairs = runs.num_pairs
-    kernels = choose_kernels(num_pairs)
     space = math.prod(radix)
     if is_dense(space, num_pairs):
         table = np.zeros(space, np.int64)
-        kernels.accumulate_dense(runs, left, right, table)
+        accumulate_dense(runs, left, right, table)
         key = np.flatnonzero(table)
         return key, table[key]
     capacity = 1 << min(20, max(6, num_pairs.bit_length()))
-    key, value = kernels.accumulate_hashed(runs, left, right, capacity)
+    key, value = accumulate_hashed(runs, left, right, capacity, MAX_SUMS)
+    if len(key) > MAX_SUMS:
+        return None
     order = np.argsort(key)
     order = order[value[order] != 0]
     return key[order], value[order]

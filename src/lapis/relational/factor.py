@@ -22,11 +22,13 @@ from lapis.data.keys import fits as fits_keys
 from lapis.data.keys import pack, share_keys, unpack
 from lapis.errors import TooLarge
 from lapis.relational.exact_sums import (
+    MAX_SUMS,
     SAFE,
     Runs,
     Side,
     fits,
     is_dense,
+    list_pairs,
     magnitude,
     match_runs,
     multiply_exactly,
@@ -35,7 +37,6 @@ from lapis.relational.exact_sums import (
     sum_exactly,
     sum_products,
 )
-from lapis.relational.join_small import choose_kernels
 
 MAX_PAIRS = 200_000_000  # listed rows of one join, about 6 GB
 
@@ -79,6 +80,18 @@ class Factor:
     def total(self) -> int:
         """Σ of all values."""
         return sum_exactly(self.value)
+
+
+class JoinTooLarge(TooLarge):
+    """A join that does not fit in memory. A slice of one of its variables may fit."""
+
+    def __init__(self, variables: tuple[str, ...], excess: str) -> None:
+        super().__init__(
+            f"a join over {', '.join(variables)} would {excess} that counting keeps in memory",
+            code="count-too-large",
+            hint="count approximately, or write the formula with fewer unconnected variables",
+        )
+        self.variables = variables
 
 
 def indicator(variables: tuple[str, ...], rows: np.ndarray) -> Factor:
@@ -131,8 +144,10 @@ def join_runs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) ->
         pairs = _list_pairs(left, right, runs, left.variables + extra)
         return _group_by_sorting(pairs, keep)
     sides = _sides(left, right, keep, radix)
-    key, value = sum_products(runs, *sides, radix)
-    return Factor(keep, unpack(key, radix), value)
+    found = sum_products(runs, *sides, radix)
+    if found is None:
+        raise JoinTooLarge(keep, f"have more than the {MAX_SUMS:,} sums")
+    return Factor(keep, unpack(found[0], radix), found[1])
 
 
 def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
@@ -141,6 +156,8 @@ def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
     Every variable of `target` must be one of the other two. Only the sums that `target` asks for
     are kept, so closing a cycle of three large relations needs no room for the open paths.
     """
+    from lapis.relational.join import accumulate_onto
+
     right, runs = _align(left, right)
     radix = [
         1 + max(int(part.column(name).max(initial=0)) for part in (target, holder))
@@ -151,8 +168,7 @@ def join_onto(left: Factor, right: Factor, target: Factor) -> Factor:
         return multiply(join(left, right, target.variables), target)
     sides = _sides(left, right, target.variables, radix)
     wanted = pack(list(target.rows.T), radix, len(target))
-    kernels = choose_kernels(runs.num_pairs + len(target))
-    sums = kernels.accumulate_onto(runs, *sides, wanted)
+    sums = accumulate_onto(runs, *sides, wanted)
     found = Factor(target.variables, target.rows, multiply_exactly(sums, target.value))
     return found.take(sums != 0)
 
@@ -223,17 +239,10 @@ def _list_pairs(left: Factor, right: Factor, runs: Runs, keep: tuple[str, ...]) 
     """The product when nothing is summed out: the pairs' rows are distinct as they come."""
     num_pairs = runs.num_pairs
     if num_pairs > MAX_PAIRS:
-        raise TooLarge(
-            f"a join over {', '.join(keep)} would list {num_pairs:,} rows, "
-            f"more than the {MAX_PAIRS:,} that counting keeps in memory",
-            code="count-too-large",
-            hint="count approximately, or write the formula with fewer unconnected variables",
-        )
+        raise JoinTooLarge(keep, f"list {num_pairs:,} rows, more than the {MAX_PAIRS:,}")
     is_product = num_pairs == len(left) * len(right)  # every row meets every other
     if not is_product:
-        left_index = np.empty(num_pairs, np.int64)
-        right_index = np.empty(num_pairs, np.int64)
-        choose_kernels(num_pairs).expand_pairs(*runs, left_index, right_index)
+        left_index, right_index = list_pairs(runs)
 
     def from_left(column: np.ndarray) -> np.ndarray:
         return np.repeat(column, len(right)) if is_product else column[left_index]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.compiled import allocating_entry, allocating_inner, entry, inner
+from lapis.runtime.kernels import entry, inner
 
 if TYPE_CHECKING:
     from lapis.relational.exact_sums import Runs, Side
@@ -36,13 +36,14 @@ def accumulate_dense(runs: Runs, left: Side, right: Side, out: np.ndarray) -> No
             out[part + right.key[j]] += value * right.value[j]
 
 
-@allocating_entry
+@entry
 def accumulate_hashed(
-    runs: Runs, left: Side, right: Side, capacity: int
+    runs: Runs, left: Side, right: Side, capacity: int, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """As `accumulate_dense`, into open addressing; (keys, values), unsorted.
 
-    `capacity`, a power of two, is the first size of the table.
+    `capacity`, a power of two, is the first size of the table. With more than `most` keys the
+    sums are not finished.
     """
     keys = np.full(capacity, _EMPTY, np.int64)
     sums = np.zeros(capacity, np.int64)
@@ -62,6 +63,8 @@ def accumulate_hashed(
                 keys[slot] = key
                 used += 1
             sums[slot] += value * right.value[j]
+            if used > most:
+                return keys[keys != _EMPTY], sums[keys != _EMPTY]
             if 2 * used > len(keys):
                 keys, sums = _grow(keys, sums, shift - 1)
                 shift -= 1
@@ -79,7 +82,7 @@ def _find(table: np.ndarray, key: int, shift: int) -> np.int64:
     return slot
 
 
-@allocating_inner
+@inner
 def _grow(keys: np.ndarray, sums: np.ndarray, shift: int) -> tuple[np.ndarray, np.ndarray]:
     wider = np.full(2 * len(keys), _EMPTY, np.int64)
     values = np.zeros(2 * len(keys), np.int64)
@@ -92,22 +95,6 @@ def _grow(keys: np.ndarray, sums: np.ndarray, shift: int) -> tuple[np.ndarray, n
 
 
 @entry
-def expand_pairs(
-    start: np.ndarray,
-    stop: np.ndarray,
-    left_index: np.ndarray,  # int64[num_pairs], written
-    right_index: np.ndarray,  # int64[num_pairs], written
-) -> None:
-    """List the matching (left row, right row) pairs."""
-    at = 0
-    for i in range(len(start)):
-        for j in range(start[i], stop[i]):
-            left_index[at] = i
-            right_index[at] = j
-            at += 1
-
-
-@allocating_entry
 def accumulate_onto(runs: Runs, left: Side, right: Side, keys: np.ndarray) -> np.ndarray:
     """int64[num_keys], Σ left·right over the pairs whose parts add up to each key.
 
@@ -133,19 +120,3 @@ def accumulate_onto(runs: Runs, left: Side, right: Side, keys: np.ndarray) -> np
     for number in range(len(keys)):
         ordered[number] = sums[_find(table, keys[number], shift)]
     return ordered
-
-
-@allocating_entry
-def sort_by_counting(key: np.ndarray, space: int) -> tuple[np.ndarray, np.ndarray]:
-    """(order, offset): order[offset[k]:offset[k + 1]] are the positions of key k, 0 ≤ k < space."""
-    offset = np.zeros(space + 1, np.int64)
-    for position in range(len(key)):
-        offset[key[position] + 1] += 1
-    for k in range(space):
-        offset[k + 1] += offset[k]
-    following = offset.copy()
-    order = np.empty(len(key), np.int64)
-    for position in range(len(key)):
-        order[following[key[position]]] = position
-        following[key[position]] += 1
-    return order, offset

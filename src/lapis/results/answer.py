@@ -15,8 +15,9 @@ from lapis.results.arviz_data import to_arviz
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, Key
 from lapis.results.columns import Coded, Entries, as_objects
+from lapis.results.plan_report import PlanReport
 from lapis.results.plots import finish, label, new_axes, plot_bars
-from lapis.results.view import MAX_ROWS, View
+from lapis.results.result import MAX_ROWS, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,19 +30,25 @@ MAX_BROKEN = 10  # hard formulas shown that were relaxed
 class Answer(AtomResult):
     """Marginal probabilities of the unknown query atoms."""
 
-    method: str
+    methods: tuple[str, ...]  # that answered
     exact: bool
     log_partition: float | None
     asked: Atoms
     probability: np.ndarray  # float64[num_atoms]
     stderr: np.ndarray | None  # float64[num_atoms]; None where exact, and by bp
     expected_counts: np.ndarray  # float64[num_weights], E[n_w]
-    method_ids: np.ndarray | None = None  # int8[num_atoms], of the names that + joins in `method`
+    method_id: np.ndarray | None = None  # int8[num_atoms], which of `methods`; None: the first
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     traced: tuple[str, ...] = ()  # the atoms that mixed slowest, "world: atom" if several
     trace: np.ndarray | None = None  # float32[num_chains, num_draws, num_traced], P(atom | rest)
     lower: np.ndarray | None = None  # float64[num_atoms], certified; None where nobody asked
     upper: np.ndarray | None = None  # float64[num_atoms]
+    plan: PlanReport | None = None  # as it was carried out
+
+    @property
+    def method(self) -> str:
+        """The names of all methods, for people: "exact+gibbs"."""
+        return "+".join(self.methods)
 
     @property
     def atoms(self) -> tuple[str, ...]:
@@ -62,9 +69,7 @@ class Answer(AtomResult):
 
     def method_of(self, index: int) -> str:
         """The method that answered an atom."""
-        if self.method_ids is None:
-            return self.method
-        return self.method.split("+")[self.method_ids[index]]
+        return self.methods[0 if self.method_id is None else self.method_id[index]]
 
     @cached_property
     def marginals(self) -> dict[Any, float]:
@@ -102,9 +107,8 @@ class Answer(AtomResult):
         if self.stderr is None:
             fields["stderr"] = None
         if not self.exact:
-            names = [self.method] if self.method_ids is None else self.method.split("+")
-            ids = np.zeros(len(self), np.int8) if self.method_ids is None else self.method_ids
-            fields["method"] = Coded(ids, as_objects(names))
+            ids = np.zeros(len(self), np.int8) if self.method_id is None else self.method_id
+            fields["method"] = Coded(ids, as_objects(list(self.methods)))
         return self.entries(**fields)
 
     def views(self) -> list[View]:
@@ -139,7 +143,7 @@ class Answer(AtomResult):
         if not len(self):
             found.append("nothing asked for is unknown (lapis check MODEL DATA may say why)")
         has_formulas = any(not group.is_atom for group in self.asked.groups)
-        if has_formulas and not self.exact and "bp" in self.method.split("+"):
+        if has_formulas and not self.exact and "bp" in self.methods:
             found.append(
                 "a formula that is asked ties its atoms, which changes what bp says of them: "
                 "ask for formulas apart from atoms, or by another method"

@@ -18,8 +18,7 @@ import numpy as np
 from lapis.errors import check_word
 from lapis.results.atoms import AtomGroup, Atoms, Key
 from lapis.results.columns import Coded, Column, Entries, Spelled, same_for_all
-from lapis.results.result import Columns, FrameKind, Result, Table, frame_of
-from lapis.results.view import View, new_view
+from lapis.results.result import Columns, FrameKind, Result, Table, View, frame_of, new_view
 
 
 class AtomResult(Result):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from lapis.results.plots import plot_bars
-from lapis.results.result import Columns, Result
-from lapis.results.view import View, new_view
+from lapis.results.result import Columns, Result, View, new_view
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from lapis.results.answer import quality_remarks
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, Key
 from lapis.results.plots import plot_bars
-from lapis.results.view import MAX_ROWS, View, new_view
+from lapis.results.result import MAX_ROWS, View, new_view
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,7 +12,7 @@ import numpy as np
 
 from lapis.data.whole_path import whole_path
 from lapis.errors import LapisError
-from lapis.results.escaping import escape
+from lapis.results.result import escape
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from copy import copy
 from typing import NamedTuple
 
@@ -13,8 +11,8 @@ import numpy as np
 
 from lapis.data.database import Database
 from lapis.language.model import Model
-from lapis.processes import WORKERS
 from lapis.progress import Progress, Report, Stop
+from lapis.runtime.processes import worker_pool
 from lapis.structure.clauses import Candidate, Path, sign_patterns
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.pricing import Pricing
@@ -105,16 +103,11 @@ class Search(NamedTuple):
                 yield score_path(self.scorer, path, flips)
             return
         given = (self.data, self.scorer.sample, self.scorer.pricing)
-        with ProcessPoolExecutor(
-            self.jobs, mp_context=WORKERS, initializer=start_process, initargs=given
-        ) as pool:
+        with worker_pool(self.jobs, start_process, given) as pool:
             chunks = [list(paths[at : at + CHUNK]) for at in range(0, len(paths), CHUNK)]
             results = [pool.submit(score_chunk, chunk, flips) for chunk in chunks]
-            try:
-                for result in results:
-                    yield from result.result()
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+            for result in results:
+                yield from result.result()
 
 
 def score_path(scorer: Scorer, path: Path, flips: int | None) -> list[ClauseScore]:
@@ -138,7 +131,6 @@ _own: list[Scorer] = []  # of this process
 
 
 def start_process(data: TrainingData, sample: Sample | None, pricing: Pricing) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that waits hears Ctrl-C
     _own[:] = [Scorer(data, sample, pricing=pricing)]
 
 

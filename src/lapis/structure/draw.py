@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from lapis.data.whole_path import write_whole
-from lapis.results.escaping import escape
+from lapis.results.result import escape
 from lapis.structure.explain import constant_names
 from lapis.structure.lift_graph import LiftedGraph
 from lapis.structure.training_data import TrainingData

@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from lapis.compiled import allocating_entry
-from lapis.data.keys import unpack
-from lapis.data.tuples import contains
+from lapis.data.keys import contains, unpack
+from lapis.runtime.kernels import entry
 from lapis.structure.clause_fit import fit
 from lapis.structure.clauses import Candidate
 from lapis.structure.paths.path_differences import Joins
@@ -341,7 +340,7 @@ def target_value(target: TargetAtoms, field: np.ndarray) -> float:
     return class_value(field, target.truth[target.first], target.class_share())
 
 
-@allocating_entry
+@entry
 def descend(curvature, gradient, point, penalty1, penalty2):  # type: ignore[no-untyped-def]
     """The step that maximises the quadratic model less the penalties, coordinate by coordinate."""
     size = len(point)

@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from lapis.data.tuples import contains
+from lapis.data.keys import contains
 from lapis.language.model import Predicate
 from lapis.structure.clauses import Candidate, PathAtom, spell_literals, variable_types
 from lapis.structure.paths.path_differences import PartSums

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from lapis.logic.clauses import Literal
 from lapis.methods import find_method
 from lapis.problem.problem import build_problem
 from lapis.progress import Report, Stop, pressed_by_interrupt
-from lapis.relational.engines.store import Store
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import (
     Candidate,
@@ -34,7 +33,7 @@ from lapis.structure.dangling_choice import run_learner
 from lapis.structure.explain import examples, say_clause
 from lapis.structure.learned_rules import CONDITIONAL, PSEUDO, LearnedRules, Penalty, Rule
 from lapis.structure.learners.lift_graph import ClusterModel
-from lapis.structure.paths.path_differences import PartSums
+from lapis.structure.paths.path_differences import Joins, PartSums
 from lapis.structure.scores import Scorer, draw_atoms
 from lapis.structure.select import Selection
 from lapis.structure.tape import Tape, fingerprint
@@ -53,7 +52,7 @@ def learn_rules(
     jobs: int = 1,
     seed: int = 0,
     checkpoint: str | Path | None = None,
-    store: Store | None = None,
+    open_joins: Callable[[TrainingData], Joins[Any]] | None = None,
     progress: Report | None = None,
     stop: Stop | None = None,
     **options: Any,
@@ -63,11 +62,11 @@ def learn_rules(
     `targets` are the predicates to predict (all without any); every rule then mentions one. Each
     atom is explained `given` all other atoms, or all other predicates, but those that are asked
     `together` with its own. Without a word `lapis` explains targets by the other predicates.
-    `options` are those of the method. A checkpoint that exists is continued. On a
-    store, if there is one, clauses are scored there.
+    `options` are those of the method. A checkpoint that exists is continued.
+    `open_joins` gives the joins that clauses are scored on, where these are not in memory.
     """
     started = time.monotonic()
-    if store is not None and jobs > 1:
+    if open_joins is not None and jobs > 1:
         raise LapisError(
             "clauses are scored on the engine, which one process asks",
             code="engine-jobs",
@@ -102,9 +101,8 @@ def learn_rules(
         ),
         wish,
     )
-    search = Search(
-        model, databases, Scorer(data, sample, store), jobs, started, progress, wish, tape
-    )
+    scorer = Scorer(data, sample, None if open_joins is None else open_joins(data))
+    search = Search(model, databases, scorer, jobs, started, progress, wish, tape)
     with pressed_by_interrupt(wish):
         try:
             found = run_learner(chosen.load(), search, own)

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from lapis.data.whole_path import write_whole
 from lapis.language.model import Model
 from lapis.language.model_text import print_model
-from lapis.results.result import Columns, Result
-from lapis.results.view import View, new_view
+from lapis.results.result import Columns, Result, View, new_view
 from lapis.structure.pricing import HeldOut
 
 

@@ -17,11 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lapis.relational.engines.store import Store
 from lapis.structure.clause_fit import fit
 from lapis.structure.clauses import Candidate, Path
 from lapis.structure.paths.path_differences import AtomClasses, Joins, PartSums
-from lapis.structure.paths.stored_paths import StoredJoins
 from lapis.structure.pricing import Pricing, flat_pricing
 from lapis.structure.training_data import TrainingData
 
@@ -54,13 +52,13 @@ class Scorer:
         self,
         data: TrainingData,
         sample: Sample | None = None,
-        store: Store | None = None,
+        joins: Joins[Any] | None = None,
         pricing: Pricing | None = None,
     ) -> None:
         self.data, self.sample = data, sample
         self.pricing = pricing if pricing is not None else flat_pricing(data)
         self.sums = PartSums(data)
-        self.joins: Joins[Any] = self.sums if store is None else StoredJoins(data, store)
+        self.joins: Joins[Any] = self.sums if joins is None else joins
 
     @property
     def is_here(self) -> bool:

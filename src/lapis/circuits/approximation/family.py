@@ -20,7 +20,7 @@ import numpy as np
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, SUM, Circuit, new_circuit
 from lapis.circuits.evaluation import climb, structure_of
 from lapis.circuits.queries import refuse_impossible
-from lapis.compiled import entry, inner
+from lapis.runtime.kernels import entry, inner
 
 NOTHING = -1  # a node that evidence turned into a number
 

@@ -28,8 +28,8 @@ import numpy as np
 from lapis.circuits.approximation.family import Family, hold
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM
 from lapis.circuits.factors.factor_graph import FactorGraph
-from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import random_states, uniform
+from lapis.runtime.kernels import entry, inner
 
 NUM_WORLDS = 4000
 BROAD = 0.3  # of the worlds, that are drawn from F

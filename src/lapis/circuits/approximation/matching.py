@@ -22,8 +22,8 @@ import numpy as np
 from lapis.circuits.approximation.family import Family, hold
 from lapis.circuits.approximation.samples import GibbsSamples
 from lapis.circuits.circuit import INDICATOR, PRODUCT, SUM
-from lapis.compiled import entry
 from lapis.network.csr import row_starts
+from lapis.runtime.kernels import entry
 
 PRIOR = 2.0  # worlds that the shares of F count for
 

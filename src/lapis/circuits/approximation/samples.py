@@ -20,11 +20,11 @@ from lapis.circuits.compilation.orders import MAX_SEARCHED, elimination_order
 from lapis.circuits.factors.consistency import make_consistent
 from lapis.circuits.factors.factor_graph import FactorGraph, entry_cubes
 from lapis.circuits.queries import refuse_impossible
-from lapis.compiled import entry
 from lapis.inference.exact.junction_tree import build_tree, collect, sample_states
 from lapis.inference.random_numbers import random_states, uniform
 from lapis.network.csr import row_starts
 from lapis.progress import Stop
+from lapis.runtime.kernels import entry
 
 NUM_CHAINS = 4
 BURN_IN = 100  # sweeps of a chain that are thrown away

@@ -36,9 +36,9 @@ import numpy as np
 from lapis.circuits.approximation.family import Family
 from lapis.circuits.circuit import INDICATOR, SUM
 from lapis.circuits.factors.factor_graph import FactorGraph
-from lapis.compiled import entry, inner
 from lapis.network.csr import row_starts
 from lapis.progress import Progress, Report, Stop
+from lapis.runtime.kernels import entry, inner
 
 FLOOR = -60.0  # the logarithm that stands for that of an impossible entry
 BATCH = 64  # entries of a table at a time

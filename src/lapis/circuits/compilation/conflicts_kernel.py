@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
+from lapis.runtime.kernels import entry, inner
 
 NONE = -1  # no clause
 DECIDED = -1  # no reason

@@ -29,7 +29,7 @@ from lapis.circuits.compilation.conflicts_kernel import (
     undo,
 )
 from lapis.circuits.compilation.gates import is_row
-from lapis.compiled import entry, inner
+from lapis.runtime.kernels import entry, inner
 
 RUNNING, DONE, NO_ROOM, CROWDED, TOO_DEEP = range(5)
 NUM_FIELDS = 9

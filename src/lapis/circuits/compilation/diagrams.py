@@ -14,7 +14,7 @@ import numpy as np
 
 from lapis.circuits.compilation.gates import is_row, mix
 from lapis.circuits.factors.factor_graph import FactorGraph
-from lapis.compiled import entry, inner
+from lapis.runtime.kernels import entry, inner
 
 LEAF = -1
 

@@ -32,8 +32,8 @@ from lapis.circuits.compilation.gates import (
 )
 from lapis.circuits.compilation.orders import times_of
 from lapis.circuits.factors.factor_graph import FactorGraph
-from lapis.compiled import entry, inner
 from lapis.network.csr import row_starts
+from lapis.runtime.kernels import entry, inner
 
 
 def eliminate(graph: FactorGraph, order: np.ndarray, gates: Gates) -> int:

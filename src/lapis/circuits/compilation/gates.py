@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.circuits.circuit import INDICATOR, PARAMETER, PRODUCT, SUM
-from lapis.compiled import entry, inner
+from lapis.runtime.kernels import entry, inner
 
 ZERO, ONE = -1, -2
 FULL = -3  # no node: the room is used up

@@ -14,7 +14,7 @@ import numpy as np
 
 from lapis.circuits.factors.factor_graph import FactorGraph, graph_of_tables
 from lapis.grounding.bottom_up import ground
-from lapis.inference.asked import name_group, predicate_atoms
+from lapis.inference.worlds import name_group, predicate_atoms
 from lapis.network.cubes import (
     Cubes,
     Variables,

@@ -18,8 +18,8 @@ import numpy as np
 
 from lapis.circuits.evaluation import run_in_shares
 from lapis.circuits.tree_networks.tree_network import TreeNetwork, leaf_of
-from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import below, random_states, uniform
+from lapis.runtime.kernels import entry, inner
 
 NUM_BATCHES = 20  # of a chain
 MAX_RHAT = 1.05

@@ -6,9 +6,9 @@ it, and the atom-by-atom path of `lapis.counting.differences.listed_differences`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,12 +17,15 @@ from lapis.counting.differences.atom_vectors import AtomVectors, build_atom_vect
 from lapis.counting.differences.difference_terms import Term, evaluate_difference
 from lapis.counting.differences.differences import Target, clause_difference, is_direct, num_levels
 from lapis.counting.differences.sparse_vectors import SparseVectors, place_vectors
-from lapis.counting.differences.stored_differences import StoredDifferences, stored_differences
 from lapis.counting.weight_keys import WeightKeys, number_weights, violated_rules
-from lapis.data.tuples import contains
+from lapis.data.keys import contains
+from lapis.logic.clauses import Feature
 from lapis.problem.problem import Problem
-from lapis.relational.engines.placing import StoredWorld
 from lapis.relational.interpretation import Interpretation
+
+if TYPE_CHECKING:
+    from lapis.counting.differences.block_classes import Candidates
+    from lapis.counting.differences.listed_differences import ListedDifferences
 
 
 class Differences(Protocol):
@@ -50,6 +53,26 @@ class Differences(Protocol):
 
         The entry in column `keys.hard` counts all hard rules together.
         """
+
+
+class CountedDifferences(Differences, Protocol):
+    """Differences that are counted where the data is, as in a database."""
+
+    def count_atoms(self) -> tuple[SparseVectors, np.ndarray, np.ndarray]:
+        """Vectors, truth values and how many atoms have them; not yet grouped."""
+
+    def count_candidates(self) -> Candidates:
+        """The values of all blocks."""
+
+
+@runtime_checkable
+class DifferenceSource(Protocol):
+    """A world that finds differences by itself."""
+
+    def differences(
+        self, target: Target, features: Sequence[Feature], keys: WeightKeys
+    ) -> CountedDifferences:
+        """The differences of features that all are direct."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +108,7 @@ class AtomDifferences:
 
 def open_differences(
     problem: Problem, predicate: str, world: Mapping[str, np.ndarray] | None = None
-) -> Differences:
+) -> AtomDifferences | ListedDifferences | CountedDifferences:
     """The differences of one predicate's atoms."""
     target = flip_target(problem, predicate)
     features = problem.normal_form.features
@@ -98,32 +121,33 @@ def open_differences(
 
 def evaluate_differences(
     problem: Problem, target: Target, world: Mapping[str, np.ndarray] | None
-) -> AtomDifferences | StoredDifferences:
+) -> AtomDifferences | CountedDifferences:
     """Evaluates the difference terms of features that all are direct, where the world is."""
     features = problem.normal_form.features
     interpretation = add_derived(
         base_world(problem, world), problem.normal_form.definitions, num_levels(target)
     )
     keys = number_weights(problem)
-    if isinstance(interpretation, StoredWorld):
-        return stored_differences(interpretation, target, features, keys)
+    if isinstance(interpretation, DifferenceSource):
+        return interpretation.differences(target, features, keys)
+    return differences_in(interpretation, target, features, keys)
+
+
+def differences_in(
+    world: Interpretation, target: Target, features: Sequence[Feature], keys: WeightKeys
+) -> AtomDifferences:
+    """The differences in a world in memory, of features that all are direct."""
     when_false: list[Term] = []
     when_true: list[Term] = []
     for feature in features:
         for clause in feature.clauses:
             difference = clause_difference(clause, feature.variables, target)
             key = keys.of_rule[feature.rule]
-            terms = evaluate_difference(difference, target, key, interpretation)
+            terms = evaluate_difference(difference, target, key, world)
             when_false += terms[0]
             when_true += terms[1]
     vectors = build_atom_vectors(when_false, when_true, target.positions)
-    return AtomDifferences(
-        target,
-        interpretation,
-        keys,
-        *vectors,
-        violated_rules(features, interpretation),
-    )
+    return AtomDifferences(target, world, keys, *vectors, violated_rules(features, world))
 
 
 def flip_target(problem: Problem, predicate: str) -> Target:

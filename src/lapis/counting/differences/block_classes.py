@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,14 +40,7 @@ from lapis.counting.differences.sparse_vectors import (
     split_column,
     stack_vectors,
 )
-from lapis.counting.differences.stored_blocks import (
-    Candidates,
-    count_stored_candidates,
-    is_listed,
-)
-from lapis.counting.differences.stored_differences import StoredDifferences
-from lapis.data.keys import number_rows
-from lapis.data.tuples import contains
+from lapis.data.keys import contains, number_rows
 from lapis.errors import TooLarge
 from lapis.language.model import Predicate
 from lapis.problem.problem import Problem
@@ -92,6 +86,16 @@ class BlockClasses:
         return SparseVectors(self.vector_start, self.weight_id, self.difference)
 
 
+class Candidates(NamedTuple):
+    """Some candidates of some blocks: `multiplicity` values with the same vector and truth."""
+
+    block: np.ndarray  # int64[n], a number for each block or merged blocks
+    vectors: SparseVectors  # of each entry
+    truth: np.ndarray  # bool[n]
+    multiplicity: np.ndarray  # int64[n], values of the block
+    num_blocks: np.ndarray  # int64[largest block number + 1], merged blocks
+
+
 def block_classes(
     problem: Problem, predicate: str, world: Mapping[str, np.ndarray] | None = None
 ) -> BlockClasses:
@@ -119,16 +123,11 @@ def block_classes(
     )
     if is_direct:
         differences = evaluate_differences(problem, target, world)
-        if isinstance(differences, StoredDifferences):
-            with differences.scratch:
-                if is_listed(differences):
-                    candidates = count_stored_candidates(differences)
-                    weights, broken = differences.keys.num_weights, differences.violated
-                    return _group(candidates, target.predicate, weights, broken)
-            here = {name: evidence.true for name, evidence in problem.evidence.items()}
-            return block_classes(problem, predicate, here)
         keys, violated = differences.keys, differences.violated
-        candidates = _count_candidates(differences)
+        if isinstance(differences, AtomDifferences):
+            candidates = count_candidates(differences)
+        else:
+            candidates = differences.count_candidates()
     else:
         listed = listed_differences(problem, target, world)
         keys, violated = listed.keys, listed.violated
@@ -136,7 +135,8 @@ def block_classes(
     return _group(candidates, target.predicate, keys.num_weights, violated)
 
 
-def _count_candidates(differences: AtomDifferences) -> Candidates:
+def count_candidates(differences: AtomDifferences) -> Candidates:
+    """The candidates of all blocks, blocks merged that no crossing relation mentions."""
     predicate = differences.target.predicate
     marked = predicate.block
     unmarked = tuple(place for place in range(predicate.arity) if place not in marked)

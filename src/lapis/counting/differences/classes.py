@@ -24,7 +24,7 @@ from lapis.counting.differences.atom_differences import (
     Differences,
     open_differences,
 )
-from lapis.counting.differences.listed_differences import list_atoms
+from lapis.counting.differences.listed_differences import ListedDifferences, list_atoms
 from lapis.counting.differences.sparse_vectors import (
     SparseVectors,
     number_vectors,
@@ -32,7 +32,6 @@ from lapis.counting.differences.sparse_vectors import (
     stack_vectors,
     widen,
 )
-from lapis.counting.differences.stored_differences import StoredDifferences
 from lapis.errors import TooLarge
 from lapis.problem.problem import Problem
 from lapis.relational.exact_sums import narrow
@@ -97,10 +96,7 @@ def difference_classes(problem: Problem, predicate: str) -> DifferenceClasses:
     differences = open_differences(problem, predicate)
     if isinstance(differences, AtomDifferences):
         vectors, truth, count = _count_atoms(differences)
-    elif isinstance(differences, StoredDifferences):
-        with differences.scratch:
-            vectors, truth, count = differences.count_atoms()
-    else:
+    elif isinstance(differences, ListedDifferences):
         num_atoms = differences.interpretation.num_atoms(predicate)
         if num_atoms > MAX_LISTED:
             raise TooLarge(
@@ -111,6 +107,8 @@ def difference_classes(problem: Problem, predicate: str) -> DifferenceClasses:
         atoms = list_atoms(differences.sizes)
         vectors, truth = differences.at_rows(atoms)
         count = np.ones(len(atoms), np.int64)
+    else:
+        vectors, truth, count = differences.count_atoms()
     return _group(differences, vectors, truth, count)
 
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from lapis.counting.differences.differences import Difference, Target
 from lapis.counting.weight_keys import WeightKey
 from lapis.relational.compile import Wanted, compile_plan
-from lapis.relational.engines.memory import run_together
 from lapis.relational.factor import Factor
 from lapis.relational.interpretation import Interpretation
+from lapis.relational.memory import run_plans
 
 
 class Term(NamedTuple):
@@ -48,6 +48,6 @@ def evaluate_difference(
             for answer in answers
             if answer.scale and all(map(len, answer.factors))
         ]
-        for answers in run_together(plans, world)
+        for answers in run_plans(plans, world)
     )
     return when_false, when_true

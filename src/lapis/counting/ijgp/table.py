@@ -23,10 +23,10 @@ from functools import cached_property
 
 import numpy as np
 
-from lapis.compiled import entry
 from lapis.data.keys import fits
 from lapis.data.keys import pack as pack_keys
 from lapis.errors import TooLarge
+from lapis.runtime.kernels import entry
 
 Scope = tuple[int, ...]  # variables of a constraint network, in increasing order
 

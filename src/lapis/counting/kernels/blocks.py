@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
 from lapis.counting.kernels.flips import clear, follow, keep, note, undo, weigh
 from lapis.counting.kernels.indexed_relations import contains
 from lapis.counting.kernels.nested_loops import SHORTAGE
+from lapis.runtime.kernels import entry, inner
 
 
 class Blocks(NamedTuple):

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
 from lapis.counting.kernels.indexed_relations import contains, has_room, place_of, toggle
 from lapis.counting.kernels.nested_loops import (
     NUM_CHANGED,
@@ -23,6 +22,7 @@ from lapis.counting.kernels.nested_loops import (
     SHORTAGE,
     run,
 )
+from lapis.runtime.kernels import entry, inner
 
 LOOK, FLIP, DRAW = 0, 1, 2  # never flip, always, where score and noise are positive together
 LARGEST_SCORE = 700.0  # exp beyond this overflows

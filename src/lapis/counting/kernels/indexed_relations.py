@@ -4,13 +4,13 @@ Tables are open-addressing with linear probing, a power of two long and at most 
 is taken out by moving back what stands behind it (Knuth 6.4, algorithm R), so that there are no
 tombstones and tables never need cleaning. A bucket stays when its last atom has gone.
 
-In wide worlds, where numbers may pass 64 bits, arrays hold Python's integers and all this is
-interpreted; so nothing here is cast to a width.
+In wide worlds, where numbers may pass 64 bits, arrays hold Python's integers and all this runs as
+Python functions; so nothing here is cast to a width.
 """
 
 from __future__ import annotations
 
-from lapis.compiled import entry, inner
+from lapis.runtime.kernels import entry, inner
 
 GOLDEN = -7046029254386353131  # 2⁶⁴/φ, odd, as a signed number
 FREE_ROWS, NUM_BUCKETS = 0, 1  # entries of `level`
@@ -26,7 +26,7 @@ def place_of(table, key):  # type: ignore[no-untyped-def]
     return place
 
 
-@inner
+@entry
 def contains(relations, atom):  # type: ignore[no-untyped-def]
     return relations.atom[place_of(relations.atom, atom)] >= 0
 

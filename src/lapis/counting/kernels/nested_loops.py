@@ -27,8 +27,8 @@ each. Slot 0 is always 0, register 0 always 1. Jumps are where a test fails or a
 
 from __future__ import annotations
 
-from lapis.compiled import inner
 from lapis.counting.kernels.indexed_relations import contains, place_of
+from lapis.runtime.kernels import inner
 
 (
     MEMBER, EQUAL, COMPARE, OPEN, NEXT, START, EACH, CLEAR, SIZE, MEET, MULTIPLY, ADD, EMPTY,

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import uniform
 from lapis.inference.sampling.kernels.tally import record_sample
+from lapis.runtime.kernels import entry, inner
 
 
 class Graph(NamedTuple):

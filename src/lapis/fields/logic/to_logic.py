@@ -18,7 +18,7 @@ from lapis.errors import LapisError
 from lapis.fields.field import COMPARISONS, Child, Field, Parfeature, Term
 from lapis.fields.field_text import FieldLike, open_field
 from lapis.language.model import Model
-from lapis.language.resolution.extend import with_statements
+from lapis.language.resolution.resolve import with_statements
 from lapis.language.syntax import (
     Atom,
     Comparison,

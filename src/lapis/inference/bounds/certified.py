@@ -49,10 +49,8 @@ def bound_answer(network: Network, found: Marginals, stop: Stop | None) -> Bound
         if found.log_partition is not None:
             whole = found.log_partition, found.log_partition
         return Bounds(lower, upper, whole)
-    kept = np.ones(network.num_atoms, bool)
-    if found.sampled is not None:
-        component = network.component
-        kept = np.isin(component, component[: network.num_base_atoms][found.sampled])
+    component = network.component
+    kept = np.isin(component, component[: network.num_base_atoms][~found.is_exact])
     part, atom = keep_part(network, kept)
     bounds = bound_network(part, stop)
     own = atom[: part.num_base_atoms]

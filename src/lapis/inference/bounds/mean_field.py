@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
 from lapis.inference.bounds.self_avoiding_kernel import Graph, logistic
+from lapis.runtime.kernels import entry, inner
 
 MAX_SWEEPS = 200
 SETTLED = 1e-6  # of a log odds in one sweep

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
+from lapis.runtime.kernels import entry, inner
 
 FREE, FALSE, TRUE = 0, -1, -2  # of `pinned`; positive: on the path, at this node less 1
 ROUNDING = 2.0**-48  # of what one clause adds, for each of its literals

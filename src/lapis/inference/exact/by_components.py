@@ -37,7 +37,7 @@ from lapis.inference.exact.junction_tree import (
 )
 from lapis.inference.exact.planning import Forest, Refusal, plan_forest
 from lapis.inference.exact.whole_parts import split_scores
-from lapis.inference.log_odds import state_log_odds
+from lapis.inference.marginals import state_log_odds
 from lapis.network.csr import row_starts
 from lapis.network.cubes import Cubes, cube_weights, penalties, sum_by_weight
 from lapis.network.network import Network

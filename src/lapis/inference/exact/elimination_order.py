@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import allocating_entry, inner
 from lapis.progress import Stop
+from lapis.runtime.kernels import entry, inner
 
 MAX_DENSE = 20_000
 SMALL_ENTRIES = 1 << 14  # no search beyond the first orders
@@ -51,8 +51,7 @@ def best_order(
     smallest cliques so far when it was.
     """
     num_variables = len(size)
-    join_scopes = _join_scopes.for_work(int((np.diff(scope_start) ** 2).sum()))
-    adjacency = join_scopes(num_variables, scope_start, scope)
+    adjacency = _join_scopes(num_variables, scope_start, scope)
     log_size = np.log2(size.astype(np.float64))
     none = np.empty(0, np.int32)
     best = Order(none, np.inf, num_variables, False)
@@ -101,7 +100,7 @@ def sweep_order(num_variables: int, adjacency: np.ndarray) -> np.ndarray:
     return order.astype(np.int32)
 
 
-@allocating_entry
+@entry
 def _join_scopes(num_variables, start, members):  # type: ignore[no-untyped-def]
     """uint64[num_variables, num_words], the neighbours of each variable as bits."""
     bits = np.zeros((num_variables, (num_variables + 63) // 64), np.uint64)
@@ -139,7 +138,7 @@ def _members(row, out):  # type: ignore[no-untyped-def]
     return count
 
 
-@allocating_entry
+@entry
 def _greedy(adjacency, log_size, by_fill, jitter, given, limit):  # type: ignore[no-untyped-def]
     """An order by the greedy rule, or the given one; stops once it costs more than the limit."""
     num_variables, num_words = adjacency.shape

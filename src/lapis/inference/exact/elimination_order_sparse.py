@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
 from lapis.network.csr import narrow, row_starts
 from lapis.network.cubes import Cubes
+from lapis.runtime.kernels import entry, inner
 
 NONE = -1
 
@@ -86,8 +86,7 @@ def low_degree_order(
     )
     order = np.empty(num_variables, np.int32)
     refused, gone = np.zeros((2, num_variables), bool)
-    eliminate = _eliminate.for_work(4 * len(cubes.variable))
-    count = eliminate(
+    count = _eliminate(
         cubes.size, cubes.start, cubes.variable, eligible, max_scope, float(max_entries),
         work, stacks, refused, gone, order,
     )  # fmt: skip

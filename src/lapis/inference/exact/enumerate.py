@@ -28,7 +28,7 @@ from lapis.inference.exact.joint_states import (
     num_states,
 )
 from lapis.inference.exact.whole_parts import LARGE, split_scores
-from lapis.inference.log_odds import state_log_odds
+from lapis.inference.marginals import state_log_odds
 from lapis.network.network import Network
 from lapis.network.satisfiability import contradiction
 from lapis.progress import Stop

@@ -97,9 +97,9 @@ class Beliefs(NamedTuple):
 def build_tree(cubes: Cubes, order: np.ndarray) -> Tree:
     """The cliques of an elimination order; the tables must be small enough to index."""
     order = order.astype(np.int32)
-    scope_start, scope_variable, parent, cube_start, cube, messages = form_tree.for_work(
-        2 * len(cubes.variable) + 8 * len(order)
-    )(cubes.size, cubes.start, cubes.variable, order)
+    scope_start, scope_variable, parent, cube_start, cube, messages = form_tree(
+        cubes.size, cubes.start, cubes.variable, order
+    )
     return Tree(
         order,
         narrow(scope_start),
@@ -129,11 +129,10 @@ def collect(
     table = np.zeros(tree.table_start[-1])
     message = np.empty(tree.message_start[-1])
     work = work or work_space(tree, cubes.size)
-    fill = add_up.for_work(_pass_steps(tree), seconds=3.0)
 
     def pass_up(score: np.ndarray, maximise: bool) -> None:
         for first, last in slices(tree, stop):
-            fill(tree, cubes, score, maximise, table, message, first, last, *work)
+            add_up(tree, cubes, score, maximise, table, message, first, last, *work)
             if stop is not None:
                 stop.check(EXACTLY)
 
@@ -147,7 +146,7 @@ def collect(
     whole, rest = split_scores(penalty, 1.0) if split is None else split()
     pass_up(whole, True)
     base = message[roots]
-    take_out.for_work(len(table))(tree, cubes.size, table, message)
+    take_out(tree, cubes.size, table, message)
     pass_up(rest, maximise)
     return Potentials(table, message, base)
 
@@ -180,9 +179,8 @@ def distribute(
     state = np.zeros(state_start[-1])
     cube = np.zeros(len(cubes.clause))
     work = (*work_space(tree, cubes.size), np.empty(longest_row(tree.message_start)))
-    spread = bring_down.for_work(_pass_steps(tree), seconds=2.0)
     for first, last in reversed(slices(tree, stop)):
-        spread(
+        bring_down(
             tree, cubes, potentials.table, potentials.message, outside, belief, state_start, state,
             cube, first, last, *work,
         )  # fmt: skip
@@ -217,12 +215,6 @@ def log_states(
 def work_space(tree: Tree, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The axis of each variable in one clique; strides, counts, starts and digits of its axes."""
     return np.zeros(len(size), np.int32), np.zeros((8, longest_row(tree.scope_start) + 1), np.int64)
-
-
-def _pass_steps(tree: Tree) -> int:
-    """What a pass over all tables takes: their entries, for each cube that enters one too."""
-    entries = np.diff(tree.table_start) * (4.0 + np.diff(tree.cube_start))
-    return int(entries.sum()) + 10 * len(tree.order)
 
 
 def longest_row(start: np.ndarray) -> int:

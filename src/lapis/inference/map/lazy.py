@@ -16,7 +16,7 @@ import numpy as np
 from lapis.errors import TooLarge
 from lapis.grounding.lazy import LazyGrounding
 from lapis.inference.map.solver import MapResult, most_likely_world
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 from lapis.progress import Progress, work_clock
@@ -24,21 +24,23 @@ from lapis.progress import Progress, work_clock
 MAX_ROUNDS = 200
 
 
-def most_likely_world_lazily(problem: Problem, options: Options) -> tuple[Network, MapResult]:
+def most_likely_world_lazily(
+    problem: Problem, options: InferenceOptions
+) -> tuple[Network, MapResult]:
     """The last network and the world; `optimal` only if nothing is left to be listed."""
     began, deadline, progress = work_clock(), options.begin_map().deadline, options.progress
-    with LazyGrounding(problem, max_memory=options.max_memory) as lazy:
-        network = lazy.extend(starting_world(lazy, problem))
-        for number in range(1, MAX_ROUNDS + 1):
-            left = max(0.1, deadline - work_clock())
-            own = replace(options, time_limit=left, progress=None)
-            found = most_likely_world(network, "auto", own)
-            if progress is not None:
-                figures = {"clauses": float(network.num_clauses), "gap": found.gap}
-                progress(Progress("listing", number, MAX_ROUNDS, work_clock() - began, figures))
-            network = lazy.extend(found.world[: network.num_base_atoms])
-            if lazy.num_added == 0 or found.interrupted or work_clock() > deadline:
-                break
+    lazy = LazyGrounding(problem, max_memory=options.max_memory)
+    network = lazy.extend(starting_world(lazy, problem))
+    for number in range(1, MAX_ROUNDS + 1):
+        left = max(0.1, deadline - work_clock())
+        own = replace(options, time_limit=left, progress=None)
+        found = most_likely_world(network, "auto", own)
+        if progress is not None:
+            figures = {"clauses": float(network.num_clauses), "gap": found.gap}
+            progress(Progress("listing", number, MAX_ROUNDS, work_clock() - began, figures))
+        network = lazy.extend(found.world[: network.num_base_atoms])
+        if lazy.num_added == 0 or found.interrupted or work_clock() > deadline:
+            break
     return network, settle(network, found, lazy.num_added == 0, number)
 
 

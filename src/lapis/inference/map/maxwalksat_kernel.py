@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import below, uniform
+from lapis.runtime.kernels import entry, inner
 
 HARD, SOFT = 0, 1  # rows of `violated` and of `num_violated`
 SAMPLES = 12  # downhill atoms, or violated soft clauses, of which the best is taken

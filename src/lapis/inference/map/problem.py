@@ -11,13 +11,16 @@ from lapis.errors import LapisError
 from lapis.grounding.assembly import total_counts
 from lapis.grounding.hard_formulas import CONTRADICTIONS, refuse_relaxing
 from lapis.inference.map.solver import MapResult, most_likely_world
-from lapis.inference.marginals import Options, is_tiny
+from lapis.inference.marginals import InferenceOptions
+from lapis.inference.plan import is_tiny
 from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
 
 
-def map_problem(problem: Problem, method: str, options: Options) -> tuple[Network, MapResult]:
+def map_problem(
+    problem: Problem, method: str, options: InferenceOptions
+) -> tuple[Network, MapResult]:
     """The network that was solved (for lazy: its listed part) and the world.
 
     With `relax` hard formulas that contradict are broken, as few as possible (`relaxation`).

@@ -28,7 +28,7 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.map.component import Found, improve, prove
 from lapis.inference.map.objective import Objective, Part, objective_of, split_components
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.progress import Progress, Report, Stop, tell, work_clock
@@ -54,7 +54,7 @@ class MapResult:
 
 
 def most_likely_world(
-    network: Network, method: str = "auto", options: Options | None = None
+    network: Network, method: str = "auto", options: InferenceOptions | None = None
 ) -> MapResult:
     """The best world found in the time given; Ctrl-C returns what there is so far.
 
@@ -68,10 +68,10 @@ def most_likely_world(
             code="needs-model",
             hint="choose another method",
         )
-    return chosen.load()(network, method, options or Options())
+    return chosen.load()(network, method, options or InferenceOptions())
 
 
-def solve_by_components(network: Network, method: str, options: Options) -> MapResult:
+def solve_by_components(network: Network, method: str, options: InferenceOptions) -> MapResult:
     """Cut; then, if that leaves atoms open, eliminate, cut again, split, search, prove."""
     stop, objective = options.begin_map(), objective_of(network)
     settled = leave_open(network)
@@ -104,7 +104,7 @@ def solve_by_components(network: Network, method: str, options: Options) -> MapR
 
 
 def solve_rest(
-    network: Network, method: str, options: Options, stop: Stop
+    network: Network, method: str, options: InferenceOptions, stop: Stop
 ) -> tuple[np.ndarray, float, float, dict[str, None], dict[str, Any]]:
     """(world, gaps of cuts and of proofs, methods used, figures) of what the first cut has left."""
     from lapis.inference.reduction.eliminate import reduce
@@ -192,7 +192,7 @@ def settle_by_cuts(
     return Settled(value, rest, atom, gap)
 
 
-def solve_whole(network: Network, method: str, options: Options) -> MapResult:
+def solve_whole(network: Network, method: str, options: InferenceOptions) -> MapResult:
     """By elimination or enumeration, which have no world before they are done."""
     stop = options.begin_map()
     if method == "exact":
@@ -233,7 +233,7 @@ def unsolved_parts(core: Network, solved: np.ndarray) -> list[Part]:
 
 
 def solve_parts(
-    core: Network, parts: list[Part], method: str, options: Options, stop: Stop
+    core: Network, parts: list[Part], method: str, options: InferenceOptions, stop: Stop
 ) -> list[Found]:
     """A world for each component first, then proofs as long as there is time."""
     seeds = np.random.SeedSequence(options.seed).generate_state(len(parts))

@@ -15,7 +15,7 @@ import numpy as np
 from lapis.data.formats.wcnf import WeightedClauses, read_wcnf
 from lapis.errors import LapisError
 from lapis.inference.map.solver import MapResult, most_likely_world
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.network import AtomTable, Network
 
@@ -31,7 +31,7 @@ class WcnfResult:
 
 
 def solve_wcnf(
-    path: str | Path, method: str = "auto", options: Options | None = None
+    path: str | Path, method: str = "auto", options: InferenceOptions | None = None
 ) -> WcnfResult:
     """The assignment of least cost of a .wcnf or .wcnf.gz file."""
     clauses = read_wcnf(path)

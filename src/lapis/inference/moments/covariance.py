@@ -18,9 +18,9 @@ from functools import cached_property
 
 import numpy as np
 
-from lapis.compiled import entry
 from lapis.inference.moments.statistics import Statistics
 from lapis.network.network import Network
+from lapis.runtime.kernels import entry
 
 SHRINKAGE = 5.0  # ν, how many draws the independent atoms count for
 ROWS_AT_ONCE = 64  # of samples turned into counts of parameters

@@ -117,9 +117,9 @@ def first_world(network: Network, known: np.ndarray | None, seed: int) -> np.nda
     if known is not None:
         return known
     from lapis.inference.map.solver import most_likely_world
-    from lapis.inference.marginals import Options
+    from lapis.inference.marginals import InferenceOptions
 
-    return most_likely_world(network, options=Options(seed=seed)).world
+    return most_likely_world(network, options=InferenceOptions(seed=seed)).world
 
 
 def weighed_objective(network: Network, weights: np.ndarray) -> Objective:

@@ -47,8 +47,7 @@ def divide_network(
     network: Network, max_memory: int, random_state: int = 0, stop: Stop | None = None
 ) -> Division:
     """Plan the components whose tables may fit `max_memory` bytes."""
-    affordable = int(np.log2(max(2.0, max_memory / BYTES_AN_ENTRY)))
-    degree = max(affordable, EASY_SCOPE + 1)
+    degree = least_degree(max_memory)
     hopeless = has_dense_core(network, degree)
     if not hopeless.all():
         hopeless |= has_dense_minor(network, degree)
@@ -57,6 +56,12 @@ def divide_network(
     left = hopeless.copy()
     left[part.atom] = ~plan.affordable
     return Division(plan, part.atom, take_part(network, left))
+
+
+def least_degree(max_memory: int) -> int:
+    """The smallest degree of a subgraph that proves a table beyond `max_memory` bytes."""
+    affordable = int(np.log2(max(2.0, max_memory / BYTES_AN_ENTRY)))
+    return max(affordable, EASY_SCOPE + 1)
 
 
 def drop_dear_tables(network: Network, division: Division, entries: float) -> Division:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
+from lapis.runtime.kernels import entry, inner
 
 
 class Factors(NamedTuple):

@@ -7,7 +7,7 @@ nothing.) With two negative ones, or all atoms of an exactly-one block: always t
 
 from __future__ import annotations
 
-from lapis.compiled import entry, inner
+from lapis.runtime.kernels import entry, inner
 
 
 @entry

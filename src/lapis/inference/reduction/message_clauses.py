@@ -29,13 +29,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import allocating_entry, entry, inner
 from lapis.inference.exact.elimination_order import popcount
 from lapis.inference.exact.junction_tree import CORE, ROOT, Tree
 from lapis.network.csr import join_rows, row_starts
 from lapis.network.cubes import Variables
 from lapis.network.merge import merge_rows
 from lapis.network.parts import Rows
+from lapis.runtime.kernels import entry, inner
 
 ROUNDING = 64 * np.finfo(np.float64).eps  # relative size below which a difference is noise
 
@@ -59,9 +59,7 @@ def expand_messages(
     """
     constant = float(message[tree.message_start[np.flatnonzero(tree.parent == ROOT)]].sum())
     leaving = np.flatnonzero(tree.parent == CORE)
-    entries = np.diff(tree.message_start)[leaving]
-    expand = _expand.for_work(int((entries * (20 + entries)).sum()), seconds=3.0)
-    offset, start, literal, product, hard_start, hard_literal = expand(
+    offset, start, literal, product, hard_start, hard_literal = _expand(
         leaving, tree.scope_start, tree.scope_variable, tree.message_start, message,
         variables.size, variables.state_start, variables.state_atom, unit,
     )  # fmt: skip
@@ -102,7 +100,7 @@ def product_clauses(
         add(-rows[falls], -strength[falls])
         rows, strength = rows[~falls], strength[~falls]
         if length == 2:
-            _balance_pairs.for_work(10 * len(rows))(rows, strength, unit)
+            _balance_pairs(rows, strength, unit)
         add(np.where(last, rows, -rows), strength)
         if length > 2:
             shorter, extra = rows[:, :-1], strength
@@ -166,7 +164,7 @@ def _balance_pairs(pairs, strength, unit):  # type: ignore[no-untyped-def]
         unit[pairs[row, 1] - 1] -= strength[row] / 2
 
 
-@allocating_entry
+@entry
 def _expand(  # type: ignore[no-untyped-def]
     leaving, scope_start, scope_variable, message_start, message, size, state_start, state_atom,
     unit,

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry
 from lapis.inference.exact.elimination_order import popcount
 from lapis.network.csr import row_starts
+from lapis.runtime.kernels import entry
 
 
 class Pieces(NamedTuple):

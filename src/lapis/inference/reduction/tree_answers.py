@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
 from lapis.inference.exact.elimination_order import popcount
 from lapis.inference.exact.junction_tree import Tree, collect, longest_row, work_space
 from lapis.inference.exact.junction_tree_kernels import believe, lay_out, visit_cube
@@ -31,6 +30,7 @@ from lapis.inference.reduction.sample_bits import Pieces
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.cubes import Cubes, Variables, falsifying_cubes, penalties, plain_cubes
 from lapis.network.network import Network
+from lapis.runtime.kernels import entry, inner
 
 if TYPE_CHECKING:
     from lapis.inference.reduction.eliminate import Reduction
@@ -131,21 +131,13 @@ def answer_trees(
     value_start = row_starts(np.add.reduceat(atoms >= 0, start[:-1]))
     probability = np.zeros((int(value_start[-1]), len(pieces.size)))
     false = np.zeros((len(weights), len(pieces.size)))
-    _answer_trees.for_work(answer_steps(part, pieces), seconds=4.0)(
+    _answer_trees(
         part, cubes, potentials.table, potentials.message,
         variables.state_start, variables.state_atom, reduction.core_row, pieces, desk,
         np.zeros(int(part.message_start[-1])), np.empty(int(part.table_start[-1])),
         value_start, own, coefficient, probability, false,
     )  # fmt: skip
     return Answers(atoms[atoms >= 0], probability, weights, false)
-
-
-def answer_steps(tree: Tree, pieces: Pieces) -> int:
-    """What the trees take, interpreted: each state of a top counts samples and visits the tree."""
-    top = np.flatnonzero(tree.parent < 0)
-    states, cliques = np.diff(tree.message_start)[top], np.diff(top, prepend=-1)
-    count = 6 * len(pieces.word) + 2 * pieces.bits.shape[1]
-    return int((states * (count + cliques * (3 * len(pieces.size) + 30))).sum())
 
 
 def answer_clauses(reduction: Reduction, pieces: Pieces, clauses: np.ndarray) -> Answers:

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.cores import num_cores
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.inference.random_numbers import random_states
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.inference.sampling.diagnostics import count_ranges
@@ -72,7 +72,7 @@ class Round(NamedTuple):
     trail: np.ndarray  # float64[num_runs, num_sweeps], scores on the way
 
 
-def anneal(network: Network, options: Options) -> Annealed:
+def anneal(network: Network, options: InferenceOptions) -> Annealed:
     """Estimate log Z; `max_samples` bounds the sweeps of all runs together."""
     precision, max_samples, seed = options.precision, options.max_samples, options.seed
     reduction = reduce(network)

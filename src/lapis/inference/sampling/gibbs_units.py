@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import allocating_entry, entry
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph
 from lapis.network.components import find_root, number_trees
 from lapis.network.csr import row_starts, take_rows
 from lapis.network.network import Network
+from lapis.runtime.kernels import entry
 
 KNOT_BITS = 12.0  # a whole connected knot of hard clauses
 PIECE_BITS = 6.0  # a piece of a larger knot
@@ -60,24 +60,19 @@ def build_units(network: Network, graph: ClauseGraph) -> tuple[Units, bool | Non
     bits = np.log2(np.maximum(size, 1))
     decided = _decided(graph, variable_of_atom, is_block)
     hard = np.flatnonzero(np.isinf(graph.weight) & (graph.definition_of < 0))
-    hard_start, hard_variable, too_wide = _clause_variables.for_work(20 * len(hard))(
-        hard, graph, variable_of_atom, decided
-    )
+    hard_start, hard_variable, too_wide = _clause_variables(hard, graph, variable_of_atom, decided)
     pure = is_pure(graph, hard, is_block[variable_of_atom])
     if not pure:
         _join_hard(root, bits, hard_start, hard_variable)
     strength = np.where(np.isinf(graph.weight), 0.0, np.abs(graph.weight))
     strong = np.flatnonzero(strength >= STRONG_WEIGHT)
     strong = strong[np.argsort(-strength[strong], kind="stable")]
-    strong_start, strong_variable, _ = _clause_variables.for_work(20 * len(strong))(
-        strong, graph, variable_of_atom, decided
-    )
+    strong_start, strong_variable, _ = _clause_variables(strong, graph, variable_of_atom, decided)
     nearly_hard = np.arange(int((strength[strong] >= NEARLY_HARD).sum()))
-    join = _join.for_work(10 * len(strong_variable))
-    join(root, bits, strong_start, strong_variable, nearly_hard, PIECE_BITS)
-    join(root, bits, strong_start, strong_variable, np.arange(len(strong)), STRONG_BITS)
+    _join(root, bits, strong_start, strong_variable, nearly_hard, PIECE_BITS)
+    _join(root, bits, strong_start, strong_variable, np.arange(len(strong)), STRONG_BITS)
 
-    unit_of_variable = number_trees.for_work(2 * len(root))(root)
+    unit_of_variable = number_trees(root)
     unit_variable = np.argsort(unit_of_variable, kind="stable").astype(np.int32)
     length = np.bincount(unit_of_variable)
     unit_start = row_starts(length)
@@ -164,7 +159,7 @@ def clause_literals(graph: ClauseGraph, clauses: np.ndarray) -> tuple[np.ndarray
     return np.abs(literal) - 1, literal > 0
 
 
-@allocating_entry
+@entry
 def _clause_variables(clauses, graph, variable_of_atom, decided):  # type: ignore[no-untyped-def]
     """CSR of the variables a clause depends on, auxiliary atoms unfolded; empty if too many."""
     start = np.zeros(len(clauses) + 1, np.int64)
@@ -206,7 +201,7 @@ def _clause_variables(clauses, graph, variable_of_atom, decided):  # type: ignor
     return start, variable[:end].copy(), too_wide
 
 
-@allocating_entry
+@entry
 def _tops(root):  # type: ignore[no-untyped-def]
     found = np.empty_like(root)
     for item in range(len(root)):

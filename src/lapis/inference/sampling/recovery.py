@@ -13,7 +13,7 @@ the batches show that chains disagree the standard error is that of whole chains
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,7 @@ import numpy as np
 
 from lapis.cores import num_cores
 from lapis.freed_memory import give_back
-from lapis.inference.marginals import Options
+from lapis.inference.marginals import InferenceOptions
 from lapis.inference.reduction.eliminate import Reduction
 from lapis.inference.reduction.sample_bits import Pieces, Span, join_spans
 from lapis.inference.reduction.tree_answers import (
@@ -69,8 +69,8 @@ class Sampled(NamedTuple):
 
 def sample_reduced(
     reduction: Reduction,
-    candidates: Callable[[Network], Sequence[Sampler[Any, Any]]],
-    options: Options,
+    candidates: Sequence[Sampler[Any, Any]],
+    options: InferenceOptions,
     patience: int | None = None,
 ) -> Sampled:
     """Sample the core by one of the samplers that may fit it, recover the rest."""
@@ -82,14 +82,14 @@ def sample_reduced(
         marginal = found.marginal[:base]
         return Sampled(marginal, certain, found.expected_count, sure, True, None, 0)
     limit = min(options.max_samples, max(LEAST_KEPT, MAX_KEPT_BYTES * 8 // core.num_atoms))
-    sampler, *rivals = candidates(core)
+    sampler, *rivals = candidates
     result = run_chains(
         core,
         sampler,
         rivals=rivals,
         patience=patience,
         derive=partial(recover, reduction),
-        **replace(options, max_samples=limit).of_chains,
+        **replace(options, max_samples=limit).chain_options,
     )
     assert result.derived is not None
     atoms, counts = result.derived

@@ -37,7 +37,7 @@ from lapis.inference.exact.junction_tree import (
     sample_states,
 )
 from lapis.inference.exact.planning import plan_trees
-from lapis.inference.log_odds import state_log_odds
+from lapis.inference.marginals import state_log_odds
 from lapis.inference.moments.planning import has_dense_core
 from lapis.inference.reduction.eliminate import Reduction, reduce
 from lapis.inference.symmetry.count_tables import (
@@ -64,17 +64,6 @@ from lapis.progress import Stop
 
 DENSE = 12  # neighbours: with fewer, tables of 2^12 entries are as good
 MAX_ALONE = 32  # dense components that are planned one by one; more of them fit together or not
-
-
-class Counted(NamedTuple):
-    """Exact answers about some components of a network, constant counts apart."""
-
-    solved: np.ndarray  # bool[num_atoms]
-    log_partition: float
-    marginal: np.ndarray  # float64[num_base_atoms], 0 where not solved
-    log_odds: np.ndarray  # float64[num_base_atoms], 0 where not solved
-    expected_count: np.ndarray  # float64[num_weights]
-    class_sizes: list[int]  # of two atoms and more, the largest first
 
 
 @dataclass(frozen=True)
@@ -221,27 +210,6 @@ class CountPlan:
                 ways = state + log_count, state + log_count[::-1]
                 odds[own == c] = np.logaddexp.reduce(ways[0]) - np.logaddexp.reduce(ways[1])
         return odds
-
-
-def solve_by_counts(
-    network: Network, max_memory: int, random_state: int = 0, stop: Stop | None = None
-) -> Counted | None:
-    """The dense components that counts solve within the memory; None if there are none."""
-    solved = np.zeros(network.num_atoms, bool)
-    marginal, log_odds = np.zeros((2, network.num_base_atoms))
-    expected, log_partition, sizes = np.zeros(len(network.weights)), 0.0, []
-    for plan, atom in plan_components(network, max_memory, random_state, stop):
-        found = plan.solve(log_odds=True, stop=stop)
-        assert found.log_odds is not None
-        solved[atom] = True
-        own = atom[: len(found.marginal)]
-        marginal[own], log_odds[own] = found.marginal, found.log_odds
-        expected += found.expected_count
-        log_partition += found.log_partition
-        sizes += plan.class_sizes
-    if not solved.any():
-        return None
-    return Counted(solved, log_partition, marginal, log_odds, expected, sorted(sizes, reverse=True))
 
 
 def plan_components(

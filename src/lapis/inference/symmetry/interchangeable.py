@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.compiled import allocating_entry, inner
 from lapis.inference.exact.dense_minors import distinct, join_members
 from lapis.inference.random_numbers import mix, mix_all
 from lapis.inference.symmetry.terms import Terms
 from lapis.network.csr import row_starts
 from lapis.network.incidence import index_atoms
+from lapis.runtime.kernels import entry, inner
 
 MAX_FIRSTS = 8
 LONG = 32
@@ -45,8 +45,7 @@ def interchangeable_classes(terms: Terms) -> np.ndarray:
     first = np.arange(terms.num_plain, dtype=np.int32)
     if len(terms.member) <= FEW_MEMBERS and not share_neighbourhoods(terms, size):
         return first
-    describe = _describe.for_work(10 * ROUNDS * len(terms.member))
-    digests = describe(
+    digests = _describe(
         terms.start, terms.member, terms.strength, at_start, at_term, terms.num_plain, ROUNDS
     )
     table = np.empty(0, np.int32)
@@ -95,7 +94,7 @@ def group_equal(digest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return row_starts(length[length > 1]), order[shared]
 
 
-@allocating_entry
+@entry
 def _describe(start, member, strength, at_start, at_term, num_plain, rounds):  # type: ignore[no-untyped-def]
     """uint64[2, num_plain]: colour with the neighbours and itself; with the neighbours alone."""
     two = np.uint64(2)
@@ -144,7 +143,7 @@ def _digest_term(members, strength):  # type: ignore[no-untyped-def]
     return mix(total)
 
 
-@allocating_entry
+@entry
 def _hash_terms(start, member, strength):  # type: ignore[no-untyped-def]
     """int32[capacity], an open-addressing table of all terms."""
     capacity = 16
@@ -208,7 +207,7 @@ def _exchanges(start, member, strength, at_start, at_term, table, one, other, ro
     return True
 
 
-@allocating_entry
+@entry
 def _prove_groups(  # type: ignore[no-untyped-def]
     start, member, strength, at_start, at_term, table, group_start, grouped, max_firsts, first
 ):

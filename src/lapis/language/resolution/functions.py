@@ -6,9 +6,8 @@ P(f(x)) means ∃v (f(x,v) ∧ P(v)), and f(x) = t is the atom f(x,t).
 from __future__ import annotations
 
 from lapis.errors import suggestion
-from lapis.language.resolution.declarations import Declarations
 from lapis.language.resolution.sugar import fresh_name
-from lapis.language.resolution.type_inference import variable_like
+from lapis.language.resolution.type_inference import Declarations, variable_like
 from lapis.language.syntax import (
     And,
     Application,

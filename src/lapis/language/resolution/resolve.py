@@ -1,43 +1,48 @@
-"""Syntax tree to model: declarations gathered, names and types resolved, sugar removed.
+"""Resolve a syntax tree to a model: gather declarations, infer types, remove sugar.
 
-What is sugar: includes, starred atoms (one rule for each choice of signs), functions (the
-predicate of their graph, `P(f(x))` meaning ∃v (f(x)=v ∧ P(v))), and offsets in atoms (`P(i+1)`
-meaning ∀j (j = i+1 ⇒ …) around the scope of i, so true where i+1 is no constant).
+Sugar: includes (replaced by the statements of their files), starred atoms (one rule for each choice
+of signs), functions (the predicate of their graph, `P(f(x))` meaning ∃v (f(x)=v ∧ P(v))), and
+offsets in atoms (`P(i+1)` meaning ∀j (j = i+1 ⇒ …) around the scope of i, so true where i+1 is no
+constant). `with_statements` adds rules to a model and checks them against its declarations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lapis.collector import collector_paused
 from lapis.errors import LapisError, Warning, did_you_mean, misplaced, raise_all
-from lapis.language.model import InstanceWeights, Model, Rule
+from lapis.language.model import InstanceWeights, Model, Predicate, Rule
 from lapis.language.parser import parse_statements, read_text
 from lapis.language.printer import print_formula
-from lapis.language.resolution.declarations import Declarations
-from lapis.language.resolution.factors import factor_rules, without_factors
 from lapis.language.resolution.functions import compile_terms
-from lapis.language.resolution.includes import IncludeReader
 from lapis.language.resolution.sugar import (
     all_variables,
     bound_variables,
     compile_offsets,
     expand_stars,
+    factor_rules,
     has_sugar,
     plus_variables,
     rename_apart,
+    without_factors,
     without_plus,
 )
-from lapis.language.resolution.type_inference import TypeInference
+from lapis.language.resolution.type_inference import Declarations, TypeInference
 from lapis.language.syntax import (
     Atom,
     Cardinality,
     Exists,
     ForAll,
     Formula,
+    FunctionDeclaration,
+    Include,
+    Parameter,
+    PredicateDeclaration,
     Statement,
+    TypeDeclaration,
     WeightedFormula,
     free_variables,
     map_children,
@@ -268,3 +273,84 @@ def table_key(statement: WeightedFormula) -> TableKey:
     """What statements have in common that differ in the constants behind @ only."""
     names = tuple([setting.variable for setting in statement.at])
     return statement.formula, names, statement.fixed, statement.utility
+
+
+def with_statements(model: Model, *added: Statement) -> Model:
+    """The model with further declarations and formulas, resolved like those of a file.
+
+    >>> from lapis.language import parse_formula, parse_model
+    >>> from lapis.language.syntax import WeightedFormula
+    >>> model = parse_model("Smokes(person)\\n1 Smokes(x)")
+    >>> more = with_statements(model, WeightedFormula(parse_formula("Smokes(Anna)"), 2.0))
+    >>> [rule.text for rule in more.rules], more.types["person"]
+    (['Smokes(x)', 'Smokes(Anna)'], ('Anna',))
+    """
+    declared: list[Statement] = [
+        TypeDeclaration(name, constants) for name, constants in model.types.items()
+    ]
+    declared += [declaration(predicate) for predicate in model.predicates.values()]
+    extended = resolve([*declared, *added], name=model.name)
+    predicates = {**extended.predicates, **model.predicates}
+    return replace(
+        extended,
+        predicates=predicates,
+        rules=model.rules + extended.rules,
+        constraints=model.constraints,
+        warnings=model.warnings,
+    )
+
+
+def declaration(predicate: Predicate) -> Statement:
+    """A statement that declares the predicate again."""
+    if predicate.function:
+        *arguments, value = predicate.types
+        return FunctionDeclaration(value, predicate.name, tuple(arguments), predicate.span)
+    marked = Parameter("", "!") if predicate.exactly_one else Parameter("", "?")
+    parameters = tuple(
+        replace(marked, type=type_name) if i in predicate.block else Parameter(type_name)
+        for i, type_name in enumerate(predicate.types)
+    )
+    return PredicateDeclaration(
+        predicate.name, parameters, predicate.closed, predicate.factors, predicate.span
+    )
+
+
+@dataclass
+class IncludeReader:
+    """Replaces includes by the statements of their files."""
+
+    errors: list[LapisError]
+
+    def expand(
+        self, statements: Sequence[Statement], folder: Path, open_files: list[Path]
+    ) -> Iterator[Statement]:
+        for statement in statements:
+            if not isinstance(statement, Include):
+                yield statement
+                continue
+            path = folder / statement.path
+            try:
+                text = self.text(statement, path, open_files)
+            except LapisError as error:
+                self.errors.append(error)
+                continue
+            included, errors = parse_statements(text, str(path))
+            self.errors += errors
+            yield from self.expand(included, path.parent, [*open_files, path.resolve()])
+
+    def text(self, statement: Include, path: Path, open_files: list[Path]) -> str:
+        refusal = None
+        if "\0" in statement.path:
+            refusal = "this is not a file name"
+        elif path.suffix == ".cpp":
+            refusal = "functions linked in from C++ are not supported"
+        elif path.suffix in (".db", ".gz"):
+            refusal = "a model includes models; give data files to the command instead"
+        elif path.resolve() in open_files:
+            refusal = f"{statement.path!r} includes itself"
+        if refusal:
+            raise LapisError(refusal, code="include", span=statement.span)
+        try:
+            return read_text(path)
+        except LapisError as error:
+            raise LapisError(error.message, code="include", span=statement.span) from None

@@ -1,23 +1,34 @@
-"""Formulas without sugar: signs of starred atoms chosen, names apart, offsets quantified."""
+"""Rewrite sugar in formulas: starred atoms, clashing names, offsets, WFOMC weights, linear orders.
+
+WFOMC weights of a predicate's atoms become two fixed unit rules. The predicate names LEQ, PRED and
+SUC of counting files are axiomatised as linear orders in first-order logic.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Sequence
+import math
+import re
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
 from lapis.errors import LapisError
 from lapis.language.formulas import rename_variable
+from lapis.language.model import Predicate, Rule
+from lapis.language.printer import print_formula
 from lapis.language.syntax import (
     And,
     Application,
     Atom,
     Comparison,
+    CountExists,
     ForAll,
     Formula,
+    Iff,
     Implies,
     Not,
     Offset,
+    Or,
     Quantifier,
     Term,
     Variable,
@@ -174,3 +185,80 @@ def quantify_offsets(body: Formula, names: Sequence[str], taken: set[str]) -> Fo
     )
     premise = conditions[0] if len(conditions) == 1 else And(conditions)
     return ForAll(tuple(found.values()), Implies(premise, body))
+
+
+def factor_rules(predicates: Iterable[Predicate]) -> list[Rule]:
+    """WFOMC weights of a predicate's atoms as two fixed unit rules: log t on P, log f on ¬P."""
+    rules: list[Rule] = []
+    for predicate in predicates:
+        if predicate.factors is None or min(predicate.factors) <= 0:
+            continue
+        names = tuple(f"x{i + 1}" for i in range(predicate.arity))
+        atom = Atom(predicate.name, tuple(Variable(name) for name in names))
+        signed: tuple[Formula, Formula] = (atom, Not(atom))
+        for factor, formula in zip(predicate.factors, signed, strict=True):
+            if factor != 1.0:
+                variables = tuple(zip(names, predicate.types, strict=True))
+                rules.append(
+                    Rule(
+                        formula, variables, (), math.log(factor), False, print_formula(formula),
+                        fixed=True, span=predicate.span,
+                    )
+                )  # fmt: skip
+    return rules
+
+
+def without_factors(predicate: Predicate) -> Predicate:
+    """Positive factors have become rules; others have no Markov logic meaning and stay."""
+    if predicate.factors is None or min(predicate.factors) <= 0:
+        return predicate
+    return replace(predicate, factors=None)
+
+
+X, Y, Z, W = (Variable(name) for name in "xyzw")
+DISTANCE = re.compile(r"PRED(\d*)")
+
+
+def linear_order(name: str) -> tuple[Formula, ...]:
+    """Total and reflexive, antisymmetric, transitive."""
+    return (
+        Or((Atom(name, (X, Y)), Atom(name, (Y, X)))),
+        Implies(And((Atom(name, (X, Y)), Atom(name, (Y, X)))), Comparison("=", X, Y)),
+        Implies(And((Atom(name, (X, Y)), Atom(name, (Y, Z)))), Atom(name, (X, Z))),
+    )
+
+
+def steps_apart(order: str, distance: int) -> Formula:
+    """y comes `distance` places after x: so many z have x < z ≤ y."""
+    between = Comparison("!=", Z, X), Atom(order, (X, Z)), Atom(order, (Z, Y))
+    return CountExists(("z",), And(between), "=", distance)
+
+
+def predecessor(name: str, order: str, distance: int = 1) -> Formula:
+    return Iff(Atom(name, (X, Y)), steps_apart(order, distance))
+
+
+def circular_predecessor(name: str, order: str) -> Formula:
+    """The next one, and the first after the last."""
+    last, first = ForAll(("z",), Atom(order, (Z, X))), ForAll(("w",), Atom(order, (Y, W)))
+    return Iff(Atom(name, (X, Y)), Or((steps_apart(order, 1), And((last, first)))))
+
+
+def order_axioms(names: Iterable[str]) -> list[Formula]:
+    """What must hold of the predicates named, as far as they speak of orders.
+
+    LEQ is a linear order, PRED and PRED1 hold of neighbours in it, PREDk of those k places apart,
+    CIRCULAR_PRED of neighbours in a circle. SUC holds of neighbours in another order.
+    """
+    found: list[Formula] = []
+    for name in sorted(set(names)):
+        match = DISTANCE.fullmatch(name)
+        if match and match[1] != "0":
+            found.append(predecessor(name, "LEQ", int(match[1] or 1)))
+        elif name == "CIRCULAR_PRED":
+            found.append(circular_predecessor(name, "LEQ"))
+        elif name == "SUC":
+            found += [*linear_order("SUC_LEQ"), predecessor(name, "SUC_LEQ")]
+    if found or "LEQ" in names:
+        found += linear_order("LEQ")
+    return found

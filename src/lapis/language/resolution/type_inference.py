@@ -1,23 +1,146 @@
-"""The types of variables, of undeclared predicates and of constants, from where they stand."""
+"""Declarations of a model, and types inferred by unification where nothing is declared.
+
+Every argument position and every variable of a formula is a slot. Declared positions carry a
+type; slots that must agree are merged; merging two different types is the user's mistake.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from lapis.errors import Note, Span, Warning, did_you_mean, suggestion
+from lapis.errors import LapisError, Note, Span, Warning, did_you_mean, suggestion
 from lapis.language.model import Predicate
-from lapis.language.resolution.declarations import Declarations
-from lapis.language.resolution.type_slots import Slot, TypeSlots
 from lapis.language.syntax import (
     Atom,
+    Cardinality,
     Comparison,
     Constant,
     Formula,
+    FunctionDeclaration,
     Offset,
+    PredicateDeclaration,
+    Statement,
     Term,
+    TypeDeclaration,
     subformulas,
     term_variables,
 )
+
+Slot = tuple[str, ...]  # ("type", name), ("argument", predicate, position), ("variable", …)
+
+
+@dataclass
+class TypeSlots:
+    """Union–find over slots; a class that holds a declared type is of that type."""
+
+    parent: dict[Slot, Slot] = field(default_factory=dict)
+
+    def find(self, slot: Slot) -> Slot:
+        root = slot
+        while (above := self.parent.setdefault(root, root)) != root:
+            root = above
+        while slot != root:
+            self.parent[slot], slot = root, self.parent[slot]
+        return root
+
+    def type_of(self, slot: Slot) -> str | None:
+        root = self.find(slot)
+        return root[1] if root[0] == "type" else None
+
+    def unify(self, first: Slot, second: Slot) -> tuple[str, str] | None:
+        """Merge two slots; returns the two types if they clash."""
+        a, b = self.find(first), self.find(second)
+        if a == b:
+            return None
+        if a[0] == "type" and b[0] == "type":
+            return a[1], b[1]
+        if a[0] == "type":
+            self.parent[b] = a
+        else:
+            self.parent[a] = b
+        return None
+
+    def name_rest(self, slot: Slot, name: str) -> str:
+        """The type of a slot, naming its class if it has none yet."""
+        known = self.type_of(slot)
+        if known is not None:
+            return known
+        self.parent[self.find(slot)] = self.find(("type", name))
+        return name
+
+
+@dataclass
+class Declarations:
+    """What is declared, and the mistakes and warnings met so far."""
+
+    errors: list[LapisError]
+    warnings: list[Warning] = field(default_factory=list)
+    types: dict[str, dict[str, None]] = field(default_factory=dict)
+    predicates: dict[str, Predicate] = field(default_factory=dict)
+    listed: set[str] = field(default_factory=set)  # types with declared constants
+
+    def fail(self, message: str, code: str, span: Span | None, **more: object) -> None:
+        self.errors.append(LapisError(message, code=code, span=span, **more))  # type: ignore[arg-type]
+
+    def declare(self, statement: Statement) -> None:
+        match statement:
+            case TypeDeclaration(name, constants):
+                self.types.setdefault(name, {}).update(dict.fromkeys(constants))
+                self.listed.add(name)
+            case PredicateDeclaration(name, parameters, closed, factors, span):
+                marks = {p.mark for p in parameters} - {""}
+                if len(marks) == 2:
+                    self.fail("use either ! or ? in a predicate, not both", "mixed-marks", span)
+                self.add(
+                    Predicate(
+                        name,
+                        tuple(p.type for p in parameters),
+                        tuple(i for i, p in enumerate(parameters) if p.mark),
+                        exactly_one="?" not in marks,
+                        closed=closed,
+                        factors=factors,
+                        span=span,
+                    )
+                )
+            case FunctionDeclaration(value, name, parameters, span):
+                types = (*parameters, value)
+                self.add(Predicate(name, types, (len(parameters),), function=True, span=span))
+
+    def add(self, predicate: Predicate) -> None:
+        earlier = self.predicates.setdefault(predicate.name, predicate)
+        if earlier != predicate:
+            self.fail(
+                f"predicate {predicate.name!r} is declared twice, differently",
+                "declared-twice",
+                predicate.span,
+                notes=[Note("it was first declared here", earlier.span)],
+            )
+        elif earlier is not predicate and not predicate.types and in_one_file(earlier, predicate):
+            self.warnings.append(
+                Warning(
+                    f"{predicate.name!r} is declared already: this line says nothing",
+                    "repeated-declaration",
+                    predicate.span,
+                    f"the formula without a weight is written ({predicate.name})",
+                )
+            )
+
+    def check_cardinality(self, statement: Cardinality) -> None:
+        for _, name in statement.parts:
+            if name not in self.predicates:
+                self.unknown_predicate(name, statement.span)
+
+    def unknown_predicate(self, name: str, span: Span | None) -> None:
+        close = did_you_mean(name, self.predicates)
+        hint = None
+        if close:
+            where = self.predicates[close].span
+            hint = f"did you mean {close!r}, declared at {where}?" if where else None
+        self.fail(f"unknown predicate {name!r}", "unknown-predicate", span, hint=hint)
+
+
+def in_one_file(first: Predicate, second: Predicate) -> bool:
+    return bool(first.span and second.span and first.span.source is second.span.source)
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lapis.errors import LapisError, TooLarge
-from lapis.inference.marginals import MAX_ELEMENTS
+from lapis.inference.plan import MAX_ELEMENTS
 from lapis.learning.lesson import Lesson
 
 if TYPE_CHECKING:

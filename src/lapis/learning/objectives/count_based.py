@@ -73,7 +73,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from lapis.counting.ijgp import IjgpSettings
-from lapis.data.tuples import contains, exclusive, sorted_unique
+from lapis.data.keys import contains, exclusive, sorted_unique
 from lapis.errors import LapisError
 from lapis.inference.sampling.counted_world import (
     CountedWorld,

@@ -32,8 +32,7 @@ from lapis.counting.ijgp.differences import (
     propagates_exactly,
 )
 from lapis.counting.ijgp.subtraction import SubtractedDifferences, counts_exactly
-from lapis.data.keys import unpack
-from lapis.data.tuples import contains
+from lapis.data.keys import contains, unpack
 from lapis.errors import TooLarge
 from lapis.grounding.evidence import block_shape, close_blocks
 from lapis.learning.examples import Example

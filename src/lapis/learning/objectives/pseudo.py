@@ -43,7 +43,7 @@ from lapis.counting.differences.class_likelihood import (
 )
 from lapis.counting.differences.classes import difference_classes
 from lapis.counting.differences.sparse_vectors import SparseVectors, split_column
-from lapis.data.tuples import contains
+from lapis.data.keys import contains
 from lapis.errors import LapisError, TooLarge, raise_all
 from lapis.learning.examples import Example
 from lapis.learning.objectives.undecided_counts import undecided_counts

@@ -18,7 +18,6 @@ from lapis.counting.totals import count_feature
 from lapis.logic.clauses import Clause, Feature
 from lapis.problem.problem import Problem
 from lapis.relational.compile import plan_violations
-from lapis.relational.engines.running import count_table
 from lapis.relational.interpretation import Interpretation
 
 MAX_DECIDED_CLAUSES = 6  # of a rule, up to which groundings that evidence decides are found
@@ -74,5 +73,5 @@ def decided_counts(feature: Feature, world: Interpretation, asked: Sequence[Targ
                     tuple(dict.fromkeys(each for part in chosen for each in part.conditions)),
                 )
                 plan = plan_violations(either, feature.variables, world, feature.plus)
-                decided += (-1) ** size * count_table(plan, world)
+                decided += (-1) ** size * world.count_table(plan)
     return decided.reshape(-1).tolist()

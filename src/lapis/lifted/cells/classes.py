@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.marginals import Answered, Marginals, Options
+from lapis.inference.marginals import Answered, InferenceOptions, Marginals
 from lapis.inference.sampling.count_gibbs import unknown_atoms
 from lapis.language.syntax import And, Atom, Comparison, Formula, Not, Variable
 from lapis.lifted.cells.count import CellSum
@@ -43,7 +43,7 @@ class AtomClass(NamedTuple):
         return sizes[0] if self.loop else sizes[0] * (sizes[0] - 1)
 
 
-def by_cells(problem: Problem, options: Options) -> Answered:
+def by_cells(problem: Problem, options: InferenceOptions) -> Answered:
     """log Z and the marginals of a problem of two variables.
 
     Raises
@@ -83,8 +83,14 @@ def by_cells(problem: Problem, options: Options) -> Answered:
         "arithmetic": f"{found.method} in {numbers}",
         "reasons": [],
     }
-    return atoms, Marginals(
-        "cells", True, found.log_partition, marginal, log_odds, None, expected, diagnostics=notes
+    return atoms, Marginals.by(
+        "cells",
+        exact=True,
+        log_partition=found.log_partition,
+        marginal=marginal,
+        log_odds=log_odds,
+        expected_count=expected,
+        diagnostics=notes,
     )
 
 

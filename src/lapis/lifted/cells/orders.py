@@ -1,6 +1,6 @@
 """Which rules of a model make a predicate a linear order, and others its neighbours.
 
-The axioms are recognised as they are written in `language/resolution/orders.py`, up to the names of
+The axioms are recognised as they are written in `language/resolution/sugar.py`, up to the names of
 variables.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from lapis.errors import LapisError
 from lapis.language.formulas import rename_variable
 from lapis.language.model import Model
-from lapis.language.resolution.orders import circular_predecessor, linear_order, predecessor
+from lapis.language.resolution.sugar import circular_predecessor, linear_order, predecessor
 from lapis.language.syntax import (
     CountExists,
     Formula,

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from lapis.data.tuples import contains
+from lapis.data.keys import contains
 from lapis.errors import Warning, announce
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, sign_patterns

@@ -34,9 +34,9 @@ from lapis.counting.differences.argument_classes import Function, count_signatur
 from lapis.data.keys import number_rows
 from lapis.relational.algebra import Expression, Tuples
 from lapis.relational.elimination import Contraction, connected, contract
-from lapis.relational.engines.memory import Evaluation
 from lapis.relational.factor import Factor, indicator, sort_rows
 from lapis.relational.interpretation import Extension, Interpretation
+from lapis.relational.memory import Evaluation
 from lapis.structure.clauses import Path, PathAtom, variable_types
 from lapis.structure.training_data import TrainingData
 

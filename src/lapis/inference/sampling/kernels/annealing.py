@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lapis.compiled import entry
 from lapis.inference.sampling.kernels.gibbs import sweep
+from lapis.runtime.kernels import entry
 
 
 @entry

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.compiled import inner
 from lapis.inference.random_numbers import uniform
 from lapis.inference.sampling.kernels.clause_graph import clear_change, flip
+from lapis.runtime.kernels import inner
 
 
 @inner

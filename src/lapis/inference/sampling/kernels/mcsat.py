@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import below, uniform
 from lapis.inference.sampling.gibbs_units import Units
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph, clear_change, flip
@@ -23,6 +22,7 @@ from lapis.inference.sampling.kernels.gibbs import move_variable, read_variable,
 from lapis.inference.sampling.kernels.slice import draw_slice, forget, propagate, reach
 from lapis.inference.sampling.kernels.solutions import MAX_ITEMS, draw_solution
 from lapis.inference.sampling.kernels.tally import record_sample
+from lapis.runtime.kernels import entry, inner
 
 REGION_ATOMS = 24
 ATOMS_A_REGION = 12  # one region is redrawn for so many atoms of a rigid component

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import uniform
 from lapis.inference.sampling.gibbs_units import Units
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph
+from lapis.runtime.kernels import entry, inner
 
 RIGID_WEIGHT = 3.0  # clauses from here on are nearly hard
 

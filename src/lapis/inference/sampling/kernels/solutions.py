@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import uniform
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph, flip
+from lapis.runtime.kernels import entry, inner
 
 MAX_ITEMS = 1024
 FEW_ITEMS = 64

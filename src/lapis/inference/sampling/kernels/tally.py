@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
+from lapis.runtime.kernels import entry, inner
 
 NUM_BATCHES = 32
 FEW_BATCHES = 16  # where a million values are tallied, memory counts

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.compiled import entry, inner
 from lapis.inference.random_numbers import uniform
 from lapis.inference.sampling.kernels.clause_graph import World
 from lapis.inference.sampling.kernels.gibbs import sweep
 from lapis.inference.sampling.kernels.tally import record_sample
+from lapis.runtime.kernels import entry, inner
 
 
 class Ladder(NamedTuple):

@@ -1,0 +1,637 @@
+"""The plan of inference, as data: which solver takes which components, and at what cost.
+
+`auto` sums exactly whatever fits the memory and samples the rest:
+
+    enumerate   all of a network that is tiny
+    counts      dense components of interchangeable atoms, by how many of them are true
+    exact       components whose junction trees fit the memory
+    lifted      all of the model without its network: before anything is sampled, or grounded if
+                there are very many groundings
+    samplers    what is left; large components alone, the others together with their like. Pilots
+                choose between Gibbs, cluster moves (atoms coupled in pairs) and MC-SAT (hard or
+                nearly hard clauses). Tempering follows where chains do not come to agree
+
+A step holds what was computed to plan it (elimination orders, tables of counts, a reduction), so
+that nothing is done twice. Two kinds of steps stand for others that are planned when their turn
+comes: `GroundStep` and `RestStep`. `solve` carries a plan out and revises it on the way.
+
+A method that is asked for by name is a plan too: of one step, or for `exact` and `ais` of the
+same exact steps as `auto`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from lapis.errors import LapisError, TooLarge
+from lapis.inference.marginals import COUNTS, EXACT, InferenceOptions, Marginals
+from lapis.logic.passes import counts_elements
+from lapis.methods import find_method
+from lapis.network.network import Network
+from lapis.network.parts import Subnetwork, keep_part
+from lapis.problem.problem import Problem
+from lapis.progress import STOPPED, Progress, Stop, tell, work_clock
+from lapis.results.plan_report import PlanReport, PlanRow
+
+if TYPE_CHECKING:
+    from lapis.inference.exact.by_components import ExactPlan
+    from lapis.inference.reduction.eliminate import Reduction
+    from lapis.inference.symmetry.by_counts import CountPlan
+
+TINY_ATOMS, TINY_COMPONENT = 200, 12
+MANY_GROUNDINGS = 1_000_000  # of formulas: lifting is tried before these are made
+MAX_ELEMENTS = 6  # constants told apart, unless lifting is asked for by name
+LARGE, SHARE = 100, 0.02  # atoms of a component that is sampled alone, and its share of all
+MAX_ALONE = 6
+NEARLY_HARD = 5.0  # a weight beyond which a Gibbs chain rarely crosses
+TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
+BY_NAME = "asked for by name"
+
+# Guesses of time. Seconds for a unit of work, on one core of a server of 2020, kernels compiled.
+SECONDS_A_STATE = 2e-7  # enumerate: joint states × clauses
+SECONDS_AN_ENTRY = 4e-8  # exact, counts: entries of tables
+SECONDS_AN_ATOM = 4e-6  # exact: planned trees of small components
+SECONDS_A_LITERAL = 2e-8  # samplers: visits of literals
+SECONDS_A_MESSAGE = 1e-7  # bp
+CORRELATED = 8  # samples that are worth an independent one
+PASSES, SWEEPS = 50, 25_000  # of bp, and of all runs of ais
+
+# What becomes of components that are not summed exactly; "leave": the caller takes them.
+Rest = Literal["sample", "ais", "leave", "refuse"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanStep:
+    """Some components of a network and the solver that takes them."""
+
+    network: Network  # these components, without constant counts unless it is all of them
+    atoms: np.ndarray | None  # int64[...], of the whole, base atoms first; None: all
+    row: PlanRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountStep(PlanStep):
+    plan: CountPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExactStep(PlanStep):
+    plan: ExactPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleStep(PlanStep):
+    """Chains on the core that elimination leaves."""
+
+    reduction: Reduction
+    candidates: tuple[str, ...]  # samplers between which pilots choose
+    seed: int
+    patience: int | None = None  # samples after which chains must agree; None: no other may follow
+    classes: np.ndarray | None = None  # int32[num_base_atoms], averaged where equal; −1: not
+    rival: Marginals | None = None  # the answer of another sampler, to be beaten
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodStep(PlanStep):
+    """A method of the registry that takes a network."""
+
+    method: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestStep(PlanStep):
+    """Components that are not summed exactly; to be planned when their turn comes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemStep:
+    """A method of the registry that answers a whole problem without its network."""
+
+    problem: Problem
+    method: str
+    row: PlanRow
+    may_refuse: bool  # then the steps behind it answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroundStep:
+    """A problem to be grounded when its turn comes."""
+
+    problem: Problem
+    row: PlanRow
+
+
+Step = PlanStep | ProblemStep | GroundStep
+
+
+@dataclass(kw_only=True)
+class InferencePlan:
+    """The steps still to be carried out, which are taken off the list so that memory is freed."""
+
+    options: InferenceOptions  # with the time until which exact work may go on
+    network: Network | None = None  # None: not grounded
+    steps: list[Step] = field(default_factory=list)
+    rest: Rest = "refuse"
+    liftable: Problem | None = None  # tried as a whole before anything is sampled
+    refusal: LapisError | None = None  # raised where no step answers
+    notes: dict[str, Any] = field(default_factory=dict)  # diagnostics of what was relaxed
+    rows: list[PlanRow] = field(default_factory=list)  # of what is done
+
+    def report(self, world: str = "") -> PlanReport:
+        """The plan for people, with everything planned that needs no further grounding."""
+        place = 0
+        while place < len(self.steps):
+            step = self.steps[place]
+            if isinstance(step, RestStep):
+                self.steps[place : place + 1] = unfold(step, self)
+            else:
+                place += 1
+        rows = [*self.rows, *(step.row for step in self.steps)]
+        return PlanReport(tuple(replace(row, world=world) for row in rows))
+
+
+def plan_inference(
+    problem: Problem, method: str = "auto", options: InferenceOptions | None = None
+) -> InferencePlan:
+    """Plan the inference of all unknown atoms of a problem; grounds it unless it is lifted first.
+
+    Raises
+    ------
+    LapisError
+        If the hard formulas contradict each other or the data (unless they may be relaxed).
+    TooLarge
+        If the network does not fit the memory and the problem may not be lifted, or if the
+        method by that name cannot answer.
+    """
+    chosen, options = find_method("infer", method), options or InferenceOptions()
+    if chosen.takes == "problem":
+        from lapis.grounding.hard_formulas import refuse_relaxing
+
+        refuse_relaxing(method, options.relax)
+        step = ProblemStep(
+            problem=problem, method=method, may_refuse=False,
+            row=problem_row(problem, method, BY_NAME),
+        )  # fmt: skip
+        return InferencePlan(options=options.begin_exact(), steps=[step])
+    if method == "auto" and not options.relax and (reason := is_long(problem)):
+        ground_row = PlanRow(
+            solvers=("ground",), reason="if it cannot be lifted; then planned by components",
+            num_atoms=0, num_components=0, largest=0,
+        )  # fmt: skip
+        return InferencePlan(
+            options=options,
+            steps=[lifted_step(problem, reason), GroundStep(problem=problem, row=ground_row)],
+        )
+    return plan_ground(problem, method, options, may_lift=method == "auto" and not options.relax)
+
+
+def plan_ground(
+    problem: Problem, method: str, options: InferenceOptions, *, may_lift: bool
+) -> InferencePlan:
+    """Ground a problem and plan its network."""
+    from lapis.grounding.bottom_up import ground
+    from lapis.grounding.hard_formulas import CONTRADICTIONS
+
+    began, notes = work_clock(), {}
+    try:
+        network = ground(problem, max_memory=options.max_memory, progress=options.progress)
+    except LapisError as error:
+        if may_lift and isinstance(error, TooLarge):
+            step = lifted_step(problem, "the network does not fit the memory")
+            return InferencePlan(options=options, steps=[step], refusal=error)
+        if not options.relax or error.code not in CONTRADICTIONS:
+            raise
+        from lapis.inference.relaxation import relax
+
+        half = None if options.time_limit is None else options.time_limit / 2
+        options = replace(options, time_limit=half)
+        relaxed = relax(problem, "auto", options)
+        network, notes = relaxed.network, relaxed.diagnostics
+    tell(options.progress, Progress("inferring", 0, text=f"{network.num_base_atoms:,} atoms"))
+    row = replace(
+        describe(network, ("ground",), f"{network.num_clauses:,} clauses"),
+        num_bytes=network_bytes(network), seconds=work_clock() - began,
+    )  # fmt: skip
+    plan = plan_network(network, method, options, problem if may_lift else None)
+    plan.notes, plan.rows = notes, [row]
+    return plan
+
+
+def plan_network(
+    network: Network,
+    method: str = "auto",
+    options: InferenceOptions | None = None,
+    liftable: Problem | None = None,
+) -> InferencePlan:
+    """Plan the inference of all atoms of a network.
+
+    `liftable` is the problem that it was grounded from, where that may be lifted as a whole.
+    """
+    chosen, options = find_method("infer", method), options or InferenceOptions()
+    if chosen.takes == "problem":
+        raise ValueError(f"{method} starts from a problem, not from a network")
+    if method == "auto" and is_tiny(network):  # done before there is anything to ask about time
+        unlimited = replace(options, stop=None, exact_until=math.inf)
+        step = method_step(network, "enumerate", "tiny: all joint states", unlimited)
+        return InferencePlan(options=unlimited, network=network, steps=[step])
+    if method in ("auto", "ais"):
+        rest: Rest = "sample" if method == "auto" else "ais"
+        return plan_parts(network, options.begin_exact(share=0.5), rest, liftable)
+    options = options.begin_exact()
+    plan = InferencePlan(options=options, network=network)
+    if method == EXACT:
+        plan.steps += exact_only_steps(network, options)
+    elif chosen.takes == "sampler":
+        plan.steps.append(named_sampler_step(network, method, options))
+    else:
+        plan.steps.append(method_step(network, method, BY_NAME, options))
+    return plan
+
+
+def plan_parts(
+    network: Network, options: InferenceOptions, rest: Rest, liftable: Problem | None = None
+) -> InferencePlan:
+    """Exact steps for what fits the memory, and `rest` for what does not."""
+    plan = InferencePlan(options=options, network=network, rest=rest, liftable=liftable)
+    found = plan_exact_parts(network, memory_of(options), options.seed, options.exact_stop)
+    plan.steps += exact_steps(network, found)
+    if found.rest.network.num_atoms and rest != "leave":
+        plan.steps.append(rest_step(found.rest.network, found.rest.atom, found.reason, found.width))
+    if not network.num_atoms and found.exact is not None:
+        plan.steps.append(exact_step(found.exact, None))
+    return plan
+
+
+class ExactParts(NamedTuple):
+    """The components of a network that are summed exactly, and how; atoms as in the whole."""
+
+    counts: list[tuple[CountPlan, np.ndarray]]  # with int64[plan.network.num_atoms]
+    exact: ExactPlan | None  # of the components worth planning; some may be refused all the same
+    exact_atom: np.ndarray  # int64[exact.network.num_atoms]
+    rest: Subnetwork  # what is not summed
+    reason: str = ""  # why the rest is not
+    width: int | None = None  # of the rest, at least
+
+
+def plan_exact_parts(
+    network: Network,
+    max_memory: int,
+    seed: int = 0,
+    stop: Stop | None = None,
+    *,
+    counted_at: Network | None = None,
+    table_memory: int | None = None,
+) -> ExactParts:
+    """Divide a network: dense components by counts, others by junction trees, and the rest.
+
+    Inference and learning sum the same components exactly, because both plan here. Learning plans
+    counts at other weights, `counted_at`, where atoms are interchangeable only if they are so at
+    all weights, and may allow junction trees less memory than counts.
+    """
+    from lapis.inference.moments.planning import divide_network
+    from lapis.inference.symmetry.by_counts import plan_components
+
+    counts: list[tuple[CountPlan, np.ndarray]] = []
+    left, left_atom = network, np.arange(network.num_atoms)
+    try:
+        counts += plan_components(counted_at or network, max_memory, seed, stop)
+        if counts:
+            is_left = np.ones(network.num_atoms, bool)
+            is_left[np.concatenate([atom for _, atom in counts])] = False
+            left, left_atom = keep_part(network, is_left)
+        division = divide_network(left, table_memory or max_memory, seed, stop)
+    except TooLarge as error:
+        if error.code != STOPPED:
+            raise
+        none = np.empty(0, np.int64)
+        return ExactParts(counts, None, none, Subnetwork(left, left_atom), "planning took too long")
+    plan, rest = division.plan, division.rest
+    reason, width = "", None
+    if rest.network.num_atoms:
+        width = rest_width(plan, rest.network, table_memory or max_memory)
+        reason = f"too wide for exact: a table of at least 2^{width + 1} entries"
+    return ExactParts(
+        counts, plan, left_atom[division.planned_atom],
+        Subnetwork(rest.network, left_atom[rest.atom]), reason, width,
+    )  # fmt: skip
+
+
+def rest_width(plan: ExactPlan, rest: Network, max_memory: int) -> int:
+    """A lower bound of the width for some component of the rest."""
+    from lapis.inference.moments.planning import least_degree
+
+    refused = max((refusal.width for refusal in plan.refused), default=0)
+    hopeless = rest.num_atoms > sum(refusal.num_atoms for refusal in plan.refused)
+    return max(refused, least_degree(max_memory) if hopeless else 0)
+
+
+def exact_steps(network: Network, found: ExactParts) -> list[Step]:
+    """The steps of what is summed exactly."""
+    steps: list[Step] = []
+    for plan, atom in found.counts:
+        entries, sizes = plan.num_entries, plan.class_sizes
+        row = replace(
+            describe(plan.network, (COUNTS,), f"{sum(sizes):,} interchangeable atoms"),
+            width=int(np.diff(plan.tree.scope_start).max(initial=0)),
+            num_bytes=plan.tree.num_bytes + plan.reduction.tree.num_bytes,
+            seconds=SECONDS_AN_ENTRY * entries + SECONDS_AN_ATOM * plan.network.num_atoms,
+        )
+        steps.append(CountStep(network=plan.network, atoms=atom, row=row, plan=plan))
+    if found.exact is not None and found.exact.affordable.any():
+        is_all = found.exact.network is network and not found.rest.network.num_atoms
+        atoms = None if is_all else found.exact_atom
+        steps.append(exact_step(found.exact, atoms))
+    return steps
+
+
+def exact_step(plan: ExactPlan, atoms: np.ndarray | None) -> ExactStep:
+    """The components that a plan of junction trees solves; `atoms` None: all of the network."""
+    solved = plan.affordable
+    if atoms is not None:
+        plan = replace(plan, network=without_constants(plan.network))
+        atoms = atoms[solved]
+    component = plan.network.component[solved]
+    sizes = np.bincount(component)
+    row = PlanRow(
+        solvers=(EXACT,),
+        reason="junction trees fit the memory",
+        num_atoms=int(solved[: plan.network.num_base_atoms].sum()),
+        num_components=int(np.count_nonzero(sizes)),
+        largest=int(sizes.max(initial=0)),
+        width=plan.width,
+        num_bytes=float(sum(forest.tree.num_bytes for forest in plan.forests)),
+        seconds=SECONDS_AN_ENTRY * plan.num_entries + SECONDS_AN_ATOM * len(component),
+    )
+    return ExactStep(network=plan.network, atoms=atoms, row=row, plan=plan)
+
+
+def exact_only_steps(network: Network, options: InferenceOptions) -> list[Step]:
+    """The steps of the method `exact`, which refuses what does not fit."""
+    from lapis.inference.exact.by_components import plan_exact
+    from lapis.inference.symmetry.by_counts import plan_components
+
+    memory, stop = memory_of(options), options.exact_stop
+    counts = list(plan_components(network, memory, options.seed, stop))
+    left = Subnetwork(network, np.arange(network.num_atoms))
+    if counts:
+        is_left = np.ones(network.num_atoms, bool)
+        is_left[np.concatenate([atom for _, atom in counts])] = False
+        left = keep_part(network, is_left)
+    plan = plan_exact(left.network, memory, random_state=options.seed, stop=stop)
+    plan.require_complete()
+    nothing = keep_part(network, np.zeros(network.num_atoms, bool))
+    steps = exact_steps(network, ExactParts(counts, plan, left.atom, nothing))
+    return steps or [exact_step(plan, None)]
+
+
+def rest_step(
+    network: Network, atoms: np.ndarray, reason: str, width: int | None = None
+) -> RestStep:
+    """Components that are left to chains."""
+    row = replace(describe(network, (), reason), width=width)
+    return RestStep(network=without_constants(network), atoms=atoms, row=row)
+
+
+def unfold(step: RestStep, plan: InferencePlan) -> list[Step]:
+    """The steps that a rest stands for: chains, after an attempt to lift the whole problem."""
+    if plan.rest == "leave":
+        return []
+    if plan.rest == "ais":
+        row = sampled_row(step.network, ("ais",), step.row, SWEEPS)
+        return [MethodStep(network=step.network, atoms=step.atoms, row=row, method="ais")]
+    steps: list[Step] = []
+    if plan.liftable is not None:
+        steps.append(lifted_step(plan.liftable, "before anything is sampled"))
+        plan.liftable = None
+    return [*steps, *sample_steps(step, plan.options)]
+
+
+def sample_steps(step: RestStep, options: InferenceOptions) -> list[SampleStep]:
+    """A step for each large component, and for each kind of the others."""
+    from lapis.freed_memory import give_back
+    from lapis.inference.reduction.eliminate import reduce
+    from lapis.inference.symmetry.by_counts import atom_classes
+
+    assert step.atoms is not None
+    network = step.network
+    part_of = divide_components(network)
+    labels = np.unique(part_of).tolist()
+    steps = []
+    for number, label in enumerate(labels):
+        part = Subnetwork(network, np.arange(network.num_atoms))
+        if len(labels) > 1:
+            part = keep_part(network, part_of[network.component] == label)
+        reduction = reduce(part.network)
+        candidates = best_samplers(reduction.core)
+        steps.append(
+            SampleStep(
+                network=part.network,
+                atoms=step.atoms[part.atom],
+                row=sample_row(reduction, candidates, step.row, options),
+                reduction=reduction,
+                candidates=tuple(candidates),
+                seed=options.seed + number,
+                patience=options.max_samples // TRIAL_SHARE,
+                classes=atom_classes(reduction),  # before there are samples, which need memory too
+            )
+        )
+    give_back(network.literal.nbytes)
+    return steps
+
+
+def named_sampler_step(network: Network, method: str, options: InferenceOptions) -> SampleStep:
+    """All of a network by one sampler."""
+    from lapis.inference.reduction.eliminate import reduce
+
+    reduction = reduce(network)
+    row = replace(describe(network, (method,), BY_NAME))
+    return SampleStep(
+        network=network,
+        atoms=None,
+        row=sample_row(reduction, [method], row, options, named=True),
+        reduction=reduction,
+        candidates=(method,),
+        seed=options.seed,
+    )
+
+
+def tempering_step(step: SampleStep, found: Marginals) -> SampleStep:
+    """Chains that exchange temperatures, after those of another sampler did not agree."""
+    row = replace(
+        step.row, solvers=("tempering",), revised=True,
+        reason=f"chains of {found.method} did not agree",
+    )  # fmt: skip
+    return replace(step, row=row, candidates=("tempering",), patience=None, rival=found)
+
+
+def rest_of(step: CountStep | ExactStep) -> RestStep:
+    """The components of a step that gave up, to be sampled."""
+    reason = f"{step.row.solvers[0]} gave up at half of the time"
+    atoms = np.arange(step.network.num_atoms) if step.atoms is None else step.atoms
+    network = step.network
+    if isinstance(step, ExactStep) and not step.plan.affordable.all():
+        network = keep_part(network, step.plan.affordable).network
+    found = rest_step(network, atoms, reason, step.row.width)
+    return replace(found, row=replace(found.row, revised=True))
+
+
+def lifted_step(problem: Problem, reason: str) -> ProblemStep:
+    """An attempt to answer all of a problem by lifting."""
+    row = problem_row(problem, "lifted", f"{reason}; the steps that follow if it cannot")
+    return ProblemStep(problem=problem, method="lifted", row=row, may_refuse=True)
+
+
+def method_step(
+    network: Network, method: str, reason: str, options: InferenceOptions
+) -> MethodStep:
+    """All of a network by a method of the registry."""
+    row = describe(network, (method,), reason)
+    literals = len(network.literal)
+    guesses: dict[str, Callable[[], float]] = {
+        "enumerate": lambda: SECONDS_A_STATE * num_states(network),
+        "bp": lambda: SECONDS_A_MESSAGE * PASSES * literals,
+    }
+    seconds = guesses[method]() if method in guesses else None
+    return MethodStep(network=network, atoms=None, row=replace(row, seconds=seconds), method=method)
+
+
+def is_tiny(network: Network) -> bool:
+    """Whether enumeration answers at once, so that no kernel needs to be loaded or compiled."""
+    if network.num_atoms > TINY_ATOMS:
+        return False
+    sizes = np.bincount(network.component[: network.num_base_atoms], minlength=1)
+    return int(sizes.max(initial=0)) <= TINY_COMPONENT
+
+
+def is_long(problem: Problem) -> str:
+    """Why lifting is tried before grounding; empty if it is not."""
+    rules = problem.model.rules
+    number = sum(problem.num_groundings(rule.variables) for rule in rules)
+    if number > MANY_GROUNDINGS:
+        return f"{number:,} groundings"
+    return "formulas count" if any(counts_elements(rule.formula) for rule in rules) else ""
+
+
+def divide_components(network: Network) -> np.ndarray:
+    """int64[num_components], the part in which each is sampled.
+
+    What suits one component need not suit another, and a component whose chains agree after a
+    hundred samples should not wait for one that takes a hundred thousand. The largest components
+    are parts of their own; the others are together with those that the same samplers may fit.
+    """
+    from lapis.inference.sampling.kernels.clause_graph import clause_weights
+
+    component, count = network.component, network.num_components
+    size = np.bincount(component, minlength=count)
+    weight = clause_weights(network.weights, network.weight_id, network.coefficient)
+    length = np.diff(network.clause_start)
+    owner = component[network.first_atom]
+    stiff, pairs = np.zeros(count, bool), np.zeros(count, bool)
+    stiff[owner[(length > 1) & (np.abs(weight) > NEARLY_HARD)]] = True
+    pairs[owner[(length == 2) & np.isfinite(weight)]] = True
+    part = stiff + 2 * pairs
+    alone = np.argsort(-size, kind="stable")[:MAX_ALONE]
+    alone = alone[size[alone] >= max(LARGE, SHARE * network.num_atoms)]
+    part[alone] = 4 + np.arange(len(alone))
+    return part
+
+
+def best_samplers(core: Network) -> list[str]:
+    """The samplers that may fit: MC-SAT for (nearly) hard clauses, cluster moves for pairs."""
+    length = np.diff(core.clause_start)
+    hard = core.weight_id < 0
+    size = np.abs(np.append(core.weights, 0.0)[core.weight_id] * core.coefficient)
+    names = ["gibbs"]
+    if (~hard & (length == 2)).any():
+        names.append("cluster")
+    if (hard | ((size > NEARLY_HARD) & (length > 1))).any():
+        names.insert(0, "mcsat")
+    return names
+
+
+def memory_of(options: InferenceOptions) -> int:
+    """Bytes for the tables of exact inference."""
+    from lapis.inference.exact.by_components import DEFAULT_MEMORY
+
+    return options.max_memory or DEFAULT_MEMORY
+
+
+def without_constants(network: Network) -> Network:
+    """The network without the counts that evidence decides."""
+    if not network.constant_count.any():
+        return network
+    return replace(network, constant_count=np.zeros(len(network.weights)))
+
+
+def describe(network: Network, solvers: Sequence[str], reason: str) -> PlanRow:
+    """The row of a step about a network."""
+    sizes = np.bincount(network.component) if network.num_atoms else np.zeros(1, np.int64)
+    return PlanRow(
+        solvers=tuple(solvers),
+        reason=reason,
+        num_atoms=network.num_base_atoms,
+        num_components=network.num_components if network.num_atoms else 0,
+        largest=int(sizes.max()),
+    )
+
+
+def problem_row(problem: Problem, method: str, reason: str) -> PlanRow:
+    """The row of a step about a whole problem; its atoms are not listed, so not counted."""
+    solvers: tuple[str, ...] = (method,)
+    if method == "lifted":
+        solvers = ("lifted", "cells", "ground") if reason == BY_NAME else ("lifted", "cells")
+    return PlanRow(solvers=solvers, reason=reason, num_atoms=0, num_components=0, largest=0)
+
+
+def sample_row(
+    reduction: Reduction,
+    candidates: Sequence[str],
+    rest: PlanRow,
+    options: InferenceOptions,
+    *,
+    named: bool = False,
+) -> PlanRow:
+    """The row of chains on a core."""
+    core = reduction.core
+    if not core.num_atoms:
+        solvers = tuple(candidates) if named else (EXACT,)
+        reason = f"{rest.reason}; elimination leaves no core"
+        return replace(describe(reduction.network, solvers, reason), seconds=0.0)
+    fits = {"mcsat": "(nearly) hard clauses: mcsat may fit", "cluster": "pairs: cluster may fit"}
+    reasons = [rest.reason, *(fits[name] for name in candidates if name in fits and not named)]
+    whole = replace(rest, reason="; ".join(reasons))
+    samples = min(options.max_samples, CORRELATED * 0.25 / max(options.precision, 1e-6) ** 2)
+    row = sampled_row(core, candidates, whole, samples)
+    own = describe(reduction.network, candidates, row.reason)
+    return replace(own, width=rest.width, num_bytes=row.num_bytes, seconds=row.seconds)
+
+
+def sampled_row(network: Network, solvers: Sequence[str], rest: PlanRow, samples: float) -> PlanRow:
+    """The row of chains that draw so many samples of a network."""
+    return replace(
+        describe(network, solvers, rest.reason),
+        width=rest.width,
+        num_bytes=samples * network.num_atoms / 8,
+        seconds=SECONDS_A_LITERAL * samples * (len(network.literal) + network.num_atoms),
+    )
+
+
+def num_states(network: Network) -> float:
+    """Joint states of all components, each as often as it has clauses."""
+    sizes = np.bincount(network.component, minlength=1).astype(float)
+    clauses = np.bincount(network.component[network.first_atom], minlength=len(sizes))
+    return float(np.exp2(np.minimum(sizes, 60.0)) @ (1.0 + clauses))
+
+
+def network_bytes(network: Network) -> float:
+    """Memory of a network's clauses and atoms."""
+    arrays = [
+        network.clause_start, network.literal, network.weight_id, network.coefficient,
+        network.component, *network.atoms.tuples,
+    ]  # fmt: skip
+    return float(sum(array.nbytes for array in arrays))

@@ -1,0 +1,392 @@
+"""Carry out a plan of inference: one loop, which revises the plan by what each step shows.
+
+    exact work is not done at half of the time    → its components are sampled
+    lifting answers the whole problem             → it replaces all other steps
+    lifting refuses                               → the steps behind it, or grounding
+    chains of a sampler do not come to agree      → tempering, and the better of the two answers
+
+The same seeds give the same numbers, unless time or the user ends a step. Each atom says which
+method answered it (`Marginals.method_id`), and the answer has the plan as it was carried out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lapis.errors import LapisError, TooLarge
+from lapis.inference.marginals import (
+    COUNTS,
+    EXACT,
+    Answered,
+    InferenceOptions,
+    Marginals,
+    PartialAnswer,
+    average_alike,
+    describe_chains,
+    sampled_log_odds,
+    sampled_marginals,
+)
+from lapis.inference.plan import (
+    MAX_ELEMENTS,
+    CountStep,
+    ExactStep,
+    GroundStep,
+    InferencePlan,
+    MethodStep,
+    PlanStep,
+    ProblemStep,
+    RestStep,
+    SampleStep,
+    plan_ground,
+    plan_inference,
+    plan_network,
+    rest_of,
+    tempering_step,
+    unfold,
+)
+from lapis.methods import find_method
+from lapis.network.network import Network
+from lapis.network.parts import Subnetwork, keep_part
+from lapis.problem.problem import Problem
+from lapis.progress import STOPPED, work_clock
+from lapis.results.plan_report import PlanRow
+
+if TYPE_CHECKING:
+    from lapis.inference.reduction.eliminate import Reduction
+
+MAX_RHAT = 1.05
+
+
+def infer_problem(
+    problem: Problem, method: str = "auto", options: InferenceOptions | None = None
+) -> Answered:
+    """Marginals of a problem, and the network (without grounding: the atoms) they are about."""
+    return carry_out(plan_inference(problem, method, options)).answer()
+
+
+def infer_network(
+    network: Network, method: str = "auto", options: InferenceOptions | None = None
+) -> Marginals:
+    """Marginals and expected counts of all atoms of a network."""
+    return carry_out(plan_network(network, method, options)).answer()[1]
+
+
+class CarriedOut(NamedTuple):
+    """The answers of the steps of a plan, and what became of each step."""
+
+    network: Network
+    parts: list[PartialAnswer]
+    rows: list[PlanRow]
+    notes: dict[str, Any]
+
+    def rest(self) -> Subnetwork:
+        """The components that no step answered."""
+        left = np.ones(self.network.num_atoms, bool)
+        for atoms, _ in self.parts:
+            left[slice(None) if atoms is None else atoms] = False
+        return keep_part(self.network, left)
+
+    def answer(self) -> Answered:
+        """One answer about all atoms."""
+        found = Marginals.join(self.network, self.parts)
+        notes = found.diagnostics | self.notes
+        return self.network, replace(found, diagnostics=notes, steps=tuple(self.rows))
+
+
+def carry_out(plan: InferencePlan) -> CarriedOut:
+    """Take one step after another: keep its answer, or revise the plan."""
+    parts: list[PartialAnswer] = []
+    rows = [as_done(row) for row in plan.rows]
+    time = SamplingTime(plan.options.time_limit)
+    while plan.steps:
+        step, began = plan.steps.pop(0), work_clock()
+        if isinstance(step, GroundStep):
+            plan = plan_ground(step.problem, "auto", plan.options, may_lift=False)
+            rows += [as_done(row) for row in plan.rows]
+            continue
+        if isinstance(step, RestStep):
+            plan.steps[:0] = unfold(step, plan)
+            continue
+        found = run_step(step, plan, time)
+        row = replace(step.row, measured=work_clock() - began)
+        if found is None:  # exact work took too long, or lifting refused
+            rows.append(replace(row, status="gave up"))
+            if isinstance(step, CountStep | ExactStep):
+                plan.steps.append(rest_of(step))
+                time.halve()
+        elif isinstance(step, ProblemStep):  # the answer to everything
+            others = [*rows, *(each.row for each in plan.steps)]
+            rows = [*(replace(each, status="replaced") for each in others), as_done(row, *found)]
+            return CarriedOut(found[0], [PartialAnswer(None, found[1])], rows, plan.notes)
+        elif isinstance(step, SampleStep) and needs_tempering(step, found[1], plan.options):
+            rows.append(replace(row, status="gave up"))
+            plan.steps.insert(0, tempering_step(step, found[1]))
+        else:
+            rows.append(as_done(row, *found))
+            parts.append(PartialAnswer(step.atoms, found[1]))
+    if plan.network is None or (plan.refusal is not None and not parts):
+        assert plan.refusal is not None
+        raise plan.refusal
+    return CarriedOut(plan.network, parts, rows, plan.notes)
+
+
+class SamplingTime:
+    """The time for steps that sample. It begins with the first of them, and is shared by atoms."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds = math.inf if seconds is None else seconds
+        self.ends: float | None = None
+
+    def halve(self) -> None:
+        """Exact work has taken its half."""
+        if self.ends is None:
+            self.seconds /= 2
+
+    def limit(self, step: PlanStep, plan: InferencePlan) -> InferenceOptions:
+        """The options of a plan with the step's share of the time that is left."""
+        if self.seconds == math.inf:
+            return plan.options
+        if self.ends is None:
+            self.ends = work_clock() + self.seconds
+        others = [each for each in plan.steps if isinstance(each, PlanStep)]
+        atoms = step.network.num_atoms + sum(each.network.num_atoms for each in others)
+        left = max(0.0, self.ends - work_clock())
+        return replace(plan.options, time_limit=left * step.network.num_atoms / max(1, atoms))
+
+
+def run_step(
+    step: PlanStep | ProblemStep, plan: InferencePlan, time: SamplingTime
+) -> Answered | None:
+    """The answer of a step's solver, with the network it is about; None if it has none."""
+    if isinstance(step, ProblemStep):
+        return solve_problem(step, plan.options)
+    assert plan.network is not None
+    if isinstance(step, CountStep | ExactStep):
+        found = solve_exactly(step, plan)
+        return None if found is None else (plan.network, found)
+    options = time.limit(step, plan)
+    if isinstance(step, SampleStep):
+        found = solve_by_chains(step, options)
+    else:
+        assert isinstance(step, MethodStep)
+        found = find_method("infer", step.method).load()(step.network, options)
+    if found.diagnostics.get("interrupted") and options.stop is not None:
+        options.stop.press()  # the steps that follow are not sampled to the end either
+    if step.atoms is not None and not found.exact:
+        notes = found.diagnostics | {"sampled_atoms": len(found.marginal)}
+        found = replace(found, diagnostics=notes)
+    return plan.network, found
+
+
+def as_done(
+    row: PlanRow, network: Network | None = None, found: Marginals | None = None
+) -> PlanRow:
+    """The row of a step that answered; grounding has no method, and is measured when planned."""
+    if network is None or found is None:
+        return replace(row, status="answered", measured=row.seconds)
+    num_atoms = row.num_atoms or network.num_base_atoms
+    methods = tuple(dict.fromkeys(found.methods))
+    return replace(row, status="answered", methods=methods, num_atoms=num_atoms)
+
+
+def solve_problem(step: ProblemStep, options: InferenceOptions) -> Answered | None:
+    """All of a problem without its network; None if that was an attempt which is refused."""
+    solver = find_method("infer", step.method).load()
+    if not step.may_refuse:
+        answered: Answered = solver(step.problem, options)
+        return answered
+    limited = replace(options, exact_until=math.inf).begin_exact(share=0.5)
+    try:
+        answered = solver(step.problem, replace(limited, max_elements=MAX_ELEMENTS))
+    except LapisError:  # whatever is wrong, the ground network tells better
+        return None
+    return answered
+
+
+def solve_exactly(step: CountStep | ExactStep, plan: InferencePlan) -> Marginals | None:
+    """Sums over counts or junction trees; None if they are not done in time and need not be."""
+    try:
+        solved = step.plan.solve(log_odds=True, stop=plan.options.exact_stop)
+    except TooLarge as error:
+        if error.code != STOPPED or plan.rest == "refuse":
+            raise
+        return None
+    assert solved.log_odds is not None
+    is_solved = solved.solved
+    notes: dict[str, Any] = {"width": solved.width}
+    if isinstance(step, CountStep):
+        sizes = sorted(step.plan.class_sizes, reverse=True)
+        notes = {"counted_atoms": len(is_solved), "class_sizes": sizes}
+    return Marginals.by(
+        COUNTS if isinstance(step, CountStep) else EXACT,
+        exact=True,
+        log_partition=solved.log_partition,
+        marginal=solved.marginal[is_solved],
+        log_odds=solved.log_odds[is_solved],
+        expected_count=solved.expected_count,
+        diagnostics=notes,
+    )
+
+
+def solve_by_chains(step: SampleStep, options: InferenceOptions) -> Marginals:
+    """The sampler that pilots choose; the better answer where another one came before."""
+    options = replace(options, seed=step.seed)
+    found = sample(step.reduction, step.candidates, options, step.patience)
+    if step.classes is None:
+        return found.named(step.candidates[0])
+    if needs_tempering(step, found, options):
+        return found
+    best = min(found, step.rival or found, key=worst_error)
+    return average_alike(best, step.classes)
+
+
+def needs_tempering(step: SampleStep, found: Marginals, options: InferenceOptions) -> bool:
+    """Whether chains that may be followed by others do not agree.
+
+    Chains that disagreed in warm-up and agree now may have lost a mode: they go on only if the
+    samples asked for could show that it is small enough not to matter.
+    """
+    notes = found.diagnostics
+    if step.patience is None or found.exact or notes["converged"] or notes["interrupted"]:
+        return False
+    return not (notes["rhat"] <= MAX_RHAT and notes["warmup_error"] <= options.precision)
+
+
+def worst_error(found: Marginals) -> float:
+    return 0.0 if found.stderr is None else float(found.stderr.max(initial=0.0))
+
+
+def sample(
+    reduction: Reduction,
+    candidates: tuple[str, ...],
+    options: InferenceOptions,
+    patience: int | None = None,
+) -> Marginals:
+    """Chains of the best of the candidates; they give up after `patience` samples."""
+    from lapis.inference.sampling.recovery import sample_reduced
+
+    network = reduction.network
+    names = candidates if reduction.core.num_atoms else ()
+    samplers = [find_method("infer", name).make() for name in names]
+    found = sample_reduced(reduction, samplers, options, patience)
+    if found.core is None:
+        log_odds, log_partition = without_core(network)
+        return Marginals.by(
+            EXACT,
+            exact=True,
+            log_partition=log_partition,
+            marginal=found.marginal,
+            log_odds=log_odds,
+            stderr=found.stderr,
+            expected_count=found.expected_count,
+            diagnostics={"core_atoms": 0},
+        )
+    notes = {"core_atoms": found.num_core_atoms, **describe_chains(found.core)}
+    notes["expected_counts_stderr"] = found.expected_stderr.tolist()
+    return Marginals.by(
+        found.core.method,
+        exact=False,
+        marginal=found.marginal,
+        log_odds=sampled_log_odds(found.marginal, notes["samples"]),
+        stderr=found.stderr,
+        expected_count=found.expected_count,
+        diagnostics=notes,
+        trace=found.trace,
+    )
+
+
+def without_core(network: Network) -> tuple[np.ndarray, float]:
+    """Log-odds, float64[num_base_atoms], and log Z, where elimination leaves no core."""
+    from lapis.inference.exact.by_components import exact
+
+    found = exact(network)
+    assert found.log_odds is not None
+    return found.log_odds, found.log_partition
+
+
+def by_enumeration(network: Network, options: InferenceOptions) -> Marginals:
+    """The method `enumerate`."""
+    from lapis.inference.exact.enumerate import enumerate_worlds
+
+    found = enumerate_worlds(network, options.exact_stop)
+    return Marginals.by(
+        "enumerate",
+        exact=True,
+        log_partition=found.log_partition,
+        marginal=found.marginal,
+        log_odds=found.log_odds,
+        expected_count=found.expected_count,
+        diagnostics={"components": found.num_components, "largest_states": found.largest_states},
+    )
+
+
+def by_belief_propagation(network: Network, options: InferenceOptions) -> Marginals:
+    """The method `bp`: no standard error, exact only where the factor graph is a forest."""
+    from lapis.inference.exact.by_components import DEFAULT_MEMORY
+    from lapis.inference.propagation.belief_propagation import propagate_beliefs
+
+    found = propagate_beliefs(network, max_memory=options.max_memory or DEFAULT_MEMORY)
+    return Marginals.by(
+        "bp",
+        exact=found.exact,
+        log_partition=found.log_partition if found.exact else None,
+        marginal=found.marginal,
+        log_odds=found.log_odds,
+        expected_count=found.expected_count,
+        diagnostics={
+            "converged": found.converged,
+            "passes": found.num_passes,
+            "residual": found.residual,
+            "bethe_log_partition": found.log_partition,
+        },
+    )
+
+
+def by_annealing(network: Network, options: InferenceOptions) -> Marginals:
+    """Annealed importance sampling, which the method `ais` uses where exact does not fit."""
+    from lapis.inference.sampling.annealed import NUM_RUNS, anneal
+
+    found = anneal(network, options)
+    if found.log_partition == -np.inf:
+        raise LapisError(
+            "no world that keeps the hard formulas was found by annealing",
+            code="unsatisfiable",
+            hint="method 'exact' or 'mcsat' says whether there is one",
+        )
+    return Marginals.by(
+        "ais",
+        exact=False,
+        log_partition=found.log_partition,
+        marginal=found.marginal,
+        log_odds=sampled_log_odds(found.marginal, NUM_RUNS),
+        stderr=found.marginal_stderr,
+        expected_count=found.expected_count,
+        diagnostics={
+            "log_partition_stderr": found.stderr,
+            "runs": NUM_RUNS,
+            "sweeps": found.sweeps,
+            "ess": found.ess,
+            "converged": found.converged,
+            "interrupted": found.interrupted,
+            "core_atoms": found.num_core_atoms,
+            "expected_counts_stderr": found.expected_stderr.tolist(),
+        },
+    )
+
+
+def by_count_gibbs(problem: Problem, options: InferenceOptions) -> Answered:
+    """The method `count-gibbs`: chains whose changes of counts are computed, not grounded."""
+    from lapis.counting.ijgp import IjgpSettings
+    from lapis.inference.sampling.chains import run_chains
+    from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
+
+    atoms = unknown_atoms(problem, options.max_memory)
+    ijgp = None if options.ibound is None else IjgpSettings(options.ibound)
+    found = run_chains(atoms, CountGibbs(problem, ijgp), **options.chain_options)
+    counts = "exact" if options.ibound is None else f"ijgp({options.ibound})"
+    notes = describe_chains(found) | {"counts": counts}
+    return atoms, sampled_marginals("count-gibbs", found, notes)

@@ -1,0 +1,131 @@
+"""Compile kernels ahead of their use: `lapis warm` and `lapis.warm()`.
+
+Numba compiles a kernel when it is first called and keeps it for later runs (`runtime/kernels.py`).
+Here small jobs call the kernels that commands use, in as many processes as there are cores. A
+job is a function; processes that need the same kernel at the same time both compile it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from lapis.cores import num_cores
+from lapis.progress import Progress, Report
+from lapis.runtime.processes import as_completed, worker_pool
+
+if TYPE_CHECKING:
+    from lapis.data.database import Database
+    from lapis.language.model import Model
+    from lapis.network.network import Network
+
+NUM_PEOPLE = 12  # each a friend of the next three: no tree, and too much to enumerate
+QUERY = ("Smokes", "Cancer")
+
+
+def warm(jobs: int | None = None, progress: Report | None = None) -> None:
+    """Compile the kernels of all common commands.
+
+    Parameters
+    ----------
+    jobs
+        Number of processes; by default one for each core.
+    progress
+        Called with a `Progress` event when a job ends; by default a line on the terminal or
+        in the notebook shows them.
+
+    Raises
+    ------
+    concurrent.futures.process.BrokenProcessPool
+        If a process was killed, for example for lack of memory.
+    """
+    from lapis.runtime.kernels import clear_line, show_line
+
+    report, began = progress or show_line, time.monotonic()
+    waiting = list(JOBS)
+    with worker_pool(min(jobs or num_cores(), len(JOBS))) as pool:
+        running = {pool.submit(run_job, name): name for name in JOBS}
+        report(Progress("compiling, job", 0, len(JOBS), text=", ".join(waiting)))
+        for done, finished in enumerate(as_completed(running), 1):
+            finished.result()
+            waiting.remove(running[finished])
+            seconds, names = time.monotonic() - began, ", ".join(waiting)
+            report(Progress("compiling, job", done, len(JOBS), seconds, text=names))
+    if progress is None:
+        clear_line()
+
+
+def run_job(name: str) -> None:
+    JOBS[name]()
+
+
+def small_example() -> tuple[Model, Database]:
+    from lapis.data.database import Database
+    from lapis.examples import example_path
+    from lapis.language import read_model
+
+    pairs = ((i, (i + step) % NUM_PEOPLE) for i in range(NUM_PEOPLE) for step in (1, 2, 3))
+    facts = [f"Friends(P{one},P{other})" for one, other in pairs]
+    data = Database.parse(" ".join([*facts, "Smokes(P0)", "Cancer(P1)"]))
+    return read_model(example_path("smokers.mln")), data
+
+
+def small_network() -> Network:
+    from lapis.grounding.bottom_up import ground
+    from lapis.problem.problem import build_problem
+
+    return ground(build_problem(*small_example(), query=QUERY))
+
+
+def compile_samplers(*methods: str) -> None:
+    from lapis.inference.sampling.chains import run_chains
+    from lapis.methods import find_method
+
+    for method in methods:
+        run_chains(small_network(), find_method("infer", method).make(), max_samples=400)
+
+
+def compile_inference() -> None:
+    from lapis.api import infer
+
+    for method in ("exact", "auto", "bp"):
+        infer(*small_example(), QUERY, method=method)
+
+
+def compile_search() -> None:
+    from lapis.inference.map.solver import most_likely_world
+    from lapis.inference.marginals import InferenceOptions
+
+    most_likely_world(small_network(), "maxwalksat", InferenceOptions(time_limit=1.0))
+
+
+def compile_map() -> None:
+    from lapis.api import map
+
+    map(*small_example(), QUERY)
+
+
+def compile_learning() -> None:
+    from lapis.api import learn
+
+    for objective in ("pseudo", "conditional"):
+        learn(*small_example(), QUERY, objective=objective, max_iterations=2)
+
+
+def compile_counts() -> None:
+    """Compile the kernels of chains that never ground."""
+    from lapis.api import infer
+
+    infer(*small_example(), QUERY, method="count-gibbs", max_samples=40)
+
+
+JOBS: Mapping[str, Callable[[], None]] = {
+    "samplers": lambda: compile_samplers("cluster"),
+    "inference": compile_inference,
+    "map": compile_map,
+    "learning": compile_learning,
+    "other samplers": lambda: compile_samplers("mcsat", "tempering"),
+    "counts": compile_counts,
+    "search": compile_search,
+}

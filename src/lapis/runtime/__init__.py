@@ -1,0 +1,1 @@
+"""What every stage runs on: compiled kernels and worker processes."""

@@ -1,0 +1,152 @@
+"""Kernels: functions that numba compiles on first use and keeps on disk.
+
+`@entry` marks a kernel that Python calls. `@inner` marks one that only kernels call: numba then
+builds no Python wrapper for it, which for a NamedTuple of a dozen arrays takes as long to compile
+as the function. Kernels index with non-negative integers and never raise.
+
+Numba keeps compiled kernels beside the source or in the user's cache folder; `NUMBA_CACHE_DIR`
+names another place. Where none of these can be written to, they are kept in a private temporary
+folder.
+
+Importing this module imports numba. Modules that small commands load import kernels in functions.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from numba import config, njit
+from numba.core import event
+
+import lapis
+from lapis.cache_folder import private_folder
+from lapis.progress import Progress, compilations, work_clock
+
+PACKAGE = Path(lapis.__file__).parent
+VERSION_FILE = "lapis-version.txt"  # in each folder of kernels
+COMPILING = "compiling for the first use, kernel"
+LINE_WIDTH = 79
+num_kernels = 0  # defined by the modules imported so far: at most these are compiled
+
+
+def entry(function: Callable[..., Any]) -> Any:
+    """Compile a function that Python calls."""
+    return kept_kernel(function)
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """Compile a function that only kernels call."""
+    return kept_kernel(function, no_cpython_wrapper=True)
+
+
+def kept_kernel(function: Callable[..., Any], **options: bool) -> Any:
+    global num_kernels
+    num_kernels += 1
+    kernel = njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    drop_other_versions(kernel.stats.cache_path)
+    return kernel
+
+
+@functools.cache
+def drop_other_versions(folder: str) -> None:
+    """Delete the kernels that another version of Lapis left in a folder.
+
+    Numba unpickles the argument types of all kept versions of a kernel before it compares dates,
+    and fails if a NamedTuple has moved to another module.
+    """
+    version, stamp = version_of_kernels(), Path(folder, VERSION_FILE)
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != version:
+        for index in stamp.parent.glob("*.nbi"):
+            index.unlink(missing_ok=True)
+        stamp.write_text(version, encoding="utf-8")
+
+
+@functools.cache
+def version_of_kernels() -> str:
+    """The version of Lapis, and a digest of the names of its modules for trees under work."""
+    names = sorted(
+        os.path.join(folder, name)
+        for folder, _, files in os.walk(PACKAGE)
+        for name in files
+        if name.endswith(".py")
+    )
+    return f"{lapis.__version__} {sha256(repr(names).encode()).hexdigest()}"
+
+
+def find_place() -> None:
+    """Let numba keep kernels in a temporary folder if it finds no other."""
+    try:
+        njit(cache=True)(find_place)
+    except RuntimeError:  # no folder for the cache
+        config.CACHE_DIR = str(private_folder(Path(tempfile.gettempdir())))
+
+
+class Compilations(event.Listener):  # type: ignore[misc]
+    """Reports the kernels of Lapis that numba compiles, and pauses the work clock meanwhile.
+
+    Without a listener in `compilations`, a line on the terminal or under a notebook's cell
+    shows them.
+    """
+
+    def __init__(self) -> None:
+        self.kernels: set[Any] = set()
+        self.running, self.seconds, self.began = 0, 0.0, 0.0
+
+    def on_start(self, event: event.Event) -> None:
+        if not is_ours(event):
+            return
+        work_clock.pause()
+        if self.running == 0:
+            self.began = time.monotonic()
+        self.running += 1
+        kernel = event.data["dispatcher"]
+        self.kernels.add(kernel)
+        seconds = self.seconds + time.monotonic() - self.began
+        number, total = len(self.kernels), max(num_kernels, len(self.kernels))
+        news = Progress(COMPILING, number, total, seconds, {}, kernel.__name__)
+        for report in tuple(compilations) or (show_line,):
+            report(news)
+
+    def on_end(self, event: event.Event) -> None:
+        if not is_ours(event):
+            return
+        work_clock.resume()
+        self.running -= 1
+        if self.running == 0:
+            self.seconds += time.monotonic() - self.began
+            if not compilations:
+                clear_line()
+
+
+def show_line(news: Progress) -> None:
+    """Write an event over the last one, on a terminal or in a notebook."""
+    if is_watched():
+        text = f"lapis: {news}, {news.seconds:.0f} s: {news.text}"
+        sys.stderr.write(f"\r{text[:LINE_WIDTH]:{LINE_WIDTH}}")
+        sys.stderr.flush()
+
+
+def clear_line() -> None:
+    if is_watched():
+        sys.stderr.write(f"\r{'':{LINE_WIDTH}}\r")
+        sys.stderr.flush()
+
+
+def is_watched() -> bool:
+    return sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
+
+
+def is_ours(event: event.Event) -> bool:
+    return str(event.data["dispatcher"].__module__).partition(".")[0] == "lapis"
+
+
+event.register("numba:compile", Compilations())
+find_place()

@@ -1,0 +1,149 @@
+"""Questions to all worlds of a task, answered on a store: as results here, or left there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from lapis.errors import LapisError
+from lapis.inference.marginals import InferenceOptions
+from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, world_found
+from lapis.problem.problem import LazyEvidence
+from lapis.problem.task import Task, World
+from lapis.results.answer import Answer
+from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.stores.components.packing import Limits
+from lapis.stores.components.published import check_place, check_target, publish_answers
+from lapis.stores.components.scratch_schema import corner_of
+from lapis.stores.components.solve_on_store import Solved, fetch_marginals, fetch_world, solve_there
+from lapis.stores.components.solving import Question
+from lapis.stores.load_to_store import TableRows
+from lapis.stores.store import Store
+from lapis.stores.stored_answer import StoredAnswer
+from lapis.stores.urls import open_store
+
+
+def infer_on_engine(
+    task: Task,
+    url: str | None,
+    method: str,
+    options: InferenceOptions,
+    *,
+    output: str | None = None,
+    limits: Limits | None = None,
+) -> Answer | StoredAnswer:
+    """Marginals, by the engine at a URL, or by the one that has the facts."""
+    refuse_options(options)
+    asked = Question("infer", method, np.empty(0), options)
+    if output is not None:
+        return leave_there(task, url, asked, output, limits)
+    parts: list[Answer] = []
+    for world in task.worlds:
+        with store_for(world, url, options.max_memory) as store:
+            found = ask(world, store, asked, limits)
+            parts.append(answer_world(world, *fetch_marginals(found, predicates_of(world))))
+    return merge_answers(task, parts)
+
+
+def map_on_engine(
+    task: Task,
+    url: str | None,
+    method: str,
+    options: InferenceOptions,
+    *,
+    output: str | None = None,
+    limits: Limits | None = None,
+) -> MostLikelyWorld | StoredAnswer:
+    """A most likely world, by the engine at a URL; the time limit is for each component."""
+    refuse_options(options)
+    asked = Question("map", method, np.empty(0), options)
+    if output is not None:
+        return leave_there(task, url, asked, output, limits)
+    parts: list[MostLikelyWorld] = []
+    for world in task.worlds:
+        with store_for(world, url, options.max_memory) as store:
+            found = ask(world, store, asked, limits)
+            parts.append(world_found(world, *fetch_world(found, predicates_of(world))))
+    return merge_worlds(task, parts)
+
+
+def leave_there(
+    task: Task, url: str | None, asked: Question, output: str, limits: Limits | None
+) -> StoredAnswer:
+    """Answers of all worlds at one target."""
+    check_target(output)
+    refuse_worlds(task)
+    (world,) = task.worlds
+    with store_for(world, url, asked.max_memory) as store:
+        check_place(store, output)
+        found = ask(world, store, asked, limits)
+        rows = publish_answers(world, found, output)
+    is_world = asked.command == "map"
+    figures = dict(found.figures)
+    if is_world:
+        figures |= {"gap": found.error}
+    counts = tuple(found.counts[world.weight_ids].tolist())
+    return StoredAnswer(
+        output, rows, found.method, found.proven, found.total, is_world, counts, figures
+    )
+
+
+def ask(world: World, store: Store, asked: Question, limits: Limits | None) -> Solved:
+    options = asked.options
+    limits = replace(limits or Limits(), progress=options.progress, stop=options.stop)
+    options = replace(options, progress=None, stop=None)
+    asked = replace(asked, weights=world.problem.weight_table.value, options=options)
+    return solve_there(world.problem, store, asked, limits)
+
+
+@contextmanager
+def store_for(world: World, url: str | None, max_memory: int | None) -> Iterator[Store]:
+    """Where the facts of a world are already, or the engine that a URL names."""
+    found = store_of(world)
+    if found is not None:
+        with corner_of(found) as corner:
+            yield corner
+        return
+    if url is None:
+        raise LapisError(
+            f"the data '{world.name}' is here, and that of other worlds on an engine",
+            code="engine-worlds",
+            hint="ask about them one by one, or open its tables on the same engine",
+        )
+    with open_store(url, max_memory) as opened:
+        yield opened
+
+
+def store_of(world: World) -> Store | None:
+    """The store that holds facts of a world."""
+    for evidence in world.problem.evidence.values():
+        if isinstance(evidence, LazyEvidence) and isinstance(evidence.rows, TableRows):
+            return evidence.rows.store
+    return None
+
+
+def predicates_of(world: World) -> list[str]:
+    return list(dict.fromkeys(query.predicate for query in world.queries))
+
+
+def refuse_worlds(task: Task) -> None:
+    if len(task.worlds) > 1:
+        raise LapisError("one table holds one world", code="several-worlds", hint="use --merge")
+
+
+def refuse_options(options: InferenceOptions) -> None:
+    if options.relax:
+        raise LapisError(
+            "hard formulas cannot be relaxed on an engine",
+            code="relax",
+            hint="leave out --engine, or give a rule a weight instead of its final period",
+        )
+    if options.bounds:
+        raise LapisError(
+            "bounds are not computed on an engine",
+            code="bounds",
+            hint="leave out --engine, or --bounds",
+        )

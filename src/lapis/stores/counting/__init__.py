@@ -1,0 +1,1 @@
+"""Counts and classes of atoms inside a database."""

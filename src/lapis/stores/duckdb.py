@@ -1,0 +1,242 @@
+"""DuckDB, embedded: a store in this process that goes on out of core.
+
+Our tables are in a database of their own, in memory as long as they fit and in a folder for
+temporary files beyond; the folder is removed when the store is closed. A file of the user's is
+attached beside it for reading, and for writing only while a result is published, so that others
+may read it meanwhile.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lapis.data.whole_path import require_writable
+from lapis.errors import LapisError, TooLarge
+from lapis.stores.arrow import read_batches
+from lapis.stores.dialect import DUCKDB, Dialect
+from lapis.stores.interrupting import Done, Interrupter
+from lapis.stores.store import (
+    Columns,
+    Store,
+    Table,
+    fetch_all,
+    refuse_target,
+    split_target,
+)
+
+if TYPE_CHECKING:
+    import duckdb
+
+BATCH = 1 << 20  # rows fetched at a time
+SCHEMA = "lapis"  # ours, in a database of our own
+USER = "data"  # the name under which the user's file is attached
+
+
+class DuckDBStore(Store):
+    def __init__(self, file: str | None = None, max_memory: int | None = None) -> None:
+        import duckdb
+
+        self.file = file
+        spill = tempfile.mkdtemp(prefix="lapis-")
+        self._remove_spill = weakref.finalize(self, shutil.rmtree, spill, ignore_errors=True)
+        # A table that is not there is not looked for among our variables.
+        config: dict[str, str] = {"temp_directory": spill, "python_enable_replacements": "false"}
+        if max_memory is not None:
+            config["memory_limit"] = f"{max(max_memory, 2**26)}B"
+        self._connection = duckdb.connect(config=config)
+        self._interrupter = self._new_interrupter()
+        self._connection.execute(f"CREATE SCHEMA {SCHEMA}")
+        if file is not None and Path(file).exists():
+            self._attach("READ_ONLY")
+
+    @property
+    def dialect(self) -> Dialect:
+        return DUCKDB
+
+    def load(self, name: str, columns: Columns) -> Table:
+        selected = []
+        for column, values in columns.items():
+            quoted = DUCKDB.identifier(column)
+            if values.dtype.kind == "f":
+                quoted = f"CASE WHEN isnan({quoted}) THEN NULL ELSE {quoted} END AS {quoted}"
+            selected.append(quoted)
+        arrays = {column: np.ascontiguousarray(values) for column, values in columns.items()}
+        self._connection.register("lapis_loaded", arrays)
+        try:
+            return self.create(name, f"SELECT {', '.join(selected)} FROM lapis_loaded")
+        finally:
+            self._connection.unregister("lapis_loaded")
+
+    def create(self, name: str, select: str) -> Table:
+        reference = self._reference(name)
+        with _complaints():
+            found = self._run(f"CREATE TABLE {reference} AS {select}")
+            described = self._run(f"DESCRIBE {reference}")
+        return Table(name, tuple(row[0] for row in described), found[0][0], reference)
+
+    def fetch(self, select: str) -> Iterator[Columns]:
+        # A cursor of its own leaves the connection free while batches are read.
+        cursor = self._connection.cursor()
+        try:
+            with _complaints():
+                batches = _batches(cursor, select)
+                while (batch := self._call(lambda: next(batches, None), cursor)) is not None:
+                    yield batch
+        finally:
+            cursor.close()
+
+    def execute(self, statement: str) -> None:
+        with _complaints():
+            self._run(statement)
+
+    def drop(self, name: str) -> None:
+        self.execute(f"DROP TABLE IF EXISTS {self._reference(name)}")
+
+    def check_target(self, target: str) -> None:
+        if self.file is None:
+            raise LapisError(
+                f"there is no database to keep the table {target} in",
+                code="engine-target",
+                hint="name a file: --engine duckdb:results.duckdb",
+            )
+        schema, table = split_target(target)
+        if not Path(self.file).exists():
+            require_writable(Path(self.file))
+            refuse_target(target, schema if schema != "main" else None, False)
+            return
+        # DuckDB takes names that differ in case for the same.
+        listed = fetch_all(
+            self,
+            "SELECT lower(schema_name) AS s, CAST(NULL AS VARCHAR) AS v FROM duckdb_schemas() "
+            f"WHERE database_name = '{USER}' UNION ALL SELECT lower(schema_name), lower(view_name) "
+            f"FROM duckdb_views() WHERE database_name = '{USER}'",
+        )
+        known = set(zip(listed["s"], listed["v"], strict=True))
+        missing = schema if schema and (schema.lower(), None) not in known else None
+        refuse_target(target, missing, ((schema or "main").lower(), table.lower()) in known)
+
+    def target_reference(self, target: str) -> str:
+        schema, table = split_target(target)
+        return f"{USER}.{DUCKDB.identifier(schema or 'main')}.{DUCKDB.identifier(table)}"
+
+    def publish(self, name: str, target: str) -> None:
+        self.check_target(target)
+        place = self.target_reference(target)
+        self._attach("READ_WRITE")
+        try:
+            self.execute(
+                f"CREATE OR REPLACE TABLE {place} AS SELECT * FROM {self._reference(name)}"
+            )
+        finally:
+            self._attach("READ_ONLY")
+
+    def find_tables(self, schema: str) -> Mapping[str, str]:
+        if self.file is not None and not Path(self.file).exists():
+            raise LapisError(f"{self.file}: there is no such file", code="no-such-file")
+        listed = fetch_all(
+            self, "SELECT table_catalog, table_schema, table_name FROM information_schema.tables"
+        )
+        return {
+            name: f"{USER}.{DUCKDB.identifier(schema)}.{DUCKDB.identifier(name)}"
+            for catalog, own, name in zip(*listed.values(), strict=True)
+            if (catalog, own) == (USER, schema)
+        }
+
+    def parquet(self, path: Path) -> str:
+        pattern = str(path / "**" / "*.parquet") if path.is_dir() else str(path)
+        quoted = pattern.replace("'", "''")
+        return f"read_parquet('{quoted}', hive_partitioning = {str(path.is_dir()).lower()})"
+
+    def close(self) -> None:
+        self._connection.close()
+        self._interrupter.close()
+        self._remove_spill()
+
+    def _run(self, statement: str) -> list[tuple[Any, ...]]:
+        connection = self._connection
+        return self._call(lambda: connection.execute(statement).fetchall(), connection)
+
+    def _call(self, work: Callable[[], Done], connection: duckdb.DuckDBPyConnection) -> Done:
+        try:
+            return self._interrupter.call(work, connection.interrupt)
+        except BaseException:
+            # What this one may still hear of a Ctrl-C is not about later calls.
+            self._interrupter.close()
+            self._interrupter = self._new_interrupter()
+            raise
+
+    def _new_interrupter(self) -> Interrupter:
+        """One that ends with the store, closed or forgotten."""
+        found = Interrupter()
+        weakref.finalize(self, found.close)
+        return found
+
+    def _reference(self, name: str) -> str:
+        return f"{SCHEMA}.{DUCKDB.identifier(name)}"
+
+    def _attach(self, mode: str) -> None:
+        path = str(self.file).replace("'", "''")
+        self.execute(f"DETACH DATABASE IF EXISTS {USER}")
+        self.execute(f"ATTACH '{path}' AS {USER} ({mode})")
+
+
+def _batches(cursor: duckdb.DuckDBPyConnection, select: str) -> Iterator[Columns]:
+    found = cursor.sql(select)
+    if importlib.util.find_spec("pyarrow") is not None:
+        # Before DuckDB 1.4 it had another name.
+        reader = getattr(found, "to_arrow_reader", None) or found.fetch_arrow_reader
+        yield from read_batches(reader(BATCH))
+    else:
+        yield _whole_columns(found)
+
+
+def _whole_columns(found: duckdb.DuckDBPyRelation) -> Columns:
+    """All rows at once, without Arrow; numpy would be given wide integers as real numbers."""
+    if "HUGEINT" not in map(str, found.types):
+        return {name: _plain(column) for name, column in found.fetchnumpy().items()}
+    rows = found.fetchall()
+    columns = np.array(rows, object).reshape(-1, len(found.columns)).T
+    return {
+        name: column if str(kind) in ("HUGEINT", "VARCHAR") else column.astype(np.int64)
+        for name, kind, column in zip(found.columns, found.types, columns, strict=True)
+    }
+
+
+def _plain(column: np.ndarray) -> np.ndarray:
+    """NULL as NaN among numbers, as None among texts."""
+    if not isinstance(column, np.ma.MaskedArray):
+        return column
+    missing = None if column.dtype == object else np.nan
+    return np.ma.filled(column.astype(object if missing is None else np.float64), missing)
+
+
+@contextmanager
+def _complaints() -> Iterator[None]:
+    """DuckDB's errors as ours."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.InterruptException as error:
+        raise KeyboardInterrupt from error
+    except (duckdb.Error, OSError) as error:  # what comes in batches fails as a file would
+        if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in str(error):
+            raise TooLarge(
+                "a join does not fit in the memory given",
+                code="too-large",
+                hint="raise the memory limit, or give more evidence",
+            ) from error
+        raise LapisError(f"DuckDB: {error}", code="engine-failed") from error
+    except RuntimeError as error:
+        if str(error) == "Query interrupted":  # as it has Ctrl-C
+            raise KeyboardInterrupt from error
+        raise

@@ -1,0 +1,118 @@
+"""A worker that is killed in the middle of a hundred thousand components changes nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lapis.stores import Store, fetch_all, open_store
+from lapis.stores.components.packing import Limits, Packed
+from lapis.stores.components.solving import ATOM, Question
+from lapis.stores.components.workers import run_workers
+from lapis.stores.spark import SparkStore
+
+pytestmark = pytest.mark.spark
+
+NUM_COMPONENTS = 100_000
+
+
+def load_components(store: Store) -> Packed:
+    """Rings of 12 to 20 atoms with chords: 100,000 components, no two with the same counts."""
+    rng = np.random.default_rng(0)
+    size = rng.integers(12, 21, NUM_COMPONENTS)
+    first = np.concatenate(([0], np.cumsum(size)[:-1]))
+    component = np.repeat(np.arange(NUM_COMPONENTS), size)
+    place = np.arange(size.sum()) - first[component]
+    literal, weight = [], []
+    for step, kind in ((0, 0), (1, 1), (5, 2)):
+        other = first[component] + (place + step) % size[component]
+        one = first[component] + place
+        literal.append(np.stack((-(one + 1), np.where(step == 0, 0, other + 1)), axis=1))
+        weight.append(np.full(len(one), kind))
+    literals, weights = np.concatenate(literal), np.concatenate(weight)
+    parcels = 64
+    table = store.load(
+        "components",
+        {
+            "parcel": np.tile(component, 3) % parcels,
+            "weight": weights,
+            "piece": np.full(len(weights), -1),
+            "n": rng.integers(1, 4, len(weights)).astype(float),
+            "l0": literals[:, 0],
+            "l1": literals[:, 1],
+        },
+    )
+    return Packed(table, parcels, NUM_COMPONENTS, 60)
+
+
+def solve_all(store: Store, packed: Packed) -> dict[str, np.ndarray]:
+    question = Question("infer", "auto", np.array([0.4, 0.9, -0.7]))
+    answers = run_workers(store, packed, question, Limits())
+    found = fetch_all(
+        store, f"SELECT number, value FROM {answers} WHERE kind = {ATOM} ORDER BY number"
+    )
+    store.drop("answers")
+    return found
+
+
+def executors() -> list[int]:
+    """The processes of a local cluster's workers: descendants of this one."""
+    parent = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            # The name, in parentheses, may hold anything; the state and the parent follow.
+            parent[int(process.name)] = int(
+                (process / "stat").read_text().rpartition(")")[2].split()[1]
+            )
+
+    def is_ours(process: int) -> bool:
+        while process in parent and process != os.getpid():
+            process = parent[process]
+        return process == os.getpid()
+
+    found = []
+    for process in filter(is_ours, parent):
+        with suppress(OSError):
+            if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{process}/cmdline").read_bytes():
+                found.append(process)
+    return found
+
+
+def test_a_killed_worker_changes_nothing() -> None:
+    with open_store("local-cluster[2,1,1024]") as store:
+        packed = load_components(store)
+        killed: list[int] = []
+        done = threading.Event()
+
+        def kill() -> None:
+            """Kills a worker once some answers are there, in the middle of the others."""
+            assert isinstance(store, SparkStore)
+            tracker = store.session.sparkContext.statusTracker()
+            while not done.is_set():
+                for stage in tracker.getActiveStageIds():
+                    told = tracker.getStageInfo(stage)
+                    if told and told.numTasks == packed.num_parcels and told.numCompletedTasks > 5:
+                        killed.append(executors()[0])
+                        os.kill(killed[0], signal.SIGKILL)
+                        return
+                time.sleep(0.05)
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        try:
+            with_a_death = solve_all(store, packed)
+        finally:
+            done.set()
+            thread.join()
+        assert len(killed) == 1
+        without = solve_all(store, packed)
+    assert len(without["number"]) > 12 * NUM_COMPONENTS
+    for name in ("number", "value"):
+        np.testing.assert_array_equal(with_a_death[name], without[name])

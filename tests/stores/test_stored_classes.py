@@ -1,0 +1,114 @@
+"""Classes counted on a store: the same arrays as in memory, whatever the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import lapis
+import oracle
+from counting.small_worlds import Small, small_problems
+from counting.test_classes_blocks import variants
+from lapis.counting.differences.atom_differences import open_differences
+from lapis.counting.differences.block_classes import BlockClasses, block_classes
+from lapis.counting.differences.class_likelihood import pseudo_log_likelihood
+from lapis.counting.differences.classes import DifferenceClasses, difference_classes
+from lapis.counting.differences.listed_differences import list_atoms
+from lapis.counting.rule_counts import world_of
+from lapis.counting.totals import count_feature
+from lapis.problem.problem import Problem
+from lapis.stores import Store, open_store
+from lapis.stores.counting.differences import StoredDifferences
+from lapis.stores.load_to_store import place_problem
+from store_urls import QUICK_STORES, store_url
+from strategies import Case, cases
+
+pytestmark = pytest.mark.usefixtures("price_everything")
+many = settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12
+)
+
+
+@pytest.fixture(scope="module", params=QUICK_STORES)
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    with open_store(store_url(request.param, request)) as opened:
+        yield opened
+
+
+def find_classes(problem: Problem, name: str) -> DifferenceClasses | BlockClasses:
+    find = block_classes if problem.model.predicates[name].block else difference_classes
+    return find(problem, name)
+
+
+def assert_same(found: DifferenceClasses | BlockClasses, expected: object) -> None:
+    """Array for array, so that sums over classes are taken in the same order."""
+    assert type(found) is type(expected)
+    for field in fields(found):
+        np.testing.assert_array_equal(
+            getattr(found, field.name), getattr(expected, field.name), err_msg=field.name
+        )
+
+
+@many
+@given(case=cases(observed=True))
+def test_models_have_the_classes_that_memory_finds(store: Store, case: Case) -> None:
+    model = lapis.parse(case.model)
+    problem = lapis.build_problem(model, lapis.Database.parse(case.data))
+    placed = place_problem(problem, store)
+    for name in model.predicates:
+        found = find_classes(placed, name)
+        assert_same(found, find_classes(problem, name))
+        try:
+            expected = oracle.pseudo_log_likelihood(model, case.facts, [name])
+        except oracle.NoWorld:
+            continue
+        value = pseudo_log_likelihood(found, problem.weight_table.value).value
+        assert value == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@many
+@given(small=small_problems())
+def test_clauses_of_any_arity(store: Store, small: Small) -> None:
+    placed = place_problem(small.problem, store)
+    for name in small.problem.model.predicates:
+        assert_same(find_classes(placed, name), find_classes(small.problem, name))
+
+
+@many
+@given(small=small_problems(quantifiers=True))
+def test_quantifiers(store: Store, small: Small) -> None:
+    placed = place_problem(small.problem, store)
+    for name in small.problem.model.predicates:
+        assert_same(find_classes(placed, name), find_classes(small.problem, name))
+    there, here = world_of(placed), world_of(small.problem)
+    for feature in small.problem.normal_form.features:
+        assert count_feature(feature, there) == count_feature(feature, here)
+
+
+@many
+@given(small=variants.flatmap(small_problems))
+def test_blocks(store: Store, small: Small) -> None:
+    placed = place_problem(small.problem, store)
+    for name, predicate in small.problem.model.predicates.items():
+        if predicate.block:
+            assert_same(find_classes(placed, name), find_classes(small.problem, name))
+
+
+@many
+@given(small=small_problems())
+def test_single_atoms(store: Store, small: Small) -> None:
+    placed = place_problem(small.problem, store)
+    for name in small.problem.model.predicates:
+        there, here = open_differences(placed, name), open_differences(small.problem, name)
+        atoms = list_atoms(here.sizes)
+        vectors, truth = there.at_rows(atoms)
+        expected, expected_truth = here.at_rows(atoms)
+        np.testing.assert_array_equal(truth, expected_truth)
+        for found, wanted in zip(vectors, expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+        if isinstance(there, StoredDifferences):
+            there.scratch.close()
