@@ -12,7 +12,6 @@ import numpy as np
 from approximate_counting_data import DATA_SETS
 
 from lapis.counting.ijgp import IjgpSettings
-from lapis.counting.ijgp.propagation import Differences
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives.count_based import Expectation, count_objective
 from lapis.learning.objectives.count_pseudo import count_pseudo_objective
@@ -24,6 +23,7 @@ from lapis.optimisation.climb import climb, make_optimizer
 from lapis.optimisation.logbook import Course
 from lapis.optimisation.objective import Objective
 from lapis.progress import Report
+from lapis.registry.options import CountDifferences
 
 METHODS = ("cd", "vp", "pll")
 # The paper takes diagonal Newton for all; with MaxWalkSAT it does not move.
@@ -49,7 +49,7 @@ class Job:
     fraction: float = 1.0
     part: float = 1.0  # of the constants that is learned from, where folds left out stay whole
     snapshots: int = 0  # of the weights on the way, to be scored
-    differences: Differences = "substituted"  # of estimated counts
+    differences: CountDifferences = "substituted"  # of estimated counts
 
     @property
     def ijgp(self) -> IjgpSettings | None:

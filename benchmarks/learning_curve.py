@@ -140,7 +140,7 @@ class Fold:
 
 
 def prepare(task: Task) -> Fold:
-    examples = build_examples(task.model, task.worlds, task.query, listed=task.listed)
+    examples = build_examples(task.model, task.worlds, task.query, only_listed=task.listed)
     return Fold(
         task, examples, share_parameters(task.model, [example.free for example in examples])
     )

@@ -8,7 +8,7 @@ job is a function; processes that need the same kernel at the same time both com
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lapis.cores import num_cores
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from lapis.language.model import Model
     from lapis.network.network import Network
 
-NUM_PEOPLE = 12  # each a friend of the next three: no tree, and too much to enumerate
 QUERY = ("Smokes", "Cancer")
 
 
@@ -60,12 +59,15 @@ def run_job(name: str) -> None:
     JOBS[name]()
 
 
-def small_example() -> tuple[Model, Database]:
+def circle_of_friends(
+    num_people: int = 12, steps: Sequence[int] = (1, 2, 3)
+) -> tuple[Model, Database]:
+    """Friends and smokers on a circle: each person is a friend of those some steps ahead."""
     from lapis.data.database import Database
     from lapis.examples import example_path
     from lapis.language import read_model
 
-    pairs = ((i, (i + step) % NUM_PEOPLE) for i in range(NUM_PEOPLE) for step in (1, 2, 3))
+    pairs = ((i, (i + step) % num_people) for i in range(num_people) for step in steps)
     facts = [f"Friends(P{one},P{other})" for one, other in pairs]
     data = Database.parse(" ".join([*facts, "Smokes(P0)", "Cancer(P1)"]))
     return read_model(example_path("smokers.mln")), data
@@ -75,7 +77,7 @@ def small_network() -> Network:
     from lapis.grounding.bottom_up import ground
     from lapis.problem.problem import build_problem
 
-    return ground(build_problem(*small_example(), query=QUERY))
+    return ground(build_problem(*circle_of_friends(), query=QUERY))
 
 
 def compile_samplers(*methods: str) -> None:
@@ -86,11 +88,18 @@ def compile_samplers(*methods: str) -> None:
         run_chains(small_network(), find_method("infer", method).make(), max_samples=400)
 
 
-def compile_inference() -> None:
+def compile_sampling() -> None:
+    """Compile what `auto` calls where tables would be too wide: elimination, pilots, answers."""
+    from lapis.api import infer
+
+    infer(*circle_of_friends(80, (1, 7, 19)), QUERY, max_samples=4_000)
+
+
+def compile_exact() -> None:
     from lapis.api import infer
 
     for method in ("exact", "auto", "bp"):
-        infer(*small_example(), QUERY, method=method)
+        infer(*circle_of_friends(), QUERY, method=method)
 
 
 def compile_search() -> None:
@@ -103,29 +112,39 @@ def compile_search() -> None:
 def compile_map() -> None:
     from lapis.api import map
 
-    map(*small_example(), QUERY)
+    map(*circle_of_friends(), QUERY)
+    map(*circle_of_friends(80, (1, 7, 19)), QUERY)
 
 
 def compile_learning() -> None:
     from lapis.api import learn
 
     for objective in ("pseudo", "conditional"):
-        learn(*small_example(), QUERY, objective=objective, max_iterations=2)
+        learn(*circle_of_friends(), QUERY, objective=objective, max_iterations=2)
 
 
 def compile_counts() -> None:
     """Compile the kernels of chains that never ground."""
     from lapis.api import infer
 
-    infer(*small_example(), QUERY, method="count-gibbs", max_samples=40)
+    infer(*circle_of_friends(), QUERY, method="count-gibbs", max_samples=40)
+
+
+def compile_structure() -> None:
+    from lapis.api import learn_structure
+    from lapis.language.resolution.resolve import parse_model
+
+    declared = parse_model("Friends(person, person)\nSmokes(person)\nCancer(person)")
+    learn_structure(declared, circle_of_friends()[1], max_literals=2, jobs=1)
 
 
 JOBS: Mapping[str, Callable[[], None]] = {
-    "samplers": lambda: compile_samplers("cluster"),
-    "inference": compile_inference,
+    "sampling": compile_sampling,
+    "exact": compile_exact,
+    "other samplers": lambda: compile_samplers("mcsat", "tempering"),
     "map": compile_map,
     "learning": compile_learning,
-    "other samplers": lambda: compile_samplers("mcsat", "tempering"),
+    "structure": compile_structure,
     "counts": compile_counts,
     "search": compile_search,
 }

@@ -40,7 +40,7 @@ STEP = 1e-5
 def lesson_of(text: str, facts: str, *hidden: str) -> Lesson:
     field = parse_field(text)
     data = Database.parse(facts)
-    [example] = build_examples(field.declarations, [data], hidden=hidden)
+    [example] = build_examples(field.declarations, [data], unobserved=hidden)
     return make_lesson(field, example)
 
 
@@ -91,7 +91,7 @@ def test_chains_draw_what_is_hidden_in_both_phases() -> None:
 def test_a_hidden_predicate_is_learned(run: Run) -> None:
     run.write("f.rrf", MIXTURE)
     run.write("f.db", FACTS)
-    arguments = ("f.rrf", "f.db", "--hidden", "Kind")
+    arguments = ("f.rrf", "f.db", "--unobserved", "Kind")
     found = run.json("field", "learn", *arguments, "--objective", "likelihood", "-o", "out.rrf")
     before = run.json("field", "score", *arguments)
     after = run.json("field", "score", "out.rrf", *arguments[1:])
@@ -101,7 +101,7 @@ def test_a_hidden_predicate_is_learned(run: Run) -> None:
     code, _, err = run("field", "learn", *arguments)
     assert code == 1
     assert "a pseudo-likelihood needs complete data, but some atoms are hidden" in err
-    assert "--objective likelihood" in err
+    assert "objective likelihood" in err
 
 
 def test_chains_with_hidden_atoms_go_on_from_a_checkpoint(tmp_path: Path) -> None:
@@ -112,12 +112,12 @@ def test_chains_with_hidden_atoms_go_on_from_a_checkpoint(tmp_path: Path) -> Non
     facts = facts.replace("{I0, ..., I59}", "{" + ", ".join(f"I{i}" for i in range(60)) + "}")
     field, data = fields.parse(MIXTURE), Database.parse(facts)
     place = tmp_path / "state.npz"
-    whole = fields.learn(field, data, hidden=["Kind"], objective="likelihood", max_iterations=6)
-    fields.learn(field, data, hidden=["Kind"], objective="likelihood", max_iterations=3,
+    whole = fields.learn(field, data, unobserved=["Kind"], objective="likelihood", max_iterations=6)
+    fields.learn(field, data, unobserved=["Kind"], objective="likelihood", max_iterations=3,
                  checkpoint=place)  # fmt: skip
-    rest = fields.learn(field, data, hidden=["Kind"], objective="likelihood", max_iterations=6,
+    rest = fields.learn(field, data, unobserved=["Kind"], objective="likelihood", max_iterations=6,
                         checkpoint=place)  # fmt: skip
     assert not whole.exact
     assert rest.weights == pytest.approx(whole.weights, abs=1e-12)
     with pytest.raises(LapisError, match="climbs cannot be compared"):
-        fields.learn(field, data, hidden=["Kind"], objective="likelihood", restarts=1)
+        fields.learn(field, data, unobserved=["Kind"], objective="likelihood", restarts=1)

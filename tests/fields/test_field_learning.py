@@ -21,7 +21,7 @@ from lapis.fields.field import Field
 from lapis.fields.gibbs import FieldGibbs
 from lapis.fields.ground import ground_field
 from lapis.fields.kernels.cached import CachedField
-from lapis.fields.learn import FieldFit
+from lapis.fields.learning import FieldFit
 from lapis.fields.lesson import Lesson, make_lesson
 from lapis.fields.objectives import (
     ContrastiveDivergence,
@@ -191,7 +191,7 @@ def test_a_wish_to_stop_gives_what_there_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changed",
     [{"prior": "gaussian:3"}, {"prior": "l1:1"}, {"query": "Smokes"}, {"random_state": 1},
-     {"num_samples": 9}, {"hidden": ["Smokes"]}, {"prior_mean": "initial"}],
+     {"num_samples": 9}, {"unobserved": ["Smokes"]}, {"prior_mean": "initial"}],
     ids=str,
 )  # fmt: skip
 def test_a_checkpoint_of_another_course_is_refused(changed: dict[str, Any], tmp_path: Path) -> None:
@@ -224,12 +224,12 @@ def test_refusals() -> None:
         )
     assert str(found.value) == (
         "dn needs variances, which most likely worlds do not have\n"
-        "    choose vp, vp-pw or adam, or --expectation gibbs"
+        "    choose vp, vp-pw or adam, or expectation gibbs"
     )
     with pytest.raises(LapisError, match="a pseudo-likelihood has no expectations"):
         fields.learn(field, Database.parse(FACTS), expectation="gibbs")
     many = Database.parse(" ".join(f"Friends(P{i},P{i + 1})" for i in range(9)))
-    with pytest.raises(TooLarge, match="learn with --expectation gibbs or map"):
+    with pytest.raises(TooLarge, match="learn with expectation gibbs or map"):
         fields.learn(field, many, objective="likelihood", expectation="exact")
 
 

@@ -114,6 +114,6 @@ def test_the_gibbs_sampler_is_the_same_kernel() -> None:
     """Pilots run both, and to compile one takes seconds."""
     network = agreement(6, 0.5, 0.1)
     run_chains(network, Cluster(), max_samples=8)
-    compiled = list(run_clusters.dispatcher.overloads)
+    compiled = list(run_clusters.overloads)
     run_chains(network, Gibbs(), max_samples=8)
-    assert list(run_clusters.dispatcher.overloads) == compiled
+    assert list(run_clusters.overloads) == compiled

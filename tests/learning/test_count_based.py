@@ -423,7 +423,7 @@ def test_the_same_seed_gives_the_same_course() -> None:
 def test_only_listed_atoms_move() -> None:
     parsed = lapis.parse("P(t)\nP(x)")
     data = lapis.Database.parse("P(A) !P(B) t = {C, D}")
-    examples = build_examples(parsed, [data], ["P"], listed=True)
+    examples = build_examples(parsed, [data], ["P"], only_listed=True)
     parameters = share_parameters(parsed, [examples[0].complete])
     objective = count_objective(examples, parameters, num_steps=200)
     assert objective.num_atoms == 2

@@ -102,7 +102,9 @@ def set_up(
     text: str, data: Sequence[str], asked: Sequence[str], hidden: Sequence[str]
 ) -> tuple[list[Example], Parameters, BruteForce]:
     model = lapis.parse(text)
-    examples = build_examples(model, [lapis.Database.parse(d) for d in data], asked, hidden=hidden)
+    examples = build_examples(
+        model, [lapis.Database.parse(d) for d in data], asked, unobserved=hidden
+    )
     parameters = share_parameters(model, [example.free for example in examples])
     names = list(asked) or [name for name in model.predicates if name not in hidden]
     return (
@@ -188,7 +190,7 @@ def one_world() -> tuple[list[Example], Parameters]:
     seen = [f"{name}({p})" for name in ("Tall", "Loud", "Fast") for p in people[:4]]
     seen += ["Tall(P4)", "Loud(P4)", "Loud(P5)", "Fast(P5)", "Fast(P6)"]
     model = lapis.parse(MIXTURE.replace("{P}", f"{{{', '.join(people)}}}"))
-    examples = build_examples(model, [lapis.Database.parse(" ".join(seen))], hidden=["Kind"])
+    examples = build_examples(model, [lapis.Database.parse(" ".join(seen))], unobserved=["Kind"])
     return examples, share_parameters(model, [example.free for example in examples])
 
 
@@ -241,7 +243,7 @@ def test_planted_classes_are_found() -> None:
     text += "".join(f"{name}(person)\nKind(x) ^ {name}(x)\n{name}(x)\n" for name in features)
     model = lapis.parse(text + "Kind(x)\n")
     data = lapis.Database.parse(" ".join(seen))
-    examples = build_examples(model, [data], hidden=["Kind"])
+    examples = build_examples(model, [data], unobserved=["Kind"])
     parameters = share_parameters(model, [example.free for example in examples])
     objective = conditional_objective(examples, parameters, expectation="exact")
     start = start_weights(parameters, examples, seed=0)
@@ -266,7 +268,7 @@ def test_random_start_only_where_it_is_needed() -> None:
         "A(t)\nB(t)\nC(t)\nA(x) ^ B(x)\nB(x)\n2 A(x)\n@fixed 0 A(x) v C(x)\nEXIST y (A(y)) v B(x)"
     )
     model = lapis.parse(text)
-    examples = build_examples(model, [lapis.Database.parse("B(X) C(X) ?C(Y)")], hidden=["A"])
+    examples = build_examples(model, [lapis.Database.parse("B(X) C(X) ?C(Y)")], unobserved=["A"])
     parameters = share_parameters(model, [example.free for example in examples])
     start = start_weights(parameters, examples, seed=3)
     assert (start != 0).tolist() == [True, False, True, False, True]

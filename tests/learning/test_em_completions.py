@@ -9,8 +9,7 @@ import pytest
 from em_by_lbfgs import fit_em
 
 import lapis
-from lapis.inference.exact.by_components import ExactPlan, exact
-from lapis.inference.exact.duplicates import no_duplicates
+from lapis.inference.exact.by_components import ExactPlan, exact, no_duplicates
 from lapis.inference.exact.planning import Refusal
 from lapis.learning import em_completions
 from lapis.learning.em import start_weights
@@ -40,7 +39,9 @@ def set_up(
     text: str, data: list[str], asked: tuple[str, ...] = (), hidden: tuple[str, ...] = ()
 ) -> tuple[list[Example], Parameters]:
     model = lapis.parse(text)
-    examples = build_examples(model, [lapis.Database.parse(d) for d in data], asked, hidden=hidden)
+    examples = build_examples(
+        model, [lapis.Database.parse(d) for d in data], asked, unobserved=hidden
+    )
     return examples, share_parameters(model, [example.free for example in examples])
 
 

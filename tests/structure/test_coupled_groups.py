@@ -165,7 +165,13 @@ def test_what_cannot_be_summed_does_not_enter(monkeypatch: pytest.MonkeyPatch) -
 def test_learned_values_are_conditional_likelihoods() -> None:
     """Of the whole way: what is found, asked of the model that was written."""
     found = lapis.learn_structure(
-        MODEL, DATABASES, given="predicates", together="P,Q", max_length=3, jobs=1, max_clauses=4
+        MODEL,
+        DATABASES,
+        conditioning="predicates",
+        joint_targets="P,Q",
+        max_literals=3,
+        jobs=1,
+        max_clauses=4,
     )
     total = 0.0
     for group, world in product(GROUPS, WORLDS):
@@ -183,21 +189,21 @@ def test_learned_values_are_conditional_likelihoods() -> None:
     ("typed", "message"),
     [
         (
-            "--given atoms --together Smokes,Cancer",
+            "--conditioning atoms --joint-targets Smokes,Cancer",
             "error: predicates are asked together only where others are given, not other atoms\n"
-            "    say --given predicates\n",
+            "    say --conditioning predicates\n",
         ),
         (
-            "--together Smokes,Cancer -q Smokes",
+            "--joint-targets Smokes,Cancer -q Smokes",
             "error: 'Cancer' cannot be asked together with others: it is no target\n",
         ),
         (
-            "--together Smokes,Cancer --together Cancer,Friends",
+            "--joint-targets Smokes,Cancer --joint-targets Cancer,Friends",
             "error: 'Cancer' cannot be asked together with others: it is in two groups\n",
         ),
         (
-            "--method msl --given predicates",
-            "error: method 'msl' does not read --given\n    it belongs to lapis\n",
+            "--method msl --conditioning predicates",
+            "error: method 'msl' does not read --conditioning\n    it belongs to lapis\n",
         ),
     ],
 )

@@ -59,7 +59,7 @@ class Lesson:
             raise LapisError(
                 "a pseudo-likelihood needs complete data, but some atoms are hidden",
                 code="incomplete-data",
-                hint="learn by --objective likelihood, or conditional with a query",
+                hint="learn by objective likelihood, or conditional with a query",
             )
         atoms, units = self.network.atoms, unknown_units(self.network)
         evidence = close_blocks(self.example.free)

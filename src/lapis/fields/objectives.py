@@ -30,7 +30,7 @@ from lapis.fields.census.pseudo import pseudo_log_likelihood
 from lapis.fields.enumeration import enumerate_field, require_few_worlds
 from lapis.fields.gibbs import walk
 from lapis.fields.icm import climb_modes
-from lapis.fields.infer import is_quick
+from lapis.fields.inference import is_quick
 from lapis.fields.kernels.cached import CachedField
 from lapis.fields.lesson import Lesson
 from lapis.fields.passes import base_values, world_gradients
@@ -262,7 +262,7 @@ def pseudo_objective(
         raise LapisError(
             "a pseudo-likelihood has no expectations",
             code="no-expectation",
-            hint="leave out --expectation, or use --objective likelihood or conditional",
+            hint="leave out expectation, or use objective likelihood or conditional",
         )
     for lesson in lessons:
         _ = lesson.classes  # counted, or refused, before anything climbs
@@ -278,7 +278,7 @@ def likelihood_objective(
         expectation = "exact" if all(map(is_quick, grounds)) else "gibbs"
     if expectation == "exact":
         for each in lessons:
-            require_few_worlds(each.cached.ground, "learn with --expectation gibbs or map")
+            require_few_worlds(each.cached.ground, "learn with expectation gibbs or map")
         return ExactLikelihood(tuple(lessons), "likelihood")
     if expectation == "map":
         return MostLikelyDerivatives(tuple(lessons), "likelihood", seed=seed)

@@ -12,7 +12,7 @@ from lapis.learning.lesson import BEST_WORLD, BY_WORLD, Lesson
 from lapis.learning.objectives.posterior import Posterior
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.objectives.pseudo import PseudoObjective
-from lapis.learning.options import CUTTING_PLANE
+from lapis.learning.options import CUTTING_PLANE, ijgp_settings
 from lapis.learning.reliability import find_errors, measure_bound, still_growing
 from lapis.learning.separability import name_some
 
@@ -46,7 +46,9 @@ def account_climb(
             course = doubt_chains(lesson, course, posterior)
     if options.counts == "ijgp" and options.measure_error:
         with notes.phase("error of counts"):
-            bound = measure_bound(lesson.examples, lesson.parameters, options.ijgp, weights)
+            bound = measure_bound(
+                lesson.examples, lesson.parameters, ijgp_settings(options), weights
+            )
         notes.details["count_error"] = bound.largest_error
         notes.details["bound"] = {"value": bound.value, "holds": False}
         notes.warnings.append(bound.words)

@@ -49,8 +49,8 @@ from lapis.learning.objectives.priors import Prior
 from lapis.learning.separability import name_some
 from lapis.learning.standard_errors import MAX_FULL, curvature_matrix
 from lapis.learning.weight_posterior import WeightPosterior
-from lapis.methods import find_method
 from lapis.progress import Progress, Report, Stop, pressed_by_interrupt, tell, work_clock
+from lapis.registry.method import find_method
 
 WARM_UP = 200  # draws of each chain before those that are kept
 STEP = 1e-4  # of finite differences, in standard deviations

@@ -41,7 +41,7 @@ from lapis.learning.objectives.building import build_conditional, build_objectiv
 from lapis.learning.objectives.conditional import ConditionalObjective
 from lapis.learning.objectives.posterior import Posterior, with_prior
 from lapis.learning.objectives.priors import Prior
-from lapis.learning.options import CUTTING_PLANE, Options, check_together, check_words
+from lapis.learning.options import CUTTING_PLANE, check_together, check_words
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.learning.reliability import FAR, find_unbounded
 from lapis.learning.separability import name_some
@@ -49,6 +49,7 @@ from lapis.learning.unit_formulas import add_units
 from lapis.optimisation.checkpoint import Keeper
 from lapis.problem.problem import Problem
 from lapis.progress import Report, Stop
+from lapis.registry.options import LearnOptions
 
 if TYPE_CHECKING:
     from lapis.optimisation.logbook import Course
@@ -63,11 +64,11 @@ def learn_weights(
     model: Model,
     databases: Sequence[Database],
     query: Sequence[str] = (),
-    options: Options | None = None,
+    options: LearnOptions | None = None,
     *,
-    hidden: Sequence[str] = (),
-    listed: bool = False,
-    units: bool = False,
+    unobserved: Sequence[str] = (),
+    only_listed: bool = False,
+    unit_formulas: bool = False,
     place: Callable[[Problem], Problem] | None = None,
     progress: Report | None = None,
     stop: Stop | None = None,
@@ -76,15 +77,17 @@ def learn_weights(
 
     `place` puts the facts of complete worlds where they are counted, as in a database.
     """
-    options = options or Options()
+    options = options or LearnOptions()
     check_words(options)
     name = choose_objective(options, query)
     check_together(options, name)
     notes = Notes()
     with notes.phase("data"):
-        if units:
-            model = add_units(model, query or [n for n in model.predicates if n not in hidden])
-        examples = build_examples(model, databases, query, hidden=hidden, listed=listed)
+        if unit_formulas:
+            model = add_units(model, query or [n for n in model.predicates if n not in unobserved])
+        examples = build_examples(
+            model, databases, query, unobserved=unobserved, only_listed=only_listed
+        )
         if place is not None:
             examples = [place_example(example, place) for example in examples]
         parameters = share_parameters(model, [example.complete for example in examples])
@@ -331,7 +334,7 @@ def name_remedy(lesson: Lesson, course: Course, optimizer: str, is_fixed: bool) 
         return course._replace(reason=f"{reason}; set --time-limit {4 * options.time_limit:g}")
     if reason != f"{course.iterations} iterations":
         return course
-    more = f"--iterations {4 * course.iterations}"
+    more = f"--max-iterations {4 * course.iterations}"
     if lesson.expectation == "map":
         remedy = (
             "most likely worlds need not settle; set --optimizer pscg, which climbs a likelihood"
@@ -342,7 +345,7 @@ def name_remedy(lesson: Lesson, course: Course, optimizer: str, is_fixed: bool) 
     elif is_fixed:
         remedy = f"set {more}, or --optimizer lbfgs"
     elif optimizer == "pscg":
-        remedy = f"set {more}, or --samples {4 * options.num_samples}"
+        remedy = f"set {more}, or --num-samples {4 * options.num_samples}"
     else:
         remedy = f"set {more}, or --optimizer pscg"
     return course._replace(reason=f"{reason}; {remedy}")

@@ -18,12 +18,13 @@ import numpy as np
 from lapis.errors import LapisError
 from lapis.grounding.cache import grounding_key
 from lapis.learning.examples import Example
-from lapis.learning.objectives.priors import Prior, parse_prior
-from lapis.learning.options import PRIOR_WIDTH, Options
+from lapis.learning.objectives.priors import Prior
+from lapis.learning.options import PRIOR_WIDTH, given_prior
 from lapis.learning.parameters import Parameters
 from lapis.optimisation.newton import MAX_WEIGHTS
 from lapis.problem.problem import LazyEvidence, Problem
 from lapis.progress import Report, Stop
+from lapis.registry.options import LearnOptions
 
 if TYPE_CHECKING:
     from lapis.optimisation.objective import Objective
@@ -34,8 +35,9 @@ BEST_WORLD = ("map", "count-maxwalksat")  # without noise: they leave the length
 BY_COUNTS = ("count-gibbs", "count-map", "count-maxwalksat")  # of chains by counts
 # Options that a course depends on, beside objective, optimiser and prior.
 OF_THE_COURSE = (
-    "prior_mean", "expectation", "counts", "ijgp", "num_samples", "num_steps", "num_records",
-    "chain_start", "margin", "seed",
+    "prior_mean", "expectation", "counts", "ibound", "ijgp_iterations", "ijgp_tolerance",
+    "ijgp_damping", "differences", "num_samples", "num_steps", "num_records", "chain_start",
+    "margin", "random_state",
 )  # fmt: skip
 
 
@@ -63,7 +65,7 @@ class Lesson:
     examples: Sequence[Example]
     parameters: Parameters
     objective: str  # its name
-    options: Options
+    options: LearnOptions
     notes: Notes
     progress: Report | None
     stop: Stop | None
@@ -123,7 +125,7 @@ def key_of(problem: Problem) -> str:
     return repr((problem.name, problem.normal_form, sizes, stored))
 
 
-def choose_objective(options: Options, query: Sequence[str]) -> str:
+def choose_objective(options: LearnOptions, query: Sequence[str]) -> str:
     """The name of the objective; refuses a query where there can be none, and none where one is."""
     name = options.objective or ("conditional" if query else "pseudo")
     if name == "conditional" and not query:
@@ -152,9 +154,7 @@ def choose_optimizer(lesson: Lesson, objective: Objective, prior: Prior) -> str:
 
 def choose_prior(lesson: Lesson, objective: Objective | None) -> Prior:
     """The prior asked for, or a Gaussian wide enough to matter only where data is scarce."""
-    prior = lesson.options.prior
-    if isinstance(prior, str):
-        prior = parse_prior(prior)
+    prior = given_prior(lesson.options)
     if prior is None:
         width = PRIOR_WIDTH.get(lesson.objective, PRIOR_WIDTH["pseudo"])
         if lesson.objective == "weighted-pseudo":

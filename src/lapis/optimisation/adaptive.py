@@ -11,6 +11,7 @@ for an exact one the current weights.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from lapis.optimisation.gradient_ascent import follow
 from lapis.optimisation.logbook import AveragedState
 from lapis.optimisation.objective import Point
 from lapis.optimisation.orthant import Terrain
+from lapis.registry.option import Help, Range
 
 EPSILON = 1e-8
 
@@ -34,8 +36,12 @@ class State(AveragedState):
 class Adam:
     """w += η m̂ / (√v̂ + ε)."""
 
-    rate: float = 0.1
-    decay: float = 0.0
+    rate: Annotated[
+        float, Range(0, above=True), Help("step of a weight whose gradient is steady")
+    ] = 0.1
+    decay: Annotated[float, Range(0), Help("the rate at iteration t is divided by 1 + decay t")] = (
+        0.0
+    )
     first: float = 0.9  # what the average of gradients keeps
     second: float = 0.99  # what the average of squares keeps
     name: str = "adam"
@@ -59,7 +65,7 @@ class Adam:
 class AdaGrad:
     """w += η g / √(Σ g²)."""
 
-    rate: float = 0.5
+    rate: Annotated[float, Range(0, above=True), Help("first step of each weight")] = 0.5
     name: str = "adagrad"
     state_type: type[State] = State
 

@@ -16,13 +16,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.methods import find_method
 from lapis.optimisation.checkpoint import Checkpoint, Keeper, fields_of, unpack
 from lapis.optimisation.logbook import STOPPED, Course, CurvePoint, Logbook, State, max_norm
 from lapis.optimisation.objective import Moving, Objective, Point
 from lapis.optimisation.orthant import Origins, Terrain
 from lapis.optimisation.tape import StrayedError, Taped, new_tape, old_tape
 from lapis.progress import Report
+from lapis.registry.method import find_method
 
 __all__ = [
     "Course", "CurvePoint", "Optimizer", "Solver", "State", "climb", "make_optimizer",

@@ -20,6 +20,7 @@ sampled, M is the running average of `diagonal_newton`, and so are the weights t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from lapis.optimisation.logbook import AveragedState
 from lapis.optimisation.objective import Point
 from lapis.optimisation.orthant import Terrain
 from lapis.optimisation.trust_region import renew, try_step
+from lapis.registry.option import Help, Range
 
 PERIOD = 100  # accepted steps between restarts, at most
 
@@ -49,7 +51,9 @@ class ConjugateGradient:
     """SCG, or PSCG where `preconditioned`."""
 
     preconditioned: bool = True
-    damping: float = 1.0  # λ at the start
+    damping: Annotated[
+        float, Range(0), Help("λ at the start: larger means shorter first steps")
+    ] = 1.0
     state_type: type[State] = State
 
     @property

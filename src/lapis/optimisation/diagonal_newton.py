@@ -16,6 +16,7 @@ Where gradients are sampled, an average of the recent iterations is returned (`g
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from lapis.optimisation.logbook import AveragedState
 from lapis.optimisation.objective import Point
 from lapis.optimisation.orthant import Terrain
 from lapis.optimisation.trust_region import renew, try_step
+from lapis.registry.option import Help, Range
 
 MEMORY = 10  # iterations that an averaged variance remembers
 MAX_STEP = 10.0
@@ -43,7 +45,9 @@ class State(AveragedState):
 class DiagonalNewton:
     """d = g / diagonal of the curvature."""
 
-    damping: float = 1.0  # λ at the start
+    damping: Annotated[
+        float, Range(0), Help("λ at the start: larger means shorter first steps")
+    ] = 1.0
     name: str = "dn"
     state_type: type[State] = State
 

@@ -38,6 +38,7 @@ the iterations, by the same weights.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 
@@ -45,6 +46,7 @@ from lapis.optimisation.logbook import AveragedState
 from lapis.optimisation.objective import Point
 from lapis.optimisation.orthant import Terrain
 from lapis.optimisation.trust_region import curvature_along, find_gain, gain_stderr, renew
+from lapis.registry.option import Help, Range
 
 POWER_ITERATIONS = 8
 FORGET = 8.0  # ρ of the average where gradients are sampled and steps find their own length
@@ -80,9 +82,20 @@ class GradientAscent:
 
     name: str
     per_weight: bool = False
-    rate: float | None = None  # η; None: found on the way
-    decay: float = 0.0
-    forget: float | None = None  # ρ of the average
+    rate: Annotated[
+        float | None, Range(0, above=True), Help("learning rate (η); found by itself if absent")
+    ] = None
+    decay: Annotated[float, Range(0), Help("the rate at iteration t is divided by 1 + decay t")] = (
+        0.0
+    )
+    forget: Annotated[
+        float | None,
+        Range(0),
+        Help(
+            "weighs iteration t by t^forget in the average; if absent 8 where the rate is found "
+            "from samples, else 0"
+        ),
+    ] = None
     state_type: type[State] = State
 
     def init(self, terrain: Terrain, point: Point) -> State:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
@@ -30,6 +31,7 @@ from lapis.errors import LapisError
 from lapis.optimisation.logbook import max_norm
 from lapis.optimisation.objective import Point
 from lapis.optimisation.orthant import EDGE, Terrain, TerrainPoint
+from lapis.registry.option import Help, Range
 
 FIRST_ROUND = 100  # iterations
 LATER_ROUNDS = 300
@@ -48,7 +50,7 @@ UNLIMITED = 10**9  # the recorder knows the limits
 class Lbfgs:
     """The optimiser."""
 
-    memory: int = 20  # pairs of steps and changes of the gradient
+    memory: Annotated[int, Range(1, 1000), Help("steps that the curvature is estimated from")] = 20
     name: str = "lbfgs"
 
     def solve(

@@ -36,7 +36,7 @@ def run_learner(learner: RuleLearner, search: Search, options: Mapping[str, Any]
         raise LapisError(
             "--dangling best compares pseudo-likelihoods, and predicates are given here",
             code="dangling-best",
-            hint="say --dangling keep or drop, or leave out --given and --together",
+            hint="say --dangling keep or drop, or leave out --conditioning and --joint-targets",
         )
     if search.data.num_worlds == 1:
         found = {way: learner(search, **{**options, "dangling": way}) for way in WAYS}

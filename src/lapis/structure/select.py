@@ -36,7 +36,7 @@ L1 = 1e-3  # price of a weight where the final model is thinned by it
 class Criteria:
     """What every learner's options say about clauses and the final model."""
 
-    max_length: int = 4  # literals
+    max_literals: int = 4  # literals
     max_variables: int = 4
     penalty: float = 0.01  # for each literal
     dangling: str = "keep"

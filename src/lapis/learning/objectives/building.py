@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.plan import MAX_ELEMENTS
 from lapis.learning.lesson import Lesson
+from lapis.learning.options import ijgp_settings
 
 if TYPE_CHECKING:
     from lapis.optimisation.objective import Objective
@@ -62,7 +63,7 @@ def build_pseudo(lesson: Lesson) -> Objective:
         return count_pseudo_objective(
             lesson.examples,
             lesson.parameters,
-            ijgp=options.ijgp,
+            ijgp=ijgp_settings(options),
             weighted=weighted,
             random_state=options.seed,
         )
@@ -80,7 +81,7 @@ def build_by_counts(lesson: Lesson, expectation: str) -> Objective:
     objective = count_objective(
         lesson.examples,
         lesson.parameters,
-        ijgp=options.ijgp if options.counts == "ijgp" else None,
+        ijgp=ijgp_settings(options) if options.counts == "ijgp" else None,
         expectation=WALK_OF[expectation],
         num_steps=options.num_steps,
         num_records=options.num_records,
@@ -98,7 +99,7 @@ def build_by_counts(lesson: Lesson, expectation: str) -> Objective:
     if objective.start == "random" and steps < num_sites:
         lesson.notes.warnings.append(
             f"{steps:,} flips from random worlds of {num_sites:,} atoms do not reach most likely "
-            "worlds; more --steps, or --chain-start last, would come nearer"
+            "worlds; more --num-steps, or --chain-start last, would come nearer"
         )
     return objective
 

@@ -41,8 +41,8 @@ from lapis.inference.moments.statistics import Statistics, gather_statistics
 from lapis.inference.moments.whole_network import Side, SideMoments, total
 from lapis.learning.examples import HIDDEN, Example
 from lapis.learning.parameters import Parameters
-from lapis.methods import find_method
 from lapis.network.network import Network
+from lapis.registry.method import find_method
 
 if TYPE_CHECKING:
     from lapis.inference.moments.exact import Exact

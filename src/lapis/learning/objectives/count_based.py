@@ -85,8 +85,8 @@ from lapis.learning.examples import Example
 from lapis.learning.objectives.count_maxwalksat import search, undo
 from lapis.learning.objectives.count_walk import Sites, Visits, asked_sites, walk
 from lapis.learning.objectives.undecided_counts import undecided_counts
-from lapis.learning.options import ChainStart
 from lapis.learning.parameters import Parameters
+from lapis.registry.options import ChainStart
 
 Expectation = Literal["gibbs", "map", "maxwalksat"]
 WALK_OF: Mapping[str, Expectation] = {

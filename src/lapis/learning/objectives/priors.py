@@ -48,26 +48,106 @@ class Prior:
         return f"{self.kind}:{strength}"
 
     def precision(self, size: int) -> np.ndarray:
-        """float64[size], 1/s² of a Gaussian, otherwise 0."""
+        """Precisions of a Gaussian prior.
+
+        Parameters
+        ----------
+        size
+            Number of weights.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64[size], 1/s²; 0 for other priors.
+
+        Raises
+        ------
+        LapisError
+            If the prior has numbers of its own for another number of weights.
+        """
         if self.kind != "gaussian":
             return np.zeros(size)
         return 1.0 / self._each(self.strength, size) ** 2
 
     def slope(self, size: int) -> np.ndarray | None:
-        """float64[size], the λ of l1; None for other priors."""
+        """Strengths of an l1 prior.
+
+        Parameters
+        ----------
+        size
+            Number of weights.
+
+        Returns
+        -------
+        numpy.ndarray or None
+            float64[size], λ; None for other priors.
+
+        Raises
+        ------
+        LapisError
+            If the prior has numbers of its own for another number of weights.
+        """
         return self._each(self.strength, size) if self.kind == "l1" else None
 
     def holds(self, size: int) -> np.ndarray:
-        """bool[size], the weights that it keeps finite whatever the data says."""
+        """Find the weights that the prior keeps finite whatever the data says.
+
+        Parameters
+        ----------
+        size
+            Number of weights.
+
+        Returns
+        -------
+        numpy.ndarray
+            bool[size].
+
+        Raises
+        ------
+        LapisError
+            If the prior has numbers of its own for another number of weights.
+        """
         slope = self.slope(size)
         return np.full(size, self.kind == "gaussian") if slope is None else slope > 0
 
     def means(self, size: int) -> np.ndarray:
-        """float64[size]."""
+        """Means of the prior.
+
+        Parameters
+        ----------
+        size
+            Number of weights.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64[size].
+
+        Raises
+        ------
+        LapisError
+            If the prior has numbers of its own for another number of weights.
+        """
         return self._each(self.mean, size)
 
     def origin(self, size: int) -> np.ndarray:
-        """float64[size], the weights that optimisers see as 0: those at the corners of l1."""
+        """Weights that optimisers see as 0: the corners of l1.
+
+        Parameters
+        ----------
+        size
+            Number of weights.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64[size].
+
+        Raises
+        ------
+        LapisError
+            If the prior has numbers of its own for another number of weights.
+        """
         return self.means(size) if self.kind == "l1" else np.zeros(size)
 
     def _each(self, number: Numbers, size: int) -> np.ndarray:

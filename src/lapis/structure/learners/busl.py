@@ -79,7 +79,7 @@ def clique_paths(search: Search, name: str, options: BuslOptions) -> Iterator[Pa
     linked = {at: {b for b in kept if b in blankets[at] and at in blankets[b]} for at in kept}
     for clique in cliques_of_first(linked):
         atoms = list(dict.fromkeys(atom for at in clique for atom in nodes[at]))
-        for size in range(1, options.max_length):
+        for size in range(1, options.max_literals):
             for others in combinations([a for a in atoms if a != head[0]], size):
                 path = (head[0], *others)
                 variables = {v for atom in path for v in atom.variables}

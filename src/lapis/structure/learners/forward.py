@@ -104,11 +104,11 @@ def find_candidates(search: Search, options: ForwardOptions) -> Candidates:
 def score_candidates(search: Search, options: ForwardOptions) -> list[ClauseScore]:
     """All connected clauses of up to three literals, longer ones along paths of the data."""
     paths: dict[Path, None] = {}
-    for path in connected_paths(search, min(3, options.max_length), options.max_variables):
+    for path in connected_paths(search, min(3, options.max_literals), options.max_variables):
         paths[path] = None
-    if options.max_length > 3:
+    if options.max_literals > 3:
         found = find_paths(
-            ground_graph(search.data), options.max_length, max_variables=options.max_variables,
+            ground_graph(search.data), options.max_literals, max_variables=options.max_variables,
             progress=search.progress, stop=search.stop,
         )  # fmt: skip
         paths.update((each.path, None) for each in found)

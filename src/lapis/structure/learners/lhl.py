@@ -46,7 +46,7 @@ GROUND_EXAMPLES = 1000
 class LhlOptions(Criteria):
     """The paper's parameters; the penalty is π."""
 
-    max_length: int = 5  # ω, literals
+    max_literals: int = 5  # ω, literals
     max_variables: int = 0  # of a path; 0: no limit
     max_examples: int | None = None  # paths that one with variables is extended from; 0: all
     dangling: str = "drop"
@@ -78,7 +78,7 @@ def learn_lhl(search: Search, **own: Any) -> Selection:
     )
     found = find_paths(
         graph,
-        options.max_length,
+        options.max_literals,
         max_variables=options.max_variables,
         max_examples=options.num_examples,
         keeps_dangling=options.dangling == "keep",
@@ -114,7 +114,7 @@ def warn_of_support(num_paths: int, least: int) -> None:
                 f"none of the {num_paths} paths has {least} true atoms for each of its literals, "
                 "so no rule is tried",
                 "no-support",
-                hint="--support N asks for fewer, 0 for none",
+                hint="--min-support N asks for fewer, 0 for none",
             )
         ]
     )
