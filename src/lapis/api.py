@@ -193,12 +193,59 @@ def plan(
     relax: bool = False,
     progress: Report | None = None,
 ) -> PlanReport:
-    """Which solver takes which components in `infer`, at what cost and why; nothing is solved.
+    """Plan `infer`: which solver takes which components, at what cost and why.
 
-    The keywords are those of `infer`. The model is grounded, unless it is lifted first. A step that
-    names several solvers leaves the choice between them to what is found on the way;
+    The model is grounded, unless it is lifted first, and elimination orders are searched; nothing
+    is solved. A step that names several solvers leaves the choice to what is found on the way.
     `answer.plan` is the plan as it was carried out.
 
+    Parameters
+    ----------
+    model
+        A model or the path of one.
+    data
+        A database, the path of one, None, or a list of these, which are independent worlds.
+    query
+        Predicates, single atoms or formulas; without a query all atoms that the data marks unknown.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+    soft_evidence
+        Probabilities of atoms as an unsure observer gives them, as in {"Smokes(Anna)": 0.7}.
+    method
+        Name of a method (`lapis.methods`).
+    precision
+        Standard error wanted on every sampled marginal.
+    time_limit
+        Seconds that inference may take; planning gives up after half of them.
+    max_samples
+        Samples in all chains after warm-up.
+    num_chains
+        Number of chains, run on all cores.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    relax
+        Break the fewest hard formulas where they contradict each other, and list them.
+    progress
+        Called with `lapis.progress.Progress` events.
+
+    Returns
+    -------
+    PlanReport
+        A row for each step: solvers, sizes, memory, a guess of the time, and the reason.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or the hard formulas contradict each other or the data.
+    TooLarge
+        If the method cannot answer within its limits.
+
+    Examples
+    --------
     >>> import lapis
     >>> model = lapis.parse("H(i)\\nS(o)\\ni = {A}\\no = {B}\\n1 H(x) ^ S(y)")
     >>> [step.solvers for step in lapis.plan(model, query=["H", "S"]).rows]
