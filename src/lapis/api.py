@@ -193,30 +193,32 @@ def plan(
     relax: bool = False,
     progress: Report | None = None,
 ) -> PlanReport:
-    """Plan `infer`: which solver takes which components, at what cost and why.
+    """Plan inference: which solver takes which components in `infer`, at what cost and why.
 
-    The model is grounded, unless it is lifted first, and elimination orders are searched; nothing
-    is solved. A step that names several solvers leaves the choice to what is found on the way.
-    `answer.plan` is the plan as it was carried out.
+    Nothing is solved. The model is grounded, unless it is lifted first.
 
     Parameters
     ----------
     model
         A model or the path of one.
     data
-        A database, the path of one, None, or a list of these, which are independent worlds.
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
     query
-        Predicates, single atoms or formulas; without a query all atoms that the data marks unknown.
+        Predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without a query all atoms
+        that the data marks unknown.
     open_predicates
         Further predicates that are unknown where the data is silent.
     soft_evidence
         Probabilities of atoms as an unsure observer gives them, as in {"Smokes(Anna)": 0.7}.
     method
-        Name of a method (`lapis.methods`).
+        Name of a method (`lapis.methods`); "auto" is exact where that is affordable and samples the
+        rest.
     precision
         Standard error wanted on every sampled marginal.
     time_limit
-        Seconds that inference may take; planning gives up after half of them.
+        Seconds that `infer` would be given.
     max_samples
         Samples in all chains after warm-up.
     num_chains
@@ -235,14 +237,15 @@ def plan(
     Returns
     -------
     PlanReport
-        A row for each step: solvers, sizes, memory, a guess of the time, and the reason.
+        The steps. A step with several solvers leaves the choice to what is found on the way;
+        `answer.plan` is the plan as it was carried out.
 
     Raises
     ------
     LapisError
         If an input or an option is wrong, or the hard formulas contradict each other or the data.
     TooLarge
-        If the method cannot answer within its limits.
+        If the ground network does not fit in memory.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.problem.query import query_predicates
-from lapis.problem.task import DataLike, ModelLike, Task, build_task, is_elsewhere, open_inputs
+from lapis.problem.task import DataLike, ModelLike, Task, build_task, has_lazy_facts, open_inputs
 from lapis.progress import Report, Stop, Wish, work_clock
 from lapis.registry.options import (
     CountOptions,
@@ -23,11 +23,6 @@ from lapis.registry.options import (
     ScoreOptions,
     StructureOptions,
 )
-from lapis.results.answer import Answer
-from lapis.results.counts import Counts
-from lapis.results.most_likely_world import MostLikelyWorld
-from lapis.results.plan_report import PlanReport
-from lapis.stores.stored_answer import StoredAnswer
 
 if TYPE_CHECKING:
     from lapis.evaluation.score import Score
@@ -35,6 +30,11 @@ if TYPE_CHECKING:
     from lapis.learning.fit import Fit
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.answer import Lifted
+    from lapis.results.answer import Answer
+    from lapis.results.counts import Counts
+    from lapis.results.most_likely_world import MostLikelyWorld
+    from lapis.results.plan_report import PlanReport
+    from lapis.stores.stored_answer import StoredAnswer
     from lapis.structure.learned_rules import LearnedRules
 
 T = TypeVar("T")
@@ -62,10 +62,10 @@ def infer(
         return infer_task(task, options.method, limits)
 
     def there(task: Task, engine: str | None) -> Answer:
-        from lapis.stores.components.answers import infer_on_engine
-        from lapis.stores.components.packing import Limits
+        from lapis.stores.components.answers import infer_on_store
+        from lapis.stores.components.packing import StoreLimits
 
-        return infer_on_engine(task, engine, options.method, limits, Limits(jobs=options.jobs))
+        return infer_on_store(task, engine, options.method, limits, StoreLimits(jobs=options.jobs))
 
     return ask(model, data, options, here, there)
 
@@ -94,7 +94,7 @@ def plan(
         soft_evidence=options.soft_evidence,
         strict=options.strict,
     )
-    if is_elsewhere(task):
+    if has_lazy_facts(task):
         raise LapisError(
             "only inference in memory is planned, and the data is on an engine",
             code="engine-plan",
@@ -118,10 +118,10 @@ def map(
         return map_task(task, options.method, limits)
 
     def there(task: Task, engine: str | None) -> MostLikelyWorld:
-        from lapis.stores.components.answers import map_on_engine
-        from lapis.stores.components.packing import Limits
+        from lapis.stores.components.answers import map_on_store
+        from lapis.stores.components.packing import StoreLimits
 
-        return map_on_engine(task, engine, options.method, limits, Limits(jobs=options.jobs))
+        return map_on_store(task, engine, options.method, limits, StoreLimits(jobs=options.jobs))
 
     return ask(model, data, options, here, there)
 
@@ -164,9 +164,9 @@ def to_store(
 
     def there(task: Task, engine: str | None) -> StoredAnswer:
         from lapis.stores.components.answers import answer_to_store
-        from lapis.stores.components.packing import Limits
+        from lapis.stores.components.packing import StoreLimits
 
-        jobs = Limits(jobs=options.jobs)
+        jobs = StoreLimits(jobs=options.jobs)
         return answer_to_store(command, task, engine, options.method, limits, output, jobs)
 
     return ask(model, data, options, here, there)
@@ -190,7 +190,7 @@ def ask(
             soft_evidence=options.soft_evidence,
             strict=options.strict,
         )
-        if engine is not None or is_elsewhere(task):
+        if engine is not None or has_lazy_facts(task):
             return there(task, engine)
         if options.jobs is not None:
             raise needs_engine("jobs")

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 
 from cli_run import Run
 from lapis import fields
+from lapis.cli.render import json_pieces
 from lapis.data.database import Database
 from lapis.fields.field_text import parse_field
 from lapis.fields.lesson import make_lesson
 from lapis.learning.examples import build_examples
-from lapis.results.json_text import json_pieces
 from lapis.results.result import Result
 
 EXTREME = (0.0, 1000.0, -1000.0, 1e-9)

@@ -224,12 +224,12 @@ def test_refusals() -> None:
         )
     assert str(found.value) == (
         "dn needs variances, which most likely worlds do not have\n"
-        "    choose vp, vp-pw or adam, or --expectation gibbs"
+        "    choose vp, vp-pw or adam, or expectation gibbs"
     )
     with pytest.raises(LapisError, match="a pseudo-likelihood has no expectations"):
         fields.learn(field, Database.parse(FACTS), expectation="gibbs")
     many = Database.parse(" ".join(f"Friends(P{i},P{i + 1})" for i in range(9)))
-    with pytest.raises(TooLarge, match="learn with --expectation gibbs or map"):
+    with pytest.raises(TooLarge, match="learn with expectation gibbs or map"):
         fields.learn(field, many, objective="likelihood", expectation="exact")
 
 

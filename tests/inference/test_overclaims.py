@@ -25,7 +25,7 @@ from lapis.inference.sampling.mcsat import MCSAT
 from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tempering import Tempering
 from lapis.inference.solve import infer_network
-from lapis.language.weights import LARGEST
+from lapis.language.formulas import LARGEST
 from lapis.network.network import Network
 
 SAMPLERS: list[Sampler[Any, Any]] = [Gibbs(), MCSAT(), Tempering(), Cluster()]

@@ -9,8 +9,7 @@ import pytest
 from em_by_lbfgs import fit_em
 
 import lapis
-from lapis.inference.exact.by_components import ExactPlan, exact
-from lapis.inference.exact.duplicates import no_duplicates
+from lapis.inference.exact.by_components import ExactPlan, exact, no_duplicates
 from lapis.inference.exact.planning import Refusal
 from lapis.learning import em_completions
 from lapis.learning.em import start_weights

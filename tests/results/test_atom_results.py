@@ -12,12 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import lapis
+from lapis.cli.render import json_pieces
 from lapis.data.database import Domain
 from lapis.language.names import format_atom
 from lapis.results.answer import Answer
 from lapis.results.atom_result import number_alike
 from lapis.results.atoms import AtomGroup, Atoms, join_atoms, predicate_group
-from lapis.results.json_text import json_pieces
 
 MODEL = lapis.parse("""
 Friends(person, person)

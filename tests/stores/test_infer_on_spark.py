@@ -11,7 +11,7 @@ from stored_cases import CIRCLES, circles, infer_there, map_there, same_answers
 import lapis
 from golden_models import golden_models
 from lapis.errors import LapisError
-from lapis.stores.components.packing import Limits
+from lapis.stores.components.packing import StoreLimits
 from lapis.stores.spark import SparkStore
 
 pytestmark = pytest.mark.spark
@@ -34,7 +34,7 @@ def session() -> Iterator[None]:
 
 def test_samples_are_those_of_other_engines(session: None) -> None:
     data = circles([12, 15, 16, 20])
-    limits = Limits(parcel_literals=150, few_edges=20, jobs=1)
+    limits = StoreLimits(parcel_literals=150, few_edges=20, jobs=1)
     asked = {"method": "gibbs", "max_samples": 400, "seed": 3}
     there = infer_there(MASTER, CIRCLES, data, ["Smokes"], limits, **asked)
     assert not there.exact

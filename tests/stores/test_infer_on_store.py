@@ -19,7 +19,7 @@ from lapis.errors import LapisError, TooLarge
 from lapis.stores import fetch_all, open_store, open_tables
 from lapis.stores.components import workers
 from lapis.stores.components.contraction import MOST_VERTEX, connect
-from lapis.stores.components.packing import Limits
+from lapis.stores.components.packing import StoreLimits
 from lapis.stores.components.rows import ParcelRows
 from lapis.stores.components.solving import Question, solve_parcel
 from strategies import Case, cases
@@ -164,10 +164,10 @@ def test_tasks_of_spark_are_not_processes_here() -> None:
         lapis.infer(model, query="P", engine="local[2]", jobs=2)
 
 
-SAMPLED = Limits(parcel_literals=150, jobs=1)
+SAMPLED = StoreLimits(parcel_literals=150, jobs=1)
 
 
-def sampled(url: str, limits: Limits = SAMPLED) -> lapis.Answer:
+def sampled(url: str, limits: StoreLimits = SAMPLED) -> lapis.Answer:
     """Circles of 12 to 20, sampled: too little memory is given for tables."""
     data = circles([12, 15, 16, 20])
     return infer_there(
@@ -179,7 +179,7 @@ def test_samples_are_the_same_on_every_engine_and_in_any_parcel(postgres_url: st
     first = sampled("duckdb")
     assert not first.exact
     same_answers(first, sampled(postgres_url))
-    packed = sampled("duckdb", Limits(jobs=1))
+    packed = sampled("duckdb", StoreLimits(jobs=1))
     assert packed.diagnostics["parcels"] < first.diagnostics["parcels"]
     np.testing.assert_array_equal(packed.probability, first.probability)
     np.testing.assert_array_equal(packed.errors, first.errors)
@@ -191,7 +191,7 @@ def test_two_processes_of_which_one_dies_give_what_one_gives(
     one = sampled("duckdb")
     monkeypatch.setattr(workers, "solve_parcel", die_once)
     monkeypatch.setenv("LAPIS_TEST_DIED", str(tmp_path / "died"))
-    same_answers(one, sampled("duckdb", Limits(parcel_literals=150, jobs=2)))
+    same_answers(one, sampled("duckdb", StoreLimits(parcel_literals=150, jobs=2)))
     assert (tmp_path / "died").exists()
 
 
@@ -208,7 +208,7 @@ def test_a_process_that_always_dies_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(workers, "solve_parcel", die)
     monkeypatch.setattr(workers, "ATTEMPTS", 1)
     with pytest.raises(LapisError, match="died 1 times"):
-        sampled("duckdb", Limits(parcel_literals=150, jobs=2))
+        sampled("duckdb", StoreLimits(parcel_literals=150, jobs=2))
 
 
 def die(rows: ParcelRows, question: Question) -> dict[str, np.ndarray]:

@@ -26,7 +26,7 @@ from lapis.inference.sampling.effective_size import effective_size, rank_rhat
 from lapis.language.model import Model
 from lapis.learning.parameters import WeightKey, weighted_model
 from lapis.optimisation.checkpoint import read_archive, write_archive
-from lapis.results.arviz_data import to_arviz
+from lapis.results.answer import to_arviz
 from lapis.results.columns import as_list
 from lapis.results.plots import COLOUR, finish, label, new_axes, new_figure
 from lapis.results.result import Columns, Result, View, new_view

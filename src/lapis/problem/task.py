@@ -266,8 +266,8 @@ def written_weights(gathered: Gathered, problem: Problem) -> np.ndarray:
     return np.array(found, np.int64)
 
 
-def is_elsewhere(task: Task) -> bool:
-    """Whether facts of the task are on a store."""
+def has_lazy_facts(task: Task) -> bool:
+    """Whether facts of the task are read on first use, as those in a database are."""
     problems = [world.problem for world in task.worlds]
     return any(isinstance(e, LazyEvidence) for p in problems for e in p.evidence.values())
 

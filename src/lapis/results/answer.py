@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.results.arviz_data import to_arviz
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, Key
 from lapis.results.columns import Coded, Entries, as_objects
@@ -21,6 +21,7 @@ from lapis.results.result import MAX_ROWS, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 ENOUGH = 100  # effective samples a chain
 MAX_BROKEN = 10  # hard formulas shown that were relaxed
@@ -338,3 +339,20 @@ def convergence_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
             "are wanted): the standard errors are rough; a smaller --precision samples more"
         ]
     return []
+
+
+def to_arviz(draws: Mapping[str, np.ndarray]) -> Any:
+    """An ArviZ object of draws by name, float[num_chains, num_draws] each."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # that ArviZ 1.0 is coming
+            import arviz
+    except ImportError:
+        raise LapisError(
+            "this needs arviz, which is not installed",
+            code="missing-package",
+            hint="pip install arviz",
+        ) from None
+    # Called convert_to_datatree from ArviZ 1.0 on.
+    old = getattr(arviz, "convert_to_inference_data", None)
+    return (old or arviz.convert_to_datatree)(dict(draws))

@@ -30,8 +30,8 @@ import numpy as np
 from lapis.data.keys import share_keys
 from lapis.errors import TooLarge
 from lapis.fields.census.combinations import Combinations, Numbering
-from lapis.relational.cost import Shape, count_distinct, joined
 from lapis.relational.factor import Factor, join, project, select
+from lapis.relational.plan import Shape, count_distinct, joined
 
 FLIP = "<flip>"  # the variable that tells flips apart
 ALIKE, LISTED, CHANGED = 0, 1, 2  # what a part contributes: δ_0, δ_l − δ_0, δ_l' − δ_l

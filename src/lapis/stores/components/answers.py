@@ -16,7 +16,7 @@ from lapis.problem.problem import LazyEvidence
 from lapis.problem.task import Task, World
 from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
-from lapis.stores.components.packing import Limits
+from lapis.stores.components.packing import StoreLimits
 from lapis.stores.components.published import check_place, check_target, publish_answers
 from lapis.stores.components.scratch_schema import scratch_schema_of
 from lapis.stores.components.solve_on_store import Solved, fetch_marginals, fetch_world, solve_there
@@ -27,12 +27,12 @@ from lapis.stores.stored_answer import StoredAnswer
 from lapis.stores.urls import open_store
 
 
-def infer_on_engine(
+def infer_on_store(
     task: Task,
     url: str | None,
     method: str,
     options: InferenceOptions,
-    limits: Limits | None = None,
+    limits: StoreLimits | None = None,
 ) -> Answer:
     """Marginals, by the engine at a URL, or by the one that has the facts."""
     refuse_options(options)
@@ -45,12 +45,12 @@ def infer_on_engine(
     return merge_answers(task, parts)
 
 
-def map_on_engine(
+def map_on_store(
     task: Task,
     url: str | None,
     method: str,
     options: InferenceOptions,
-    limits: Limits | None = None,
+    limits: StoreLimits | None = None,
 ) -> MostLikelyWorld:
     """A most likely world, by the engine at a URL; the time limit is for each component."""
     refuse_options(options)
@@ -70,7 +70,7 @@ def answer_to_store(
     method: str,
     options: InferenceOptions,
     output: str,
-    limits: Limits | None = None,
+    limits: StoreLimits | None = None,
 ) -> StoredAnswer:
     """Answers of all worlds at one target."""
     refuse_options(options)
@@ -92,9 +92,9 @@ def answer_to_store(
     )
 
 
-def ask(world: World, store: Store, asked: Question, limits: Limits | None) -> Solved:
+def ask(world: World, store: Store, asked: Question, limits: StoreLimits | None) -> Solved:
     options = asked.options
-    limits = replace(limits or Limits(), progress=options.progress, stop=options.stop)
+    limits = replace(limits or StoreLimits(), progress=options.progress, stop=options.stop)
     options = replace(options, progress=None, stop=None)
     asked = replace(asked, weights=world.problem.weight_table.value, options=options)
     return solve_there(world.problem, store, asked, limits)

@@ -29,7 +29,7 @@ from lapis.network.csr import row_starts
 from lapis.network.network import AtomTable, Network, network_of_atoms
 from lapis.problem.problem import Problem
 from lapis.registry.method import find_method
-from lapis.stores.components.packing import Limits, Packed, pack
+from lapis.stores.components.packing import Packed, StoreLimits, pack
 from lapis.stores.components.solving import (
     ATOM,
     CONTRADICTED,
@@ -81,7 +81,7 @@ class Solved:
         return 0.5 if self.question.command == "infer" else 0.0
 
 
-def solve_there(problem: Problem, store: Store, question: Question, limits: Limits) -> Solved:
+def solve_there(problem: Problem, store: Store, question: Question, limits: StoreLimits) -> Solved:
     """All stages. Raises what `infer_network` and `most_likely_world` would."""
     refuse_methods(question)
     refuse_jobs(store, limits.jobs)
