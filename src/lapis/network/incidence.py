@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.runtime.kernels import entry
+from lapis.runtime.kernels import allocating_entry
 
 
 def index_atoms(
@@ -15,7 +15,7 @@ def index_atoms(
     return atom_start, atom_clause
 
 
-@entry
+@allocating_entry
 def _index(clause_start, literal, num_atoms):  # type: ignore[no-untyped-def]
     atom_start = np.zeros(num_atoms + 1, np.int64)
     for at in range(len(literal)):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, inner
 
 REFUTED, SATISFIED, UNKNOWN = 0, 1, 2
 NONE = -1
@@ -39,7 +39,7 @@ class State(NamedTuple):
     is_queued: np.ndarray  # bool[num_atoms]
 
 
-@entry
+@allocating_entry
 def search(rows, state, order, component, max_steps, used):  # type: ignore[no-untyped-def]
     """REFUTED with the rows used, SATISFIED, or UNKNOWN after so many steps.
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from lapis.inference.map.objective import Objective
 from lapis.network.csr import row_starts, take_rows
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, inner
 
 MAX_STEPS = 30_000_000  # clauses looked at
 MAX_CONFLICTS = 1_000_000
@@ -75,7 +75,7 @@ def occurrences(
     return row_starts(np.bincount(literal, minlength=num_literals)), row[order]
 
 
-@entry
+@allocating_entry
 def _probe(  # type: ignore[no-untyped-def]
     num_atoms, start, literal, occur_start, occur, block_start, block_atom, block_of,
     max_steps, max_conflicts,
