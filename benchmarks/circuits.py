@@ -22,7 +22,7 @@ import numpy as np
 
 from lapis.circuits.circuit import Circuit
 from lapis.circuits.learning.learn import Learned, Method, learn_circuit
-from lapis.circuits.learning.learner import EDGE_COSTS, AnyMethod, learn_rows
+from lapis.circuits.learning.learner import EDGE_COSTS, learn_rows
 from lapis.circuits.learning.mixture import learn_mixture
 from lapis.circuits.queries import log_conditionals
 from lapis.circuits.table import read_table, rows_of, variables_of
@@ -30,6 +30,7 @@ from lapis.circuits.tree_networks.compiling import compile_network
 from lapis.circuits.tree_networks.gibbs import estimate_conditionals
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
 from lapis.errors import TooLarge
+from lapis.registry.circuit_options import CircuitLearner
 
 DATA = Path(os.environ.get("LAPIS_DATA", "../shared/data")) / "density"
 FIGURE = Path("circuits-figure-5-3.png")
@@ -87,7 +88,7 @@ LIBRA_QUERIES = {
     "msweb": (1.17, -0.0339, 86.0, -0.0514),
 }
 # Method, components, starts, k_e; what modern circuit learners reach, about.
-BEST: dict[str, tuple[AnyMethod, int, int, float | None, float]] = {
+BEST: dict[str, tuple[CircuitLearner, int, int, float | None, float]] = {
     "nltcs": ("quick", 10, 5, 0.2, -6.00),
     "kdd": ("tree", 12, 1, None, -2.13),
     "plants": ("tree", 48, 2, None, -12.5),
@@ -371,7 +372,10 @@ def compare_missing() -> None:
     if (data := load("nltcs")) is None:
         return
     rng = np.random.default_rng(0)
-    settings: list[tuple[AnyMethod, int, float]] = [("quick", 1, 0.5), ("tree", 8, EDGE_COSTS[0])]
+    settings: list[tuple[CircuitLearner, int, float]] = [
+        ("quick", 1, 0.5),
+        ("tree", 8, EDGE_COSTS[0]),
+    ]
     for share in (0.0, 0.1, 0.3):
         rows = np.where(rng.random(data.train.shape) < share, -1, data.train)
         complete = rows[(rows >= 0).all(axis=1)]

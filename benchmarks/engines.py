@@ -443,7 +443,7 @@ def do(name: str, model: lapis.Model, data: Any) -> tuple[float, ...]:
     if type(data) is lapis.Database:
         return (lapis.infer(model, data, query).log_partition or 0.0,)
     with tempfile.TemporaryDirectory() as folder:
-        stored = lapis.infer(model, data, query, output=f"{folder}/marginals.parquet")
+        stored = lapis.infer_to_store(model, data, query, output=f"{folder}/marginals.parquet")
         return (stored.total,)
 
 

@@ -128,7 +128,7 @@ def simplify(frames: dict[str, pandas.DataFrame], words: Sequence[str]) -> lapis
 def learn_theory(split: Split, system: str, path: Path | None, seconds: float) -> lapis.Model:
     if path is None or not path.exists():
         found = lapis.learn_structure(
-            split.model, split.train, method=system, max_length=4, max_variables=3,
+            split.model, split.train, method=system, max_literals=4, max_variables=3,
             time_limit=seconds,
         )  # fmt: skip
         print(f"    {found.summary()}{' *' if found.interrupted else ''}", flush=True)

@@ -90,7 +90,7 @@ def process() -> None:
             command = [sys.executable, "-m", "lapis", "lift", str(path)]
             before = child_seconds()
             out = subprocess.run(
-                [*command, "--size", f"person={n}", "--json"], capture_output=True, check=True
+                [*command, "--sizes", f"person={n}", "--json"], capture_output=True, check=True
             ).stdout
             assert json.loads(out)["liftable"]
             print(f"{n:>9,} {child_seconds() - before:9.2f}")

@@ -98,11 +98,11 @@ def prepare(data: Path, opened: Sequence[str] = ()) -> tuple[Phases, World, Netw
 
 def run_map(data: Path, people: int, friends: int) -> None:
     """The most likely world, stage by stage."""
+    from lapis.cli.render import json_pieces
     from lapis.inference.map.problem import broken_weight
     from lapis.inference.map.solver import most_likely_world
     from lapis.inference.marginals import InferenceOptions
     from lapis.inference.worlds import world_found
-    from lapis.results.json_text import json_pieces
 
     phases, world, network = prepare(data)
     found = most_likely_world(network, "auto", InferenceOptions(time_limit=600.0))
@@ -122,10 +122,10 @@ def run_open(data: Path, people: int, friends: int) -> None:
 
 def run_infer(data: Path, people: int, friends: int, opened: Sequence[str] = ()) -> None:
     """Marginals to a standard error of 0.01 by `auto`, stage by stage."""
+    from lapis.cli.render import json_pieces
     from lapis.inference.marginals import InferenceOptions
     from lapis.inference.solve import infer_network
     from lapis.inference.worlds import answer_world
-    from lapis.results.json_text import json_pieces
 
     phases, world, network = prepare(data, opened)
     limit = 600.0 * max(1, people // 100_000)

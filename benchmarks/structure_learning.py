@@ -85,7 +85,7 @@ SETS = {
 }  # fmt: skip
 
 SYSTEMS: dict[str, dict[str, Any]] = {
-    "lapis": {"method": "lapis", "max_length": 3},
+    "lapis": {"method": "lapis", "max_literals": 3},
     "lhl": {"method": "lhl"},
     "lhl-limited": {"method": "lhl", "max_examples": 30, "max_variables": 6},
     "lhl-noheu": {"method": "lhl", "min_support": 0, "max_atoms": 0},
@@ -94,25 +94,25 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "busl": {"method": "busl"},
     "busl-closed": {"method": "busl", "dangling": "drop"},
     "busl-best": {"method": "busl", "dangling": "best"},
-    "msl": {"method": "msl", "max_length": 3},
+    "msl": {"method": "msl", "max_literals": 3},
 }
 # The paper's parameters where they are not those of all data: ω, μ, π and π′.
 LHL: dict[str, dict[str, Any]] = {
     "imdb": {"penalty": 0.1, "first_penalty": 0.01},
-    "cora": {"max_length": 4},
-    "kinships": {"max_length": 2},
-    "nations": {"max_length": 2, "min_support": 5},  # no relation has more than a hundred facts
-    "umls": {"max_length": 2},
+    "cora": {"max_literals": 4},
+    "kinships": {"max_literals": 2},
+    "nations": {"max_literals": 2, "min_support": 5},  # no relation has more than a hundred facts
+    "umls": {"max_literals": 2},
 }
 BUSL: dict[str, dict[str, Any]] = {"imdb": {"penalty": 0.1}}  # π of LHL
 OWN: dict[str, dict[str, Any]] = {  # for our own: it is told what will be asked
-    "imdb": {"together": "actor,director"},
-    "uwcse": {"together": "student,professor"},
-    "cora": {"query": SETS["cora"].asked, "given": "predicates", "max_length": 4,
+    "imdb": {"joint_targets": "actor,director"},
+    "uwcse": {"joint_targets": "student,professor"},
+    "cora": {"query": SETS["cora"].asked, "conditioning": "predicates", "max_literals": 4,
              "dangling": "drop"},
-    "kinships": {"max_length": 2, "dangling": "drop"},
-    "nations": {"max_length": 2, "dangling": "drop"},
-    "umls": {"max_length": 2, "dangling": "drop"},
+    "kinships": {"max_literals": 2, "dangling": "drop"},
+    "nations": {"max_literals": 2, "dangling": "drop"},
+    "umls": {"max_literals": 2, "dangling": "drop"},
 }  # fmt: skip
 # Of the paper: AUC, CLL, and minutes for each fold.
 PAPER = {
@@ -172,7 +172,7 @@ def judge(
     hidden = [name for name in found.model.predicates if name not in model.predicates]
     for group in asked:
         begin = time.process_time()
-        [example] = build_examples(found.model, [data], group, hidden=hidden)
+        [example] = build_examples(found.model, [data], group, unobserved=hidden)
         world, why = predict(example, inference)
         parts.append(world.predictions)
         sampled += not world.exact

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import get_args
 
-from lapis.method import Task
+from lapis.cli import commands  # noqa: F401  (fills COMMANDS)
+from lapis.cli.command import COMMANDS
+from lapis.cli.parser import show_default
 from lapis.methods import methods_of
-from lapis.option import NOUNS, Option
-from lapis.options import COMMANDS
+from lapis.registry.option import NOUNS, Option, options_of
 
 TABLE = re.compile(r"(<!-- (methods|options) ([\w ]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
@@ -29,8 +29,7 @@ def write_tables(text: str) -> str:
     return TABLE.sub(write, text)
 
 
-def list_methods(name: str) -> list[str]:
-    (task,) = (task for task in get_args(Task) if task == name)
+def list_methods(task: str) -> list[str]:
     methods = methods_of(task).values()
     if task == "optimizer":
         rows = ["| optimizer | what it does | its own options |", "|---|---|---|"]
@@ -51,13 +50,10 @@ def describe_own(option: Option) -> str:
 
 def list_options(command: str) -> list[str]:
     rows = ["| flag | keyword | default | |", "|---|---|---|---|"]
-    for option in COMMANDS[command]:
+    for option in options_of(COMMANDS[command].options):
         flags = ", ".join(f"`{flag}`" for flag in option.flags)
         keyword = f"`{option.name}`" if option.is_keyword else ""
-        silent = option.default in (None, ()) or option.kind == "flag"
-        several = isinstance(option.default, tuple) and option.kind == "numbers"
-        shown = ",".join(map(str, option.default)) if several else option.default
-        default = "" if silent else f"{shown}"
+        default = "" if option.kind == "flag" else show_default(option)
         limits = option.wanted.removeprefix(NOUNS[option.kind]).strip()
         limits = f" ({limits})" if option.kind in ("integer", "number", "numbers") else ""
         rows.append(f"| {flags} | {keyword} | {default} | {option.help.rstrip('.')}{limits} |")

@@ -62,7 +62,7 @@ def learn_generatively(**watched: Any) -> lapis.Fit:
 
 
 def learn_by_em(**watched: Any) -> lapis.Fit:
-    return lapis.learn(MODEL, WORLDS, hidden=["Smokes"], tolerance=1e-30, **watched)
+    return lapis.learn(MODEL, WORLDS, unobserved=["Smokes"], tolerance=1e-30, **watched)
 
 
 def learn_margin(**watched: Any) -> lapis.Fit:

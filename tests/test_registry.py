@@ -6,27 +6,26 @@ import dataclasses
 import importlib.util
 import inspect
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_type_hints
 
+import numpy as np
 import pytest
 
 import lapis
 from cli_run import Run
+from lapis import fields
+from lapis.cli.command import COMMANDS
 from lapis.errors import LapisError
 from lapis.inference.marginals import InferenceOptions
-from lapis.learning.options import Options as LearningOptions
-from lapis.method import Method, Task
-from lapis.methods import (  # fmt: skip
-    METHODS,
-    OPTION_OF_TASK,
-    TASKS_OF_COMMAND,
-    check_options,
-    methods_of,
-)
-from lapis.option import Option
-from lapis.options import COMMANDS, LEARNING
+from lapis.learning.objectives.priors import Prior
+from lapis.methods import Method, methods_of, tasks
+from lapis.registry.check import check_options
+from lapis.registry.option import Option, PriorLike, options_of
+from lapis.registry.options import InferOptions, LearningOptions
 
 DOCS = Path(__file__).parents[1] / "docs"
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -38,11 +37,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "score": lapis.score,
     "evaluate": lapis.cross_validate,
     "structure": lapis.learn_structure,
+    "field infer": fields.infer,
+    "field map": fields.map,
+    "field learn": fields.learn,
+    "field score": fields.score,
 }
-NOT_OPTIONS = {
-    "model", "data", "databases", "progress", "stop", "learn", "learn_options", "pseudo",
-    "likelihood",
-}  # fmt: skip
+TO_STORE = {"infer": lapis.infer_to_store, "map": lapis.map_to_store}
+NOT_OPTIONS = {"model", "field", "data", "databases", "progress", "stop", "output"}
+# Keywords of cross-validation that are no options: what learns, and measures to leave out.
+OF_FOLDS = {"learn", "learn_options", "pseudo", "likelihood"}
+INSIDE = {option.name for option in options_of(LearningOptions)}  # `learn_options`
 
 MODEL = lapis.parse("Smokes(person)\nCancer(person)\n1.5 Smokes(x) => Cancer(x)")
 DATA = [
@@ -51,50 +55,131 @@ DATA = [
 ]
 
 
+METHODS = [method for task in tasks() for method in methods_of(task).values()]
+
+
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: f"{m.task}-{m.name}")
 def test_a_method_is_where_it_says_and_reads_what_there_is(method: Method) -> None:
-    assert callable(method.load())
+    if method.entry:
+        assert callable(method.load())
+    else:  # a choice
+        assert method.takes == "choice"
     offered = {
         option.name
-        for command, tasks in TASKS_OF_COMMAND.items()
-        if method.task in tasks
-        for option in COMMANDS[command]
+        for command in COMMANDS.values()
+        if method.task in {option.task for option in options_of(command.options)}
+        for option in options_of(command.options)
     }
     assert set(method.options) <= offered
 
 
 def test_names_are_unique() -> None:
-    for task in get_args(Task):
-        assert len(methods_of(task)) == sum(method.task == task for method in METHODS)
-    for options in COMMANDS.values():
-        assert len({option.name for option in options}) == len(options)
-        flags = [flag for option in options for flag in option.flags]
+    for command in COMMANDS.values():
+        flags = [flag for option in options_of(command.options) for flag in option.flags]
         assert len(set(flags)) == len(flags)
 
 
+SHORT = {"-q", "-o", "-n", "--open"}  # beside the keyword's own flag
+OTHER = {"random_state": "--seed", "as_json": "--json"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_flags_are_the_keywords(command: str) -> None:
+    for option in options_of(COMMANDS[command].options):
+        prefix = "--no-" if option.default is True else "--"
+        own = OTHER.get(option.name, prefix + option.name.replace("_", "-"))
+        assert own in option.flags
+        assert set(option.flags) - {own} <= SHORT
+
+
+def as_declared(hint: object) -> object:
+    """The type of a keyword as the dataclass has it: seeds are drawn, paths made, before."""
+    return {
+        int | np.random.Generator: int,
+        str | Path | None: Path | None,
+        Prior | str | None: str | PriorLike | None,
+    }.get(hint, hint)  # type: ignore[call-overload]
+
+
 @pytest.mark.parametrize("command", FUNCTIONS)
-def test_functions_take_what_the_table_says(command: str) -> None:
-    """Keyword for keyword, with the same defaults."""
-    parameters = inspect.signature(FUNCTIONS[command]).parameters
+def test_functions_take_what_the_dataclass_says(command: str) -> None:
+    """Keyword for keyword, with the same types and defaults."""
+    compare(FUNCTIONS[command], command, INSIDE if command == "evaluate" else set())
+
+
+@pytest.mark.parametrize("command", TO_STORE)
+def test_functions_to_a_store_take_what_an_engine_reads(command: str) -> None:
+    compare(TO_STORE[command], command, {"relax", "bounds", "ibound", "num_draws"})
+
+
+def compare(function: Callable[..., Any], command: str, others: set[str]) -> None:
+    local = {name: getattr(lapis, name) for name in ("Fit", "WeightPosterior", "Lifted")}
+    module = sys.modules[inspect.unwrap(function).__module__]
+    hints = get_type_hints(
+        inspect.unwrap(function),
+        {**vars(module), "threading": __import__("threading"), **others_of(local)},
+    )
+    ignored = NOT_OPTIONS | (OF_FOLDS if command == "evaluate" else set())
     given = {
-        name: parameter.default
-        for name, parameter in parameters.items()
-        if name not in NOT_OPTIONS or name in {option.name for option in COMMANDS[command]}
+        name: (as_declared(hints[name]), parameter.default)
+        for name, parameter in inspect.signature(function).parameters.items()
+        if name not in ignored
     }
-    inside = {option.name for option in LEARNING} if command == "evaluate" else set()
-    table = {o.name: o.default for o in COMMANDS[command] if o.is_keyword and o.name not in inside}
+    table = {
+        option.name: (option.type, option.default)
+        for option in options_of(COMMANDS[command].options)
+        if option.is_keyword and option.name not in others
+    }
     if command == "evaluate":
-        given.pop("likelihood", None)
-        given["query"] = ()  # which must be given there
+        given["query"] = table["query"]  # which must be given there
     assert given == table
 
 
-@pytest.mark.parametrize(
-    ("command", "options"), [("infer", InferenceOptions), ("learn", LearningOptions)]
-)
-def test_defaults_inside_are_those_outside(command: str, options: type[Any]) -> None:
-    table = {option.name: option.default for option in COMMANDS[command]}
-    for field in dataclasses.fields(options):
+def others_of(local: dict[str, Any]) -> dict[str, Any]:
+    """Names that modules import for types alone."""
+    from lapis.evaluation.score import Score
+    from lapis.structure.learned_rules import LearnedRules
+
+    return {**local, "Score": Score, "LearnedRules": LearnedRules, "Prior": Prior}
+
+
+def test_a_misspelt_keyword_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(LapisError, match="infer has no keyword 'precison'") as caught:
+        lapis.infer(MODEL, DATA, "Cancer", precison=0.1)  # type: ignore[call-arg]
+    assert caught.value.hint == "did you mean 'precision'?"
+
+
+def test_a_misspelt_keyword_does_not_pass_mypy(tmp_path: Path) -> None:
+    """One call is right, the others have a wrong name, a wrong type, a wrong word."""
+    lines = (
+        "import lapis",
+        'right: lapis.Answer = lapis.infer("m.mln", "d.db", "P", precision=0.1)',
+        'lapis.infer("m.mln", "d.db", "P", precison=0.1)',
+        'lapis.infer("m.mln", "d.db", "P", num_chains="two")',
+        'lapis.learn("m.mln", "d.db", prior_mean="middle")',
+        'stored: lapis.StoredAnswer = lapis.infer_to_store("m.mln", "d.db", "P", output="table:x")',
+    )
+    script = tmp_path / "asked.py"
+    script.write_text("\n".join(lines) + "\n")
+    ran = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent",
+         "--config-file", str(DOCS.parent / "pyproject.toml"), str(script)],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    wrong = [line.split(":")[1] for line in ran.stdout.splitlines() if ": error:" in line]
+    assert wrong == ["3", "4", "5"], ran.stdout
+
+
+def test_a_star_import_hides_no_builtin() -> None:
+    names: dict[str, Any] = {}
+    exec("from lapis import *", names)
+    assert not set(names) - {"__builtins__"} & set(dir(__import__("builtins")))
+    assert callable(lapis.map)
+
+
+def test_defaults_inside_are_those_outside() -> None:
+    table = {option.name: option.default for option in options_of(InferOptions)}
+    for field in dataclasses.fields(InferenceOptions):
         name = "random_state" if field.name == "seed" else field.name
         if field.default is not dataclasses.MISSING and name in table:
             assert field.default == table[name], name
@@ -105,10 +190,10 @@ def test_the_help_has_every_flag(command: str, run: Run, monkeypatch: pytest.Mon
     monkeypatch.setenv("COLUMNS", "100")
     code, out, _ = run(*command.split(), "--help")
     assert code == 0
-    for option in COMMANDS[command]:
+    for option in options_of(COMMANDS[command].options):
         assert all(flag in out for flag in option.flags)
-    for task in TASKS_OF_COMMAND.get(command, ()):
-        assert all(name in out for name in methods_of(task))
+        if option.task is not None:
+            assert all(name in out for name in methods_of(option.task))
 
 
 def test_the_pages_hold_the_tables() -> None:
@@ -123,16 +208,17 @@ def test_the_pages_hold_the_tables() -> None:
         text = page.read_text(encoding="utf-8")
         assert tables.write_tables(text) == text, page.name
         seen |= {found.group(2, 3) for found in tables.TABLE.finditer(text)}
-    assert seen >= {("methods", task) for task in get_args(Task)}
-    assert seen >= {("options", command) for command in COMMANDS if command not in ("demo", "warm")}
+    assert seen >= {("methods", task) for task in tasks()}
+    without = ("demo", "warm", "completion")
+    assert seen >= {("options", command) for command in COMMANDS if command not in without}
 
 
 def wrong_values(option: Option) -> list[object]:
     wrong: list[object] = [object()]
     if option.kind in ("integer", "number", "size"):
         wrong += [math.nan, "3", True]
-        if option.low > -math.inf:
-            wrong += [option.low if option.above else option.low - 1]
+        if option.range.low > -math.inf:
+            wrong += [option.range.low if option.range.above else option.range.low - 1]
     if option.kind == "integer":
         wrong += [2.5]
     if option.kind == "names":
@@ -147,8 +233,8 @@ def wrong_values(option: Option) -> list[object]:
 VALUES = [
     pytest.param(command, option, id=f"{command}-{option.name}")
     for command in FUNCTIONS
-    for option in COMMANDS[command]
-    if option.is_keyword and option.kind not in ("prior",) and option.name != "query"
+    for option in options_of(COMMANDS[command].options)
+    if option.is_keyword and option.name != "query"
 ]
 
 
@@ -156,7 +242,7 @@ VALUES = [
 def test_wrong_values_are_refused_by_name(command: str, option: Option) -> None:
     for value in wrong_values(option):
         given = {option.name: value}
-        if command == "evaluate" and option in LEARNING:
+        if command == "evaluate" and option.name in INSIDE:
             given = {"learn_options": given}
         with pytest.raises(LapisError, match=f"{option.name} must be") as caught:
             FUNCTIONS[command](MODEL, DATA, query=["Cancer"], **given) if command != "count" else (
@@ -172,34 +258,36 @@ def other_value(option: Option) -> object:
             return not option.default
         case "word":
             other = "ijgp" if option.name == "counts" else "gibbs"
-            return next((word for word in option.words if word != option.default), other)
+            return next((word for word in option.choices if word != option.default), other)
         case "texts":
             return "P"
-        case "number" if option.high < 3:
-            return option.high / 2
+        case "number" if option.range.high < 3:
+            return option.range.high / 2
         case _:
             return 3 if option.default != 3 else 4
 
 
 UNREAD = [
-    pytest.param(command, task, method, option, id=f"{command}-{method.name}-{option.name}")
-    for command, tasks in TASKS_OF_COMMAND.items()
-    for task in tasks
-    for method in methods_of(task).values()
-    for option in COMMANDS[command]
+    pytest.param(command, naming, method, option, id=f"{command}-{method.name}-{option.name}")
+    for command in COMMANDS
+    for part in getattr(COMMANDS[command].options, "parts", (COMMANDS[command].options,))
+    for naming in options_of(part)
+    if naming.task is not None
+    for method in methods_of(naming.task).values()
+    for option in options_of(part)
     if option.name not in method.options
-    and any(option.name in other.options for other in methods_of(task).values())
+    and any(option.name in other.options for other in methods_of(naming.task).values())
 ]
 
 
-@pytest.mark.parametrize(("command", "task", "method", "option"), UNREAD)
+@pytest.mark.parametrize(("command", "naming", "method", "option"), UNREAD)
 def test_what_a_method_does_not_read_is_refused(
-    command: str, task: Task, method: Method, option: Option
+    command: str, naming: Option, method: Method, option: Option
 ) -> None:
-    values = {OPTION_OF_TASK[task]: method.name, option.name: other_value(option)}
-    for as_flags, label in ((False, option.name), (True, option.flags[-1])):
+    values = {naming.name: method.name, option.name: other_value(option)}
+    for as_flags, label in ((False, option.name), (True, option.flag)):
         with pytest.raises(LapisError) as caught:
-            check_options(command, values, as_flags=as_flags)
+            check_options(COMMANDS[command].options(**values), as_flags=as_flags)
         assert caught.value.code == "unread-option"
         assert caught.value.message.endswith(f"does not read {label}")
 
@@ -214,7 +302,7 @@ def test_what_a_method_does_not_read_is_refused(
         (
             "infer m.mln d.db -q Smokes --method exact --precision 0.1",
             "error: method 'exact' does not read --precision\n"
-            "    it belongs to auto, gibbs, mcsat, tempering, cluster, forest, ais, count-gibbs\n",
+            "    it belongs to auto, gibbs, mcsat, tempering, cluster, ais, count-gibbs\n",
         ),
         (
             "infer m.mln d.db -q Smokes --ibound 3",
@@ -229,7 +317,7 @@ def test_what_a_method_does_not_read_is_refused(
             "error: --precision must be a number of at least 0, not nan\n",
         ),
         (
-            "infer m.mln d.db -q Smokes --soft Smokes(Anna)",
+            "infer m.mln d.db -q Smokes --soft-evidence Smokes(Anna)",
             "error: 'Smokes(Anna)' is not soft evidence\n    as in \"Smokes(Anna)=0.7\"\n",
         ),
         (
@@ -239,8 +327,8 @@ def test_what_a_method_does_not_read_is_refused(
         (
             "infer m.mln d.db -q Smokes --method bp --time-limit 3",
             "error: method 'bp' does not read --time-limit\n"
-            "    it belongs to auto, exact, enumerate, gibbs, mcsat, tempering, cluster, forest, "
-            "ais, count-gibbs, lifted\n",
+            "    it belongs to auto, exact, enumerate, gibbs, mcsat, tempering, cluster, ais, "
+            "count-gibbs, lifted\n",
         ),
         (
             "count m.mln d.db --ibound 3",
@@ -271,13 +359,13 @@ def test_what_a_method_does_not_read_is_refused(
             "error: --differences must be substituted or subtracted, not 'exact'\n",
         ),
         (
-            "learn m.mln d.db -q Smokes --steps 100",
-            "error: expectation 'auto' does not read --steps\n"
+            "learn m.mln d.db -q Smokes --num-steps 100",
+            "error: expectation 'auto' does not read --num-steps\n"
             "    it belongs to count-gibbs, count-map, count-maxwalksat\n",
         ),
         (
-            "learn m.mln d.db -q Smokes --expectation count-maxwalksat --records 3",
-            "error: expectation 'count-maxwalksat' does not read --records\n"
+            "learn m.mln d.db -q Smokes --expectation count-maxwalksat --num-records 3",
+            "error: expectation 'count-maxwalksat' does not read --num-records\n"
             "    it belongs to count-gibbs, count-map\n",
         ),
         (
@@ -286,7 +374,7 @@ def test_what_a_method_does_not_read_is_refused(
             "    choose vp, vp-pw, adam or adagrad, or another --expectation\n",
         ),
         (
-            "learn m.mln d.db -q Smokes --expectation count-gibbs --steps 10 --records 20",
+            "learn m.mln d.db -q Smokes --expectation count-gibbs --num-steps 10 --num-records 20",
             "error: 20 worlds cannot be recorded in 10 steps\n"
             "    ask for fewer records, or for more steps\n",
         ),
@@ -296,15 +384,15 @@ def test_what_a_method_does_not_read_is_refused(
             "    choose --chain-start data or last, or --expectation count-maxwalksat\n",
         ),
         (
-            "learn m.mln d.db --optimizer pscg --option dampng=2",
+            "learn m.mln d.db --optimizer pscg --optimizer-options dampng=2",
             "error: pscg has no option 'dampng'\n    did you mean 'damping'?\n",
         ),
         (
-            "learn m.mln d.db --optimizer pscg --option damping=-1",
+            "learn m.mln d.db --optimizer pscg --optimizer-options damping=-1",
             "error: damping of pscg must be a number of at least 0, not -1\n",
         ),
         (
-            "learn m.mln d.db --optimizer pscg --option damping",
+            "learn m.mln d.db --optimizer pscg --optimizer-options damping",
             "error: 'damping' is not an option\n    as in damping=2\n",
         ),
         (
@@ -330,7 +418,7 @@ def test_options_of_the_optimizer_arrive(run: Run) -> None:
     """A damping of 10^9 leaves no way to move in one iteration."""
     facts = "Smokes(A) Cancer(A) Smokes(B) Cancer(B) Smokes(C) !Cancer(C)"
     run.write("f.db", facts)
-    ask = ["learn", "m.mln", "f.db", "-q", "Cancer", "--optimizer", "dn", "--iterations", "1"]
+    ask = ["learn", "m.mln", "f.db", "-q", "Cancer", "--optimizer", "dn", "--max-iterations", "1"]
     free = run.json(*ask)["weights"][0]["weight"]
-    held = run.json(*ask, "--option", "damping=1000000000")["weights"][0]["weight"]
+    held = run.json(*ask, "--optimizer-options", "damping=1000000000")["weights"][0]["weight"]
     assert abs(held - 1.5) < 1e-6 < abs(free - 1.5)

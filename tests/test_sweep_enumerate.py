@@ -39,7 +39,7 @@ def check_inference(case: Case) -> None:
         if name in case.query
     }
     check_marginals(answer.marginals, expected, asked)
-    everything = lapis.infer(model, data, opened=case.query, method="enumerate")
+    everything = lapis.infer(model, data, open_predicates=case.query, method="enumerate")
     check_marginals(everything.marginals, expected, set(expected.marginals))
 
     # Atoms asked for by name are answered even if known; a bare name asks for a predicate.

@@ -82,7 +82,7 @@ def test_every_command_answers_or_refuses(
     run.write("m.mln", f"{TYPES}1 {formula}\n")
     run.write("d.db", FACTS)
     query = next(word for word in ("R", "P", "C") if f"{word}(" in formula)
-    quick = ("--iterations", "2", "--time-limit", "5") if command[0] == "learn" else ()
+    quick = ("--max-iterations", "2", "--time-limit", "5") if command[0] == "learn" else ()
     words = [word.format(query=query) for word in command]
     code, _, err = run(*words, *quick)
     assert code in (0, 3), err

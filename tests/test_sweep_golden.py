@@ -7,14 +7,14 @@ are learned without a prior by every objective, expectation and optimiser that c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 import lapis
 from golden_models import Expected, GoldenModel, golden_models
-from lapis.method import Method
-from lapis.methods import methods_of
+from lapis.methods import Method, methods_of
 
 GOLDEN = golden_models()
 ASKED = [golden for golden in GOLDEN if golden.query]
@@ -27,7 +27,7 @@ PROVES = ("always", "if time allows")
 CLIMBS = [m.name for m in methods_of("optimizer").values() if m.takes == "objective"]
 
 
-def pairs(models: list[GoldenModel], methods: dict[str, Method]) -> list[Any]:
+def pairs(models: list[GoldenModel], methods: Mapping[str, Method]) -> list[Any]:
     return [
         pytest.param(golden, method, id=f"{golden.name}-{method.name}")
         for golden in models
@@ -55,12 +55,12 @@ def test_marginals(golden: GoldenModel, method: Method) -> None:
     if golden.impossible or not golden.applies_to(method.name):
         wanted = lapis.LapisError if golden.impossible else lapis.TooLarge
         with pytest.raises(wanted):
-            lapis.infer(model, data, opened=golden.query, method=method.name)
+            lapis.infer(model, data, open_predicates=golden.query, method=method.name)
         return
     limits = LIMITS if "precision" in method.options else {}
     limits = {name: value for name, value in limits.items() if name in method.options}
     answer = lapis.infer(
-        model, data, opened=golden.query, method=method.name, random_state=1, **limits
+        model, data, open_predicates=golden.query, method=method.name, random_state=1, **limits
     )
     found = answer.marginals
     if method.exact == "always":
@@ -86,9 +86,9 @@ def test_most_likely_worlds(golden: GoldenModel, method: Method) -> None:
     if golden.impossible or not golden.applies_to(method.name):
         wanted = lapis.LapisError if golden.impossible else lapis.TooLarge
         with pytest.raises(wanted):
-            lapis.map(model, data, opened=golden.query, method=method.name)
+            lapis.map(model, data, open_predicates=golden.query, method=method.name)
         return
-    world = lapis.map(model, data, opened=golden.query, method=method.name)
+    world = lapis.map(model, data, open_predicates=golden.query, method=method.name)
     best = golden.figures.get("map score")
     assert world.optimal or method.exact not in PROVES
     if best is not None:

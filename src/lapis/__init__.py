@@ -22,8 +22,24 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lapis import methods
+
 if TYPE_CHECKING:
-    from lapis.api import count, infer, learn, learn_structure, lift, map, score
+    from lapis import circuits, fields
+    from lapis.api import (
+        count,
+        infer,
+        infer_to_store,
+        learn,
+        learn_structure,
+        lift,
+        map_to_store,
+        plan,
+        score,
+    )
+    from lapis.api import (
+        map as map,
+    )
     from lapis.data.database import Database
     from lapis.errors import LapisError, TooLarge
     from lapis.evaluation.cross_validation import cross_validate
@@ -40,6 +56,7 @@ if TYPE_CHECKING:
     from lapis.problem.problem import Problem, build_problem
     from lapis.results.answer import Answer
     from lapis.results.most_likely_world import MostLikelyWorld
+    from lapis.stores.stored_answer import StoredAnswer
 
 __version__ = "0.1.0"
 
@@ -54,6 +71,7 @@ _HOMES = {
     "MostLikelyWorld": "lapis.results.most_likely_world",
     "Prior": "lapis.learning.objectives.priors",
     "Problem": "lapis.problem.problem",
+    "StoredAnswer": "lapis.stores.stored_answer",
     "TooLarge": "lapis.errors",
     "WeightPosterior": "lapis.learning.weight_posterior",
     "build_problem": "lapis.problem.problem",
@@ -62,25 +80,32 @@ _HOMES = {
     "cross_validate": "lapis.evaluation.cross_validation",
     "ground": "lapis.grounding.bottom_up",
     "infer": "lapis.api",
+    "infer_to_store": "lapis.api",
     "learn": "lapis.api",
     "learn_structure": "lapis.api",
     "lift": "lapis.api",
     "map": "lapis.api",
+    "map_to_store": "lapis.api",
     "parse": "lapis.language.resolution.resolve:parse_model",
+    "plan": "lapis.api",
     "read": "lapis.language.resolution.resolve:read_model",
     "score": "lapis.api",
     "warm": "lapis.precompile",
 }
 
+# `map` is left out: `from lapis import *` hides no builtin.
 __all__ = [
     "Answer", "Database", "Fit", "LapisError", "Lifted", "Model", "MostLikelyWorld", "Prior",
-    "Problem", "TooLarge", "WeightPosterior", "build_problem", "clausal", "count",
-    "cross_validate", "ground", "infer", "learn", "learn_structure", "lift", "map", "parse", "read",
-    "score", "warm",
+    "Problem", "StoredAnswer", "TooLarge", "WeightPosterior", "build_problem", "circuits",
+    "clausal", "count", "cross_validate", "fields", "ground", "infer", "infer_to_store", "learn",
+    "learn_structure", "lift", "map_to_store", "methods", "parse", "plan", "read", "score",
+    "warm",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("circuits", "fields"):
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'lapis' has no attribute {name!r}")
     home, _, attribute = _HOMES[name].partition(":")
@@ -90,4 +115,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *_HOMES})

@@ -1,4 +1,4 @@
-"""The functions people call: counts, marginals, most likely worlds and scores.
+"""The functions people call: counts, marginals, most likely worlds, weights, rules and scores.
 
 `model` is a Model or the path of one; `data` is a Database, the path of one, None, or a list of
 these. Several databases are several independent worlds, each with its own constants. Facts of
@@ -7,58 +7,53 @@ predicates that the model does not declare are left out with a warning; `strict`
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from lapis.errors import LapisError
-from lapis.language.model import Model
-from lapis.methods import check_options
-from lapis.option import options_of, seed_of
-from lapis.problem.query import query_predicates
-from lapis.problem.task import DataLike, ModelLike, build_task, is_elsewhere, open_inputs
-from lapis.progress import Report, Stop, Wish, work_clock
+from lapis import operations
+from lapis.problem.task import DataLike, ModelLike
+from lapis.progress import Report, Wish
+from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.options import (
+    ChainStart,
+    CountDifferences,
+    CountKind,
+    CountOptions,
+    InferOptions,
+    LearnOptions,
+    LiftOptions,
+    MapOptions,
+    PlanOptions,
+    ScoreOptions,
+    StructureOptions,
+)
 from lapis.results.answer import Answer
 from lapis.results.counts import Counts
 from lapis.results.most_likely_world import MostLikelyWorld
+from lapis.results.plan_report import PlanReport
 from lapis.stores.stored_answer import StoredAnswer
-
-NUM_DRAWS = 200  # of a posterior that are averaged over
-TASK = ("model", "data", "query", "opened", "soft_evidence", "strict")  # that a task is built of
 
 if TYPE_CHECKING:
     import threading
 
-    from lapis.counting.ijgp.propagation import Differences
-    from lapis.counting.rule_counts import CountKind
     from lapis.evaluation.score import Score
     from lapis.learning.fit import Fit
     from lapis.learning.objectives.priors import Prior
-    from lapis.learning.options import ChainStart
     from lapis.learning.weight_posterior import WeightPosterior
     from lapis.lifted.answer import Lifted
     from lapis.structure.learned_rules import LearnedRules
 
 
-@overload
+@known_keywords
 def infer(
-    model: ModelLike | WeightPosterior, data: DataLike = None, query: Sequence[str] | str = (), *,
-    output: None = None, **options: Any,
-) -> Answer: ...  # fmt: skip
-@overload
-def infer(
-    model: ModelLike | WeightPosterior, data: DataLike = None, query: Sequence[str] | str = (), *,
-    output: str, **options: Any,
-) -> StoredAnswer: ...  # fmt: skip
-def infer(  # type: ignore[misc]  # the keywords are those below
     model: ModelLike | WeightPosterior,
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
-    opened: Sequence[str] = (),
+    open_predicates: Sequence[str] = (),
     soft_evidence: Mapping[str, float] | None = None,
     method: str = "auto",
     precision: float = 0.01,
@@ -71,65 +66,322 @@ def infer(  # type: ignore[misc]  # the keywords are those below
     bounds: bool = False,
     strict: bool = False,
     relax: bool = False,
-    num_draws: int = NUM_DRAWS,
+    num_draws: int = 200,
     engine: str | None = None,
     tables: str | None = None,
-    output: str | None = None,
     jobs: int | None = None,
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
-) -> Answer | StoredAnswer:
-    """Marginal probabilities P(atom = true | data) of the unknown query atoms.
+) -> Answer:
+    """Infer marginal probabilities P(atom = true | data) of the unknown query atoms.
 
-    `query` names predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without it,
-    every atom the data marks unknown is asked. `soft_evidence` gives probabilities of atoms, as
-    an unsure observer would. `auto` is exact where that is affordable and samples the rest until
-    every standard error is below `precision` (or the time or the samples are used up); `bounds`
-    adds certified lower and upper bounds to what is not exact. `progress`
-    is called with `lapis.progress.Progress` events; Ctrl-C and `stop` (a callable or an event) end
-    sampling with what there is, marked interrupted. Raises TooLarge where the method cannot do it
-    within its limits.
+    Parameters
+    ----------
+    model
+        A model, the path of one, or a posterior of weights (`fit.posterior` of `learn` with
+        `estimate` "mean"). Marginals are then averaged over its draws, each answered by `method`,
+        and standard errors are those of the average.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without a query all atoms
+        that the data marks unknown.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+    soft_evidence
+        Probabilities of atoms as an unsure observer gives them, as in {"Smokes(Anna)": 0.7}.
+    method
+        Name of a method (`lapis.methods`); "auto" is exact where that is affordable and samples the
+        rest.
+    precision
+        Standard error wanted on every sampled marginal.
+    time_limit
+        Seconds after which the result so far is returned, marked interrupted.
+    max_samples
+        Samples in all chains after warm-up.
+    num_chains
+        Number of chains, run on all cores.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    ibound
+        Method "count-gibbs": estimate counts by IJGP with this bound.
+    bounds
+        Whether to add certified lower and upper bounds to what is not exact.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    relax
+        Break the fewest hard formulas where they contradict each other, and list them.
+    num_draws
+        Number of draws of a posterior that are averaged over.
+    engine
+        A database or cluster ("duckdb", "postgresql://…", "spark") that grounds the rules and finds
+        the components, which its tasks or `jobs` processes here then solve. `infer_to_store` leaves
+        the answer there.
+    tables
+        The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file.
+    jobs
+        Number of processes; one for each core if absent.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
 
-    `engine` names a database or cluster that grounds the rules and finds the components, which its
-    tasks or `jobs` processes here then solve (docs/scale.md), and `tables` which of its tables are
-    the data; with `output` the answer stays there as a table ("table:NAME") or is written
-    ("FILE.parquet", "FOLDER/"), and a `StoredAnswer` says where it is.
+    Returns
+    -------
+    Answer
+        A probability for each atom, how it was found, and diagnostics.
 
-    `model` may be the posterior of a model's weights (`fit.posterior` of `learn` with `estimate`
-    "mean"): marginals are then averaged over about `num_draws` of its draws, each answered by
-    `method`, and standard errors are those of the average.
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or the hard formulas contradict each other or the data.
+    TooLarge
+        If the method cannot answer within its limits.
 
+    Examples
+    --------
     >>> import lapis
     >>> model = lapis.parse("H(i)\\nS(o)\\ni = {A}\\no = {B}\\n1 H(x) ^ S(y)")
     >>> answer = lapis.infer(model, query=["H", "S"])
     >>> answer.exact, round(answer["H(A)"], 4)
     (True, 0.6502)
     """
-    given = dict(locals())
-    if not isinstance(model, Model | str | Path):
-        from lapis.learning.weight_posterior import WeightPosterior
+    options = InferOptions(
+        query=query,
+        open_predicates=open_predicates,
+        soft_evidence=soft_evidence,
+        method=method,
+        precision=precision,
+        time_limit=time_limit,
+        max_samples=max_samples,
+        num_chains=num_chains,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        ibound=ibound,
+        bounds=bounds,
+        strict=strict,
+        relax=relax,
+        num_draws=num_draws,
+        engine=engine,
+        tables=tables,
+        jobs=jobs,
+    )
+    check_options(options)
+    return operations.infer(model, data, options, progress, stop)
 
-        if isinstance(model, WeightPosterior):
-            return _average(model, given)
-    return _ask("infer", infer, given)
 
-
-@overload
-def map(
-    model: ModelLike, data: DataLike = None, query: Sequence[str] | str = (), *,
-    output: None = None, **options: Any,
-) -> MostLikelyWorld: ...  # fmt: skip
-@overload
-def map(
-    model: ModelLike, data: DataLike = None, query: Sequence[str] | str = (), *,
-    output: str, **options: Any,
-) -> StoredAnswer: ...  # fmt: skip
-def map(  # type: ignore[misc]  # the keywords are those below
+@known_keywords
+def plan(
     model: ModelLike,
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
-    opened: Sequence[str] = (),
+    open_predicates: Sequence[str] = (),
+    soft_evidence: Mapping[str, float] | None = None,
+    method: str = "auto",
+    precision: float = 0.01,
+    time_limit: float | None = None,
+    max_samples: int = 400_000,
+    num_chains: int = 4,
+    random_state: int | np.random.Generator = 0,
+    max_memory: int | None = None,
+    strict: bool = False,
+    relax: bool = False,
+    progress: Report | None = None,
+) -> PlanReport:
+    """Plan inference: which solver takes which components in `infer`, at what cost and why.
+
+    Nothing is solved. The model is grounded, unless it is lifted first.
+
+    Parameters
+    ----------
+    model
+        A model or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without a query all atoms
+        that the data marks unknown.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+    soft_evidence
+        Probabilities of atoms as an unsure observer gives them, as in {"Smokes(Anna)": 0.7}.
+    method
+        Name of a method (`lapis.methods`); "auto" is exact where that is affordable and samples the
+        rest.
+    precision
+        Standard error wanted on every sampled marginal.
+    time_limit
+        Seconds that `infer` would be given.
+    max_samples
+        Samples in all chains after warm-up.
+    num_chains
+        Number of chains, run on all cores.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    relax
+        Break the fewest hard formulas where they contradict each other, and list them.
+    progress
+        Called with `lapis.progress.Progress` events.
+
+    Returns
+    -------
+    PlanReport
+        The steps. A step with several solvers leaves the choice to what is found on the way;
+        `answer.plan` is the plan as it was carried out.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or the hard formulas contradict each other or the data.
+    TooLarge
+        If the ground network does not fit in memory.
+
+    Examples
+    --------
+    >>> import lapis
+    >>> model = lapis.parse("H(i)\\nS(o)\\ni = {A}\\no = {B}\\n1 H(x) ^ S(y)")
+    >>> [step.solvers for step in lapis.plan(model, query=["H", "S"]).rows]
+    [('ground',), ('enumerate',)]
+    """
+    options = PlanOptions(
+        query=query,
+        open_predicates=open_predicates,
+        soft_evidence=soft_evidence,
+        method=method,
+        precision=precision,
+        time_limit=time_limit,
+        max_samples=max_samples,
+        num_chains=num_chains,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+        relax=relax,
+    )
+    check_options(options)
+    return operations.plan(model, data, options, progress)
+
+
+@known_keywords
+def infer_to_store(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    output: str,
+    open_predicates: Sequence[str] = (),
+    soft_evidence: Mapping[str, float] | None = None,
+    method: str = "auto",
+    precision: float = 0.01,
+    time_limit: float | None = None,
+    max_samples: int = 400_000,
+    num_chains: int = 4,
+    random_state: int | np.random.Generator = 0,
+    max_memory: int | None = None,
+    strict: bool = False,
+    engine: str | None = None,
+    tables: str | None = None,
+    jobs: int | None = None,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> StoredAnswer:
+    """Infer marginal probabilities as by `infer`, and leave them in a store.
+
+    Parameters
+    ----------
+    model
+        A model or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without a query all atoms
+        that the data marks unknown.
+    output
+        A table of the engine ("table:NAME"), a file ("FILE.parquet") or a folder of Parquet files
+        ("FOLDER/").
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+    soft_evidence
+        Probabilities of atoms as an unsure observer gives them, as in {"Smokes(Anna)": 0.7}.
+    method
+        Name of a method (`lapis.methods`); "auto" is exact where that is affordable and samples the
+        rest.
+    precision
+        Standard error wanted on every sampled marginal.
+    time_limit
+        Seconds after which the result so far is returned, marked interrupted.
+    max_samples
+        Samples in all chains after warm-up.
+    num_chains
+        Number of chains, run on all cores.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    engine
+        The database or cluster; the one that has the data if absent.
+    tables
+        The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file.
+    jobs
+        Number of processes; one for each core if absent.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
+
+    Returns
+    -------
+    StoredAnswer
+        Where the answer is, and its diagnostics.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or the hard formulas contradict each other or the data.
+    TooLarge
+        If the method cannot answer within its limits.
+    """
+    options = InferOptions(
+        query=query,
+        open_predicates=open_predicates,
+        soft_evidence=soft_evidence,
+        method=method,
+        precision=precision,
+        time_limit=time_limit,
+        max_samples=max_samples,
+        num_chains=num_chains,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+        engine=engine,
+        tables=tables,
+        jobs=jobs,
+    )
+    check_options(options)
+    return operations.infer_to_store(model, data, options, output, progress, stop)
+
+
+@known_keywords
+def map(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    open_predicates: Sequence[str] = (),
     soft_evidence: Mapping[str, float] | None = None,
     method: str = "auto",
     time_limit: float = 60.0,
@@ -139,70 +391,180 @@ def map(  # type: ignore[misc]  # the keywords are those below
     relax: bool = False,
     engine: str | None = None,
     tables: str | None = None,
-    output: str | None = None,
     jobs: int | None = None,
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
-) -> MostLikelyWorld | StoredAnswer:
-    """A most likely truth assignment to the unknown atoms, given the data.
+) -> MostLikelyWorld:
+    """Find a most likely truth assignment to the unknown atoms, given the data.
 
-    `optimal` says whether it is proven; if not, `bound` and `gap` say how much better another
-    world could be. `engine`, `tables`, `output` and `jobs` are as for `infer`; there the time limit
-    is for each component.
+    Parameters
+    ----------
+    model
+        A model or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without a query all atoms
+        that the data marks unknown.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+    soft_evidence
+        Probabilities of atoms as an unsure observer gives them, as in {"Smokes(Anna)": 0.7}.
+    method
+        Name of a method (`lapis.methods`); "auto" proves the world where that is affordable.
+    time_limit
+        Seconds after which the best world so far is returned; on an engine for each component.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    relax
+        Break the fewest hard formulas where they contradict each other, and list them.
+    engine
+        A database or cluster that does the joins: "duckdb", "duckdb:FILE", "postgresql://…",
+        "spark", "spark://…".
+    tables
+        The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file.
+    jobs
+        Number of processes; one for each core if absent.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
 
+    Returns
+    -------
+    MostLikelyWorld
+        The world; `optimal` says whether it is proven, else `bound` and `gap` how much better
+        another one could be.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or the hard formulas contradict each other or the data.
+    TooLarge
+        If the method cannot answer within its limits.
+
+    Examples
+    --------
     >>> import lapis
     >>> model = lapis.parse("t = {A, B}\\nP(t)\\n2 P(A)\\n-1 P(B)")
     >>> lapis.map(model, query="P").true_atoms
     ['P(A)']
     """
-    return _ask("map", map, dict(locals()))
+    options = MapOptions(
+        query=query,
+        open_predicates=open_predicates,
+        soft_evidence=soft_evidence,
+        method=method,
+        time_limit=time_limit,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+        relax=relax,
+        engine=engine,
+        tables=tables,
+        jobs=jobs,
+    )
+    check_options(options)
+    return operations.map(model, data, options, progress, stop)
 
 
-def _ask(command: str, function: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    """What `infer` or `map` answers to its keywords: here, or where the data or an engine is."""
-    check_options(command, given)
-    if given.get("num_draws", NUM_DRAWS) != NUM_DRAWS:
-        raise LapisError(
-            "num_draws is for a posterior, and a model has one set of weights",
-            code="unread-option",
-            hint="give a posterior (fit.posterior, --posterior FILE), or leave out num_draws",
-        )
-    engine, tables, output, jobs = (given[n] for n in ("engine", "tables", "output", "jobs"))
-    if engine is not None or tables is not None:
-        from lapis.stores.mapped_tables import ask_in_place, refuse_together
+@known_keywords
+def map_to_store(
+    model: ModelLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    output: str,
+    open_predicates: Sequence[str] = (),
+    soft_evidence: Mapping[str, float] | None = None,
+    method: str = "auto",
+    time_limit: float = 60.0,
+    random_state: int | np.random.Generator = 0,
+    max_memory: int | None = None,
+    strict: bool = False,
+    engine: str | None = None,
+    tables: str | None = None,
+    jobs: int | None = None,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> StoredAnswer:
+    """Find a most likely world as by `map`, and leave it in a store.
 
-        refuse_together(given["data"], engine, tables)
-        if tables is not None:
-            return ask_in_place(function, given)
-    from lapis.inference import worlds
-    from lapis.inference.marginals import InferenceOptions
+    Parameters
+    ----------
+    model
+        A model or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates, single atoms or formulas ("Smokes(x) ^ Cancer(x)"); without a query all atoms
+        that the data marks unknown.
+    output
+        A table of the engine ("table:NAME"), a file ("FILE.parquet") or a folder of Parquet files
+        ("FOLDER/").
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+    soft_evidence
+        Probabilities of atoms as an unsure observer gives them, as in {"Smokes(Anna)": 0.7}.
+    method
+        Name of a method (`lapis.methods`).
+    time_limit
+        Seconds for each component after which its best world so far is taken.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    engine
+        The database or cluster; the one that has the data if absent.
+    tables
+        The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file.
+    jobs
+        Number of processes; one for each core if absent.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
 
-    options = options_of(InferenceOptions, given, stop=Stop(given["stop"]))
-    task = build_task(**{name: given[name] for name in TASK})
-    if engine is not None or is_elsewhere(task):
-        from lapis.stores.components import answers
-        from lapis.stores.components.packing import Limits
+    Returns
+    -------
+    StoredAnswer
+        Where the world is, and its diagnostics.
 
-        there = answers.infer_on_engine if command == "infer" else answers.map_on_engine
-        limits = Limits(jobs=jobs)
-        return there(task, engine, given["method"], options, output=output, limits=limits)
-    worlds.refuse_without_engine(output=output, jobs=jobs)
-    here = worlds.infer_task if command == "infer" else worlds.map_task
-    return here(task, given["method"], options)
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or the hard formulas contradict each other or the data.
+    TooLarge
+        If the method cannot answer within its limits.
+    """
+    options = MapOptions(
+        query=query,
+        open_predicates=open_predicates,
+        soft_evidence=soft_evidence,
+        method=method,
+        time_limit=time_limit,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+        engine=engine,
+        tables=tables,
+        jobs=jobs,
+    )
+    check_options(options)
+    return operations.map_to_store(model, data, options, output, progress, stop)
 
 
-def _average(posterior: WeightPosterior, given: Mapping[str, Any]) -> Answer:
-    """What `infer` answers of a posterior in place of a model."""
-    check_options("infer", given)
-    from lapis.inference.marginals import InferenceOptions
-    from lapis.learning.averaging import infer_average, refuse_unread
-
-    refuse_unread(given)
-    options = options_of(InferenceOptions, given, stop=Stop(given["stop"]))
-    task = build_task(**{**{name: given[name] for name in TASK}, "model": posterior.model})
-    return infer_average(posterior, task, given["method"], options, given["num_draws"])
-
-
+@known_keywords
 def lift(
     model: ModelLike,
     data: DataLike = None,
@@ -213,34 +575,60 @@ def lift(
     classes: bool = False,
     strict: bool = False,
 ) -> Lifted:
-    """log Z and the expected count of every formula, in time polynomial in the domains' sizes.
+    """Compute log Z and expected counts in time polynomial in the domains' sizes.
 
-    The sum runs over all worlds that agree with the data: every predicate is open where the data is
-    silent, or only those of the `query`. `sizes` gives types more constants than model and data
-    name, at no cost. `classes` tells the groundings of a formula apart that may differ in
-    probability. The result has the circuit as text (`tree`) and as a picture (`draw`). Raises
-    TooLarge where the model cannot be lifted, and says which formulas are why.
+    Parameters
+    ----------
+    model
+        A model or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates that are unknown; without a query all, where the data is silent.
+    method
+        "auto", or the name of a method (`lapis.methods`).
+    sizes
+        Numbers of constants by type, in place of those that model and data name.
+    classes
+        Whether to tell the groundings of a formula apart that may differ in probability.
+    strict
+        Refuse facts of predicates that the model does not declare.
 
+    Returns
+    -------
+    Lifted
+        log Z with an error bound, the expected count of every formula, and the circuit as text
+        (`tree`) and picture (`draw`).
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong.
+    TooLarge
+        If the model cannot be lifted; the message says which formulas are the reason.
+
+    Examples
+    --------
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nFriends(person, person)\\n"
     ...                     "1 Smokes(x) ^ Friends(x, y) => Smokes(y)")
     >>> round(lapis.lift(model, sizes={"person": 10_000}).log_partition, 5)
     169314718.74914
     """
-    check_options("lift", locals())
-    from lapis.lifted.answer import lift_worlds
-
-    inputs = open_inputs(model, data, strict=strict, probabilities=False)
-    return lift_worlds(
-        inputs.model,
-        inputs.databases,
-        query_predicates(query, inputs.model),
+    options = LiftOptions(
+        query=query,
         method=method,
-        sizes=sizes or {},
+        sizes=sizes,
         classes=classes,
+        strict=strict,
     )
+    check_options(options)
+    return operations.lift(model, data, options)
 
 
+@known_keywords
 def count(
     model: ModelLike,
     data: DataLike = None,
@@ -256,15 +644,52 @@ def count(
     strict: bool = False,
     progress: Report | None = None,
 ) -> Counts:
-    """True groundings of each formula in the data, all predicates closed.
+    """Count the true groundings of each formula in the data, all predicates closed.
 
-    Several worlds are added up; formulas with + variables have a row for each constant. With
-    counts="ijgp" they are estimated by IJGP(ibound), whose messages are updated at most
-    `ijgp_iterations` times each, until none changes by more than `ijgp_tolerance`; `ijgp_damping`
-    is the share of the old message that an update keeps. With an `engine` ("duckdb:facts.duckdb",
-    "postgresql://…", "spark") they are counted there, and `tables` (a schema, a folder of Parquet
-    files, a TOML file) says which of its tables are the data.
+    Parameters
+    ----------
+    model
+        A model or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    counts
+        "exact", or "ijgp" for estimates by IJGP.
+    ibound
+        IJGP: variables in a cluster.
+    ijgp_iterations
+        IJGP: upper limit of the updates of each message.
+    ijgp_tolerance
+        IJGP: relative change of a message at convergence.
+    ijgp_damping
+        IJGP: share of the old message that an update keeps.
+    measure_error
+        Whether to count exactly too, and to compare.
+    engine
+        A database or cluster that counts: "duckdb:facts.duckdb", "postgresql://…", "spark".
+    tables
+        The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    progress
+        Called with `lapis.progress.Progress` events.
 
+    Returns
+    -------
+    Counts
+        A row for each formula, or for each constant of its + variables; several worlds are added
+        up.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong.
+    TooLarge
+        If a count does not fit in memory.
+
+    Examples
+    --------
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nFriends(person, person)\\n"
     ...                     "1 Friends(x, y) ^ Smokes(x) => Smokes(y)")
@@ -272,32 +697,29 @@ def count(
     >>> [(row.true, row.groundings) for row in lapis.count(model, data)]
     [(3, 4)]
     """
-    check_options("count", locals())
-    from lapis.counting.ijgp import IjgpSettings
-    from lapis.counting.rule_counts import count_rules
-    from lapis.stores.load_to_store import place_on
-    from lapis.stores.mapped_tables import open_on_engine
-
-    opened = open_on_engine(model, data, engine, tables, strict=strict, probabilities=False)
-    with opened as (inputs, store):
-        return count_rules(
-            inputs.model,
-            inputs.databases,
-            counts=counts,
-            ijgp=IjgpSettings(ibound, ijgp_tolerance, ijgp_iterations, ijgp_damping),
-            measure_error=measure_error,
-            place=place_on(store),
-            progress=progress,
-        )
+    options = CountOptions(
+        counts=counts,
+        ibound=ibound,
+        ijgp_iterations=ijgp_iterations,
+        ijgp_tolerance=ijgp_tolerance,
+        ijgp_damping=ijgp_damping,
+        measure_error=measure_error,
+        engine=engine,
+        tables=tables,
+        strict=strict,
+    )
+    check_options(options)
+    return operations.count(model, data, options, progress)
 
 
+@known_keywords
 def score(
     model: ModelLike,
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
-    hidden: Sequence[str] = (),
-    listed: bool = False,
+    unobserved: Sequence[str] = (),
+    only_listed: bool = False,
     method: str = "auto",
     precision: float = 0.01,
     time_limit: float | None = None,
@@ -308,32 +730,71 @@ def score(
     progress: Report | None = None,
     stop: Wish | threading.Event | None = None,
 ) -> Score:
-    """How well the model explains data: likelihood, pseudo-likelihood, CLL and AUC-PR.
+    """Score a model on data: likelihood, pseudo-likelihood, CLL and AUC-PR.
 
-    The (pseudo-)log-likelihood is that of all atoms; CLL and AUC-PR are those of the atoms of
-    the query predicates, whose facts are hidden and predicted from the rest by `method`, as
-    `infer` does. `listed` asks only about the query atoms that the data mentions, `hidden` names
-    predicates the data does not show. `likelihood=False` leaves the log-likelihood out, which
-    is exact or nothing and can take long.
+    Parameters
+    ----------
+    model
+        A model or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates whose facts are hidden and predicted from the rest.
+    unobserved
+        Predicates that the data does not show.
+    only_listed
+        Ask only about the query atoms that the data mentions.
+    method
+        Name of a method (`lapis.methods`); "auto" is exact where that is affordable and samples the
+        rest.
+    precision
+        Standard error wanted on every sampled marginal.
+    time_limit
+        Seconds after which predictions end with the samples so far.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    likelihood
+        Whether to compute the log-likelihood, which is exact or absent and can take long.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
+
+    Returns
+    -------
+    Score
+        The (pseudo-)log-likelihood of all atoms, and CLL and AUC-PR of the query atoms.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong.
+    TooLarge
+        If the method cannot predict within its limits.
     """
-    given = dict(locals())
-    check_options("score", given)
-    from lapis.evaluation.score import score_worlds
-    from lapis.inference.marginals import InferenceOptions
-
-    inputs = open_inputs(model, data, strict=strict)
-    return score_worlds(
-        inputs.model,
-        inputs.databases,
-        query_predicates(query, inputs.model),
+    options = ScoreOptions(
+        query=query,
+        unobserved=unobserved,
+        only_listed=only_listed,
         method=method,
-        options=options_of(InferenceOptions, given, stop=Stop(stop)),
-        hidden=hidden,
-        listed=listed,
+        precision=precision,
+        time_limit=time_limit,
+        max_memory=max_memory,
         likelihood=likelihood,
+        strict=strict,
+        random_state=seed_of(random_state),
     )
+    check_options(options)
+    return operations.score(model, data, options, progress, stop)
 
 
+@known_keywords
 def learn(
     model: ModelLike,
     data: DataLike = None,
@@ -343,7 +804,7 @@ def learn(
     optimizer: str | None = None,
     optimizer_options: Mapping[str, float] | None = None,
     prior: Prior | str | None = None,
-    prior_mean: str = "zero",
+    prior_mean: Literal["zero", "initial"] = "zero",
     expectation: str = "auto",
     counts: CountKind = "exact",
     measure_error: bool = False,
@@ -351,13 +812,13 @@ def learn(
     ijgp_iterations: int = 50,
     ijgp_tolerance: float = 1e-4,
     ijgp_damping: float = 0.0,
-    differences: Differences = "substituted",
+    differences: CountDifferences = "substituted",
     num_steps: int | None = None,
     num_records: int | None = None,
     chain_start: ChainStart | None = None,
-    hidden: Sequence[str] = (),
-    listed: bool = False,
-    units: bool = False,
+    unobserved: Sequence[str] = (),
+    only_listed: bool = False,
+    unit_formulas: bool = False,
     num_samples: int = 5,
     rate: float | None = None,
     margin: float = 1.0,
@@ -369,7 +830,7 @@ def learn(
     checkpoint: str | Path | None = None,
     engine: str | None = None,
     tables: str | None = None,
-    estimate: str = "mode",
+    estimate: Literal["mode", "mean"] = "mode",
     posterior_method: str = "nuts",
     num_draws: int = 1000,
     num_chains: int = 4,
@@ -380,27 +841,114 @@ def learn(
 ) -> Fit:
     """Learn the weights of a model's soft rules from data; rules marked @fixed keep theirs.
 
-    Without a query, all atoms are explained (generative learning, by pseudo-likelihood unless
-    `objective` says otherwise); with one, the query predicates given the others. Weights written
-    in the model are where the search starts. `hidden` names predicates the data does not show,
-    `listed` asks only about the query atoms that the data mentions, `units` adds a formula `P(x)`
-    for predicates without one. `lapis.methods` lists objectives, expectations and optimisers, with
-    the options of each (`optimizer_options={"damping": 2}`).
+    Weights written in the model are where the search starts. `lapis.methods` lists objectives,
+    expectations and optimisers, with the options of each.
 
-    With an expectation by counts ("count-gibbs", "count-map", "count-maxwalksat") an iteration
-    makes `num_steps` steps or flips, averages the counts of `num_records` worlds and starts in the
-    world `chain_start` names. With counts="ijgp" counts are estimated as by `count`, and
-    `differences` says how their change with an atom is (docs/approximate-counting.md).
+    Parameters
+    ----------
+    model
+        A model or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates that are predicted from the others; without a query all atoms are explained
+        (generative learning).
+    objective
+        Function to maximise; "pseudo" without a query and "conditional" with one if absent.
+    optimizer
+        Name of the optimiser; chosen by the objective if absent.
+    optimizer_options
+        Options of the optimiser, as in {"damping": 2}.
+    prior
+        A prior, or a text: "none", "gaussian[:width]" or "l1[:strength]".
+    prior_mean
+        Centre of the prior: "zero", or "initial" for the weights in the model.
+    expectation
+        How expected counts are found.
+    counts
+        "exact", or "ijgp" for estimates by IJGP.
+    measure_error
+        Whether to count exactly too, and to compare.
+    ibound
+        IJGP: variables in a cluster.
+    ijgp_iterations
+        IJGP: upper limit of the updates of each message.
+    ijgp_tolerance
+        IJGP: relative change of a message at convergence.
+    ijgp_damping
+        IJGP: share of the old message that an update keeps.
+    differences
+        IJGP: how counts change with an atom: "substituted" (estimate the groundings with the atom)
+        or "subtracted" (two estimated counts).
+    num_steps
+        Expectations by counts: steps of the chains, or flips of the search, in an iteration.
+    num_records
+        Expectations "count-gibbs" and "count-map": worlds whose counts are averaged.
+    chain_start
+        Expectations by counts: where a chain starts in an iteration: "data", "last" or "random".
+    unobserved
+        Predicates that the data does not show.
+    only_listed
+        Ask only about the query atoms that the data mentions.
+    unit_formulas
+        Whether to add a formula P(x) for each predicate without one.
+    num_samples
+        Samples of each chain in an iteration.
+    rate
+        Learning rate of the optimiser.
+    margin
+        Objective "max-margin": price of a wrong atom.
+    max_iterations
+        Upper limit of the iterations.
+    tolerance
+        Largest component of the gradient at convergence.
+    time_limit
+        Seconds after which the result so far is returned, marked interrupted.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    checkpoint
+        A file that keeps the state; the work resumes from it if it exists.
+    engine
+        A database or cluster on which the (weighted) pseudo-likelihood is counted; only classes of
+        atoms are fetched, and the weights are the same.
+    tables
+        The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file.
+    estimate
+        "mode" of the posterior of the weights, or its "mean".
+    posterior_method
+        Estimate "mean": how the posterior is found.
+    num_draws
+        Estimate "mean": draws of each chain.
+    num_chains
+        Estimate "mean": number of chains.
+    level
+        Estimate "mean": probability of the credible intervals.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
 
-    With an `engine` ("duckdb",
-    "postgresql://…", "spark") the (weighted) pseudo-likelihood is counted there; only classes of
-    atoms come back, and the weights are the same; `tables` says which of its tables are the data.
+    Returns
+    -------
+    Fit
+        The learned model, its weights with standard errors, the curve, and with `estimate` "mean"
+        the posterior.
 
-    `estimate` "mean" gives the means of the posterior Pr(weights | data) instead of its mode, and
-    `fit.posterior` the posterior: `num_draws` draws of each of `num_chains` chains by
-    `posterior_method`, credible intervals of probability `level`. It needs a likelihood with exact
-    values, and raises LapisError or TooLarge where there is none.
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, options do not go together, or the data is empty.
+    TooLarge
+        If an expectation or a posterior cannot be computed within the limits.
 
+    Examples
+    --------
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nCancer(person)\\nSmokes(x) => Cancer(x)")
     >>> data = lapis.Database.parse("Smokes(A) Cancer(A) Smokes(B) Cancer(B) Smokes(C) !Cancer(C)")
@@ -408,50 +956,66 @@ def learn(
     >>> round(fit["Smokes(x) => Cancer(x)"], 4)  # log 2: two of three smokers
     0.6931
     """
-    given = dict(locals())
-    check_options("learn", given)
-    from lapis.learning.learn import learn_weights
-    from lapis.learning.options import Options
-    from lapis.stores.load_to_store import place_on
-    from lapis.stores.mapped_tables import open_on_engine
-
-    options = options_of(
-        Options, given, checkpoint=None if checkpoint is None else Path(checkpoint)
+    options = LearnOptions(
+        query=query,
+        objective=objective,
+        optimizer=optimizer,
+        optimizer_options=optimizer_options,
+        prior=prior,
+        prior_mean=prior_mean,
+        expectation=expectation,
+        counts=counts,
+        measure_error=measure_error,
+        ibound=ibound,
+        ijgp_iterations=ijgp_iterations,
+        ijgp_tolerance=ijgp_tolerance,
+        ijgp_damping=ijgp_damping,
+        differences=differences,
+        num_steps=num_steps,
+        num_records=num_records,
+        chain_start=chain_start,
+        unobserved=unobserved,
+        only_listed=only_listed,
+        unit_formulas=unit_formulas,
+        num_samples=num_samples,
+        rate=rate,
+        margin=margin,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        time_limit=time_limit,
+        max_memory=max_memory,
+        random_state=seed_of(random_state),
+        checkpoint=Path(checkpoint) if isinstance(checkpoint, str) else checkpoint,
+        engine=engine,
+        tables=tables,
+        estimate=estimate,
+        posterior_method=posterior_method,
+        num_draws=num_draws,
+        num_chains=num_chains,
+        level=level,
+        strict=strict,
     )
-    with open_on_engine(model, data, engine, tables, strict=strict, max_memory=max_memory) as (
-        inputs,
-        store,
-    ):
-        return learn_weights(
-            inputs.model,
-            inputs.databases,
-            query_predicates(query, inputs.model),
-            options,
-            hidden=hidden,
-            listed=listed,
-            units=units,
-            place=place_on(store),
-            progress=progress,
-            stop=Stop(stop),
-        )
+    check_options(options)
+    return operations.learn(model, data, options, progress, stop)
 
 
+@known_keywords
 def learn_structure(
     model: ModelLike,
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
     method: str = "lapis",
-    given: str | None = None,
-    together: Sequence[str] | str | None = None,
-    max_length: int | None = None,
+    conditioning: Literal["atoms", "predicates"] | None = None,
+    joint_targets: Sequence[str] | str | None = None,
+    max_literals: int | None = None,
     max_variables: int | None = None,
     max_clauses: int | None = None,
     penalty: float | None = None,
     shrinkage: float | None = None,
-    dangling: str | None = None,
-    redundant: str | None = None,
-    final: str | None = None,
+    dangling: Literal["keep", "drop", "best"] | None = None,
+    redundant: Literal["keep", "drop"] | None = None,
+    final: Literal["lazy", "greedy", "l1", "l2"] | None = None,
     sample_share: float = 1.0,
     cluster_prior: float | None = None,
     min_support: int | None = None,
@@ -459,7 +1023,7 @@ def learn_structure(
     max_examples: int | None = None,
     first_penalty: float | None = None,
     flips: int | None = None,
-    lifting: str | None = None,
+    lifting: Literal["lifted", "ground"] | None = None,
     significance: float | None = None,
     min_weight: float | None = None,
     beam: int | None = None,
@@ -475,16 +1039,98 @@ def learn_structure(
 ) -> LearnedRules:
     """Learn rules from data; the model declares the predicates.
 
-    With a query, only rules for its predicates are sought, given all other predicates (by `lapis`;
-    `given="atoms"` takes their own other atoms too). Scores are weighted
-    pseudo-log-likelihoods, exact on all atoms of the data: of each atom given all others, or given
-    the other predicates (`given="predicates"`), but those asked `together`. What is None is chosen
-    by the method (`lapis.methods` lists them with the options that each reads). Ctrl-C, `stop` and
-    `time_limit` end the search with the rules so far, marked interrupted; resumed from its
-    checkpoint, a search ends with the rules of one that was never stopped. With an `engine`
-    ("duckdb", "postgresql://…") clauses are scored there, by one process; `tables` says which
-    of its tables are the data.
+    Scores are weighted pseudo-log-likelihoods, exact on all atoms of the data. Options that are
+    None are chosen by the method. A search that is resumed from its checkpoint ends with the rules
+    of one that was never stopped.
 
+    Parameters
+    ----------
+    model
+        A model or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates to find rules for, given all others; without a query all.
+    method
+        Name of a learner (`lapis.methods`).
+    conditioning
+        What an atom is explained from: all other "atoms", or the other "predicates".
+    joint_targets
+        Predicates that are explained at once, as in "actor,director".
+    max_literals
+        Upper limit of the literals of a rule.
+    max_variables
+        Upper limit of the variables of a rule; 0 for any number.
+    max_clauses
+        Upper limit of the rules.
+    penalty
+        Score lost for each literal.
+    shrinkage
+        Strength of the penalty on squared weights; half of it times the square is lost.
+    dangling
+        Rules with a variable that occurs once: "keep", "drop", or "best" by worlds that are left
+        out.
+    redundant
+        Rules that a shorter one says as well: "keep" or "drop".
+    final
+        How rules enter the model: "lazy", "greedy", "l1" or "l2".
+    sample_share
+        Share of the atoms to score on.
+    cluster_prior
+        lhl: price of a cluster combination.
+    min_support
+        lhl: true atoms in a hyperedge of a path, on average.
+    max_atoms
+        lhl: atoms of a path to try it on first.
+    max_examples
+        lhl: paths of the hypergraph that a path with variables is extended from; 0 for all.
+    first_penalty
+        lhl: penalty in that trial.
+    flips
+        lhl: upper limit of positive literals; all signs if absent.
+    lifting
+        lhl: search the "lifted" or the "ground" hypergraph.
+    significance
+        busl: level of the χ² tests.
+    min_weight
+        busl: rules of smaller weights are dropped.
+    beam
+        msl: clauses kept at each step.
+    jobs
+        Number of processes; one for each core if absent.
+    time_limit
+        Seconds after which the rules so far are returned, marked interrupted.
+    checkpoint
+        A file that keeps the state; the work resumes from it if it exists.
+    engine
+        A database on which clauses are scored, by one process.
+    tables
+        The engine's own tables as data: a schema, a folder of Parquet files, or a TOML file.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
+
+    Returns
+    -------
+    LearnedRules
+        The rules with weights, gains and support, and the model of them.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or the data is empty.
+    TooLarge
+        If the data does not fit the limits.
+
+    Examples
+    --------
     >>> import lapis
     >>> model = lapis.parse("Smokes(person)\\nCancer(person)")
     >>> facts = [f"Smokes(P{i})" for i in range(40)] + [f"Cancer(P{i})" for i in range(3, 42)]
@@ -493,27 +1139,37 @@ def learn_structure(
     >>> found.rules[0].text
     'Smokes(p) => Cancer(p)'
     """
-    options = dict(locals())
-    check_options("structure", options)
-    from lapis.cores import num_cores
-    from lapis.stores.counting.paths import joins_on
-    from lapis.stores.mapped_tables import open_on_engine
-    from lapis.structure.learn_rules import learn_rules
-
-    inputs_of = ("model", "data", "query", "engine", "tables", "strict")
-    for name in (*inputs_of, "time_limit", "random_state", "stop", "jobs"):
-        del options[name]
-    texts = [together] if isinstance(together, str) else together or ()
-    deadline = math.inf if time_limit is None else work_clock() + time_limit
-    with open_on_engine(model, data, engine, tables, strict=strict) as (inputs, store):
-        options["together"] = [query_predicates(text, inputs.model) for text in texts]
-        return learn_rules(
-            inputs.model,
-            inputs.databases,
-            query_predicates(query, inputs.model),
-            jobs=jobs or (num_cores() if store is None else 1),
-            seed=seed_of(random_state),
-            open_joins=joins_on(store),
-            stop=Stop(stop, deadline),
-            **options,
-        )
+    options = StructureOptions(
+        query=query,
+        method=method,
+        conditioning=conditioning,
+        joint_targets=joint_targets,
+        max_literals=max_literals,
+        max_variables=max_variables,
+        max_clauses=max_clauses,
+        penalty=penalty,
+        shrinkage=shrinkage,
+        dangling=dangling,
+        redundant=redundant,
+        final=final,
+        sample_share=sample_share,
+        cluster_prior=cluster_prior,
+        min_support=min_support,
+        max_atoms=max_atoms,
+        max_examples=max_examples,
+        first_penalty=first_penalty,
+        flips=flips,
+        lifting=lifting,
+        significance=significance,
+        min_weight=min_weight,
+        beam=beam,
+        jobs=jobs,
+        time_limit=time_limit,
+        checkpoint=Path(checkpoint) if isinstance(checkpoint, str) else checkpoint,
+        engine=engine,
+        tables=tables,
+        random_state=seed_of(random_state),
+        strict=strict,
+    )
+    check_options(options)
+    return operations.learn_structure(model, data, options, progress, stop)

@@ -135,13 +135,13 @@ def compile_structure() -> None:
     from lapis.language.resolution.resolve import parse_model
 
     declared = parse_model("Friends(person, person)\nSmokes(person)\nCancer(person)")
-    learn_structure(declared, circle_of_friends()[1], max_length=2, jobs=1)
+    learn_structure(declared, circle_of_friends()[1], max_literals=2, jobs=1)
 
 
 JOBS: Mapping[str, Callable[[], None]] = {
     "sampling": compile_sampling,
     "exact": compile_exact,
-    "other samplers": lambda: compile_samplers("mcsat", "tempering", "forest"),
+    "other samplers": lambda: compile_samplers("mcsat", "tempering"),
     "map": compile_map,
     "learning": compile_learning,
     "structure": compile_structure,

@@ -14,8 +14,9 @@ from random_circuits import Builder, partial_rows, random_circuit, restrict
 
 from lapis.circuits import evaluation
 from lapis.circuits.circuit import PARAMETER, PRODUCT, SUM, Properties, new_circuit
+from lapis.circuits.drawing import circuit_graph
 from lapis.circuits.evaluation import expected_parameters, log_values, posteriors
-from lapis.circuits.files import format_ac, format_dot, load_circuit, parse_ac, save_circuit
+from lapis.circuits.files import format_ac, load_circuit, parse_ac, save_circuit
 from lapis.circuits.queries import (
     draw_samples,
     entropy,
@@ -170,7 +171,7 @@ def test_a_text_keeps_every_number(seed: int, scale: float) -> None:
     circuit = COIN.with_parameters(scale * rng.normal(size=2))
     again = parse_ac(format_ac(circuit))
     np.testing.assert_array_equal(again.log_parameter, circuit.log_parameter)
-    format_dot(circuit)
+    circuit_graph(circuit).dot()
 
 
 def test_sums_and_products_of_nothing_can_be_written() -> None:
@@ -249,8 +250,8 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 def test_text_of_a_coin() -> None:
     coin = parse_ac("(2)\nv 0 0\nv 0 1\nn 0.25\nn 0.75\n* 0 2\n* 1 3\n+ 4 5\nEOF\n")
     assert format_ac(coin).splitlines()[3:6] == ["n 0.25", "n 0.75", "* 0 2"]
-    dot = format_dot(coin)
-    assert '[label="x0=0", shape=box]' in dot
+    dot = circuit_graph(coin).dot()
+    assert '[label="x0=0", fillcolor=' in dot
     assert dot.count("->") == coin.num_edges == 6
     assert log_partition(coin) == pytest.approx(0, abs=1e-15)
 

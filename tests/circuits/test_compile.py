@@ -178,8 +178,8 @@ def test_a_hidden_product_needs_no_width() -> None:
 @pytest.mark.parametrize(
     ("size", "needs", "other"),
     [
-        (14, "14 variables in a table and need 3.3e+04 entries", "marginals` (exact, no circuit)"),
-        (40, "40 variables in a table and need 1.1e+12 entries or more", "approximate`"),
+        (14, "14 variables in a table and need 3.3e+04 entries", "marginals (exact, no circuit)"),
+        (40, "40 variables in a table and need 1.1e+12 entries or more", "approximate"),
     ],
 )
 def test_too_large_says_how_large_and_who_answers(size: int, needs: str, other: str) -> None:
@@ -190,7 +190,7 @@ def test_too_large_says_how_large_and_who_answers(size: int, needs: str, other: 
         compile_factors(graph, max_edges=500)
     assert str(raised.value) == (
         f"no circuit of at most 500 edges was found: elimination would join {needs}\n"
-        f"    give evidence, raise --edges-max, or use `lapis circuit {other}"
+        f"    give evidence, raise max_edges, or use circuit {other}"
     )
 
 
@@ -209,7 +209,7 @@ Busy(x) => Knows(x, x).
 def test_ground_models() -> None:
     """Blocks, tied weights, hard clauses: tables multiply to the score of a world."""
     model = lapis.parse(GROUND)
-    task = build_task(model, None, ["Likes", "Busy"], opened=["Knows"])
+    task = build_task(model, None, ["Likes", "Busy"], open_predicates=["Knows"])
     network = ground(task.worlds[0].problem)
     factors = ground_factors(network)
     rng = np.random.default_rng(0)
@@ -222,5 +222,7 @@ def test_ground_models() -> None:
         world[true[true >= 0]] = True
         score = network.score(world) if network.is_feasible(world) else -np.inf
         assert log_value == pytest.approx(score, abs=1e-10)
-    exact = lapis.infer(model, query=["Likes", "Busy"], opened=["Knows"], method="enumerate")
+    exact = lapis.infer(
+        model, query=["Likes", "Busy"], open_predicates=["Knows"], method="enumerate"
+    )
     assert posteriors(circuit, no_evidence(circuit))[0][0] == pytest.approx(exact.log_partition)

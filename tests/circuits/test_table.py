@@ -89,7 +89,7 @@ def test_missing_numbers(tmp_path: Path) -> None:
         (
             "yes,no\n0,1\n",
             "t.csv: the circuit has no variable 'yes'\n"
-            "    say --header no if the first row holds values, not names",
+            '    header "no" takes the first row for values, not names',
         ),
         ("A,B\n0,1\n0,2\n", "t.csv: row 2: B has no state '2'\n    it has 0, 1"),
     ],
@@ -103,7 +103,7 @@ def test_tables_that_are_refused(text: str, message: str, tmp_path: Path) -> Non
 
 def test_arrays_that_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "t.npy", np.array([0.5, 1.0]))
-    with pytest.raises(LapisError, match=r"wanted an array of numbers with rows and columns"):
+    with pytest.raises(LapisError, match=r"wanted rows and columns of numbers or texts"):
         read_table(tmp_path / "t.npy")
     np.save(tmp_path / "t.npy", np.array([[0.5, 1.0]]))
     with pytest.raises(LapisError, match="its numbers are not whole"):

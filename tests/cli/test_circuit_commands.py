@@ -59,12 +59,12 @@ def test_learn_tells_its_figures(learned: Run) -> None:
     assert (found["splits"], found["parameters"], found["converged"]) == (1, 6, True)
     assert found["edges"] == 20
     assert found["seconds"] >= 0
-    small = learned.json("circuit", "learn", "t.csv", "--edges-max", "19", "--method", "greedy")
+    small = learned.json("circuit", "learn", "t.csv", "--max-edges", "19", "--method", "greedy")
     assert (small["edges"], small["splits"], small["converged"]) == (14, 0, False)
     assert small["valid_log_likelihood"] is None
-    for more in (("--components", "3"), ("--method", "tree"), ()):
+    for more in (("--num-components", "3"), ("--method", "tree"), ()):
         code, _, err = learned(
-            "circuit", "learn", "t.csv", "--edges-max", "9", *more, "-o", "no.npz"
+            "circuit", "learn", "t.csv", "--max-edges", "9", *more, "-o", "no.npz"
         )
         assert (code, err.splitlines()[0][:47]) == (
             3,
@@ -76,7 +76,7 @@ def test_learn_tells_its_figures(learned: Run) -> None:
 
 
 def test_costs_are_chosen_by_held_out_rows(learned: Run) -> None:
-    arguments = ("circuit", "learn", "t.csv", "--edge-cost", "9,0.1")
+    arguments = ("circuit", "learn", "t.csv", "--edge-costs", "9,0.1")
     found = learned.json(*arguments, "--valid", "t.csv")
     assert (found["edge_cost"], found["parameter_cost"], found["edges"]) == (0.1, 0.0, 20)
     assert [trial["edges"] for trial in found["trials"]] == [14, 20]
@@ -87,23 +87,23 @@ def test_costs_are_chosen_by_held_out_rows(learned: Run) -> None:
     assert (code, err) == (
         1,
         "error: several costs need held-out rows to choose between them\n"
-        "    give rows to hold out (--valid), or one edge cost and one parameter cost\n",
+        "    give valid, or one edge cost and one parameter cost\n",
     )
     for typed, wrong in (("1,x", "'1,x'\n    as in 1,0.5"), ("1,-2", "(1.0, -2.0)")):
-        code, _, err = learned("circuit", "learn", "t.csv", "--edge-cost", typed)
-        wanted = f"error: --edge-cost must be numbers of at least 0, not {wrong}\n"
+        code, _, err = learned("circuit", "learn", "t.csv", "--edge-costs", typed)
+        wanted = f"error: --edge-costs must be numbers of at least 0, not {wrong}\n"
         assert (code, err) == (1, wanted)
 
 
 def test_a_mixture(learned: Run) -> None:
     found = learned.json(
-        "circuit", "learn", "t.csv", "--components", "2", "--starts", "2", "-o", "m.npz", "--seed",
-        "1",
+        "circuit", "learn", "t.csv", "--num-components", "2", "--num-starts", "2", "-o", "m.npz",
+        "--seed", "1",
     )  # fmt: skip
     assert learned.json("circuit", "info", "m.npz")["deterministic"] is False
     score = learned.json("circuit", "score", "m.npz", "t.csv")["log_likelihood"]
     assert score == pytest.approx(found["train_log_likelihood"], abs=1e-10)
-    code, _, err = learned("circuit", "query", "m.npz", "--mpe")
+    code, _, err = learned("circuit", "query", "m.npz", "--most-likely")
     assert (code, err) == (
         1,
         "error: the most likely states cannot be read off this circuit: it is not deterministic\n",
@@ -112,7 +112,7 @@ def test_a_mixture(learned: Run) -> None:
 
 def test_a_hidden_tree(learned: Run) -> None:
     """Two hidden states can say all of two binary variables: nearly the counts themselves."""
-    arguments = ("circuit", "learn", "t.csv", "--method", "tree", "--components", "2")
+    arguments = ("circuit", "learn", "t.csv", "--method", "tree", "--num-components", "2")
     found = learned.json(*arguments, "-o", "h.npz", "--prior", "0.001")
     entropy = sum(n / 60 * math.log(n / 60) for n in COUNTS.values())
     assert found["train_log_likelihood"] == pytest.approx(entropy, abs=2e-3)
@@ -155,7 +155,7 @@ def test_one_query(learned: Run) -> None:
     chance = table["yes", "yes"] / given
     assert found["log_probability"] == pytest.approx(math.log(chance), abs=1e-10)
     assert found["distribution"] == {"cancer": pytest.approx({"no": 1 - chance, "yes": chance})}
-    found = learned.json("circuit", "query", "c.npz", "--evidence", "smokes=yes", "--mpe")
+    found = learned.json("circuit", "query", "c.npz", "--evidence", "smokes=yes", "--most-likely")
     assert found["log_probability"] == pytest.approx(math.log(given), abs=1e-10)
     assert found["most_likely"] == {"smokes": "yes", "cancer": "yes"}
     assert math.exp(found["most_likely_log_probability"]) == pytest.approx(chance)
@@ -170,7 +170,7 @@ def test_a_file_of_queries(learned: Run) -> None:
     learned.write("q.csv", "cancer\nyes\nno\n")
     learned.write("e.csv", "smokes\nyes\n*\n")
     arguments = ("circuit", "query", "c.npz", "--rows", "q.csv", "--header", "yes")
-    found = learned.json(*arguments, "--given", "e.csv")
+    found = learned.json(*arguments, "--evidence-rows", "e.csv")
     given = table["yes", "no"] + table["yes", "yes"]
     each = [
         math.log(table["yes", "yes"] / given), math.log(table["yes", "no"] + table["no", "no"])
@@ -179,7 +179,7 @@ def test_a_file_of_queries(learned: Run) -> None:
     assert rows == pytest.approx(each, abs=1e-10)
     assert found["log_probability"] == pytest.approx(sum(each) / 2, abs=1e-10)
     learned.write("short.csv", "smokes\nyes\n")
-    code, _, err = learned(*arguments, "--given", "short.csv")
+    code, _, err = learned(*arguments, "--evidence-rows", "short.csv")
     assert (code, err) == (1, "error: q.csv has 2 rows, short.csv has 1\n")
 
 
@@ -215,24 +215,24 @@ def test_info_and_other_forms(learned: Run) -> None:
         (("learn", "t.csv", "-o", "no/c.npz"), "no/c.npz: cannot be written: no folder no"),
         (("learn", "t.csv", "--method", "best"), "--method must be greedy or quick or tree, not "
          "'best'"),
-        (("learn", "t.csv", "--components", "2", "--network", "n.txt"), "a circuit with hidden "
-         "variables is not equivalent to a Bayesian network of its own\n    leave out --network, "
-         "or --components, --starts and --method tree"),
-        (("learn", "t.csv", "--method", "tree", "--edge-cost", "1"), "method 'tree' does not read "
+        (("learn", "t.csv", "--num-components", "2", "--network", "n.txt"), "a circuit with hidden "
+         "variables is not equivalent to a Bayesian network of its own\n    write the circuit, "
+         "or learn without num_components, num_starts and method tree"),
+        (("learn", "t.csv", "--method", "tree", "--edge-costs", "1"), "method 'tree' does not read "
          "costs of edges and parameters\n    they belong to greedy, quick"),
         (("learn", "t.csv", "--prior", "thesi"), "prior must be thesis or libra, or a number above "
          "0, not 'thesi'\n    did you mean 'thesis'?"),
         (("learn", "t.csv", "--prior", "0"), "prior must be thesis or libra, or a number above 0, "
-         "not '0'\n    as in --prior 0.5: counts added to a distribution, in total"),
-        (("learn", "t.csv", "--edge-cost", "0", "--edges-max", "9"), "--edges-max limits a "
-         "circuit, and with --edge-cost 0 none is kept\n    leave it out, or write a circuit with "
-         "-o c.npz"),
-        (("learn", "t.csv", "--edge-cost", "0", "--components", "2"), "with an edge cost of 0 no "
-         "circuit is kept, and hidden or missing values need one\n    give an edge cost above 0, "
-         "or one component, one start and complete rows"),
-        (("learn", "t.csv", "--components", "2", "-o", "n.tbn"), "a circuit with hidden "
-         "variables is not equivalent to a Bayesian network of its own\n    leave out --network, "
-         "or --components, --starts and --method tree"),
+         "not '0'\n    as in 0.5: counts added to a distribution, in total"),
+        (("learn", "t.csv", "--edge-costs", "0", "--max-edges", "9"), "max_edges limits a "
+         "circuit, and with an edge cost of 0 no circuit is kept\n    leave it out, or give it to "
+         "compile, which makes a circuit of the network"),
+        (("learn", "t.csv", "--edge-costs", "0", "--num-components", "2"), "with an edge cost of 0 "
+         "no circuit is kept, and hidden or missing values need one\n    give an edge cost above "
+         "0, or one component, one start and complete rows"),
+        (("learn", "t.csv", "--num-components", "2", "-o", "n.tbn"), "a circuit with hidden "
+         "variables is not equivalent to a Bayesian network of its own\n    write the circuit, "
+         "or learn without num_components, num_starts and method tree"),
         (("score", "none.tbn", "t.csv"), "none.tbn: there is no such file"),
         (("score", "t.csv", "t.csv"), "t.csv: this is not a circuit\n    circuits are .npz files, "
          "as `lapis circuit learn -o` writes them, or .ac files"),
@@ -241,9 +241,10 @@ def test_info_and_other_forms(learned: Run) -> None:
          "yes"),
         (("query", "c.npz", "--evidence", "smokes"), "'smokes' is not a state of a variable\n    "
          "as in smoke=yes"),
-        (("query", "c.npz", "--given", "t.csv"), "--given is the evidence for --rows"),
-        (("query", "c.npz", "--rows", "t.csv", "--mpe"), "a query stands in --query or in --rows, "
-         "not in both"),
+        (("query", "c.npz", "--evidence-rows", "t.csv"),
+         "--evidence-rows is the evidence for --rows"),
+        (("query", "c.npz", "--rows", "t.csv", "--most-likely"), "a query stands in --query or in "
+         "--rows, not in both"),
         (("info", "c.npz", "--plot", "c.txt"), "c.txt: the ending says what kind of picture to "
          f"write\n    one of {', '.join(sorted(FigureCanvasBase.filetypes))}"),
     ],
@@ -256,7 +257,7 @@ def test_mistakes(learned: Run, arguments: tuple[str, ...], message: str) -> Non
 def test_a_network_without_a_circuit(learned: Run) -> None:
     """Learned, scored, queried, sampled, measured and compiled; the distribution stays the same."""
     table = table_of(learned)
-    found = learned.json("circuit", "learn", "t.csv", "--edge-cost", "0", "-o", "n.tbn")
+    found = learned.json("circuit", "learn", "t.csv", "--edge-costs", "0", "-o", "n.tbn")
     assert (found["edges"], found["leaves"], found["parameters"]) == (None, 3, 6)
     mean = sum(count * math.log(table[row]) for row, count in COUNTS.items()) / 60
     assert found["train_log_likelihood"] == pytest.approx(mean, abs=1e-10)
@@ -269,7 +270,7 @@ def test_a_network_without_a_circuit(learned: Run) -> None:
         "compiled_by": info["compiled_by"],
     }  # fmt: skip
     assert (learned.folder / "again.tbn").read_text() == (learned.folder / "n.tbn").read_text()
-    small = learned.json("circuit", "info", "n.tbn", "--edges-max", "19")
+    small = learned.json("circuit", "info", "n.tbn", "--max-edges", "19")
     assert (small["compiled_edges"], small["compiled_by"]) == (None, None)
     given = table["yes", "no"] + table["yes", "yes"]
     asked = learned.json(
@@ -283,7 +284,7 @@ def test_a_network_without_a_circuit(learned: Run) -> None:
     code, out, _ = learned("circuit", "query", "n.tbn", "--evidence", "smokes=yes")
     assert code == 0
     assert "not exact: 10,000 sweeps of Gibbs sampling" in out
-    rows = learned.json("circuit", "query", "n.tbn", "--rows", "t.csv", "--sweeps", "500")
+    rows = learned.json("circuit", "query", "n.tbn", "--rows", "t.csv", "--num-sweeps", "500")
     assert len(rows["queries"]) == 60
     for one, (row, count) in zip(rows["queries"][::60], COUNTS.items(), strict=False):
         assert abs(one["probability"] - table[row]) < 4 * one["stderr"], count
@@ -301,7 +302,7 @@ def test_a_network_without_a_circuit(learned: Run) -> None:
     assert math.exp(some["log_partition"]) == pytest.approx(given, abs=1e-10)
     marginals = learned.json("circuit", "marginals", "n.tbn", "--evidence", "smokes=yes")
     assert marginals["distribution"]["cancer"]["yes"] == pytest.approx(chance, abs=1e-10)
-    found = learned.json("circuit", "learn", "t.csv", "--edge-cost", "0", "-o", "k.npz")
+    found = learned.json("circuit", "learn", "t.csv", "--edge-costs", "0", "-o", "k.npz")
     assert found["edges"] == 20
     learned.json("circuit", "info", "k.npz", "-o", "k.tbn")
     assert (learned.folder / "k.tbn").read_text() == (learned.folder / "n.tbn").read_text()
@@ -310,21 +311,21 @@ def test_a_network_without_a_circuit(learned: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("query", "n.tbn", "--mpe"), "the most likely states cannot be found by Gibbs sampling\n"
-         "    `lapis circuit compile n.tbn -o c.npz`, and query the circuit"),
+        (("query", "n.tbn", "--most-likely"), "the most likely states cannot be found by Gibbs "
+         "sampling\n    compile the network, and query the circuit"),
         (("score", "n.tbn", "some.csv"), "some.csv has missing values, and a network scores "
-         "complete rows\n    `lapis circuit compile n.tbn -o c.npz`, and score the circuit"),
+         "complete rows\n    compile the network, and score by the circuit"),
         (("info", "n.tbn", "--plot", "n.png"), "only circuits are drawn"),
         (("info", "n.tbn", "-o", "n.npz"), "n.npz: networks are written as .tbn\n"
          "    `lapis circuit compile n.tbn -o n.npz` makes a circuit"),
         (("compile", "n.tbn", "-q", "smokes"), "n.tbn: a network with decision trees takes "
-         "--evidence, no data and no queries"),
+         "evidence, no data and no queries"),
         (("score", "bad.tbn", "t.csv"), "bad.tbn:1:1: this is no block of a network\n"
          "    rain\n    ^^^^\n    a file has blocks `network`, `variable` and `probability`"),
     ],
 )  # fmt: skip
 def test_mistakes_with_networks(learned: Run, arguments: tuple[str, ...], message: str) -> None:
-    learned.json("circuit", "learn", "t.csv", "--edge-cost", "0", "-o", "n.tbn")
+    learned.json("circuit", "learn", "t.csv", "--edge-costs", "0", "-o", "n.tbn")
     learned.write("some.csv", "smokes,cancer\nyes,\n")
     learned.write("bad.tbn", "rain\n")
     code, _, err = learned("circuit", *arguments)
@@ -332,8 +333,8 @@ def test_mistakes_with_networks(learned: Run, arguments: tuple[str, ...], messag
 
 
 def test_a_circuit_of_a_network_that_is_too_large(learned: Run) -> None:
-    learned.json("circuit", "learn", "t.csv", "--edge-cost", "0", "-o", "n.tbn")
-    code, _, err = learned("circuit", "compile", "n.tbn", "--edges-max", "15")
+    learned.json("circuit", "learn", "t.csv", "--edge-costs", "0", "-o", "n.tbn")
+    code, _, err = learned("circuit", "compile", "n.tbn", "--max-edges", "15")
     assert code == 3
     assert err.startswith(
         "error: no circuit of at most 15 edges was found: 0 of 1 splits fit, the next gives 20 "
@@ -349,8 +350,8 @@ def test_impossible_evidence_is_said(run: Run) -> None:
 
 def test_large_circuits_are_not_drawn(run: Run) -> None:
     rng = np.random.default_rng(0)
-    np.save(Path("t.npy"), rng.integers(0, 2, (30, 40)))
-    run.json("circuit", "learn", "t.npy", "-o", "c.npz", "--edge-cost", "9")
+    np.save(Path("t.npy"), rng.integers(0, 2, (30, 240)))
+    run.json("circuit", "learn", "t.npy", "-o", "c.npz", "--edge-costs", "9")
     code, _, err = run("circuit", "info", "c.npz", "--plot", "c.png")
     assert code == 3
     assert "nodes are too many to draw" in err

@@ -45,8 +45,8 @@ def test_marginals_need_no_circuit(run: Run) -> None:
         name = atom["atom"].replace(" ", "")
         states = next(s for v, s in found["distribution"].items() if v.replace(" ", "") == name)
         assert states["true"] == pytest.approx(atom["probability"])
-    code, _, err = run("circuit", "compile", "coins.bif", "--edges-max", "5")
-    assert (code, "`lapis circuit marginals` (exact, no circuit)" in err) == (3, True)
+    code, _, err = run("circuit", "compile", "coins.bif", "--max-edges", "5")
+    assert (code, "circuit marginals (exact, no circuit)" in err) == (3, True)
 
 
 def test_a_network_is_approximated(run: Run) -> None:
@@ -77,9 +77,9 @@ def test_what_is_refused(run: Run) -> None:
     code, _, err = run("circuit", "compile", "m.mln", "--evidence", "a=h")
     assert (code, err) == (
         1,
-        "error: m.mln: --evidence is for .bif and .uai files\n    write facts to a .db file\n",
+        "error: m.mln: evidence is for networks\n    give a Markov logic model facts, as data\n",
     )
-    code, _, err = run("circuit", "compile", "coins.bif", "--edges-max", "5")
+    code, _, err = run("circuit", "compile", "coins.bif", "--max-edges", "5")
     assert code == 3
     assert err.startswith("error: no circuit of at most 5 edges was found")
 
@@ -162,7 +162,7 @@ def test_impossible_events_and_impossible_evidence_are_told_apart(run: Run) -> N
     assert (code, err) == (1, "error: b is given two states, t and h\n")
     run.write("q.csv", "a,b\n?,t\n?,h\nh,?\n")
     run.write("e.csv", "a,b\nh,?\nh,t\n?,?\n")
-    asked = ("circuit", "query", "sure.npz", "--rows", "q.csv", "--given", "e.csv")
+    asked = ("circuit", "query", "sure.npz", "--rows", "q.csv", "--evidence-rows", "e.csv")
     rows = run.json(*asked)["queries"]
     assert rows[:2] == [
         {"log_probability": None, "probability": 0.0},

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cli_run import MODEL, Run
-from lapis.options import COMMANDS, WORLDS, arguments_of
+from lapis.cli.command import COMMANDS, WORLDS
 
 
 def test_infer(run: Run) -> None:
@@ -34,6 +34,36 @@ def test_infer_prints_a_table_with_bars(run: Run) -> None:
     assert "exact" in out
 
 
+def test_a_plan_says_what_infer_then_did(run: Run) -> None:
+    planned = run.json("plan", "m.mln", "d.db", "-q", "Smokes,Cancer")["steps"]
+    answer = run.json("infer", "m.mln", "d.db", "-q", "Smokes,Cancer", "--plan")
+    done = answer["plan"]["steps"]
+    assert [step["solvers"] for step in planned] == [["ground"], ["enumerate"]]
+    assert [step["status"] for step in planned] == ["planned", "planned"]
+    for before, after in zip(planned, done, strict=True):
+        assert (before["solvers"], before["atoms"]) == (after["solvers"], after["atoms"])
+        assert after["status"] == "answered"
+        assert after["measured_seconds"] >= 0.0
+    assert done[-1]["methods"] == [answer["method"]]
+    assert "plan" not in run.json("infer", "m.mln", "d.db", "-q", "Smokes,Cancer")
+
+
+def test_plans_are_printed_above_the_answer(run: Run) -> None:
+    code, out, _ = run("plan", "m.mln", "d.db", "-q", "Smokes")
+    assert code == 0
+    assert "tiny: all joint states" in out
+    code, out, _ = run("infer", "m.mln", "d.db", "-q", "Smokes", "--plan")
+    assert code == 0
+    assert out.index("enumerate") < out.index("Smokes(Bob)")
+    assert "took" in out
+
+
+def test_a_plan_of_two_worlds_names_them(run: Run) -> None:
+    run.write("e.db", "Friends(Carl, Dora)\n")
+    steps = run.json("plan", "m.mln", "d.db", "e.db", "-q", "Smokes")["steps"]
+    assert [step["world"] for step in steps] == ["d.db", "d.db", "e.db", "e.db"]
+
+
 def test_infer_answers_single_atoms_even_where_they_are_known(run: Run) -> None:
     answer = run.json("infer", "m.mln", "d.db", "-q", "Smokes(Anna), Smokes(Bob)")
     assert [row["atom"] for row in answer["atoms"]] == ["Smokes(Anna)", "Smokes(Bob)"]
@@ -53,7 +83,7 @@ def test_formulas_are_answered_with_the_rest(run: Run) -> None:
 
 def test_soft_evidence_is_an_unsure_observation(run: Run) -> None:
     model = run.write("s.mln", "t = {A, B}\nP(t)\n0.5 P(x)\n")
-    answer = run.json("infer", model, "-q", "P", "--soft", "P(A)=0.7")
+    answer = run.json("infer", model, "-q", "P", "--soft-evidence", "P(A)=0.7")
     odds = math.exp(0.5) * 0.7 / 0.3
     assert answer["atoms"][0]["probability"] == pytest.approx(odds / (1 + odds))
 
@@ -62,16 +92,24 @@ def test_soft_evidence_is_an_unsure_observation(run: Run) -> None:
     ("arguments", "flag", "name"),
     [
         (
-            ("infer", "-q", "Cancer", "--soft", "{}=0.3", "--soft", "{} = .4"),
-            "--soft",
+            ("infer", "-q", "Cancer", "--soft-evidence", "{}=0.3", "--soft-evidence", "{} = .4"),
+            "--soft-evidence",
             "Cancer(Bob)",
         ),
         (
-            ("learn", "--optimizer", "dn", "--option", "{}=2", "--option", "{}=3"),
-            "--option",
+            (
+                "learn",
+                "--optimizer",
+                "dn",
+                "--optimizer-options",
+                "{}=2",
+                "--optimizer-options",
+                "{}=3",
+            ),
+            "--optimizer-options",
             "damping",
         ),
-        (("lift", "--size", "{}=3", "--size", "{}=4"), "--size", "person"),
+        (("lift", "--sizes", "{}=3", "--sizes", "{}=4"), "--sizes", "person"),
     ],
 )
 def test_what_is_given_twice_is_refused(
@@ -86,7 +124,9 @@ def test_what_is_given_twice_is_refused(
 MISPLACED = "    the model (.mln) comes first, then the data (.db, or tables)\n"
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if WORLDS in arguments_of(c)])
+@pytest.mark.parametrize(
+    "command", [name for name, command in COMMANDS.items() if WORLDS in command.arguments]
+)
 def test_a_model_in_the_place_of_data_is_told_as_that(run: Run, command: str) -> None:
     """A model of declarations could be read as facts."""
     for model in ("m.mln", run.write("declared.mln", "Smokes(person)\nCancer(person)\n")):
@@ -270,8 +310,14 @@ def test_demo(run: Run) -> None:
         (["ground", "m.mln", "d.db", "-q", "Smokes", "--max-memory", "lots"], 1, "is not a size"),
         (["count", "m.mln", "d.db", "--counts", "guess"], 1, "unknown counts 'guess'"),
         (["count", "m.mln", "d.db", "--counts", "ijgp", "--ibound", "0"], 1, "at least 1"),
-        (["infer"], 2, "Missing argument"),
-        (["nonsense"], 2, "No such command"),
+        (["infer"], 2, "error: missing MODEL"),
+        (["nonsense"], 2, "error: no command 'nonsense'"),
+        (["infr"], 2, "did you mean infer?"),
+        (["circuit", "lern"], 2, "did you mean learn?"),
+        (["infer", "m.mln", "--precison", "0.1"], 2, "did you mean --precision?"),
+        (["infer", "m.mln", "--jobs", "two"], 2, "--jobs must be a whole number, not 'two'"),
+        (["infer", "m.mln", "--precision"], 2, "--precision: expected one argument"),
+        (["demo", "m.mln"], 2, "unexpected argument 'm.mln'"),
     ],
 )
 def test_mistakes_end_in_a_message(run: Run, arguments: list[str], code: int, message: str) -> None:

@@ -81,7 +81,7 @@ def test_a_weight_without_bound_is_said(learning: Run) -> None:
         (["rules.mln", "empty.db", "-o", "o.mln"], "there is nothing to learn from"),
         (["rules.mln", "facts.db", "-o", "."], "it is a folder"),
         (["rules.mln", "facts.db", "--optimizer", "lbfgs", "--rate", "1"], "does not read --rate"),
-        (["rules.mln", "facts.db", "--hidden", "Drinks"], "unknown predicate 'Drinks'"),
+        (["rules.mln", "facts.db", "--unobserved", "Drinks"], "unknown predicate 'Drinks'"),
         (["hard.mln", "facts.db"], "contradicts the hard rule"),
     ],
 )

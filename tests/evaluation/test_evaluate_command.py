@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import lapis
-from lapis.cli.commands import run_evaluate
+from lapis.cli.commands import evaluate
 from lapis.cli.render import present, show
 from lapis.data.database import Database
 from lapis.evaluation.cross_validation import CrossValidation
 from lapis.evaluation.fold_jobs import Fold
 from lapis.evaluation.score import score_worlds
+from lapis.registry.options import EvaluateOptions
 
 MODEL = "Person(p)\nSmokes(p)\nCancer(p)\nSmokes(x)\nSmokes(x) => Cancer(x)\n"
 FACTS = [
@@ -22,6 +24,14 @@ FACTS = [
     "Person(A) Person(B) Smokes(B)",
     "Person(A) Person(B) Person(C) Person(D) Smokes(A) Smokes(D) Cancer(D)",
 ]
+
+
+def run_evaluate(
+    model: Path, worlds: list[Database], query: list[str], **given: Any
+) -> CrossValidation:
+    found = evaluate(model, worlds, EvaluateOptions(query=query, **given), None)
+    assert isinstance(found, CrossValidation)
+    return found
 
 
 @pytest.fixture
@@ -40,11 +50,9 @@ def test_learned_and_tested_for_real(
 ) -> None:
     """Without a prior, the weight of a unit formula is the log-odds in the training data."""
     model.write_text("Person(p)\nSmokes(p)\nCancer(p)\nSmokes(x)\n", encoding="utf-8")
-    options = {"prior": "none"}
     evaluated = run_evaluate(
-        model, WORLDS, ["Smokes"], leave_one_out=True, learn_options=options,
-        generative=generative, jobs=1,
-    )  # fmt: skip
+        model, WORLDS, ["Smokes"], leave_one_out=True, prior="none", generative=generative, jobs=1
+    )
     present(evaluated, as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert [fold["test"] for fold in found["folds"]] == [["town 0"], ["town 1"], ["town 2"]]

@@ -173,7 +173,7 @@ def test_unknown_facts_are_summed_out(case: Case) -> None:
 def test_hidden_predicates_are_summed_out() -> None:
     """What the data states of a hidden predicate is given, the rest of it is unknown."""
     model, data = lapis.parse(SMOKERS), lapis.Database.parse(PEOPLE)
-    found = score_worlds(model, [data], ["Cancer"], hidden=["Smokes"])
+    found = score_worlds(model, [data], ["Cancer"], unobserved=["Smokes"])
     friends = (("Friends", ("Ann", "Bob")), ("Friends", ("Bob", "Cid")))
     smokers = (("Smokes", ("Ann",)), ("Smokes", ("Cid",)))
     given = Facts((*friends, *smokers))
@@ -203,9 +203,9 @@ def test_the_likelihood_is_that_of_all_facts_stated(case: Case, data: st.DataObj
         nothing = oracle.infer(bare, Facts(), model.predicates)
     except NoWorld:
         with pytest.raises(lapis.LapisError):
-            score_worlds(model, [database], hidden=hidden, pseudo=False)
+            score_worlds(model, [database], unobserved=hidden, pseudo=False)
         return
-    found = score_worlds(model, [database], hidden=hidden, pseudo=False)
+    found = score_worlds(model, [database], unobserved=hidden, pseudo=False)
     assert found.log_likelihood == close(known.log_partition - nothing.log_partition)
 
 
@@ -230,7 +230,7 @@ def test_worlds_are_pooled() -> None:
 def test_listed_atoms_only_are_asked() -> None:
     model = lapis.parse("Same(ref, ref)\n1 Same(x, y) ^ Same(y, z) => Same(x, z)\n-1 Same(x, y)")
     data = lapis.Database.parse("Same(A,B) !Same(A,C) Same(B,A)")
-    found = score_worlds(model, [data], ["Same"], listed=True)
+    found = score_worlds(model, [data], ["Same"], only_listed=True)
     assert found.predictions is not None
     assert found.predictions.atoms == ("Same(A,B)", "Same(A,C)", "Same(B,A)")
     asked = lapis.Database.parse("?Same(A,B) ?Same(A,C) ?Same(B,A)")
@@ -297,7 +297,7 @@ def test_atoms_that_are_nearly_certain_are_ranked(low: float, high: float, sign:
 
 @pytest.mark.parametrize(
     ("options", "label"),
-    [({"listed": True}, "--listed"), ({"method": "gibbs"}, "--method gibbs"),
+    [({"only_listed": True}, "--only-listed"), ({"method": "gibbs"}, "--method gibbs"),
      ({"precision": 0.5}, "--precision")],
 )  # fmt: skip
 def test_what_is_said_of_predictions_without_any_is_refused(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from field_worlds import (
@@ -18,10 +21,12 @@ from hypothesis import strategies as st
 
 from cli_run import Run
 from lapis import fields
+from lapis.cli.render import json_pieces
 from lapis.data.database import Database
+from lapis.fields.field_example import make_field_example
 from lapis.fields.field_text import parse_field
-from lapis.fields.lesson import make_lesson
 from lapis.learning.examples import build_examples
+from lapis.results.result import Result
 
 EXTREME = (0.0, 1000.0, -1000.0, 1e-9)
 
@@ -54,7 +59,7 @@ def test_extreme_weights_and_partial_evidence(text: str, alone: bool, data: st.D
         assert answer[spelled[atom]] == pytest.approx(probability, abs=1e-9)
     every = " ".join(spelled[a] for a, v in world.items() if v)
     [example] = build_examples(field.declarations, [Database.parse(every)])
-    value, gradient = pseudo(make_lesson(field, example), weights)
+    value, gradient = pseudo(make_field_example(field, example), weights)
     now = log_weight(field, domains, world)
     others = [log_weight(field, domains, world | {atom: not world[atom]}) for atom in world]
     expected = sum(now - np.logaddexp(now, other) for other in others)
@@ -116,7 +121,7 @@ REFUSED = {
     "from m.mln --sharpness -1": "--sharpness must be a number between 0 and 1e+06, not -1.0",
     "from m.mln --sharpness nan": "--sharpness must be a number between 0 and 1e+06, not nan",
     "from m.mln --sharpness inf": "--sharpness must be a number between 0 and 1e+06, not inf",
-    "learn f.rrf f.db --hidden Nope": "unknown predicate 'Nope'",
+    "learn f.rrf f.db --unobserved Nope": "unknown predicate 'Nope'",
     "learn f.rrf f.db -q P(A)": "this is about whole predicates, not atoms or formulas: P(A)",
     "score f.rrf f.db -q P --method icm": "unknown method 'icm'",
     "score f.rrf f.db -q P --method enumerate --precision 0.1": "does not read --precision",
@@ -134,3 +139,31 @@ def test_refusals_have_a_message(line: str, run: Run) -> None:
     code, _, err = run("field", *line.split())
     assert code == 1
     assert REFUSED[line] in err
+
+
+FIELD = "Smokes(p)\nFriends(p, p)\nroot:\n -2 lonely(x)\n 1 Smokes(x)\n"
+FIELD += "lonely(x):\n -2 friend(x, y)\nfriend(x, y):\n 3 Friends(x, y)\n 2 Smokes(y)\n"
+COMMANDS: dict[str, Callable[[], Result]] = {
+    "infer f.rrf f.db -q Smokes": lambda: fields.infer("f.rrf", "f.db", "Smokes"),
+    "infer f.rrf f.db -q Smokes --method gibbs --max-samples 4000 --seed 2": lambda: fields.infer(
+        "f.rrf", "f.db", "Smokes", method="gibbs", max_samples=4000, random_state=2
+    ),
+    "map f.rrf f.db -q Smokes,Friends": lambda: fields.map("f.rrf", "f.db", ["Smokes", "Friends"]),
+    "learn f.rrf f.db --prior gaussian:2": lambda: fields.learn(
+        "f.rrf", "f.db", prior="gaussian:2"
+    ),
+    "score f.rrf f.db -q Smokes": lambda: fields.score("f.rrf", "f.db", "Smokes"),
+}
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_prints_what_the_function_returns(line: str, run: Run) -> None:
+    run.write("f.rrf", FIELD)
+    run.write("f.db", "Friends(Anna,Bob) Friends(Bob,Cid) Smokes(Bob) ?Smokes(Anna) ?Smokes(Cid)")
+    if not line.startswith(("infer", "map")):
+        run.write("f.db", "Friends(Anna,Bob) Friends(Bob,Cid) Smokes(Bob)")
+    printed, found = run.json("field", *line.split()), COMMANDS[line]().to_json()
+    for timed in ("seconds", "curve"):
+        printed.pop(timed, None)
+        found.pop(timed, None)
+    assert json.loads("".join(json_pieces(found))) == printed

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from cli_run import Run
 from lapis import fields
-from lapis.errors import LapisError
-from lapis.fields.drawing import lay_out
+from lapis.fields.drawing import NEGATIVE, POSITIVE
+from lapis.results.graph import lay_out
 
 TEXT = """\
 P(t)
@@ -23,22 +21,29 @@ b(x):
 
 
 def test_a_parfeature_is_drawn_once_and_below_all_its_parents() -> None:
-    boxes, lines = lay_out(fields.parse(TEXT))
-    assert [box.text for box in boxes.values()].count("b(x)") == 1
-    assert (boxes["root"].level, boxes["a"].level, boxes["b"].level) == (0, 1, 2)
-    assert [(line.above, line.below, line.weight) for line in lines] == [
-        ("b", "b 0", -4.0), ("a", "b", 3.0), ("a", "a 1", 1.0), ("root", "a", 2.0),
-        ("root", "b", -1.0),
+    graph = fields.draw(fields.parse(TEXT))
+    labels = [node.label for node in graph.nodes]
+    assert labels == ["root", "a(x)", "b(x)", "P(x)", "P(x)"]
+    assert [(edge.source, edge.target, edge.label) for edge in graph.edges] == [
+        (0, 1, "2"), (0, 2, "-1"), (1, 2, "3"), (1, 3, "1"), (2, 4, "-4"),
     ]  # fmt: skip
-    places = [(box.x, box.level) for box in boxes.values() if box.is_leaf]
-    assert len(set(places)) == len(places)
+    assert [edge.colour for edge in graph.edges] == [
+        POSITIVE if edge.label[0] != "-" else NEGATIVE for edge in graph.edges
+    ]
+    widths = {abs(float(edge.label)): edge.width for edge in graph.edges}
+    assert sorted(widths.values()) == [widths[weight] for weight in sorted(widths)]
+    boxes, _ = lay_out(graph)
+    root, one, other, leaf, last = (box[1] for box in boxes)
+    assert root < one < other == leaf < last
 
 
 def test_the_command(run: Run) -> None:
     run.write("f.rrf", TEXT)
-    code, out, _ = run("field", "draw", "f.rrf", "-o", "f.svg")
-    assert code == 0
-    assert out == "drawn to f.svg\n"
+    for arguments, path in ((), "f.svg"), (("-o", "g.png"), "g.png"), (("-o", "g.dot"), "g.dot"):
+        code, out, _ = run("field", "draw", "f.rrf", *arguments)
+        assert (code, out) == (0, f"drawn to {path}\n")
+        assert (run.folder / path).exists()
     assert "<svg" in (run.folder / "f.svg").read_text(encoding="utf-8")
-    with pytest.raises(LapisError, match="the ending says what kind of picture to write"):
-        fields.draw(run.folder / "f.rrf", "f.txt")
+    code, _, err = run("field", "draw", "f.rrf", "-o", "f.txt")
+    assert code == 1
+    assert "the ending says what kind of picture to write" in err

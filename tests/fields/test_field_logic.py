@@ -73,7 +73,7 @@ def test_sharp_fields_are_their_networks(case: Case) -> None:
     assert {*answer.atoms} <= {*names}
     assert answer.probability == pytest.approx([oracle[n] for n in answer.atoms], abs=1e-6)
     try:
-        back = fields.extract(field)
+        back = fields.to_model(field)
     except LapisError as error:
         assert error.code == "nothing-extracted"  # noqa: PT017
         return
@@ -87,7 +87,7 @@ def test_every_connective_and_its_way_back() -> None:
     field = fields.from_model(model, sharpness=SHARP)
     answer = fields.infer(field, None, list(model.predicates), method="enumerate")
     assert [answer[name] for name in names] == pytest.approx(expected, abs=1e-9)
-    _, extracted = marginals_of(fields.extract(field), Facts())
+    _, extracted = marginals_of(fields.to_model(field), Facts())
     assert extracted == pytest.approx(expected, abs=1e-9)
 
 
@@ -125,10 +125,10 @@ def test_theory_revision_adds_what_is_missing() -> None:
 
 def test_what_is_weak_is_left_out() -> None:
     field = fields.parse("P(t)\nQ(t)\nroot:\n 2 f(x)\nf(x):\n 3 P(x)\n 0.4 Q(x)\n")
-    assert [rule.text for rule in fields.extract(field).rules] == ["P(x)"]
-    assert [rule.text for rule in fields.extract(field, threshold=0.1).rules] == ["P(x) ^ Q(x)"]
-    with pytest.raises(LapisError, match="nothing in the field is as strong as that"):
-        fields.extract(field, threshold=10.0)
+    assert [rule.text for rule in fields.to_model(field).rules] == ["P(x)"]
+    assert [rule.text for rule in fields.to_model(field, threshold=0.1).rules] == ["P(x) ^ Q(x)"]
+    with pytest.raises(LapisError, match="no weight reaches the threshold"):
+        fields.to_model(field, threshold=10.0)
 
 
 def test_the_commands(run: Run) -> None:
@@ -198,7 +198,7 @@ def check_round_trip(text: str) -> None:
     field = fields.parse(fields.print_field(fields.from_model(model, sharpness=SHARP)))
     found = fields.infer(field, None, list(model.predicates), method="enumerate")
     np.testing.assert_allclose([found[name] for name in names], expected, atol=1e-9)
-    _, extracted = marginals_of(fields.extract(field, threshold=0.1), Facts())
+    _, extracted = marginals_of(fields.to_model(field, threshold=0.1), Facts())
     np.testing.assert_allclose(extracted, expected, atol=1e-9)
 
 
@@ -207,5 +207,5 @@ def test_extracted_rules_keep_their_multiplicity() -> None:
     text = "t = {A, B, C}\nu = {D, E}\nP(t)\nR(u)\nS(u, t)\n-0.47 (EXIST q !P(q)) ^ (R(x) v !R(x))"
     check_round_trip(text)
     check_round_trip(text.replace("\nR(u)", "").replace("R(x)", "S(x, y)"))
-    rule = fields.extract(fields.from_model(lapis.parse(text))).rules[0]
+    rule = fields.to_model(fields.from_model(lapis.parse(text))).rules[0]
     assert rule.text == "(FORALL q P(q)) ^ (R(x) v !R(x))"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lapis.grounding.auxiliary import definition_clauses
+from lapis.grounding.assembly import definition_clauses
 from lapis.network.network import AtomTable, Network
 
 WEIGHTS = (1.0, -0.5, 0.0, 2.5, -20.0, 20.0, 0.3)

@@ -136,7 +136,7 @@ def test_a_formula_is_refused() -> None:
     """Its atom is tied to others by a hard rule: chains stood still, and P(A) was 0.2 off."""
     model = lapis.parse("t = {A, B}\nP(t)\nQ(t)\n1 P(x) => Q(x)\n0.5 P(x)")
     with pytest.raises(LapisError) as error:
-        lapis.infer(model, query=["P", "P(x) ^ Q(x)"], opened=["Q"], method="count-gibbs")
+        lapis.infer(model, query=["P", "P(x) ^ Q(x)"], open_predicates=["Q"], method="count-gibbs")
     assert (error.value.code, error.value.message) == (
         "formula-query",
         "method 'count-gibbs' changes one atom at a time and cannot answer the formula "

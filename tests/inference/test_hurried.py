@@ -7,12 +7,12 @@ from hypothesis import given, settings
 
 import lapis
 import oracle
-from lapis.methods import METHODS
+from lapis.methods import methods_of
 from oracle import NoWorld
 from strategies import Case, cases
 
 NO_TIME = 1e-9
-MAP_METHODS = [method.name for method in METHODS if method.task == "map"]
+MAP_METHODS = list(methods_of("map"))
 # What ends in time has an answer; what has none before it is done, or found no world, says so.
 REFUSALS = ("stopped", "no-feasible-world")
 

@@ -9,8 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from lapis.inference.exact.by_components import exact, plan_exact
-from lapis.inference.exact.elimination_order import best_order
-from lapis.inference.exact.elimination_order_sparse import low_degree_order
+from lapis.inference.exact.elimination_order import best_order, low_degree_order
 from lapis.inference.exact.junction_tree import CORE, ROOT, build_tree
 from lapis.network.cubes import Cubes, falsifying_cubes, find_variables
 from lapis.network.long_cubes import cut_long_cubes

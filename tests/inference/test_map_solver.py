@@ -143,7 +143,7 @@ def test_the_cost_is_what_broken_ground_formulas_weigh(case: Case) -> None:
 def test_opposed_formulas_both_count() -> None:
     """Whatever P is, one of the two is broken; known atoms break theirs too."""
     model = lapis.parse("P(t)\n2 P(x)\n1.5 !P(x)\n-1 P(x) v !P(x)")
-    found = lapis.map(model, lapis.Database.parse("!P(A) ?P(B)"), opened=["P"])
+    found = lapis.map(model, lapis.Database.parse("!P(A) ?P(B)"), open_predicates=["P"])
     # A is known false: 2 and 1 are broken. B is made true: 1.5 and 1 are.
     assert found.diagnostics["cost"] == pytest.approx(2 + 1 + 1.5 + 1)
     assert found.diagnostics["cost_bound"] == found.diagnostics["cost"]

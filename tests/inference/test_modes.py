@@ -14,7 +14,6 @@ from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.sampling import chains
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.count_gibbs import CountGibbs, unknown_atoms
-from lapis.inference.sampling.couplings.forest import TreeGibbs
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.modes import find_modes
 from lapis.network.network import Network
@@ -52,18 +51,14 @@ def test_one_mode_and_nothing_are_no_trouble() -> None:
     assert find_modes(agreement(4, 0.5, 0.1), 0, 0) == []
 
 
-@pytest.mark.parametrize(
-    ("sampler", "seed"), [(Gibbs(), 133), (Gibbs(), 271), (TreeGibbs(), 293), (TreeGibbs(), 413)]
-)
-def test_what_only_scouts_have_seen_counts(
-    sampler: Gibbs | TreeGibbs, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("seed", [133, 271])
+def test_what_only_scouts_have_seen_counts(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without scouts, chains that never enter a mode say so with small errors."""
     network = many_modes(seed)
     exact = enumerate_worlds(network).marginal
 
     def is_overclaimed() -> bool:
-        found = run_chains(network, sampler, max_samples=40_000, seed=seed)
+        found = run_chains(network, Gibbs(), max_samples=40_000, seed=seed)
         off = np.abs(found.marginal - exact) > 5 * found.stderr
         return found.converged and bool(off.any())
 

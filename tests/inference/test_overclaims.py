@@ -20,16 +20,15 @@ from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.marginals import InferenceOptions
 from lapis.inference.sampling.chains import run_chains
 from lapis.inference.sampling.couplings.cluster import Cluster
-from lapis.inference.sampling.couplings.forest import TreeGibbs
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.mcsat import MCSAT
 from lapis.inference.sampling.sampler import Sampler
 from lapis.inference.sampling.tempering import Tempering
 from lapis.inference.solve import infer_network
-from lapis.language.weights import LARGEST
+from lapis.language.formulas import LARGEST
 from lapis.network.network import Network
 
-SAMPLERS: list[Sampler[Any, Any]] = [Gibbs(), MCSAT(), Tempering(), Cluster(), TreeGibbs()]
+SAMPLERS: list[Sampler[Any, Any]] = [Gibbs(), MCSAT(), Tempering(), Cluster()]
 
 
 def coupled_pairs(size: int, strength: float, rng: np.random.Generator) -> Network:
@@ -186,7 +185,7 @@ def test_a_pilot_that_lost_a_mode_does_not_win_auto(monkeypatch: pytest.MonkeyPa
         assert float(found.stderr.max()) <= 0.05
 
 
-@pytest.mark.parametrize("method", ["gibbs", "mcsat", "tempering", "cluster", "forest"])
+@pytest.mark.parametrize("method", ["gibbs", "mcsat", "tempering", "cluster"])
 def test_what_elimination_makes_exact_has_its_log_partition(method: str) -> None:
     model = lapis.parse("t = {A, B}\nP(t)\nQ(t)\n1 P(x) => Q(x)\n0.5 P(x)")
     found = lapis.infer(model, query=["P", "Q"], method=method)

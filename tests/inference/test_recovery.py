@@ -190,7 +190,12 @@ Cancer(person)
 def test_chains_that_never_move_are_told() -> None:
     """All smoke or none does, which single flips do not change."""
     answer = lapis.infer(
-        lapis.parse(OPEN), None, "Smokes", opened=["Friends"], method="gibbs", max_samples=2_000
+        lapis.parse(OPEN),
+        None,
+        "Smokes",
+        open_predicates=["Friends"],
+        method="gibbs",
+        max_samples=2_000,
     )
     assert answer.diagnostics["stuck_atoms"] == 60
     assert not answer.diagnostics["converged"]

@@ -141,7 +141,7 @@ def test_a_block_in_a_core() -> None:
     "ask",
     [
         lambda model, data: lapis.learn(
-            model, data, "Liked", hidden=["Topic"], objective="conditional"
+            model, data, "Liked", unobserved=["Topic"], objective="conditional"
         ),
         lambda model, data: lapis.score(model, data, "Liked"),
     ],

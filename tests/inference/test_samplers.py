@@ -26,7 +26,6 @@ from lapis.inference.exact.enumerate import enumerate_worlds
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.chains import SampleResult, run_chains
 from lapis.inference.sampling.couplings.cluster import Cluster
-from lapis.inference.sampling.couplings.forest import TreeGibbs
 from lapis.inference.sampling.diagnostics import summarize
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.kernels.tally import make_room, new_tallies
@@ -43,7 +42,6 @@ SAMPLERS: list[Sampler[Any, Any]] = [
     MCSAT(node_budget=8, name="mcsat-large"),
     Tempering(),
     Cluster(),
-    TreeGibbs(),
 ]
 each_sampler = pytest.mark.parametrize("sampler", SAMPLERS, ids=lambda sampler: sampler.name)
 

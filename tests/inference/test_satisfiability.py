@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 from exact_networks import make_network, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lapis.network import satisfiability
 from lapis.network.network import Network
-from lapis.network.satisfiability import find_core
+from lapis.network.satisfiability import find_core, find_world
 
 
 def has_world(network: Network, rows: list[int]) -> bool:
@@ -60,15 +62,55 @@ def test_a_long_chain_is_refuted_by_its_ends_and_links() -> None:
     assert sorted(core.tolist()) == list(range(links + 1))
 
 
-def test_pigeons_do_not_fit() -> None:
-    """Three pigeons as blocks, two holes each, no two in one: no unit to propagate."""
-    atoms = np.arange(1, 7).reshape(3, 2)
-    blocks = [((atoms[pigeon] - 1).tolist(), True) for pigeon in range(3)]
+@pytest.mark.parametrize("holes", [2, 4, 5])
+def test_pigeons_do_not_fit(holes: int) -> None:
+    """One pigeon too many, a block each, no two in a hole: no unit to propagate, and all needed."""
+    pigeons = holes + 1
+    atoms = np.arange(1, pigeons * holes + 1).reshape(pigeons, holes)
+    blocks = [((row - 1).tolist(), True) for row in atoms]
     clauses = [
         ([-int(atoms[a, hole]), -int(atoms[b, hole])], -1, 1.0)
-        for a, b in itertools.combinations(range(3), 2)
-        for hole in range(2)
+        for a, b in itertools.combinations(range(pigeons), 2)
+        for hole in range(holes)
     ]
-    core = find_core(make_network(6, clauses, blocks=blocks))
+    core = find_core(make_network(pigeons * holes, clauses, blocks=blocks))
     assert core is not None
-    assert len(core) == 9
+    assert sorted(core.tolist()) == list(range(len(clauses) + pigeons))
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=100)
+def test_worlds_of_random_networks(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 7))
+    network = random_network(rng, size, int(rng.integers(1, 16)), max_length=3, hard=0.6)
+    world = find_world(network)
+    rows = np.flatnonzero(network.weight_id < 0).tolist()
+    rows += range(network.num_clauses, network.num_clauses + network.num_blocks)
+    if world is None:
+        assert not has_world(network, rows)
+    else:
+        assert all(holds(network, row, tuple(world.tolist())) for row in rows)
+
+
+def test_a_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the budget neither a world nor a core is claimed."""
+    rng = np.random.default_rng(0)
+    clauses = [
+        (((rng.choice(250, 3, replace=False) + 1) * rng.choice([-1, 1], 3)).tolist(), -1, 1.0)
+        for _ in range(1065)
+    ]
+    network = make_network(250, clauses)
+    monkeypatch.setattr(satisfiability, "MAX_PROPAGATIONS", 1_000)
+    assert find_core(network) is None
+    assert find_world(network) is None
+
+
+def test_minimisation_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A core that is not minimised to the end is one all the same."""
+    clauses = [([1], -1, 1.0), ([-1], -1, 1.0), ([1, 2], -1, 1.0)]
+    network = make_network(2, clauses)
+    monkeypatch.setattr(satisfiability, "MAX_MINIMISING", -1)
+    core = find_core(network)
+    assert core is not None
+    assert not has_world(network, core.tolist())

@@ -88,9 +88,13 @@ def test_formulas_soft_evidence_and_several_worlds(posterior: WeightPosterior) -
     worlds = [asked(), lapis.Database.parse("Friends(B,A) Cancer(A)", name="other")]
     query = ["Cancer", "Smokes(x) ^ Cancer(x)"]
     beliefs = {"Smokes(A)": 0.7}
-    answer = lapis.infer(posterior, worlds, query, opened=["Smokes"], soft_evidence=beliefs)
+    answer = lapis.infer(
+        posterior, worlds, query, open_predicates=["Smokes"], soft_evidence=beliefs
+    )
     each = [
-        lapis.infer(weighted(draw), worlds, query, opened=["Smokes"], soft_evidence=beliefs)
+        lapis.infer(
+            weighted(draw), worlds, query, open_predicates=["Smokes"], soft_evidence=beliefs
+        )
         for draw in posterior.draws.reshape(-1, 3)
     ]
     assert answer.atoms == each[0].atoms
@@ -144,14 +148,24 @@ def test_a_time_limit_averages_what_there_is(posterior: WeightPosterior) -> None
         {"engine": "duckdb"},
         {"tables": "x"},
         {"jobs": 2},
-        {"output": "x.parquet"},
     ],
 )
 def test_what_an_average_does_not_have_is_refused(
     posterior: WeightPosterior, options: dict[str, object]
 ) -> None:
     with pytest.raises(lapis.LapisError, match=f"does not read {next(iter(options))}"):
-        lapis.infer(posterior, asked(), QUERY, **options)  # type: ignore[call-overload]
+        lapis.infer(posterior, asked(), QUERY, **options)  # type: ignore[arg-type]
+
+
+def test_an_average_is_not_left_in_a_store(posterior: WeightPosterior) -> None:
+    with pytest.raises(lapis.LapisError, match="not a WeightPosterior"):
+        lapis.infer_to_store(
+            posterior,
+            asked(),
+            QUERY,
+            engine="duckdb",
+            output="x.parquet",  # type: ignore[arg-type]
+        )
 
 
 def test_draws_are_for_a_posterior() -> None:
@@ -172,7 +186,18 @@ def test_the_command_line_writes_and_reads_a_posterior(run: Run) -> None:
     run.write("rules.mln", RULES)
     run.write("facts.db", "Smokes(A) Cancer(A) Smokes(B) Cancer(B) Smokes(C) !Cancer(C)\n")
     run.write("new.db", "Smokes(Z)\n")
-    how = ["--estimate", "mean", "--draws", "700", "--chains", "2", "--level", "0.8", "--seed", "5"]
+    how = [
+        "--estimate",
+        "mean",
+        "--num-draws",
+        "700",
+        "--num-chains",
+        "2",
+        "--level",
+        "0.8",
+        "--seed",
+        "5",
+    ]
     code, out, err = run(
         "learn", "rules.mln", "facts.db", "-q", "Cancer", *how, "-o", "out.mln", "--posterior",
         "fit.npz",
@@ -203,7 +228,10 @@ def test_the_command_line_writes_and_reads_a_posterior(run: Run) -> None:
             ["infer", "rules.mln", "facts.db", "-q", "Cancer", "--posterior", "x.npz"],
             "no such file",
         ),
-        (["infer", "rules.mln", "facts.db", "-q", "Cancer", "--draws", "7"], "num_draws is for"),
+        (
+            ["infer", "rules.mln", "facts.db", "-q", "Cancer", "--num-draws", "7"],
+            "num_draws is for",
+        ),
         (
             ["infer", "rules.mln", "facts.db", "-q", "Cancer", "--posterior", "rules.mln"],
             "not a posterior, or a damaged one",

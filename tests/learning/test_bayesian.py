@@ -124,7 +124,7 @@ def test_hidden_atoms_are_summed_out_of_the_posterior() -> None:
     true, false = np.logaddexp(axis + 1, 0.0), np.logaddexp(1.0, axis)  # over Q, P given
     grid = Grid([axis], 5 * true + false - 6 * np.logaddexp(true, false) - axis**2 / 8)
     fit = lapis.learn(
-        model, data, objective="likelihood", hidden=["Q"], prior="gaussian:2", estimate="mean",
+        model, data, objective="likelihood", unobserved=["Q"], prior="gaussian:2", estimate="mean",
         num_draws=400,
     )  # fmt: skip
     posterior = posterior_of(fit)

@@ -67,7 +67,9 @@ def set_up(
     text: str, data: Sequence[str], asked: Sequence[str], hidden: Sequence[str] = ()
 ) -> tuple[list[Example], Parameters]:
     model = lapis.parse(text)
-    examples = build_examples(model, [lapis.Database.parse(d) for d in data], asked, hidden=hidden)
+    examples = build_examples(
+        model, [lapis.Database.parse(d) for d in data], asked, unobserved=hidden
+    )
     return examples, share_parameters(model, [example.free for example in examples])
 
 
@@ -211,7 +213,7 @@ def test_only_listed_atoms_are_asked() -> None:
     text = f"Same(cite, cite)\nNear(cite, cite)\n{rules}"
     data = "Same(A,B) !Same(B,C) Same(A,C) !Same(C,A) Near(A,B) Near(C,B)"
     model = lapis.parse(text)
-    examples = build_examples(model, [lapis.Database.parse(data)], ["Same"], listed=True)
+    examples = build_examples(model, [lapis.Database.parse(data)], ["Same"], only_listed=True)
     parameters = share_parameters(model, [examples[0].free])
     facts = facts_of(data)
     domains = oracle.constants_of(model, facts)
@@ -347,7 +349,7 @@ class TestWhereNothingIsLeft:
         for expectation in conditional.EXPECTATIONS:
             _, parameters = set_up(text, ["P(A)"], ("Q",))
             listed = build_examples(
-                lapis.parse(text), [lapis.Database.parse("P(A)")], ("Q",), listed=True
+                lapis.parse(text), [lapis.Database.parse("P(A)")], ("Q",), only_listed=True
             )
             objective = conditional_objective(listed, parameters, expectation=expectation)
             point = objective.evaluate(np.array([1.0, -2.0]))

@@ -27,10 +27,10 @@ from lapis.learning.objectives import count_maxwalksat
 from lapis.learning.objectives.count_based import CountObjective, count_objective, data_world
 from lapis.learning.objectives.count_maxwalksat import ViolatedGroundings, search, true_clauses
 from lapis.learning.objectives.count_walk import asked_sites
-from lapis.learning.options import ChainStart
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.logic.clauses import Clause, Feature, Literal, NormalForm
 from lapis.problem.problem import Problem
+from lapis.registry.options import ChainStart
 from strategies import Case, cases
 
 FRIENDS = """
@@ -375,8 +375,8 @@ def test_searches_that_are_too_short_say_so() -> None:
     model, data = lapis.parse("P(t)\nP(x)"), lapis.Database.parse("t = {1, ..., 20} P(1)")
     options = {"expectation": "count-maxwalksat", "max_iterations": 1}
     words = (
-        "5 flips from random worlds of 20 atoms do not reach most likely worlds; more --steps, or "
-        "--chain-start last, would come nearer"
+        "5 flips from random worlds of 20 atoms do not reach most likely worlds; more --num-steps, "
+        "or --chain-start last, would come nearer"
     )
     assert words in lapis.learn(model, data, "P", num_steps=5, **options).warnings
     for kept in ({"num_steps": 20}, {"num_steps": 5, "chain_start": "last"}):

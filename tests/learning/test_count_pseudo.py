@@ -10,13 +10,13 @@ from hypothesis import assume, given, settings
 
 import lapis
 from lapis.counting.ijgp import IjgpCounter, IjgpSettings
-from lapis.counting.ijgp.propagation import Differences
 from lapis.errors import LapisError, TooLarge
 from lapis.learning.examples import Example, build_examples
 from lapis.learning.objectives import count_pseudo
 from lapis.learning.objectives.count_pseudo import count_pseudo_objective
 from lapis.learning.objectives.pseudo import pseudo_objective
 from lapis.learning.parameters import Parameters, share_parameters
+from lapis.registry.options import CountDifferences
 from strategies import Case, cases
 
 LARGE = 20
@@ -48,7 +48,7 @@ def build(name: str, query: tuple[str, ...] = ()) -> tuple[list[Example], Parame
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_large_bound_gives_the_exact_objective(
-    name: str, weighted: bool, differences: Differences
+    name: str, weighted: bool, differences: CountDifferences
 ) -> None:
     examples, parameters = build(name)
     ijgp = IjgpSettings(LARGE, differences=differences)
@@ -140,7 +140,7 @@ def test_a_small_bound_says_so_and_has_its_own_gradient() -> None:
 def test_only_listed_atoms_are_in_the_sum() -> None:
     model = lapis.parse("P(t)\nQ(t, t)\nP(x) ^ Q(x,y) => P(y)\nP(x)")
     data = lapis.Database.parse("P(A) !P(B) Q(A,B) Q(B,C) t = {D}")
-    examples = build_examples(model, [data], ["P"], listed=True)
+    examples = build_examples(model, [data], ["P"], only_listed=True)
     parameters = share_parameters(model, [examples[0].complete])
     found = count_pseudo_objective(examples, parameters, ijgp=IjgpSettings(LARGE))
     exact = pseudo_objective(examples, parameters)

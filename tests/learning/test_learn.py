@@ -16,7 +16,8 @@ from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
 from lapis.language.model import Model
 from lapis.language.names import format_atom, format_constant
-from lapis.learning.options import Options
+from lapis.learning.options import ijgp_settings
+from lapis.registry.options import LearnOptions
 
 SMOKERS = """
 Friends(person, person)
@@ -172,14 +173,14 @@ def test_weights_that_want_to_be_infinite_are_explained() -> None:
 
 def test_units_are_added_where_they_are_missing() -> None:
     model = lapis.parse("P(t)\nQ(t)\nP(x) => Q(x)\n1 !P(y)")
-    fit = lapis.learn(model, lapis.Database.parse("P(A) Q(B)"), units=True)
+    fit = lapis.learn(model, lapis.Database.parse("P(A) Q(B)"), unit_formulas=True)
     assert [name for name, *_ in fit.rows()] == ["P(x) => Q(x)", "!P(y)", "Q(x1)"]
 
 
 def test_only_listed_atoms_are_asked() -> None:
     model = lapis.parse("Same(t, t)\n0 Same(x,y)")
     data = lapis.Database.parse("Same(A,B) Same(B,C) !Same(A,C) !Same(C,D)")
-    fit = lapis.learn(model, data, "Same", listed=True, prior="none")
+    fit = lapis.learn(model, data, "Same", only_listed=True, prior="none")
     assert fit["Same(x, y)"] == pytest.approx(0.0, abs=1e-6)
     everywhere = lapis.learn(model, data, "Same", prior="none")
     assert everywhere["Same(x, y)"] == pytest.approx(np.log(2 / 14), abs=1e-6)
@@ -259,14 +260,14 @@ def test_most_likely_worlds_say_what_they_learn_nothing_about(optimizer: str) ->
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"optimizer": "cd"}, "2 iterations; set --iterations 8, or --optimizer lbfgs"),
+        ({"optimizer": "cd"}, "2 iterations; set --max-iterations 8, or --optimizer lbfgs"),
         (
             {"optimizer": "cd-pw", "expectation": "gibbs"},
-            "2 iterations; set --iterations 8, or --optimizer pscg",
+            "2 iterations; set --max-iterations 8, or --optimizer pscg",
         ),
         (
             {"optimizer": "pscg", "expectation": "gibbs"},
-            "2 iterations; set --iterations 8, or --samples 20",
+            "2 iterations; set --max-iterations 8, or --num-samples 20",
         ),
         (
             {"optimizer": "vp"},
@@ -310,7 +311,7 @@ KNOWN = "standard errors are as if what was hidden were known"
     [
         ({}, []),
         ({"objective": "likelihood", "expectation": "gibbs", "max_iterations": 3}, [LOWER]),
-        ({"objective": "likelihood", "hidden": ["Cancer"]}, [KNOWN]),
+        ({"objective": "likelihood", "unobserved": ["Cancer"]}, [KNOWN]),
         ({"objective": "weighted-pseudo"}, []),  # which has none
     ],
 )
@@ -397,7 +398,7 @@ def test_a_checkpoint_of_anything_else_is_refused(objective: str, tmp_path: Path
         (plain, FEWER, {"prior": "gaussian:0.1"}),
         (plain, FEWER, {"prior": lapis.Prior("gaussian", np.array([1.0, 2.0]))}),
         (plain, FEWER, {"prior_mean": "initial"}),
-        (plain, FEWER, {"listed": True}),
+        (plain, FEWER, {"only_listed": True}),
         (plain, FEWER, {"random_state": 1}),
     ]
     path = tmp_path / "run"
@@ -497,13 +498,13 @@ def test_estimated_counts_say_what_they_may_cost() -> None:
 
 
 def test_settings_of_estimates_arrive() -> None:
-    options = Options(
+    options = LearnOptions(
         ibound=3, ijgp_iterations=4, ijgp_tolerance=0.01, ijgp_damping=0.3, differences="subtracted"
     )
-    assert options.ijgp == IjgpSettings(
+    assert ijgp_settings(options) == IjgpSettings(
         ibound=3, max_iterations=4, tolerance=0.01, damping=0.3, differences="subtracted"
     )
-    assert Options().ijgp == IjgpSettings()
+    assert ijgp_settings(LearnOptions()) == IjgpSettings()
     model = lapis.parse("F(t,t)\nF(x,y) ^ F(y,z) => F(x,z)\n0 F(x,y)")
     data = lapis.Database.parse("F(A,B) F(B,C) F(C,A) F(A,A) F(B,B) F(C,D)")
     substituted, subtracted = (
@@ -562,7 +563,7 @@ ERRORS = {
         "choose --optimizer pscg, or leave out --counts",
     ),
     "estimated and hidden": (
-        {"counts": "ijgp", "hidden": ["Cancer"]},
+        {"counts": "ijgp", "unobserved": ["Cancer"]},
         "counts are estimated in complete worlds, and the data hides atoms",
         "leave out --counts, or say what is hidden",
     ),
@@ -600,7 +601,7 @@ def test_what_is_no_prior(kind: str, strength: float | np.ndarray, mean: float) 
 def test_where_everything_is_hidden_what_is_stated_is_explained() -> None:
     """P(A) alone is known: it is as likely as it can be where the weight grows."""
     model, data = lapis.parse("P(t)\n0 P(x)"), lapis.Database.parse("P(A) ?P(B)")
-    fit = lapis.learn(model, data, objective="likelihood", hidden=["P"], prior="gaussian:1")
+    fit = lapis.learn(model, data, objective="likelihood", unobserved=["P"], prior="gaussian:1")
     # log P(A) − w²/2 is largest where 1 − 1/(1 + exp(−w)) = w
     assert 1 / (1 + np.exp(fit.weights[0])) == pytest.approx(fit.weights[0], abs=1e-4)
 

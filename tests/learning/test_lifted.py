@@ -118,7 +118,9 @@ def test_lifting_is_refused_where_constants_differ() -> None:
     with pytest.raises(LapisError, match="only the likelihood of all atoms"):
         lapis.learn(model, data, "Cancer", expectation="lifted")
     with pytest.raises(LapisError, match="hidden atoms"):
-        lapis.learn(model, data, objective="likelihood", expectation="lifted", hidden=["Cancer"])
+        lapis.learn(
+            model, data, objective="likelihood", expectation="lifted", unobserved=["Cancer"]
+        )
 
 
 def test_data_that_break_a_hard_rule_are_refused() -> None:

@@ -21,7 +21,7 @@ from lapis.learning.examples import build_examples
 from lapis.learning.objectives import pseudo
 from lapis.learning.objectives.pseudo import PseudoObjective, pseudo_objective
 from lapis.learning.parameters import share_parameters
-from lapis.learning.standard_errors import curvature_matrix
+from lapis.learning.reliability import curvature_matrix
 from oracle import Facts, GroundAtom, WeightKey
 from strategies import Case, cases
 
@@ -61,9 +61,9 @@ OTHER_PAGES = "Topic(P9,Music) Topic(P8,Art) Links(P9,P8) Has(P8,Paint) Has(P9,S
 def objective_of(
     model: Model, texts: Sequence[str], query: Sequence[str] = (), **options: object
 ) -> PseudoObjective:
-    listed = bool(options.pop("listed", False))
+    listed = bool(options.pop("only_listed", False))
     worlds = [lapis.Database.parse(text) for text in texts]
-    examples = build_examples(model, worlds, query, listed=listed)
+    examples = build_examples(model, worlds, query, only_listed=listed)
     parameters = share_parameters(model, [example.complete for example in examples])
     return pseudo_objective(examples, parameters, **options)  # type: ignore[arg-type]
 
@@ -259,7 +259,7 @@ def test_listed_atoms_alone_are_asked() -> None:
     weights = some_weights(5)
     keys = union_keys(model, [facts])
     cells = defined_cells(model, facts, keys, ["Friends"], lambda atom: atom[1] in pairs)
-    objective = objective_of(model, [text], ["Friends"], listed=True)
+    objective = objective_of(model, [text], ["Friends"], only_listed=True)
     assert objective.num_atoms == len(cells.counts) == 5
     assert objective.evaluate(weights).value == pytest.approx(cells.value(weights), rel=1e-12)
 
@@ -439,7 +439,7 @@ def test_unknown_atoms_are_refused() -> None:
         objective_of(model, ["Smokes(A) ?Cancer(A)"])
     assert error.value.code == "incomplete-data"
     assert "EM" in str(error.value.hint)
-    examples = build_examples(model, [lapis.Database.parse("Smokes(A)")], hidden=["Cancer"])
+    examples = build_examples(model, [lapis.Database.parse("Smokes(A)")], unobserved=["Cancer"])
     shared = share_parameters(model, [example.complete for example in examples])
     with pytest.raises(LapisError, match="'Cancer'"):
         pseudo_objective(examples, shared)
@@ -448,7 +448,7 @@ def test_unknown_atoms_are_refused() -> None:
 def test_listed_blocks_are_refused() -> None:
     model = lapis.parse("Topic(page, topic!)\n1 Topic(p,t)\n")
     with pytest.raises(LapisError) as error:
-        objective_of(model, ["Topic(P,A) !Topic(P,B)"], ["Topic"], listed=True)
+        objective_of(model, ["Topic(P,A) !Topic(P,B)"], ["Topic"], only_listed=True)
     assert error.value.code == "listed-blocks"
 
 

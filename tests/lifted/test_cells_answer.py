@@ -52,9 +52,9 @@ def test_smokers(n: int) -> None:
 
 def test_command(run: Run) -> None:
     run.write("g.mln", "E(v_, v_)\n!E(x,x).\nE(x,y) => E(y,x).\nEXIST{=2} y E(x,y).\n")
-    _, text, _ = run("lift", "g.mln", "--method", "cells", "--size", "v_=6")
+    _, text, _ = run("lift", "g.mln", "--method", "cells", "--sizes", "v_=6")
     assert "Z = 70," in text  # a hexagon in 5!/2 ways, two triangles in 10
-    _, text, _ = run("lift", "g.mln", "--method", "cells", "--size", "v_=6", "--json")
+    _, text, _ = run("lift", "g.mln", "--method", "cells", "--sizes", "v_=6", "--json")
     document = json.loads(text)
     assert document["count"] == "70"
     assert document["log_partition"] == pytest.approx(math.log(70))
@@ -111,7 +111,7 @@ def test_all_digits_are_written(run: Run) -> None:
     """Python refuses to write a whole number of more than 4,300 digits."""
     run.write("g.mln", EVERYBODY_HAS_ONE)
     n = 130
-    digits = run.json("lift", "g.mln", "--method", "cells", "--size", f"t={n}")["count"]
+    digits = run.json("lift", "g.mln", "--method", "cells", "--sizes", f"t={n}")["count"]
     assert len(digits) > 4300
     number = 0
     for start in range(0, len(digits), 1000):

@@ -45,7 +45,9 @@ def test_queries_open_and_formulas_do_not() -> None:
     with pytest.warns(LapisWarning, match="the query opens it"):
         opened = lapis.infer(MODEL, DATA, query=["F(x, y)", "S"])
     assert set(opened.marginals) == {"F(A,A)", "F(B,A)", "F(B,B)", "S(B)"}
-    by_name = lapis.infer(MODEL, DATA, query=["S"], opened=["F"])  # asked for in as many words
+    by_name = lapis.infer(
+        MODEL, DATA, query=["S"], open_predicates=["F"]
+    )  # asked for in as many words
     assert by_name.marginals["S(B)"] == pytest.approx(opened.marginals["S(B)"], rel=1e-12)
     read_off = lapis.infer(MODEL, DATA, query=["EXIST y (F(B, y) ^ S(B))"])
     assert list(read_off.probability) == [0.0]

@@ -122,7 +122,7 @@ def test_unknown_hidden_predicates_are_refused_before_anything_is_done(name: str
     data = lapis.Database.parse(DATA)
     given = [data, data] if name == "cross_validate" else data
     with pytest.raises(lapis.LapisError) as caught:
-        getattr(lapis, name)(lapis.parse(MODEL), given, ["Q"], hidden=["Zz"])
+        getattr(lapis, name)(lapis.parse(MODEL), given, ["Q"], unobserved=["Zz"])
     assert str(caught.value) == ("unknown predicate 'Zz' in the query\n    the model has: P, Q")
 
 

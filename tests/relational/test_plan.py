@@ -26,7 +26,6 @@ from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Clause, Condition, Cube, Literal, TypedVariable
 from lapis.relational.algebra import make_test
-from lapis.relational.answers import Product, list_rows, tabulate, total
 from lapis.relational.compile import (
     Compiler,
     Wanted,
@@ -39,7 +38,7 @@ from lapis.relational.conjunction import multiply as conjoin
 from lapis.relational.factor import indicator, multiply
 from lapis.relational.interpretation import Interpretation, interpret
 from lapis.relational.memory import run_plans
-from lapis.relational.plan import Plan, explain
+from lapis.relational.plan import Plan, Product, explain, list_rows, tabulate, total
 from lapis.stores import StoreEngine, open_store
 from store_urls import STORES, store_url
 

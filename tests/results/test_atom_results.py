@@ -12,12 +12,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import lapis
+from lapis.cli.render import json_pieces
 from lapis.data.database import Domain
 from lapis.language.names import format_atom
 from lapis.results.answer import Answer
 from lapis.results.atom_result import number_alike
 from lapis.results.atoms import AtomGroup, Atoms, join_atoms, predicate_group
-from lapis.results.json_text import json_pieces
 
 MODEL = lapis.parse("""
 Friends(person, person)
@@ -105,7 +105,7 @@ def test_frames_join_back_to_the_users_tables() -> None:
     joined = people.merge(answer.table("Smokes").to_pandas(), left_on="name", right_on="person")
     assert joined["age"].tolist() == [30, 40, 50]
     assert joined["probability"].tolist() == [answer[f"Smokes({p})"] for p in joined["name"]]
-    world = lapis.map(MODEL, data, ["Smokes"], opened=["Friends"])
+    world = lapis.map(MODEL, data, ["Smokes"], open_predicates=["Friends"])
     assert list(world.frames()) == ["Smokes"]
     assert list(answer.frames()) == ["Smokes", "Friends"]
     assert list(answer.table("Friends").columns()) == [

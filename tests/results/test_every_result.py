@@ -10,7 +10,7 @@ import pytest
 
 import lapis
 from lapis.checks import check
-from lapis.results.json_text import json_pieces
+from lapis.cli.render import json_pieces
 from lapis.results.result import Figures, Result, Table
 
 MODEL = lapis.parse("""

@@ -14,35 +14,40 @@ from lapis.inference.marginals import InferenceOptions
 from lapis.problem.task import build_task
 from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
-from lapis.stores.components.answers import infer_on_engine, map_on_engine
-from lapis.stores.components.packing import Limits
+from lapis.stores.components.answers import infer_on_store, map_on_store
+from lapis.stores.components.packing import StoreLimits
 from strategies import Case
 
 # Every component a parcel of its own, every edge contracted there, no process started.
-TINY = Limits(parcel_literals=4, few_edges=0, jobs=1)
+TINY = StoreLimits(parcel_literals=4, few_edges=0, jobs=1)
 
 
 def infer_there(
-    url: str, model: str, data: str, query: Sequence[str], limits: Limits = TINY, **options: object
+    url: str,
+    model: str,
+    data: str,
+    query: Sequence[str],
+    limits: StoreLimits = TINY,
+    **options: object,
 ) -> Answer:
     method = str(options.pop("method", "auto"))
     task = build_task(lapis.parse(model), lapis.Database.parse(data), query)
     asked = InferenceOptions(**options)  # type: ignore[arg-type]
-    answer = infer_on_engine(task, url, method, asked, limits=limits_on(url, limits))
+    answer = infer_on_store(task, url, method, asked, limits=limits_on(url, limits))
     assert isinstance(answer, Answer)
     return answer
 
 
 def map_there(
-    url: str, model: str, data: str, query: Sequence[str], limits: Limits = TINY
+    url: str, model: str, data: str, query: Sequence[str], limits: StoreLimits = TINY
 ) -> MostLikelyWorld:
     task = build_task(lapis.parse(model), lapis.Database.parse(data), query)
-    world = map_on_engine(task, url, "auto", InferenceOptions(), limits=limits_on(url, limits))
+    world = map_on_store(task, url, "auto", InferenceOptions(), limits=limits_on(url, limits))
     assert isinstance(world, MostLikelyWorld)
     return world
 
 
-def limits_on(url: str, limits: Limits) -> Limits:
+def limits_on(url: str, limits: StoreLimits) -> StoreLimits:
     """The limits without what an engine with tasks refuses."""
     has_tasks = url.startswith(("local", "spark", "sc:"))
     return replace(limits, jobs=None) if has_tasks else limits

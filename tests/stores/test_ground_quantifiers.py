@@ -10,7 +10,7 @@ import lapis
 from lapis.errors import LapisError, TooLarge
 from lapis.problem.task import build_task
 from lapis.stores import fetch_all, open_store
-from lapis.stores.components.packing import Limits
+from lapis.stores.components.packing import StoreLimits
 from lapis.stores.grounding import definitions, literals
 from lapis.stores.grounding.session import ground_there
 from lapis.stores.load_to_store import place_problem
@@ -88,7 +88,7 @@ def test_spark_grounds_quantifiers_as_others_do() -> None:
     """In place, as an auxiliary atom, and over a conjunction."""
     model = "P(t)\nQ(t, t)\n0.3 P(x) => EXIST y (P(y) ^ Q(x, y))\n-0.4 !(EXIST y Q(x, y))"
     question = model, "t = {A, B}\nQ(A, B)", ["P", "Q"]
-    limits = Limits(jobs=1)
+    limits = StoreLimits(jobs=1)
     there = infer_there("local[2]", *question, limits)
     same_answers(there, infer_there("duckdb", *question, limits))
 

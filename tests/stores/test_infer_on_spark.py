@@ -11,7 +11,7 @@ from stored_cases import CIRCLES, circles, infer_there, map_there, same_answers
 import lapis
 from golden_models import golden_models
 from lapis.errors import LapisError
-from lapis.stores.components.packing import Limits
+from lapis.stores.components.packing import StoreLimits
 from lapis.stores.spark import SparkStore
 
 pytestmark = pytest.mark.spark
@@ -34,7 +34,7 @@ def session() -> Iterator[None]:
 
 def test_samples_are_those_of_other_engines(session: None) -> None:
     data = circles([12, 15, 16, 20])
-    limits = Limits(parcel_literals=150, few_edges=20, jobs=1)
+    limits = StoreLimits(parcel_literals=150, few_edges=20, jobs=1)
     asked = {"method": "gibbs", "max_samples": 400, "seed": 3}
     there = infer_there(MASTER, CIRCLES, data, ["Smokes"], limits, **asked)
     assert not there.exact
@@ -51,12 +51,14 @@ def test_answers_in_a_folder_are_written_by_tasks(
     monkeypatch.delattr(published, "write_parquet")  # what takes rows through this process
     model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([3]))
     folder = tmp_path / "world"
-    told = lapis.map(model, data, "Smokes", engine=MASTER, output=f"file://{folder}")
+    told = lapis.map_to_store(model, data, "Smokes", engine=MASTER, output=f"file://{folder}")
     assert pyarrow.parquet.read_table(folder).num_rows == told.num_atoms == 3
     with pytest.raises(LapisError, match="cannot be written: it exists"):
-        lapis.map(model, data, "Smokes", engine=MASTER, output=f"file://{folder}")
+        lapis.map_to_store(model, data, "Smokes", engine=MASTER, output=f"file://{folder}")
     with pytest.raises(LapisError, match="cannot be written: no folder"):
-        lapis.map(model, data, "Smokes", engine=MASTER, output=f"file://{tmp_path}/no/world")
+        lapis.map_to_store(
+            model, data, "Smokes", engine=MASTER, output=f"file://{tmp_path}/no/world"
+        )
     assert list(tmp_path.iterdir()) == [folder]
 
 

@@ -19,7 +19,7 @@ from lapis.errors import LapisError, TooLarge
 from lapis.stores import fetch_all, open_store, open_tables
 from lapis.stores.components import workers
 from lapis.stores.components.contraction import MOST_VERTEX, connect
-from lapis.stores.components.packing import Limits
+from lapis.stores.components.packing import StoreLimits
 from lapis.stores.components.rows import ParcelRows
 from lapis.stores.components.solving import Question, solve_parcel
 from strategies import Case, cases
@@ -112,13 +112,15 @@ def test_methods_for_whole_models_are_refused(method: str) -> None:
 
 def test_what_only_engines_read_is_refused_without_one() -> None:
     model = lapis.parse("t = {A}\nP(t)\n1 P(x)")
-    for option in ({"output": "table:answers"}, {"jobs": 2}):
-        with pytest.raises(LapisError, match="where an engine does the work"):
-            lapis.infer(model, query="P", **option)
+    with pytest.raises(LapisError, match="jobs requires an engine"):
+        lapis.infer(model, query="P", jobs=2)
+    for to_store in (lapis.infer_to_store, lapis.map_to_store):
+        with pytest.raises(LapisError, match="output requires an engine"):
+            to_store(model, query="P", output="table:answers")
     with pytest.raises(LapisError, match="cannot be relaxed on an engine"):
         lapis.infer(model, query="P", engine="duckdb", relax=True)
     with pytest.raises(LapisError, match=r"cannot be left in 'answers\.csv'"):
-        lapis.infer(model, query="P", engine="duckdb", output="answers.csv")
+        lapis.infer_to_store(model, query="P", engine="duckdb", output="answers.csv")
 
 
 def test_an_error_that_a_method_does_not_know_is_not_zero(url: str, tmp_path: Path) -> None:
@@ -136,7 +138,9 @@ def test_an_error_that_a_method_does_not_know_is_not_zero(url: str, tmp_path: Pa
     assert shown == {("Smokes", None), ("Tall", 0.0)}
     assert "expected_counts_stderr" not in there.diagnostics
     place = tmp_path / "answers.parquet"
-    lapis.infer(model, data, ["Smokes", "Tall"], method="bp", engine=url, output=str(place))
+    lapis.infer_to_store(
+        model, data, ["Smokes", "Tall"], method="bp", engine=url, output=str(place)
+    )
     rows = pyarrow.parquet.read_table(place).to_pylist()
     assert {(row["predicate"], row["stderr"]) for row in rows} == {("Smokes", None), ("Tall", 0.0)}
 
@@ -152,7 +156,7 @@ def test_options_that_an_engine_does_not_read_are_refused(tmp_path: Path) -> Non
         lapis.learn_structure(model, data, engine="duckdb", jobs=2)
     nowhere = f"duckdb:{tmp_path / 'no' / 'kept.duckdb'}"
     with pytest.raises(LapisError, match="cannot be written: no folder"):
-        lapis.infer(model, query="P", engine=nowhere, output="table:kept")
+        lapis.infer_to_store(model, query="P", engine=nowhere, output="table:kept")
 
 
 @pytest.mark.spark
@@ -162,10 +166,10 @@ def test_tasks_of_spark_are_not_processes_here() -> None:
         lapis.infer(model, query="P", engine="local[2]", jobs=2)
 
 
-SAMPLED = Limits(parcel_literals=150, jobs=1)
+SAMPLED = StoreLimits(parcel_literals=150, jobs=1)
 
 
-def sampled(url: str, limits: Limits = SAMPLED) -> lapis.Answer:
+def sampled(url: str, limits: StoreLimits = SAMPLED) -> lapis.Answer:
     """Circles of 12 to 20, sampled: too little memory is given for tables."""
     data = circles([12, 15, 16, 20])
     return infer_there(
@@ -177,7 +181,7 @@ def test_samples_are_the_same_on_every_engine_and_in_any_parcel(postgres_url: st
     first = sampled("duckdb")
     assert not first.exact
     same_answers(first, sampled(postgres_url))
-    packed = sampled("duckdb", Limits(jobs=1))
+    packed = sampled("duckdb", StoreLimits(jobs=1))
     assert packed.diagnostics["parcels"] < first.diagnostics["parcels"]
     np.testing.assert_array_equal(packed.probability, first.probability)
     np.testing.assert_array_equal(packed.errors, first.errors)
@@ -189,7 +193,7 @@ def test_two_processes_of_which_one_dies_give_what_one_gives(
     one = sampled("duckdb")
     monkeypatch.setattr(workers, "solve_parcel", die_once)
     monkeypatch.setenv("LAPIS_TEST_DIED", str(tmp_path / "died"))
-    same_answers(one, sampled("duckdb", Limits(parcel_literals=150, jobs=2)))
+    same_answers(one, sampled("duckdb", StoreLimits(parcel_literals=150, jobs=2)))
     assert (tmp_path / "died").exists()
 
 
@@ -206,7 +210,7 @@ def test_a_process_that_always_dies_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(workers, "solve_parcel", die)
     monkeypatch.setattr(workers, "ATTEMPTS", 1)
     with pytest.raises(LapisError, match="died 1 times"):
-        sampled("duckdb", Limits(parcel_literals=150, jobs=2))
+        sampled("duckdb", StoreLimits(parcel_literals=150, jobs=2))
 
 
 def die(rows: ParcelRows, question: Question) -> dict[str, np.ndarray]:
@@ -218,7 +222,7 @@ def test_answers_as_a_table_on_the_engine(postgres_url: str, tmp_path: Path) -> 
     model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([5, 3]) + " Smokes(P0_0)")
     here = lapis.infer(model, data, "Smokes")
     for url in (postgres_url, f"duckdb:{tmp_path / 'answers.duckdb'}"):
-        told = lapis.infer(model, data, "Smokes", engine=url, output="table:answers")
+        told = lapis.infer_to_store(model, data, "Smokes", engine=url, output="table:answers")
         assert (told.num_atoms, told.proven, told.target) == (7, True, "table:answers")
         assert told.total == pytest.approx(here.log_partition)
         with open_store(url) as store:
@@ -240,7 +244,7 @@ def test_answers_as_a_parquet_file(tmp_path: Path, url: str) -> None:
     asked = ["Smokes", "Likes(P0_0, P0_0)"]
     world = lapis.map(model, data, asked)
     path = tmp_path / "world.parquet"
-    told = lapis.map(model, data, asked, engine=url, output=str(path))
+    told = lapis.map_to_store(model, data, asked, engine=url, output=str(path))
     rows = pyarrow.parquet.read_table(path).to_pylist()
     assert told.num_atoms == len(rows) == 8
     assert told.total == pytest.approx(world.score)
@@ -273,9 +277,10 @@ def test_what_is_left_there_is_what_an_answer_holds(
     )
     data = lapis.Database.parse("Smokes(Ann) !Smokes(Bob) ?Smokes(Eve) Topic(Ann,A) Topic(Bob,B)")
     opened = ["Topic", "Rain"]
-    here = question(model, data, asked, opened=opened)
+    here = question(model, data, asked, open_predicates=opened)
     path = tmp_path / "left.parquet"
-    told = question(model, data, asked, opened=opened, engine=url, output=str(path))
+    to_store = lapis.infer_to_store if question is lapis.infer else lapis.map_to_store
+    told = to_store(model, data, asked, open_predicates=opened, engine=url, output=str(path))
     rows = pyarrow.parquet.read_table(path).to_pylist()
     assert told.num_atoms == len(rows) == len(here)
     table = here.to_pandas()
@@ -296,13 +301,13 @@ def test_answers_as_a_folder_of_parquet_files(tmp_path: Path, url: str) -> None:
 
     model, data = lapis.parse(CIRCLES), lapis.Database.parse(circles([4, 3]))
     folder = tmp_path / "world"
-    told = lapis.map(model, data, "Smokes", engine=url, output=f"{folder}/")
+    told = lapis.map_to_store(model, data, "Smokes", engine=url, output=f"{folder}/")
     assert pyarrow.parquet.read_table(folder).num_rows == told.num_atoms == 7
     assert list(tmp_path.iterdir()) == [folder]
     with pytest.raises(LapisError, match=r"world: cannot be written: it exists\n"):
-        lapis.map(model, data, "Smokes", engine=url, output=f"{folder}/")
+        lapis.map_to_store(model, data, "Smokes", engine=url, output=f"{folder}/")
     with pytest.raises(LapisError, match="does not write to hdfs://host/world"):
-        lapis.map(model, data, "Smokes", engine=url, output="hdfs://host/world")
+        lapis.map_to_store(model, data, "Smokes", engine=url, output="hdfs://host/world")
 
 
 def test_a_failure_leaves_nothing_behind(
@@ -317,7 +322,7 @@ def test_a_failure_leaves_nothing_behind(
     path = tmp_path / "world.parquet"
     for output in (str(path), f"{tmp_path}/never/", "table:never"):
         with pytest.raises(KeyboardInterrupt):
-            lapis.infer(model, data, "Smokes", engine=postgres_url, output=output)
+            lapis.infer_to_store(model, data, "Smokes", engine=postgres_url, output=output)
     assert list(tmp_path.iterdir()) == []
     with open_store(postgres_url) as store:
         ours = fetch_all(
@@ -344,11 +349,13 @@ def test_a_table_that_cannot_be_left_is_refused_before_the_work(
             for url in (postgres_url, f"duckdb:{file}"):
                 for target, wrong in (("no.where", "no schema 'no'"), ("seen", "it is a view")):
                     with pytest.raises(LapisError, match=f"cannot be written: .*{wrong}\n"):
-                        lapis.infer(model, data, "Smokes", engine=url, output=f"table:{target}")
+                        lapis.infer_to_store(
+                            model, data, "Smokes", engine=url, output=f"table:{target}"
+                        )
         finally:
             store.execute("DROP VIEW seen")
     with pytest.raises(LapisError, match="no database to keep the table answers in"):
-        lapis.infer(model, data, "Smokes", engine="duckdb", output="table:answers")
+        lapis.infer_to_store(model, data, "Smokes", engine="duckdb", output="table:answers")
 
 
 def test_only_an_answer_is_replaced_by_an_answer(
@@ -376,15 +383,15 @@ def test_only_an_answer_is_replaced_by_an_answer(
                     with monkeypatch.context() as patch:
                         patch.setattr(workers, "solve_parcel", die)  # nothing is solved
                         with pytest.raises(LapisError) as error:
-                            lapis.infer(model, query="Smokes", **asked)  # type: ignore[arg-type]
+                            lapis.infer_to_store(model, query="Smokes", **asked)
                     assert str(error.value).splitlines() == [
                         f"the table {name} cannot be written: there is one with the columns one, "
                         "other, which is no answer of Lapis",
                         "    name another table, or drop it",
                     ]
                 options = {"tables": toml, "engine": url, "output": "table:answers"}
-                lapis.map(model, query="Smokes", **options)  # type: ignore[arg-type]
-                told = lapis.infer(model, query="Smokes", **options)  # type: ignore[arg-type]
+                lapis.map_to_store(model, query="Smokes", **options)
+                told = lapis.infer_to_store(model, query="Smokes", **options)
                 assert told.num_atoms == 2
                 with open_store(url) as store:
                     assert list(fetch_all(store, f"SELECT * FROM {place}")) == ["one", "other"]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from lapis.stores import Store, fetch_all, open_store
-from lapis.stores.components.packing import Limits, Packed
+from lapis.stores.components.packing import Packed, StoreLimits
 from lapis.stores.components.solving import ATOM, Question
 from lapis.stores.components.workers import run_workers
 from lapis.stores.spark import SparkStore
@@ -54,7 +54,7 @@ def load_components(store: Store) -> Packed:
 
 def solve_all(store: Store, packed: Packed) -> dict[str, np.ndarray]:
     question = Question("infer", "auto", np.array([0.4, 0.9, -0.7]))
-    answers = run_workers(store, packed, question, Limits())
+    answers = run_workers(store, packed, question, StoreLimits())
     found = fetch_all(
         store, f"SELECT number, value FROM {answers} WHERE kind = {ATOM} ORDER BY number"
     )

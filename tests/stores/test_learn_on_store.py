@@ -81,9 +81,9 @@ def test_the_facts_may_be_tables_of_a_file(run: Run, tmp_path: Path) -> None:
     found = json.loads(out)
     assert [row["weight"] for row in found["weights"]] == here.weights.tolist()
     declared = lapis.parse("Smokes(person)\nFriends(person,person)")
-    rules = lapis.learn_structure(declared, max_length=2, **place).rules
+    rules = lapis.learn_structure(declared, max_literals=2, **place).rules
     expected = lapis.learn_structure(
-        declared, lapis.Database.parse(" ".join(facts)), max_length=2, jobs=1
+        declared, lapis.Database.parse(" ".join(facts)), max_literals=2, jobs=1
     ).rules
     assert [(r.text, r.weight) for r in rules] == [(r.text, r.weight) for r in expected]
 
@@ -96,7 +96,7 @@ def test_of_a_query_and_of_listed_atoms() -> None:
     for listed in (False, True):
         here, there = (
             lapis.learn(
-                model, data, "Smokes", objective="pseudo", listed=listed, engine=engine
+                model, data, "Smokes", objective="pseudo", only_listed=listed, engine=engine
             ).weights
             for engine in (None, "duckdb")
         )
@@ -112,7 +112,7 @@ def test_of_a_query_and_of_listed_atoms() -> None:
         ),
         ({"counts": "ijgp"}, "an engine counts exactly"),
         (
-            {"hidden": ["Cancer"]},
+            {"unobserved": ["Cancer"]},
             "an engine counts in complete worlds, and the data hides atoms",
         ),
         ({"engine": "oracle:prod"}, "no engine is called 'oracle:prod'"),

@@ -12,7 +12,7 @@ from lapis.data.database import Domain
 from lapis.errors import LapisError
 from lapis.problem.problem import build_problem
 from lapis.stores import Store, Table, fetch_all, fetch_number, open_store
-from lapis.stores.load_to_store import Scratch
+from lapis.stores.load_to_store import ScratchTables
 from lapis.stores.stored_database import open_tables
 
 MODEL = """
@@ -52,7 +52,7 @@ def test_the_facts_are_those_of_the_tables(store: Store, data: st.DataObject) ->
     likes = data.draw(st.lists(st.tuples(people, names), min_size=1, max_size=6))
     tables = {"Smokes": smokes, "Friends": friends, "Likes": likes, "Rain": [("yes",)]}
     model = lapis.parse(MODEL)
-    with Scratch(store) as scratch:
+    with ScratchTables(store) as scratch:
         loaded = {
             name: str(scratch.load(columns_of(rows, len(rows[0])))) for name, rows in tables.items()
         }
@@ -83,7 +83,7 @@ def test_counts_and_weights_are_those_of_a_file(store: Store) -> None:
     facts = [f"Smokes({p})" for p in smokes] + [f"Friends({p},{q})" for p, q in friends]
     facts += [f"Likes({p},{t})" for p, t in likes] + ["Rain()"]
     here = lapis.Database.parse(" ".join(facts))
-    with Scratch(store) as scratch:
+    with ScratchTables(store) as scratch:
         tables = {
             "Smokes": f"SELECT p FROM {scratch.load({'p': smokes})}",
             "Friends": str(scratch.load({"p": friends[:, 0], "q": friends[:, 1]})),
@@ -100,7 +100,7 @@ def test_counts_and_weights_are_those_of_a_file(store: Store) -> None:
 
 def test_constants_of_the_model_come_first(store: Store) -> None:
     model = lapis.parse("person = {9, 1}\nSmokes(person)\nLikes(person, topic)\n1 Smokes(4)")
-    with Scratch(store) as scratch:
+    with ScratchTables(store) as scratch:
         rows = scratch.load({"p": np.array([1, 5, 3])})
         problem = build_problem(model, open_tables(store, {"Smokes": str(rows)}))
         assert problem.domains["person"].constants == ("9", "1", "4", "3", "5")
@@ -112,7 +112,7 @@ def test_constants_of_the_model_come_first(store: Store) -> None:
 def test_a_whole_number_is_one_constant_whatever_the_columns_type(store: Store) -> None:
     """As where tables are read: 3.0 beside integers is the integer 3, and NaN is missing."""
     model = lapis.parse("n = {2, 3}\nP(n)\nQ(n)\n1 P(x) => Q(x)")
-    with Scratch(store) as scratch:
+    with ScratchTables(store) as scratch:
         reals = scratch.load({"x": np.array([3.0, -4.0, 2.5])})
         integers = scratch.load({"x": np.array([3, 7])})
         tables = {"P": str(reals), "Q": str(integers)}
@@ -144,7 +144,7 @@ def test_a_whole_number_is_one_constant_whatever_the_columns_type(store: Store) 
 )
 def test_what_is_wrong_is_said(store: Store, columns: dict[str, np.ndarray], message: str) -> None:
     model = lapis.parse("Smokes(person)\n1 Smokes(x)")
-    with Scratch(store) as scratch:
+    with ScratchTables(store) as scratch:
         tables = {"Smokes": str(scratch.load(columns))}
         with pytest.raises(LapisError) as caught:
             build_problem(model, open_tables(store, tables))
@@ -173,7 +173,7 @@ WORDS = [
 
 def test_a_name_is_the_number_that_it_is_in_memory(store: Store) -> None:
     here = Domain("t", tuple(WORDS)).numeric
-    with Scratch(store) as scratch:
+    with ScratchTables(store) as scratch:
         names = scratch.load({"i": np.arange(len(WORDS)), "v": np.array(WORDS, object)})
         value = store.dialect.as_number("v")
         found = fetch_all(store, f"SELECT i, {value} AS n FROM {names} ORDER BY i")
@@ -187,7 +187,7 @@ def test_integers_may_fill_their_columns(store: Store, width: type[np.signedinte
     low, high = np.iinfo(width).min, min(np.iinfo(width).max, np.iinfo(width).min + 300)
     values = np.arange(low, high + 1).astype(width)
     model = lapis.parse("Smokes(person)\n1 Smokes(x)")
-    with Scratch(store) as scratch:
+    with ScratchTables(store) as scratch:
         rows = scratch.load({"p": values})
         problem = build_problem(model, open_tables(store, {"Smokes": str(rows)}))
         assert problem.domains["person"].constants == tuple(map(str, range(low, high + 1)))
@@ -206,9 +206,9 @@ def test_integers_may_be_wider_than_64_bits() -> None:
 
 def test_hidden_and_listed_facts_are_refused(store: Store) -> None:
     model = lapis.parse("Smokes(person)\nCancer(person)\n1 Smokes(x) => Cancer(x)")
-    with Scratch(store) as scratch:
+    with ScratchTables(store) as scratch:
         data = open_tables(store, {"Smokes": str(scratch.load({"p": np.arange(3)}))})
-        for partial in ({"hidden": ["Cancer"]}, {"listed": True}):
+        for partial in ({"unobserved": ["Cancer"]}, {"only_listed": True}):
             with pytest.raises(LapisError, match="facts on an engine are the true ones"):
                 lapis.learn(model, data, "Smokes", objective="pseudo", **partial)  # type: ignore[arg-type]
 
@@ -236,7 +236,7 @@ def test_one_column_that_has_all_integers_is_listed_alone(last: int, scanned: in
 
 
 def test_a_query_may_end_in_a_semicolon(store: Store) -> None:
-    with Scratch(store) as scratch:
+    with ScratchTables(store) as scratch:
         pairs = scratch.load({"a": np.array([1, 2]), "b": np.array([2, 1])})
         problem = build_problem(
             lapis.parse(MODEL), open_tables(store, {"Friends": f" SELECT a, b FROM {pairs};\n"})

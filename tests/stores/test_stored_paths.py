@@ -69,8 +69,8 @@ def test_the_rules_are_those_of_memory() -> None:
     facts += [f"Cancer(P{p})" for p in range(40) if draw.random() < (0.8 if smokes[p] else 0.1)]
     facts += [f"Friends(P{p},P{q})" for p in range(40) for q in draw.integers(40, size=3)]
     data = lapis.Database.parse(" ".join(facts))
-    here = lapis.learn_structure(model, data, max_length=2, jobs=1)
-    there = lapis.learn_structure(model, data, max_length=2, engine="duckdb")
+    here = lapis.learn_structure(model, data, max_literals=2, jobs=1)
+    there = lapis.learn_structure(model, data, max_literals=2, engine="duckdb")
     assert [(r.text, r.weight, r.gain) for r in there.rules] == [
         (r.text, r.weight, r.gain) for r in here.rules
     ]

@@ -20,10 +20,10 @@ from lapis.errors import LapisError
 from lapis.language.model import Predicate
 from lapis.language.syntax import Constant, Variable
 from lapis.logic.clauses import Condition, Cube, Literal
-from lapis.relational.answers import total
 from lapis.relational.compile import Wanted, compile_plan
 from lapis.relational.conjunction import cube_holds
 from lapis.relational.interpretation import interpret
+from lapis.relational.plan import total
 from lapis.stores import Store, StoreEngine, fetch_all, fetch_number, open_store
 from lapis.stores.spark import SparkStore, leases
 from store_urls import QUICK_STORES, store_url

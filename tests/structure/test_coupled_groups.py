@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 
 import lapis
 from cli_run import Run
+from lapis.optimisation.replay_log import ReplayLog
 from lapis.progress import Stop
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, PathAtom, canonical, sign_patterns
@@ -23,7 +24,6 @@ from lapis.structure.coupled_groups import (
 )
 from lapis.structure.ensemble import COUPLING, Ensemble
 from lapis.structure.scores import Scorer
-from lapis.structure.tape import Tape
 from lapis.structure.training_data import TrainingData, join_worlds
 
 MODEL = lapis.parse("P(a)\nQ(a)\nR(a, b)\nT(b)")
@@ -135,8 +135,8 @@ def test_a_clause_inside_a_group_has_no_score() -> None:
 
 def test_weights_are_those_of_the_likelihoods_of_all_groups() -> None:
     data = join()
-    tape = Tape(None, "", Stop())
-    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), tape)
+    log = ReplayLog()
+    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
     clauses = [canonical(ALONE, 3), canonical(COUPLED, 4)]
     ensemble = Ensemble(data, search.scorer.sums)
     for clause in clauses:
@@ -154,8 +154,8 @@ def test_weights_are_those_of_the_likelihoods_of_all_groups() -> None:
 
 def test_what_cannot_be_summed_does_not_enter(monkeypatch: pytest.MonkeyPatch) -> None:
     data = join()
-    tape = Tape(None, "", Stop())
-    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), tape)
+    log = ReplayLog()
+    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
     monkeypatch.setattr("lapis.structure.coupled_groups.MAX_TABLES", 1)
     ensemble = Ensemble(data, search.scorer.sums)
     assert not is_summable(search, ensemble, canonical(COUPLED, 4))
@@ -165,7 +165,13 @@ def test_what_cannot_be_summed_does_not_enter(monkeypatch: pytest.MonkeyPatch) -
 def test_learned_values_are_conditional_likelihoods() -> None:
     """Of the whole way: what is found, asked of the model that was written."""
     found = lapis.learn_structure(
-        MODEL, DATABASES, given="predicates", together="P,Q", max_length=3, jobs=1, max_clauses=4
+        MODEL,
+        DATABASES,
+        conditioning="predicates",
+        joint_targets="P,Q",
+        max_literals=3,
+        jobs=1,
+        max_clauses=4,
     )
     total = 0.0
     for group, world in product(GROUPS, WORLDS):
@@ -183,21 +189,21 @@ def test_learned_values_are_conditional_likelihoods() -> None:
     ("typed", "message"),
     [
         (
-            "--given atoms --together Smokes,Cancer",
+            "--conditioning atoms --joint-targets Smokes,Cancer",
             "error: predicates are asked together only where others are given, not other atoms\n"
-            "    say --given predicates\n",
+            "    say --conditioning predicates\n",
         ),
         (
-            "--together Smokes,Cancer -q Smokes",
+            "--joint-targets Smokes,Cancer -q Smokes",
             "error: 'Cancer' cannot be asked together with others: it is no target\n",
         ),
         (
-            "--together Smokes,Cancer --together Cancer,Friends",
+            "--joint-targets Smokes,Cancer --joint-targets Cancer,Friends",
             "error: 'Cancer' cannot be asked together with others: it is in two groups\n",
         ),
         (
-            "--method msl --given predicates",
-            "error: method 'msl' does not read --given\n    it belongs to lapis\n",
+            "--method msl --conditioning predicates",
+            "error: method 'msl' does not read --conditioning\n    it belongs to lapis\n",
         ),
     ],
 )
@@ -210,8 +216,8 @@ def test_messages(typed: str, message: str, run: Run) -> None:
 def test_what_is_checked_is_what_is_refitted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unit clauses and clauses that couple nothing take memory, too, where groups are refitted."""
     data = join()
-    tape = Tape(None, "", Stop())
-    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), tape)
+    log = ReplayLog()
+    search = Search(MODEL, DATABASES, Scorer(data), 1, time.monotonic(), None, Stop(), log)
     ensemble = Ensemble(data, search.scorer.sums)
     ensemble.add(canonical(ALONE, 3))
     seen: list[tuple[object, ...]] = []

@@ -11,6 +11,7 @@ import pytest
 
 import lapis
 from lapis.structure.clauses import Path, PathAtom, canonical, has_dangling, is_connected
+from lapis.structure.drawing import cluster_graph
 from lapis.structure.lift_graph import (
     Edge,
     LiftedGraph,
@@ -195,10 +196,10 @@ def test_paths_of_a_small_graph() -> None:
     }
 
 
-def naive_paths(graph: LiftedGraph, max_length: int) -> dict[Path, set[Edge]]:
+def naive_paths(graph: LiftedGraph, max_literals: int) -> dict[Path, set[Edge]]:
     """Every connected set of hyperedges, variabilised afterwards; no set is left out."""
     found: dict[Path, set[Edge]] = defaultdict(set)
-    for length in range(2, max_length + 1):
+    for length in range(2, max_literals + 1):
         for chosen in combinations(graph.edges, length):
             nodes = list(dict.fromkeys(node for edge in chosen for node in edge.nodes))
             path = tuple(
@@ -238,3 +239,21 @@ def sparse_data(seed: int) -> TrainingData:
     facts += [f"T(A{i},B{j})" for i in range(6) for j in range(3) if generator.random() < 0.3]
     facts += [f"P(A{i})" for i in range(6) if generator.random() < 0.5]
     return join(lapis.parse("R(a, a)\nT(a, b)\nP(a)"), " ".join(facts))
+
+
+def test_clusters_are_drawn_by_type_with_their_facts() -> None:
+    """Every constant by itself: an edge for each fact of two arguments, columns by type."""
+    model = lapis.parse("R(a, a)\nT(a, b)\nP(a)")
+    data = join(model, "R(A1,A2) R(A2,A2) T(A1,B1) P(A1)")
+    drawn = cluster_graph(data, ground_graph(data))
+    names = [node.label for node in drawn.nodes]
+    assert sorted(names) == ["a: A1", "a: A2", "b: B1"]
+    layers = {node.label[0]: node.layer for node in drawn.nodes}
+    assert [node.layer for node in drawn.nodes] == [layers[name[0]] for name in names]
+    assert layers["a"] != layers["b"]
+    facts = {(names[edge.source], names[edge.target]): edge.title for edge in drawn.edges}
+    assert facts == {
+        ("a: A1", "a: A2"): "R (1)",
+        ("a: A2", "a: A2"): "R (1)",
+        ("a: A1", "b: B1"): "T (1)",
+    }

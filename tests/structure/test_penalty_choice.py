@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lapis
+from lapis.optimisation.replay_log import ReplayLog
 from lapis.progress import Stop
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Candidate, PathAtom, canonical, is_range_restricted
@@ -22,7 +23,6 @@ from lapis.structure.penalty_choice import LEVELS, Candidates, choose_level, cho
 from lapis.structure.pricing import HeldOut, PredicateGain, Prices, nat_pricing
 from lapis.structure.scores import ClauseScore, Scorer
 from lapis.structure.select import LearnedClause, Selection
-from lapis.structure.tape import Tape
 from lapis.structure.training_data import TrainingData, join_worlds
 
 ADVICE = lapis.parse("adv(p,p)\nteach(p,c)\nassist(p,c)\ntall(p)")
@@ -58,7 +58,7 @@ SLOW = pytest.mark.slow
 )
 def test_one_world_gives_rules_that_serve_others(seed: int, students: int) -> None:
     """Counts of who is tall told each person of this world, and nobody of another."""
-    found = lapis.learn_structure(ADVICE, advice(seed, students), jobs=1, max_length=3)
+    found = lapis.learn_structure(ADVICE, advice(seed, students), jobs=1, max_literals=3)
     planted = "adv(p1, p2) ^ assist(p2, c) ^ teach(p1, c)"
     assert planted in [rule.text for rule in found.rules]
     units = lapis.learn_structure(ADVICE, advice(seed, students), jobs=1, penalty=100.0)
@@ -71,7 +71,7 @@ def test_one_world_gives_rules_that_serve_others(seed: int, students: int) -> No
 
 
 def test_the_result_says_what_was_chosen_and_how_far_it_carries() -> None:
-    found = lapis.learn_structure(ADVICE, advice(0, 40), jobs=1, max_length=2)
+    found = lapis.learn_structure(ADVICE, advice(0, 40), jobs=1, max_literals=2)
     document = found.document()
     assert set(document["penalties"]) == {"adv", "teach", "assist", "tall"}
     for name, size in (("adv", 48 * 48), ("teach", 48 * 8), ("tall", 48)):
@@ -87,7 +87,7 @@ def test_the_result_says_what_was_chosen_and_how_far_it_carries() -> None:
     assert said in found.text
     assert said in found.remarks()
     assert document["held_out"]["gain"] == held.gain
-    given = lapis.learn_structure(ADVICE, advice(0, 40), jobs=1, max_length=2, penalty=0.01)
+    given = lapis.learn_structure(ADVICE, advice(0, 40), jobs=1, max_literals=2, penalty=0.01)
     assert (given.penalties, given.held_out) == ({}, None)
 
 
@@ -205,7 +205,7 @@ def test_worlds_are_held_out_once_each(number: int, seed: int) -> None:
 def new_search(data: TrainingData, databases: list[lapis.Database]) -> Search:
     stop = Stop()
     scorer = Scorer(data, pricing=nat_pricing(data))
-    return Search(ADVICE, databases, scorer, 1, 0.0, None, stop, Tape(None, "", stop))
+    return Search(ADVICE, databases, scorer, 1, 0.0, None, stop, ReplayLog(stop=stop))
 
 
 def naive_curve(parts: Parts, find: list[Candidates], target: str) -> list[float]:
@@ -254,7 +254,7 @@ def best_calibrated(field: np.ndarray, truth: np.ndarray) -> float:
 def test_the_price_is_that_of_the_best_level_from_the_definition() -> None:
     databases = [advice(seed, 16) for seed in (0, 1, 2)]
     data = join(ADVICE, databases, "assist")
-    options = ForwardOptions(max_length=3, max_variables=3)
+    options = ForwardOptions(max_literals=3, max_variables=3)
     parts = hold_out(data, 0)
     assert parts is not None
     found: list[Candidates] = []
@@ -373,7 +373,7 @@ def test_the_value_is_the_models_wpll_with_propositions_too(
     method, own = ask
     worlds = weather(seed, number)
     found = lapis.learn_structure(
-        WEATHER, worlds, method=method, jobs=1, max_length=2, max_clauses=4, **own
+        WEATHER, worlds, method=method, jobs=1, max_literals=2, max_clauses=4, **own
     )
     score = lapis.score(found.model, worlds, likelihood=False)
     assert score.weighted_pseudo_log_likelihood == pytest.approx(found.value, abs=1e-8)
@@ -382,12 +382,12 @@ def test_the_value_is_the_models_wpll_with_propositions_too(
 
 def test_a_rule_with_a_proposition_is_found_counted_and_said() -> None:
     worlds = weather(1, 40)
-    found = lapis.learn_structure(WEATHER, worlds, jobs=1, max_length=2, penalty=0.02)
+    found = lapis.learn_structure(WEATHER, worlds, jobs=1, max_literals=2, penalty=0.02)
     rules = [r for r in found.rules if {"Rain", "wet(p)"} <= set(r.text.replace("!", "").split())]
     assert rules
     counted = lapis.count(lapis.parse(f"{DECLARED}\n1 {rules[0].text}"), worlds).rows
     assert (rules[0].true, rules[0].groundings) == (counted[0].true, counted[0].groundings)
-    asked = lapis.learn_structure(WEATHER, worlds, "Rain", jobs=1, max_length=2, penalty=0.02)
+    asked = lapis.learn_structure(WEATHER, worlds, "Rain", jobs=1, max_literals=2, penalty=0.02)
     assert any("wet(p)" in rule.text for rule in asked.rules)
 
 

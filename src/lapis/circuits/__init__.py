@@ -1,7 +1,80 @@
-"""Arithmetic circuits: learned, compiled, approximated, queried.
+r"""Arithmetic circuits: learned, compiled, approximated, queried.
 
-`lapis.circuits.circuit` is the data type, `lapis.circuits.evaluation` gives its values and
-derivatives, `lapis.circuits.queries` what else can be asked, `lapis.circuits.files` keeps it.
-`lapis.circuits.learning.learn` learns one, `lapis.circuits.learning.mixture` several together, and
-`lapis.circuits.tree_networks.gibbs` is what the thesis compares them with.
+>>> import lapis
+>>> coin = lapis.circuits.parse("(2)\nv 0 0\nv 0 1\nn 1\nn 3\n* 0 2\n* 1 3\n+ 4 5\nEOF")
+>>> lapis.circuits.query(coin, "x0")
+<CircuitAnswer: log probability 0 (probability 1), exact>
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lapis.circuits.answers import info, marginals, query, query_rows, sample, score
+    from lapis.circuits.circuit import Circuit
+    from lapis.circuits.drawing import draw
+    from lapis.circuits.factors.factor_graph import FactorGraph
+    from lapis.circuits.files import parse_ac as parse
+    from lapis.circuits.files import save_circuit as save
+    from lapis.circuits.inputs import read
+    from lapis.circuits.making import approximate, learn
+    from lapis.circuits.making import compile as compile
+    from lapis.circuits.results import (
+        CircuitAnswer,
+        CircuitFigures,
+        CircuitScore,
+        LearnedCircuit,
+        ModelMarginals,
+        RowAnswers,
+        Samples,
+    )
+    from lapis.circuits.tree_networks.tree_network import TreeNetwork
+
+# Where each name is defined; resolved on first use, since exact inference loads parts of this.
+_HOMES = {
+    "Circuit": "circuit",
+    "CircuitAnswer": "results",
+    "CircuitFigures": "results",
+    "CircuitScore": "results",
+    "FactorGraph": "factors.factor_graph",
+    "LearnedCircuit": "results",
+    "ModelMarginals": "results",
+    "RowAnswers": "results",
+    "Samples": "results",
+    "TreeNetwork": "tree_networks.tree_network",
+    "approximate": "making",
+    "compile": "making",
+    "draw": "drawing",
+    "info": "answers",
+    "learn": "making",
+    "marginals": "answers",
+    "parse": "files:parse_ac",
+    "query": "answers",
+    "query_rows": "answers",
+    "read": "inputs",
+    "sample": "answers",
+    "save": "files:save_circuit",
+    "score": "answers",
+}
+
+# `compile` is left out: `from lapis.circuits import *` hides no builtin.
+__all__ = [
+    "Circuit", "CircuitAnswer", "CircuitFigures", "CircuitScore", "FactorGraph", "LearnedCircuit",
+    "ModelMarginals", "RowAnswers", "Samples", "TreeNetwork", "approximate", "draw", "info",
+    "learn", "marginals", "parse", "query", "query_rows", "read", "sample", "save", "score",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home, _, attribute = _HOMES[name].partition(":")
+    value = getattr(import_module(f"{__name__}.{home}"), attribute or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -81,11 +81,35 @@ class Circuit:
         return np.repeat(np.arange(self.num_variables, dtype=np.int32), np.diff(self.state_start))
 
     def with_parameters(self, log_parameter: np.ndarray) -> Circuit:
-        """The same nodes with other parameters."""
+        """Replace the parameters.
+
+        Parameters
+        ----------
+        log_parameter
+            float64[num_parameters], logarithms.
+
+        Returns
+        -------
+        Circuit
+            The same nodes with these parameters.
+        """
         return replace(self, log_parameter=np.asarray(log_parameter, np.float64))
 
     def require(self, task: str, *, deterministic: bool = False) -> None:
-        """Refuse a task that the structure does not support."""
+        """Refuse a task that the structure does not support.
+
+        Parameters
+        ----------
+        task
+            The task, as messages name it.
+        deterministic
+            Whether the task also needs determinism.
+
+        Raises
+        ------
+        LapisError
+            If the circuit is not decomposable, smooth and, where needed, deterministic.
+        """
         found = self.properties
         missing = [
             name

@@ -38,9 +38,21 @@ NETWORK_ARRAYS = ("variable", "split_on", "first_child", "first_parameter", "log
 
 
 def save_circuit(circuit: Circuit, path: str | Path, network: TreeNetwork | None = None) -> None:
-    """Write a circuit, whole or not at all; the ending says how.
+    """Write a circuit, whole or not at all.
 
-    An `.npz` file also keeps the network that the circuit is equivalent to, if one is given.
+    Parameters
+    ----------
+    circuit
+        The circuit.
+    path
+        `.npz` (everything), `.ac` (Libra's text) or `.dot` (for Graphviz).
+    network
+        The network that the circuit is equivalent to, which an `.npz` file also keeps.
+
+    Raises
+    ------
+    LapisError
+        If the ending is another one, or the file cannot be written.
     """
     path = Path(path)
     check_output(path)
@@ -56,7 +68,9 @@ def save_circuit(circuit: Circuit, path: str | Path, network: TreeNetwork | None
             with temporary.open("wb") as stream:
                 np.savez_compressed(stream, head=np.array(json.dumps(head)), **arrays)
         else:
-            text = format_ac(circuit) if path.suffix == ".ac" else format_dot(circuit)
+            from lapis.circuits.drawing import circuit_graph
+
+            text = format_ac(circuit) if path.suffix == ".ac" else circuit_graph(circuit).dot()
             temporary.write_text(text, encoding="utf-8")
 
 
@@ -167,8 +181,27 @@ def format_ac(circuit: Circuit) -> str:
 
 
 def parse_ac(text: str, name: str = "<ac>") -> Circuit:
-    """The circuit of a text.
+    """Parse a circuit from Libra's text.
 
+    Parameters
+    ----------
+    text
+        Lines of nodes, children above their parents.
+    name
+        Name of the text in messages.
+
+    Returns
+    -------
+    Circuit
+        The circuit; its variables are x0, x1, …
+
+    Raises
+    ------
+    LapisError
+        If a line is no node, or the text ends early.
+
+    Examples
+    --------
     >>> parse_ac("(2)\\nv 0 0\\nv 0 1\\nn 0.3\\nn 0.7\\n* 0 2\\n* 1 3\\n+ 4 5\\nEOF").num_edges
     6
     """
@@ -259,19 +292,6 @@ def read_log(text: str) -> float:
     with localcontext(WIDE) as context:
         context.prec = len(text) + 30
         return float(Decimal(text).ln())
-
-
-def format_dot(circuit: Circuit) -> str:
-    """A graph for Graphviz: + and ×, states as X=x, parameters as numbers."""
-    lines = ["digraph circuit {", "  node [shape=circle, fontname=Helvetica];"]
-    for node in range(circuit.num_nodes):
-        text, shape = json.dumps(node_label(circuit, node), ensure_ascii=False), ""
-        if circuit.kind[node] in (INDICATOR, PARAMETER):
-            shape = ", shape=box"
-        lines.append(f"  n{node} [label={text}{shape}];")
-        for c in circuit.child[circuit.start[node] : circuit.start[node + 1]]:
-            lines.append(f"  n{node} -> n{c};")
-    return "\n".join([*lines, "}", ""])
 
 
 def node_label(circuit: Circuit, node: int) -> str:

@@ -22,9 +22,9 @@ from lapis.inference.plan import best_samplers
 from lapis.inference.random_numbers import random_states
 from lapis.inference.sampling.kernels.tally import new_tallies
 from lapis.inference.sampling.sampler import Sampler
-from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.progress import Stop
+from lapis.registry.method import find_method
 
 COMPILED_EDGES = 4_000_000
 MAX_COST = 2e10  # edges × table entries, for the expected counts

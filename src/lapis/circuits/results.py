@@ -1,37 +1,102 @@
-"""Answers of a circuit as results: frames, text, JSON."""
+"""What circuits answer: frames, text and JSON, by the names of variables and states."""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lapis.circuits.circuit import Circuit, state_starts
-from lapis.circuits.evaluation import posteriors
+from lapis.circuits.circuit import Circuit
+from lapis.circuits.compilation.compile import MAX_EDGES
+from lapis.circuits.files import check_output, save_circuit
 from lapis.circuits.learning.tuning import Trial
-from lapis.circuits.queries import (
-    log_conditionals,
-    log_probabilities,
-    most_likely,
-    refuse_impossible,
-)
-from lapis.circuits.tree_networks.gibbs import (
-    MAX_RHAT,
-    estimate_conditionals,
-    estimate_marginals,
-)
+from lapis.circuits.tree_networks.compiling import compile_network
+from lapis.circuits.tree_networks.gibbs import MAX_RHAT
+from lapis.circuits.tree_networks.text import SUFFIX, format_network
 from lapis.circuits.tree_networks.tree_network import TreeNetwork
+from lapis.data.whole_path import write_whole
+from lapis.errors import LapisError
+from lapis.registry.check import seed_of
+from lapis.results.columns import as_list
 from lapis.results.result import Columns, Figures, Result, Table, View, format_number, new_view
 
 
 @dataclass(frozen=True, repr=False)
-class LearnedFigures(Figures):
-    """What learning came to, and the costs that were tried."""
+class CircuitFigures(Figures):
+    """A circuit that was compiled, approximated or learned, and figures about it by name."""
 
-    trials: Sequence[Trial]  # empty if there was no choice
+    circuit: Circuit | None  # None: a network alone was learned
+    network: TreeNetwork | None  # the same distribution with decision trees, if there is one
+
+    def save(self, path: str | Path) -> None:
+        """Write the circuit, or its network with decision trees.
+
+        Parameters
+        ----------
+        path
+            `.npz` (everything), `.ac` (Libra's text) or `.dot` of the circuit; `.tbn` of the
+            network.
+
+        Raises
+        ------
+        LapisError
+            If there is no such circuit or network, or the file cannot be written.
+        """
+        path = Path(path)
+        if path.suffix == SUFFIX:
+            save_network(self.network, path)
+        elif self.circuit is None:
+            check_output(path)
+            raise LapisError(
+                f"{path}: only a network was learned, no circuit",
+                code="circuit-file",
+                hint=f"write it as {SUFFIX}, or compile it first",
+            )
+        else:
+            save_circuit(self.circuit, path, self.network)
+
+
+@dataclass(frozen=True, repr=False)
+class LearnedCircuit(CircuitFigures):
+    """What was learned from rows, and the costs that were tried."""
+
+    trials: Sequence[Trial] = ()  # empty if there was no choice
+
+    def compile(
+        self, *, max_edges: int = MAX_EDGES, random_state: int | np.random.Generator = 0
+    ) -> LearnedCircuit:
+        """Compile the network, where edges cost nothing and no circuit was kept.
+
+        Parameters
+        ----------
+        max_edges
+            Upper limit of the edges.
+        random_state
+            Seed of the search for an elimination order.
+
+        Returns
+        -------
+        LearnedCircuit
+            The same with a circuit.
+
+        Raises
+        ------
+        LapisError
+            If there is no network.
+        TooLarge
+            If no circuit of at most `max_edges` edges is found.
+        """
+        if self.network is None:
+            raise no_network()
+        circuit = compile_network(self.network, max_edges, seed_of(random_state)).circuit
+        sizes = {"edges": circuit.num_edges, "parameters": circuit.num_parameters}
+        return replace(self, circuit=circuit, values={**self.values, **sizes})
 
     def views(self) -> list[View]:
         if not self.trials:
@@ -45,52 +110,97 @@ class LearnedFigures(Figures):
 
 
 @dataclass(frozen=True, repr=False)
-class CircuitAnswer(Result):
-    """What a circuit says about one query."""
+class CircuitScore(Figures):
+    """The mean log-likelihood of rows."""
 
-    log_probability: float  # of the states asked for given the evidence; without, of the evidence
-    distribution: Mapping[str, Mapping[str, float]]  # state → probability, for each variable
-    most_likely: Mapping[str, str] | None = None  # state of each variable
-    most_likely_log: float | None = None  # log P of these states given the evidence
+    log_likelihoods: np.ndarray  # float64[num_rows]
 
     def columns(self) -> Columns:
-        rows = [(v, s, p) for v, states in self.distribution.items() for s, p in states.items()]
-        found: dict[str, list[Any]] = {"variable": [], "state": [], "probability": []}
-        for column, values in zip(found.values(), zip(*rows, strict=True), strict=False):
-            column += values
+        return {"log_likelihood": self.log_likelihoods}
+
+
+@dataclass(frozen=True, repr=False)
+class CircuitAnswer(Result):
+    """One query: exact of a circuit, estimated by Gibbs sampling of a network.
+
+    `log_probability` is that of the states asked for given the evidence; without such states that
+    of the evidence, which Gibbs sampling does not estimate.
+    """
+
+    log_probability: float | None
+    distribution: Mapping[str, Mapping[str, float]]  # variable → state → probability
+    most_likely: Mapping[str, str] | None = None  # variable → state
+    most_likely_log: float | None = None  # log P of these states given the evidence
+    exact: bool = True
+    stderr: float | None = None  # of the probability, if it is not exact
+    distribution_stderr: Mapping[str, Mapping[str, float]] | None = None
+    rhat: float | None = None  # the largest, if it is not exact
+    num_sweeps: int = 0  # counted, in all chains
+
+    @property
+    def probability(self) -> float | None:
+        return None if self.log_probability is None else float(np.exp(self.log_probability))
+
+    def __getitem__(self, variable: str) -> Mapping[str, float]:
+        """The probability of each state of a variable."""
+        return self.distribution[variable]
+
+    def columns(self) -> Columns:
+        pairs = [(v, state) for v, states in self.distribution.items() for state in states]
+        found: dict[str, list[Any]] = {
+            "variable": [v for v, _ in pairs],
+            "state": [state for _, state in pairs],
+            "probability": [self.distribution[v][state] for v, state in pairs],
+        }
+        if self.distribution_stderr is not None:
+            found["stderr"] = [self.distribution_stderr[v][state] for v, state in pairs]
         return found
 
     def views(self) -> list[View]:
-        columns = self.columns()
+        columns = dict(self.columns())
         chances = list(columns["probability"])
         views = []
         if chances:
-            texts = [f"{chance:.4f}" for chance in chances]
-            rows = zip(columns["variable"], columns["state"], texts, strict=True)
-            views.append(new_view(list(columns), rows, numbers=["probability"], bars=chances))
+            columns["probability"] = [f"{chance:.4f}" for chance in chances]
+            if "stderr" in columns:
+                columns["stderr"] = [f"{error:.2g}" for error in columns["stderr"]]
+            rows = zip(*columns.values(), strict=True)
+            numbers = [name for name in columns if name in ("probability", "stderr")]
+            views.append(new_view(list(columns), rows, numbers=numbers, bars=chances))
         if self.most_likely is not None:
             views.append(new_view(["variable", "most likely"], self.most_likely.items()))
         return views
 
     def summary(self) -> str:
-        found = (
-            f"log probability {format_number(self.log_probability)} "
-            f"(probability {self.probability:.6g}), exact"
-        )
+        how = "exact"
+        if not self.exact:
+            how = f"not exact: {self.num_sweeps:,} sweeps of Gibbs sampling, R-hat {self.rhat:.3f}"
+            how += ", the chains disagree" if self.rhat is not None and self.rhat > MAX_RHAT else ""
+        if self.log_probability is None:
+            return how
+        error = "" if self.stderr is None else f" ± {self.stderr:.2g}"
+        value = format_number(self.log_probability)
+        found = f"log probability {value} (probability {self.probability:.6g}{error}), {how}"
         if self.most_likely_log is None:
             return found
         return f"{found}; of the most likely states {math.exp(self.most_likely_log):.6g}"
 
-    @property
-    def probability(self) -> float:
-        return float(np.exp(self.log_probability))
-
     def document(self) -> dict[str, Any]:
         found: dict[str, Any] = {
+            "exact": self.exact,
+            "method": "circuit" if self.exact else "gibbs",
             "log_probability": self.log_probability,
             "probability": self.probability,
             "distribution": {name: dict(states) for name, states in self.distribution.items()},
         }
+        if not self.exact:
+            assert self.rhat is not None
+            found |= {
+                "stderr": self.stderr,
+                "rhat": self.rhat,
+                "converged": self.rhat <= MAX_RHAT,
+                "distribution_stderr": self.distribution_stderr or {},
+            }
         if self.most_likely is not None:
             found["most_likely"] = dict(self.most_likely)
             found["most_likely_log_probability"] = self.most_likely_log
@@ -101,227 +211,109 @@ class CircuitAnswer(Result):
 class ModelMarginals(CircuitAnswer):
     """All marginals of a model; its log partition function stands in `log_probability`."""
 
+    @property
+    def log_partition(self) -> float:
+        assert self.log_probability is not None
+        return self.log_probability
+
     def summary(self) -> str:
         return f"log Z = {format_number(self.log_probability)}, exact"
 
     def document(self) -> dict[str, Any]:
         found = super().document()
-        del found["probability"]
-        return {**found, "log_partition": self.log_probability}
-
-
-@dataclass(frozen=True, repr=False)
-class GibbsAnswer(Result):
-    """What Gibbs sampling on a network says about one query."""
-
-    log_probability: float | None  # of the states asked for given the evidence; None without
-    stderr: float | None  # of their probability
-    rhat: float  # the largest
-    distribution: Mapping[str, Mapping[str, tuple[float, float]]]  # state → probability, its error
-    num_sweeps: int  # counted, in all chains
-
-    def columns(self) -> Columns:
-        rows = [(v, s, *p) for v, states in self.distribution.items() for s, p in states.items()]
-        names = ("variable", "state", "probability", "stderr")
-        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
-
-    def views(self) -> list[View]:
-        columns = self.columns()
-        chances = list(columns["probability"])
-        if not chances:
-            return []
-        texts = zip(
-            columns["variable"], columns["state"], (f"{chance:.4f}" for chance in chances),
-            (f"{error:.2g}" for error in columns["stderr"]), strict=True,
-        )  # fmt: skip
-        return [new_view(list(columns), texts, numbers=["probability", "stderr"], bars=chances)]
-
-    def summary(self) -> str:
-        found = f"not exact: {self.num_sweeps:,} sweeps of Gibbs sampling, R-hat {self.rhat:.3f}"
-        if self.rhat > MAX_RHAT:
-            found += ", the chains disagree"
-        if self.log_probability is None or self.stderr is None:
-            return found
-        value = format_number(self.log_probability)
-        chance = f"{math.exp(self.log_probability):.6g} ± {self.stderr:.2g}"
-        return f"log probability {value} (probability {chance}), {found}"
-
-    def document(self) -> dict[str, Any]:
-        chance = None if self.log_probability is None else math.exp(self.log_probability)
-        return {
-            "exact": False,
-            "method": "gibbs",
-            "log_probability": self.log_probability,
-            "probability": chance,
-            "stderr": self.stderr,
-            "rhat": self.rhat,
-            "converged": self.rhat <= MAX_RHAT,
-            "distribution": {
-                name: {state: chance for state, (chance, _) in states.items()}
-                for name, states in self.distribution.items()
-            },
-            "distribution_stderr": {
-                name: {state: error for state, (_, error) in states.items()}
-                for name, states in self.distribution.items()
-            },
-        }
-
-
-def ask_network(
-    network: TreeNetwork,
-    event: np.ndarray,
-    evidence: np.ndarray,
-    variables: Sequence[str],
-    num_chains: int,
-    burn_in: int,
-    num_sweeps: int,
-    seed: int,
-) -> GibbsAnswer:
-    """Estimate P(event | evidence) and the marginals of variables, as `ask` finds them exactly.
-
-    Without an event or variables: the marginals of all that the evidence leaves open.
-    """
-    is_asked = bool((event >= 0).any())
-    if not variables and not is_asked:
-        variables = [n for n, state in zip(network.names, evidence, strict=True) if state < 0]
-    value = stderr = None
-    worst = 1.0
-    distribution: dict[str, dict[str, tuple[float, float]]] = {}
-    if is_asked:
-        found = estimate_conditionals(
-            network, event[None], evidence[None], num_chains=num_chains, burn_in=burn_in,
-            num_sweeps=num_sweeps, seed=seed,
-        )  # fmt: skip
-        value, stderr = float(found.log_probability[0]), float(found.stderr[0])
-        worst = float(found.rhat[0])
-    if variables:
-        found = estimate_marginals(
-            network, evidence, num_chains=num_chains, burn_in=burn_in, num_sweeps=num_sweeps,
-            seed=seed,
-        )  # fmt: skip
-        chance = np.exp(found.log_probability)
-        first = state_starts(network.states)
-        for name in variables:
-            v = network.names.index(name)
-            own = slice(first[v], first[v + 1])
-            if evidence[v] >= 0:
-                known = np.arange(first[v + 1] - first[v]) == evidence[v]
-                pairs = [(float(is_known), 0.0) for is_known in known]
-            else:
-                pairs = [*zip(chance[own].tolist(), found.stderr[own].tolist(), strict=True)]
-                worst = max(worst, float(found.rhat[own].max()))
-            distribution[name] = dict(zip(network.states[v], pairs, strict=True))
-    return GibbsAnswer(value, stderr, worst, distribution, num_chains * num_sweeps)
-
-
-def ask(
-    circuit: Circuit,
-    event: np.ndarray,
-    evidence: np.ndarray,
-    variables: Sequence[str] = (),
-    with_most_likely: bool = False,
-) -> CircuitAnswer:
-    """P(event | evidence) and the marginals of variables, rows of states with -1 for missing.
-
-    Without an event or variables: P(evidence), and the marginals of all that it leaves open.
-    """
-    log_evidence = log_probabilities(circuit, evidence)
-    refuse_impossible(log_evidence)
-    is_asked = (event >= 0).any()
-    value = log_conditionals(circuit, event, evidence) if is_asked else log_evidence
-    if not variables and not is_asked and not with_most_likely:
-        variables = [n for n, state in zip(circuit.names, evidence, strict=True) if state < 0]
-    distribution = {}
-    if variables:
-        _, chance = posteriors(circuit, evidence)
-        first = circuit.state_start
-        for name in variables:
-            v = circuit.names.index(name)
-            own = chance[0, first[v] : first[v + 1]].tolist()
-            distribution[name] = dict(zip(circuit.states[v], own, strict=True))
-    if not with_most_likely:
-        return CircuitAnswer(float(value[0]), distribution)
-    rows, joint = most_likely(circuit, evidence)
-    row = rows[0].tolist()
-    world = {
-        name: states[state]
-        for name, states, state in zip(circuit.names, circuit.states, row, strict=True)
-    }
-    return CircuitAnswer(float(value[0]), distribution, world, float(joint[0] - log_evidence[0]))
+        del found["probability"], found["method"]
+        return {**found, "log_partition": self.log_partition}
 
 
 @dataclass(frozen=True, repr=False)
 class RowAnswers(Table):
-    """The log probability of each row of queries."""
+    """The log probability of each row of queries, with standard errors where it is sampled."""
+
+    exact: bool = True
+
+    @property
+    def log_probabilities(self) -> np.ndarray:
+        """float64[num_rows]: -inf of impossible queries, NaN of impossible evidence."""
+        return np.asarray(self.values["log_probability"])
 
     def summary(self) -> str:
-        values = np.asarray(self.values["log_probability"])
+        values = self.log_probabilities
         answered = values[~np.isnan(values)]
         mean = format_number(float(answered.mean()) if len(answered) else None)
-        found = f"{len(values):,} queries, mean log probability {mean}, exact"
+        found = f"{len(values):,} queries, mean log probability {mean}, "
+        if not self.exact:
+            worst = float(np.asarray(self.values["rhat"]).max(initial=1.0))
+            return f"{found}not exact: Gibbs sampling, R-hat at most {worst:.3f}"
         unanswered = len(values) - len(answered)
+        found += "exact"
         return f"{found}; {unanswered:,} given impossible evidence" if unanswered else found
 
     def document(self) -> dict[str, Any]:
-        values = np.asarray(self.values["log_probability"])
+        values = self.log_probabilities
+        rows = super().document()["rows"]
         return {
+            "exact": self.exact,
+            "method": "circuit" if self.exact else "gibbs",
             "log_probability": float(values.mean()) if len(values) else None,
             "distribution": None,
-            "queries": (
-                {"log_probability": value, "probability": math.exp(value)}
-                for value in values.tolist()
-            ),
+            "queries": ({**row, "probability": math.exp(row["log_probability"])} for row in rows),
         }
 
 
-def ask_rows(circuit: Circuit, events: np.ndarray, evidence: np.ndarray) -> RowAnswers:
-    """log P(event | evidence) of each row, all of them at once."""
-    return RowAnswers({"log_probability": log_conditionals(circuit, events, evidence)})
-
-
 @dataclass(frozen=True, repr=False)
-class GibbsRows(Table):
-    """Estimates of the log probability of each row of queries."""
+class Samples(Table):
+    """Samples of a circuit or network: a column of states for each variable."""
+
+    burn_in: int | None = None  # sweeps of Gibbs sampling before each; None: they are exact
+
+    @property
+    def exact(self) -> bool:
+        return self.burn_in is None
 
     def summary(self) -> str:
-        values = np.asarray(self.values["log_probability"])
-        mean = format_number(float(values.mean()) if len(values) else None)
-        worst = float(np.asarray(self.values["rhat"]).max(initial=1.0))
-        return (
-            f"{len(values):,} queries, mean log probability {mean}, "
-            f"not exact: Gibbs sampling, R-hat at most {worst:.3f}"
-        )
+        return f"{len(self):,} samples"
+
+    def remarks(self) -> list[str]:
+        if self.exact:
+            return []
+        return [f"not exact: each sample is the end of a Gibbs chain of {self.burn_in:,} sweeps"]
 
     def document(self) -> dict[str, Any]:
-        values = np.asarray(self.values["log_probability"])
-        rows = zip(*(np.asarray(column).tolist() for column in self.values.values()), strict=True)
-        return {
-            "exact": False,
-            "method": "gibbs",
-            "log_probability": float(values.mean()) if len(values) else None,
-            "distribution": None,
-            "queries": (
-                {
-                    "log_probability": value, "probability": math.exp(value), "stderr": stderr,
-                    "rhat": rhat,
-                }
-                for value, stderr, rhat in rows
-            ),
-        }  # fmt: skip
+        return {"exact": self.exact, "samples": super().document()["rows"]}
+
+    def to_csv(self) -> str:
+        """The samples as CSV, with a header."""
+        stream = io.StringIO(newline="")
+        rows = zip(*(as_list(column) for column in self.values.values()), strict=True)
+        csv.writer(stream, lineterminator="\n").writerows([list(self.values), *rows])
+        return stream.getvalue()
+
+    def save(self, path: str | Path) -> None:
+        """Write a CSV file.
+
+        Parameters
+        ----------
+        path
+            Of the file.
+
+        Raises
+        ------
+        LapisError
+            If the file cannot be written.
+        """
+        write_whole(path, self.to_csv())
 
 
-def ask_network_rows(
-    network: TreeNetwork,
-    events: np.ndarray,
-    evidence: np.ndarray,
-    num_chains: int,
-    burn_in: int,
-    num_sweeps: int,
-    seed: int,
-) -> GibbsRows:
-    """Estimate log P(event | evidence) of each row."""
-    found = estimate_conditionals(
-        network, events, evidence, num_chains=num_chains, burn_in=burn_in, num_sweeps=num_sweeps,
-        seed=seed,
-    )  # fmt: skip
-    return GibbsRows(found._asdict())
+def save_network(network: TreeNetwork | None, path: Path) -> None:
+    """Write a network with decision trees; LapisError if there is none."""
+    if network is None:
+        raise no_network()
+    write_whole(path, format_network(network))
+
+
+def no_network() -> LapisError:
+    return LapisError(
+        "a circuit with hidden variables is not equivalent to a Bayesian network of its own",
+        code="option-value",
+        hint="write the circuit, or learn without num_components, num_starts and method tree",
+    )

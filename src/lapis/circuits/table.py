@@ -1,4 +1,4 @@
-"""Tables of discrete values: CSV with or without a header, Parquet, NumPy.
+"""Tables of discrete values: files (CSV with or without a header, Parquet, NumPy), arrays, frames.
 
 A column is a variable, its values are states. An empty cell, `?`, `*`, a null, NaN or (in a NumPy
 array) a negative number is missing. States are what the columns hold, numbers in their order and
@@ -14,34 +14,61 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, Union
 
 import numpy as np
 
 from lapis.errors import LapisError, suggestion
+from lapis.registry.circuit_options import Header
 
-Header = Literal["auto", "yes", "no"]
+if TYPE_CHECKING:
+    from lapis.data.formats.frames import Frame
+
+RowsLike: TypeAlias = Union[str, Path, np.ndarray, "Frame"]
 MISSING_CELLS = ("", "?", "*")
 BOOLEAN = ("0", "1")
 
 
-class Table(NamedTuple):
+class RowTable(NamedTuple):
     """Columns as codes of their own values."""
 
-    path: Path
+    source: str  # as messages name it: a path, or the keyword
     names: tuple[str, ...] | None  # None: there is no header
     values: list[tuple[str, ...]]  # of each column
     codes: np.ndarray  # int32[num_rows, num_columns], -1 for missing
 
 
-def read_table(path: str | Path, header: Header = "auto") -> Table:
+def open_rows(
+    rows: RowsLike, keyword: str, names: Sequence[str] | None = None, header: Header = "auto"
+) -> RowTable:
+    """Read rows from a path, an array or a frame; `names` are those of columns without a header."""
+    if isinstance(rows, str | Path):
+        table = read_table(rows, header)
+    elif isinstance(rows, np.ndarray):
+        table = from_array(keyword, rows)
+    else:
+        table = from_frame(keyword, rows)
+    if names is None:
+        return table
+    if table.names is not None:
+        raise LapisError(f"names: {table.source} has names of its own", code="option-value")
+    if len(set(names)) != table.codes.shape[1]:
+        raise LapisError(
+            f"names: {len(set(names))} different ones for the {table.codes.shape[1]} columns of "
+            f"{table.source}",
+            code="option-value",
+        )
+    return table._replace(names=tuple(names))
+
+
+def read_table(path: str | Path, header: Header = "auto") -> RowTable:
     """The table in a file; its ending says what kind it is."""
     path = Path(path)
     try:
         if path.name.endswith(".npy"):
-            return from_array(path, np.load(path, allow_pickle=False))
+            return from_array(str(path), np.load(path, allow_pickle=False))
         if path.name.endswith(".parquet"):
             return read_parquet(path)
         content = path.read_bytes()
@@ -53,7 +80,7 @@ def read_table(path: str | Path, header: Header = "auto") -> Table:
     return read_digits(path, text, header) or read_csv(path, text, header)
 
 
-def read_digits(path: Path, text: bytes, header: Header) -> Table | None:
+def read_digits(path: Path, text: bytes, header: Header) -> RowTable | None:
     """A table of single digits separated by commas, if that is all there is."""
     end = text.find(b"\n") + 1
     width = end or len(text)
@@ -65,10 +92,10 @@ def read_digits(path: Path, text: bytes, header: Header) -> Table | None:
     separators[-1] = ord("\n")
     if cells.max(initial=0) > 9 or (block[:, 1::2] != separators).any():
         return None
-    return from_array(path, cells)
+    return from_array(str(path), cells)
 
 
-def read_csv(path: Path, text: bytes, header: Header) -> Table:
+def read_csv(path: Path, text: bytes, header: Header) -> RowTable:
     try:
         rows = list(csv.reader(io.StringIO(text.decode("utf-8-sig"), newline="")))
     except (UnicodeDecodeError, csv.Error) as error:
@@ -88,7 +115,7 @@ def read_csv(path: Path, text: bytes, header: Header) -> Table:
         if len(set(names)) < len(names):
             raise LapisError(f"{path}: two columns have the same name", code="data-table")
     columns = [[cell.strip() for cell in column] for column in zip(*rows, strict=True)]
-    return encode(path, names, columns or [[] for _ in names or ()])
+    return encode(str(path), names, columns or [[] for _ in names or ()])
 
 
 def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
@@ -101,32 +128,52 @@ def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
     return all(row[column] != cell for row in rows[1:] for column, cell in enumerate(first))
 
 
-def read_parquet(path: Path) -> Table:
+def read_parquet(path: Path) -> RowTable:
     from lapis.data.formats.duckdb_tables import connect, select_file, sql_errors
 
     with connect() as connection, sql_errors(str(path)):
-        found = connection.execute(select_file(path)).fetchnumpy()
+        return encode_arrays(str(path), connection.execute(select_file(path)).fetchnumpy())
+
+
+def from_frame(source: str, frame: Frame) -> RowTable:
+    """The table of a frame of pandas, polars or Arrow."""
+    from lapis.data.formats.duckdb_tables import connect, sql_errors
+
+    if type(frame).__module__ == "builtins":
+        raise LapisError(
+            f"{source}: wanted a path, an array or a frame, not a {type(frame).__name__}",
+            code="data-table",
+        )
+    with connect() as connection, sql_errors(source):
+        connection.register("lapis_rows", frame)
+        return encode_arrays(source, connection.execute("SELECT * FROM lapis_rows").fetchnumpy())
+
+
+def encode_arrays(source: str, found: Mapping[str, np.ndarray]) -> RowTable:
+    """A table of named columns; what is masked or NaN is missing."""
     columns = []
-    for name in found:
-        column = np.ma.asarray(found[name])
+    for given in found.values():
+        column = np.ma.asarray(given)
         masked = np.ma.getmaskarray(column)
         values = ((value, gone) for value, gone in zip(column.data.tolist(), masked, strict=True))
-        columns.append(["" if gone or value != value else as_text(value) for value, gone in values])
-    return encode(path, tuple(found), columns)
+        columns.append(["" if gone else as_text(value) for value, gone in values])
+    return encode(source, tuple(found), columns)
 
 
 def as_text(value: object) -> str:
     """A value as CSV has it; Booleans and whole floats as whole numbers."""
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         return str(int(value))
-    return "" if value is None else str(value)
+    return "" if value is None or value != value else str(value)
 
 
-def from_array(path: Path, array: np.ndarray) -> Table:
-    """A table of whole numbers."""
+def from_array(source: str, array: np.ndarray) -> RowTable:
+    """A table of whole numbers or of texts."""
+    if array.ndim == 2 and array.dtype.kind in "OU":
+        return encode(source, None, [[as_text(cell) for cell in column] for column in array.T])
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         raise LapisError(
-            f"{path}: wanted an array of numbers with rows and columns, not {array.dtype} of shape "
+            f"{source}: wanted rows and columns of numbers or texts, not {array.dtype} of shape "
             f"{array.shape}",
             code="data-table",
         )
@@ -135,7 +182,7 @@ def from_array(path: Path, array: np.ndarray) -> Table:
     with np.errstate(invalid="ignore"):  # infinity is not whole
         whole = numbers.astype(np.int64)
     if (whole != numbers).any():
-        raise LapisError(f"{path}: its numbers are not whole", code="data-table")
+        raise LapisError(f"{source}: its numbers are not whole", code="data-table")
     values, codes = [], np.empty(whole.shape, np.int32)
     for column in range(whole.shape[1]):
         known = np.unique(whole[:, column])
@@ -144,10 +191,12 @@ def from_array(path: Path, array: np.ndarray) -> Table:
             whole[:, column] < 0, -1, np.searchsorted(known, whole[:, column])
         )
         values.append(tuple(str(value) for value in known.tolist()))
-    return Table(path, None, values, codes)
+    return RowTable(source, None, values, codes)
 
 
-def encode(path: Path, names: tuple[str, ...] | None, columns: Sequence[Sequence[str]]) -> Table:
+def encode(
+    source: str, names: tuple[str, ...] | None, columns: Sequence[Sequence[str]]
+) -> RowTable:
     values, codes = [], []
     for column in columns:
         known = {value: code for code, value in enumerate(sorted_values(set(column)))}
@@ -155,7 +204,7 @@ def encode(path: Path, names: tuple[str, ...] | None, columns: Sequence[Sequence
             known[cell] = -1
         codes.append([known[cell] for cell in column])
         values.append(tuple(value for value, code in known.items() if code >= 0))
-    return Table(path, names, values, np.array(codes, np.int32).reshape(len(columns), -1).T)
+    return RowTable(source, names, values, np.array(codes, np.int32).reshape(len(columns), -1).T)
 
 
 def sorted_values(values: set[str]) -> list[str]:
@@ -171,14 +220,15 @@ def is_number(text: str) -> bool:
         return False
 
 
-def variables_of(tables: Sequence[Table]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+def variables_of(tables: Sequence[RowTable]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Names and states of the variables that tables with the same columns have together."""
     first = tables[0]
     num_columns = first.codes.shape[1]
     for table in tables[1:]:
         if table.codes.shape[1] != num_columns:
             raise LapisError(
-                f"{table.path} has {table.codes.shape[1]} columns, {first.path} has {num_columns}",
+                f"{table.source} has {table.codes.shape[1]} columns, "
+                f"{first.source} has {num_columns}",
                 code="data-table",
             )
     names = first.names or tuple(f"x{column}" for column in range(num_columns))
@@ -187,7 +237,7 @@ def variables_of(tables: Sequence[Table]) -> tuple[tuple[str, ...], tuple[tuple[
         seen = {value for table in tables for value in table.values[place(table, name, column)]}
         if not seen and any(len(table.codes) for table in tables):
             raise LapisError(
-                f"{first.path}: no row has a value of {name}, so that it has no states",
+                f"{first.source}: no row has a value of {name}, so that it has no states",
                 code="data-table",
                 hint="leave the column out",
             )
@@ -195,12 +245,12 @@ def variables_of(tables: Sequence[Table]) -> tuple[tuple[str, ...], tuple[tuple[
     return names, tuple(states)
 
 
-def place(table: Table, name: str, column: int) -> int:
+def place(table: RowTable, name: str, column: int) -> int:
     """The column of that name; of a table that has none, the one at the same place."""
     return table.names.index(name) if table.names and name in table.names else column
 
 
-def rows_of(table: Table, names: Sequence[str], states: Sequence[Sequence[str]]) -> np.ndarray:
+def rows_of(table: RowTable, names: Sequence[str], states: Sequence[Sequence[str]]) -> np.ndarray:
     """int32[num_rows, num_variables], the table's rows as states of these variables.
 
     Columns are found by their names; without a header they stand in order.
@@ -208,7 +258,8 @@ def rows_of(table: Table, names: Sequence[str], states: Sequence[Sequence[str]])
     given = table.names or tuple(names)
     if table.names is None and table.codes.shape[1] != len(names):
         raise LapisError(
-            f"{table.path} has {table.codes.shape[1]} columns, the circuit {len(names)} variables",
+            f"{table.source} has {table.codes.shape[1]} columns, "
+            f"the circuit {len(names)} variables",
             code="data-table",
         )
     number = {name: variable for variable, name in enumerate(names)}
@@ -216,11 +267,9 @@ def rows_of(table: Table, names: Sequence[str], states: Sequence[Sequence[str]])
     for column, name in enumerate(given):
         if name not in number:
             is_header = any(other in number for other in given)
-            values = (
-                None if is_header else "say --header no if the first row holds values, not names"
-            )
+            values = None if is_header else 'header "no" takes the first row for values, not names'
             raise LapisError(
-                f"{table.path}: the circuit has no variable {name!r}",
+                f"{table.source}: the circuit has no variable {name!r}",
                 code="unknown-variable",
                 hint=suggestion(name, names, values),
             )
@@ -231,7 +280,7 @@ def rows_of(table: Table, names: Sequence[str], states: Sequence[Sequence[str]])
             row = int(np.argmax(rows[:, number[name]] == -2))
             value = table.values[column][table.codes[row, column]]
             raise LapisError(
-                f"{table.path}: row {row + 1}: {name} has no state {value!r}",
+                f"{table.source}: row {row + 1}: {name} has no state {value!r}",
                 code="unknown-state",
                 hint=f"it has {', '.join(states[number[name]])}",
             )

@@ -1,4 +1,4 @@
-"""States of variables as they are typed: `smoke=yes,cancer`.
+"""States of variables: by name, or as they are typed, `smoke=yes,cancer`.
 
 Variables may be atoms, of several arguments or with a value of their own: names and states then
 hold commas and equality signs (`Friends(Anna,Bob)=true`), so that what is known is looked for in
@@ -17,16 +17,22 @@ if TYPE_CHECKING:
     import numpy as np
 
 Named = tuple[str, str | None]  # a variable, and a state if one is given
+StatesLike = Mapping[str, str | int | bool] | Sequence[str] | str
 
 
 def read_states(
-    names: Sequence[str], states: Sequence[Sequence[str]], texts: Sequence[str]
+    names: Sequence[str], states: Sequence[Sequence[str]], given: StatesLike
 ) -> list[Named]:
-    """What texts name, in order.
+    """The variables and states that texts or a dictionary name, in order.
 
     >>> read_states(["F(A,B)", "rain"], [["no", "yes"]] * 2, ["rain, F(A, B) = yes"])
     [('rain', None), ('F(A,B)', 'yes')]
+    >>> read_states(["coin", "rain"], [["0", "1"], ["no", "yes"]], {"coin": 1, "rain": "no"})
+    [('coin', '1'), ('rain', 'no')]
     """
+    if isinstance(given, Mapping):
+        return [name_state(names, states, name, state) for name, state in given.items()]
+    texts = [given] if isinstance(given, str) else given
     known: dict[str, Named] = {squeeze(name): (name, None) for name in names}
     for name, own in zip(names, states, strict=True):
         known |= {squeeze(f"{name}={state}"): (name, state) for state in own}
@@ -41,6 +47,18 @@ def read_states(
             found.append(known[",".join(parts[:end])])
             parts = parts[end:]
     return found
+
+
+def name_state(
+    names: Sequence[str], states: Sequence[Sequence[str]], name: str, state: str | int | bool
+) -> Named:
+    """A state of a variable, whose numbers and Booleans are named as tables name them."""
+    check_word("variable", name, names, code="unknown-variable")
+    own = states[names.index(name)]
+    text = str(state).lower() if isinstance(state, bool) and "true" in own else state
+    text = str(int(text)) if isinstance(text, bool) else str(text)
+    check_word(f"state of {name}", text, own, code="unknown-state")
+    return name, text
 
 
 def row_of_states(

@@ -1,314 +1,190 @@
-"""`lapis circuit …`: learn a circuit from rows, and ask it."""
+"""`lapis circuit …`: learn circuits from rows, query them, compile and approximate models."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lapis.circuits.typed_states import read_states, row_of_states
-from lapis.cli.circuit_compile import sizes
-from lapis.cli.options import takes
-from lapis.errors import LapisError, TooLarge
-from lapis.progress import Report, Stop, work_clock
+from lapis.cli.command import ANY_DATA, ANY_MODEL, CIRCUIT, ROWS, command, read_worlds
+from lapis.errors import LapisError
+from lapis.registry.circuit_options import (
+    CircuitApproximateOptions,
+    CircuitCompileOptions,
+    CircuitInfoOptions,
+    CircuitLearnOptions,
+    CircuitMarginalsOptions,
+    CircuitQueryOptions,
+    CircuitSampleOptions,
+    CircuitScoreOptions,
+)
+from lapis.registry.option import keywords
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from lapis.circuits.circuit import Circuit
-    from lapis.circuits.tree_networks.tree_network import TreeNetwork
+    from lapis.problem.task import DataLike
+    from lapis.progress import Report
     from lapis.results.result import Result
 
 
-@takes("circuit learn", "learning")
-def learn(
-    table: Path,
-    valid: Path | None,
-    time_limit: float | None,
-    output: Path | None,
-    network: Path | None,
-    header: Any,
-    random_state: int,
-    progress: Report | None,
-    **options: Any,
-) -> Result:
+@command("circuit learn", CircuitLearnOptions, ROWS, bar="learning")
+def learn(table: Path, options: CircuitLearnOptions, progress: Report | None) -> Result:
     """Learn a circuit from rows of discrete values, paying for its edges."""
-    from lapis.circuits.compilation.compile import MAX_EDGES
-    from lapis.circuits.files import check_output, save_circuit
-    from lapis.circuits.learning.learner import learn_rows
-    from lapis.circuits.results import LearnedFigures
-    from lapis.circuits.table import read_table, rows_of, variables_of
-    from lapis.circuits.tree_networks.compiling import compile_network
-    from lapis.circuits.tree_networks.text import SUFFIX, format_network
-    from lapis.data.whole_path import require_writable, write_whole
+    from lapis import circuits
+    from lapis.circuits.files import check_output
+    from lapis.circuits.results import no_network, save_network
+    from lapis.circuits.tree_networks.text import SUFFIX
+    from lapis.data.whole_path import require_writable
 
-    wants_circuit = output is not None and output.suffix != SUFFIX
+    output, network = options.output, options.network
+    wants_network = output is not None and output.suffix == SUFFIX
+    wants_circuit = output is not None and not wants_network
     if wants_circuit:
         check_output(output)
-    require_writable(output)
-    is_single = (options["num_components"] or 1) * options["num_starts"] == 1
-    wants_network = network is not None or (output is not None and output.suffix == SUFFIX)
-    if wants_network and not (is_single and options["method"] != "tree"):
-        raise LapisError(
-            "a circuit with hidden variables is not equivalent to a Bayesian network of its own",
-            code="option-value",
-            hint="leave out --network, or --components, --starts and --method tree",
-        )
-    if options["max_edges"] is not None and not any(options["edge_costs"]) and not wants_circuit:
-        raise LapisError(
-            "--edges-max limits a circuit, and with --edge-cost 0 none is kept",
-            code="option-value",
-            hint="leave it out, or write a circuit with -o c.npz",
-        )
-    tables = [read_table(path, header) for path in (table, valid) if path is not None]
-    names, states = variables_of(tables)
-    train, *others = (rows_of(one, names, states) for one in tables)
-    held_out = others[0] if others else None
-    stop = Stop(deadline=work_clock() + time_limit) if time_limit else Stop()
-    found = learn_rows(
-        train, held_out, names, states, seed=random_state, progress=progress, stop=stop, **options
-    )
-    fit = found.fit
-    if wants_circuit and fit.circuit is None and fit.network is not None:
-        limit = options["max_edges"] or MAX_EDGES
-        fit = replace(fit, circuit=compile_network(fit.network, limit, random_state).circuit)
-    if network is not None and fit.network is not None:
-        write_whole(network, format_network(fit.network))
-    if output is not None and fit.circuit is not None and wants_circuit:
-        save_circuit(fit.circuit, output, fit.network)
-    elif output is not None and fit.network is not None:
-        write_whole(output, format_network(fit.network))
-    model = fit.network if fit.circuit is None else fit.circuit
-    figures = {
-        "edges": fit.num_edges,
-        "parameters": None if model is None else model.num_parameters,
-        "leaves": None if fit.network is None else fit.network.num_leaves,
-        "splits": fit.num_splits,
-        "train_log_likelihood": mean(fit.log_likelihoods(train)),
-        "valid_log_likelihood": None if held_out is None else mean(fit.log_likelihoods(held_out)),
-        "seconds": found.seconds,
-        "converged": fit.converged,
-        "edge_cost": found.edge_cost,
-        "parameter_cost": found.parameter_cost,
-    }
-    return LearnedFigures(figures, found.trials)
-
-
-@takes("circuit score")
-def score(circuit: Path, table: Path, per_example: Path | None, header: Any) -> Result:
-    """The mean log-likelihood of rows; variables that a row leaves out are summed out."""
-    from lapis.circuits.queries import log_probabilities
-    from lapis.circuits.table import read_table, rows_of
-    from lapis.circuits.tree_networks.tree_network import TreeNetwork
-    from lapis.data.whole_path import write_whole
-    from lapis.results.result import Figures
-
-    found = load_model(circuit)
-    rows = rows_of(read_table(table, header), found.names, found.states)
-    if not isinstance(found, TreeNetwork):
-        values = log_probabilities(found, rows)
-    elif (rows >= 0).all():
-        values = found.log_likelihoods(rows)
-    else:
-        raise LapisError(
-            f"{table} has missing values, and a network scores complete rows",
-            code="missing-values",
-            hint=f"`lapis circuit compile {circuit} -o c.npz`, and score the circuit",
-        )
-    if per_example is not None:
-        write_whole(per_example, "".join(f"{value!r}\n" for value in values.tolist()))
-    return Figures({"log_likelihood": mean(values), "examples": len(values)})
-
-
-@takes("circuit query")
-def query(
-    circuit: Path,
-    query: Sequence[str],
-    evidence: Sequence[str],
-    rows: Path | None,
-    given: Path | None,
-    most_likely: bool,
-    num_chains: int,
-    burn_in: int,
-    num_sweeps: int,
-    header: Any,
-    random_state: int,
-) -> Result:
-    """Conditional probabilities: exactly of a circuit, by Gibbs sampling of a network."""
-    from lapis.circuits.results import ask, ask_network, ask_network_rows, ask_rows
-    from lapis.circuits.table import read_table, rows_of
-    from lapis.circuits.tree_networks.tree_network import TreeNetwork
-
-    found = load_model(circuit)
-    sampling = (num_chains, burn_in, num_sweeps, random_state)
-    if most_likely and isinstance(found, TreeNetwork):
-        raise LapisError(
-            "the most likely states cannot be found by Gibbs sampling",
-            code="option-value",
-            hint=f"`lapis circuit compile {circuit} -o c.npz`, and query the circuit",
-        )
-    if rows is None:
-        if given is not None:
-            raise LapisError("--given is the evidence for --rows", code="option-value")
-        row = given_row(found, evidence)
-        named = read_states(found.names, found.states, query)
-        asked = [name for name, state in named if state is None]
-        states = [(name, state) for name, state in named if state is not None]
-        event = row_of_states(found.names, found.states, states)
-        if isinstance(found, TreeNetwork):
-            return ask_network(found, event, row, asked, *sampling)
-        return ask(found, event, row, asked, most_likely)
-    if query or evidence or most_likely:
-        raise LapisError("a query stands in --query or in --rows, not in both", code="option-value")
-    events = rows_of(read_table(rows, header), found.names, found.states)
-    known = 0 * events - 1
-    if given is not None:
-        known = rows_of(read_table(given, header), found.names, found.states)
-        if len(known) != len(events):
-            raise LapisError(
-                f"{rows} has {len(events)} rows, {given} has {len(known)}", code="data-table"
-            )
-    if isinstance(found, TreeNetwork):
-        return ask_network_rows(found, events, known, *sampling)
-    return ask_rows(found, events, known)
-
-
-@takes("circuit sample")
-def sample(
-    circuit: Path,
-    num_samples: int,
-    evidence: Sequence[str],
-    burn_in: int,
-    output: Path | None,
-    random_state: int,
-    as_json: bool,
-) -> None:
-    """Independent samples, given evidence; of a network with evidence by Gibbs sampling."""
-    import csv
-    import sys
-
-    from lapis.circuits.queries import draw_samples
-    from lapis.circuits.tree_networks.gibbs import draw_given
-    from lapis.circuits.tree_networks.tree_network import TreeNetwork
-    from lapis.cli.render import print_json
-    from lapis.data.whole_path import whole_path
-
-    found = load_model(circuit)
-    row = given_row(found, evidence)
-    is_exact = True
-    if not isinstance(found, TreeNetwork):
-        worlds = draw_samples(found, num_samples, random_state, row)
-    elif (row < 0).all():
-        worlds = found.draw_samples(num_samples, random_state)
-    else:
-        is_exact = False
-        worlds = draw_given(found, num_samples, row, burn_in, random_state)
-        print(
-            f"not exact: each sample is the end of a Gibbs chain of {burn_in:,} sweeps",
-            file=sys.stderr,
-        )
-    columns = [
-        [states[code] for code in worlds[:, v].tolist()] for v, states in enumerate(found.states)
-    ]
-    rows = zip(*columns, strict=True)
-    if as_json:
-        samples = (dict(zip(found.names, row, strict=True)) for row in rows)
-        print_json({"exact": is_exact, "samples": samples})
-    elif output is None:
-        csv.writer(sys.stdout, lineterminator="\n").writerows([found.names, *rows])
-    if output is not None:
-        with (
-            whole_path(output) as temporary,
-            temporary.open("w", encoding="utf-8", newline="") as stream,
-        ):
-            csv.writer(stream, lineterminator="\n").writerows(
-                [found.names, *zip(*columns, strict=True)]
-            )
-
-
-@takes("circuit info")
-def info(circuit: Path, output: Path | None, max_edges: int, plot: Path | None) -> Result:
-    """Size and guarantees of a circuit or network; other forms and a picture of it."""
-    from lapis.circuits.files import load_stored_network, save_circuit
-    from lapis.circuits.queries import entropy, log_partition
-    from lapis.circuits.tree_networks.text import SUFFIX, format_network
-    from lapis.circuits.tree_networks.tree_network import TreeNetwork
-    from lapis.data.whole_path import write_whole
-    from lapis.results.result import Figures
-
-    found = load_model(circuit)
-    figures: dict[str, float | int | str | None] = {}
-    if isinstance(found, TreeNetwork):
-        network: TreeNetwork | None = found
-        if plot is not None:
-            raise LapisError("only circuits are drawn", code="option-value")
-        figures |= {"variables": len(found.names), "parameters": found.num_parameters}
-    else:
-        network = load_stored_network(circuit, found)
-        figures |= {
-            **sizes(found),
-            **found.properties._asdict(),
-            "log_partition": log_partition(found),
-            "entropy": entropy(found) if all(found.properties) else None,
-        }
+    for path in (output, network):
+        require_writable(path)
+    is_single = (options.num_components or 1) * options.num_starts == 1
+    if (network or wants_network) and not (is_single and options.method != "tree"):
+        raise no_network()
+    compiles = wants_circuit and not any(options.edge_costs)
+    given = keywords(replace(options, max_edges=None) if compiles else options)
+    found = circuits.learn(table, progress=progress, **given)
+    if wants_circuit and found.circuit is None and found.network is not None:
+        limit = {} if options.max_edges is None else {"max_edges": options.max_edges}
+        found = found.compile(random_state=options.random_state, **limit)
     if network is not None:
-        figures |= measure(network, max_edges)
-    if output is not None and output.suffix == SUFFIX and network is not None:
-        write_whole(output, format_network(network))
-    elif output is not None and isinstance(found, TreeNetwork):
+        save_network(found.network, network)
+    if output is not None:
+        found.save(output)
+    return found
+
+
+@command("circuit score", CircuitScoreOptions, CIRCUIT, ROWS)
+def score(circuit: Path, table: Path, options: CircuitScoreOptions) -> Result:
+    """The mean log-likelihood of rows; variables that a row leaves out are summed out."""
+    from lapis import circuits
+    from lapis.data.whole_path import write_whole
+
+    found = circuits.score(circuit, table, **keywords(options))
+    if options.per_example is not None:
+        values = found.log_likelihoods.tolist()
+        write_whole(options.per_example, "".join(f"{value!r}\n" for value in values))
+    return found
+
+
+@command("circuit query", CircuitQueryOptions, CIRCUIT)
+def query(circuit: Path, options: CircuitQueryOptions) -> Result:
+    """Conditional probabilities: exactly of a circuit, by Gibbs sampling of a network."""
+    from lapis import circuits
+
+    given = keywords(options)
+    header = given.pop("header")
+    if options.rows is None:
+        if options.evidence_rows is not None:
+            raise LapisError("--evidence-rows is the evidence for --rows", code="option-value")
+        return circuits.query(circuit, **given)
+    if any(given.pop(name) for name in ("query", "evidence", "most_likely")):
+        raise LapisError("a query stands in --query or in --rows, not in both", code="option-value")
+    evidence = options.evidence_rows
+    return circuits.query_rows(
+        circuit, options.rows, evidence_rows=evidence, header=header, **given
+    )
+
+
+@command("circuit sample", CircuitSampleOptions, CIRCUIT)
+def sample(circuit: Path, options: CircuitSampleOptions) -> None:
+    """Independent samples, given evidence; of a network with evidence by Gibbs sampling."""
+    from lapis import circuits
+    from lapis.cli.render import print_json, show_notes
+
+    found = circuits.sample(circuit, **keywords(options))
+    show_notes(found.remarks())
+    if options.as_json:
+        print_json(found.document())
+    elif options.output is None:
+        sys.stdout.write(found.to_csv())
+    if options.output is not None:
+        found.save(options.output)
+
+
+@command("circuit info", CircuitInfoOptions, CIRCUIT)
+def info(circuit: Path, options: CircuitInfoOptions) -> Result:
+    """Size and guarantees of a circuit or network; other forms and a picture of it."""
+    from lapis import circuits
+    from lapis.circuits.circuit import Circuit
+    from lapis.circuits.inputs import stored_network
+    from lapis.circuits.results import save_network
+    from lapis.circuits.tree_networks.text import SUFFIX
+
+    model, output = circuits.read(circuit), options.output
+    if options.plot is not None:
+        if not isinstance(model, Circuit):
+            raise LapisError("only circuits are drawn", code="option-value")
+        circuits.draw(model).save(options.plot)
+    if output is not None and output.suffix == SUFFIX:
+        save_network(stored_network(circuit, model), output)
+    elif output is not None and isinstance(model, Circuit):
+        circuits.save(model, output, stored_network(circuit, model))
+    elif output is not None:
         raise LapisError(
             f"{output}: networks are written as {SUFFIX}", code="circuit-file",
             hint=f"`lapis circuit compile {circuit} -o {output}` makes a circuit",
         )  # fmt: skip
-    elif output is not None and not isinstance(found, TreeNetwork):
-        save_circuit(found, output, network)
-    if plot is not None and not isinstance(found, TreeNetwork):
-        from lapis.circuits.draw import draw_circuit
-
-        draw_circuit(found, plot)
-    return Figures(figures)
+    return circuits.info(circuit, **keywords(options))
 
 
-def measure(network: TreeNetwork, max_edges: int) -> dict[str, float | int | str | None]:
-    """The rows of table 5.4 of the thesis: leaves, parents, treewidth, edges after compiling."""
-    from lapis.circuits.tree_networks.compiling import compile_network
+@command("circuit compile", CircuitCompileOptions, ANY_MODEL, ANY_DATA, bar="compiling")
+def compile_(
+    model: Path,
+    data: Sequence[Path] | None,
+    options: CircuitCompileOptions,
+    progress: Report | None,
+) -> Result:
+    """A circuit that computes a model exactly: all its marginals in one sweep."""
+    from lapis import circuits
+    from lapis.circuits.files import check_output
 
-    parents = [len(own) for own in network.parents()]
-    try:
-        compiled = compile_network(network, max_edges)
-        edges, method = compiled.circuit.num_edges, compiled.method
-    except TooLarge:
-        edges, method = None, None
-    return {
-        "leaves": network.num_leaves,
-        "parents_mean": sum(parents) / len(parents),
-        "parents_max": max(parents),
-        "treewidth_min_fill_bound": network.treewidth(),
-        "compiled_edges": edges,
-        "compiled_edges_limit": max_edges,
-        "compiled_by": method,
-    }
+    check_output(options.output)
+    worlds = open_data(model, data, options.merge)
+    found = circuits.compile(model, worlds, progress=progress, **keywords(options))
+    if options.output is not None:
+        found.save(options.output)
+    return found
 
 
-def load_model(path: Path) -> Circuit | TreeNetwork:
-    """A circuit, or a network with decision trees; the ending tells which."""
-    from lapis.circuits.tree_networks.text import SUFFIX, load_network
+@command("circuit marginals", CircuitMarginalsOptions, ANY_MODEL, ANY_DATA)
+def marginals(model: Path, data: Sequence[Path] | None, options: CircuitMarginalsOptions) -> Result:
+    """All marginals of a model exactly, in numbers: also where a circuit would be too large."""
+    from lapis import circuits
 
-    if path.suffix == SUFFIX:
-        return load_network(path)
-    from lapis.circuits.files import load_circuit
-
-    return load_circuit(path)
+    worlds = open_data(model, data, options.merge)
+    return circuits.marginals(model, worlds, **keywords(options))
 
 
-def given_row(circuit: Circuit | TreeNetwork, evidence: Sequence[str]) -> np.ndarray:
-    given = read_states(circuit.names, circuit.states, evidence)
-    return row_of_states(circuit.names, circuit.states, given)
+@command("circuit approximate", CircuitApproximateOptions, ANY_MODEL, ANY_DATA, bar="approximating")
+def approximate(
+    model: Path,
+    data: Sequence[Path] | None,
+    options: CircuitApproximateOptions,
+    progress: Report | None,
+) -> Result:
+    """The circuit within a budget of edges that is closest to a model, given evidence."""
+    from lapis import circuits
+    from lapis.circuits.files import check_output
+
+    check_output(options.output)
+    worlds = open_data(model, data, options.merge)
+    found = circuits.approximate(model, worlds, progress=progress, **keywords(options))
+    if options.output is not None:
+        found.save(options.output)
+    return found
 
 
-def mean(values: np.ndarray) -> float | None:
-    return float(values.mean()) if len(values) else None
+def open_data(model: Path, data: Sequence[Path] | None, merge: bool) -> DataLike:
+    """Facts are read, one world or several; the evidence files of a network stay paths."""
+    from lapis.circuits.factors.files import is_factor_file
 
-
-CIRCUIT = (learn, score, query, sample, info)
+    if is_factor_file(model):
+        return list(data or ()) or None
+    return read_worlds(data, merge) or None

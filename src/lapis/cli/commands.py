@@ -3,66 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lapis.cli.circuit import CIRCUIT
-from lapis.cli.circuit_compile import COMPILING
-from lapis.cli.field import FIELD
-from lapis.cli.options import takes
-from lapis.cli.structure import structure
+from lapis.cli import circuit, field  # noqa: F401  (their commands)
+from lapis.cli.command import MODEL, WORLDS, Argument, command
+from lapis.cli.parser import run
 from lapis.errors import LapisError
+from lapis.registry.option import keywords
+from lapis.registry.options import (
+    CheckOptions,
+    CountOptions,
+    DemoOptions,
+    EvaluateOptions,
+    GroundOptions,
+    InferOptions,
+    LearningOptions,
+    LearnOptions,
+    LiftOptions,
+    MapOptions,
+    NoOptions,
+    PlanOptions,
+    ScoreOptions,
+    StructureOptions,
+)
 
 if TYPE_CHECKING:
     from lapis.data.database import Database
-    from lapis.evaluation.cross_validation import CrossValidation
     from lapis.language.model import Model
     from lapis.progress import Report
     from lapis.results.result import Result
 
     Worlds = Sequence[Database]
 
+__all__ = ["run"]
 
-@takes("demo")
-def demo(as_json: bool) -> None:
+
+@command("demo", DemoOptions)
+def demo(options: DemoOptions) -> None:
     """The smokers example, end to end: marginals, the most likely world, learned weights."""
     from lapis.cli.demo import run_demo
 
-    run_demo(as_json)
+    run_demo(options.as_json)
 
 
-@takes("warm", "compiling")
-def warm(progress: Report | None) -> None:
+@command("warm", NoOptions, bar="compiling")
+def warm(options: NoOptions, progress: Report | None) -> None:
     """Compile the kernels of common commands ahead of their first use, on all cores."""
     from lapis.precompile import warm as compile_ahead
 
     compile_ahead(progress=progress)
 
 
-@takes("check")
-def check(model: Path, worlds: Worlds, strict: bool, as_json: bool) -> None:
+@command("check", CheckOptions, MODEL, WORLDS)
+def check(model: Path, worlds: Worlds, options: CheckOptions) -> None:
     """Parse and type-check a model and its data, warn, and explain each formula."""
     from lapis.checks import check as check_model
     from lapis.cli.render import print_json, show_report
 
-    report = check_model(model, worlds or None, strict=strict)
-    if as_json:
+    report = check_model(model, worlds or None, strict=options.strict)
+    if options.as_json:
         print_json(report.document())
     else:
         show_report(report)
 
 
-@takes("count")
-def count(
-    model: Path, worlds: Worlds, explain: bool, as_json: bool, **options: Any
-) -> Result | None:
+@command("count", CountOptions, MODEL, WORLDS)
+def count(model: Path, worlds: Worlds, options: CountOptions) -> Result | None:
     """Count the true groundings of each formula in the data."""
-    from lapis.api import count as count_rules
+    from lapis import operations
     from lapis.cli.progress import progress_bar
 
-    if explain:
-        for flag, given in (("--json", as_json), ("--counts", options["counts"] != "exact")):
+    if options.explain:
+        for flag, given in (("--json", options.as_json), ("--counts", options.counts != "exact")):
             if given:
                 raise LapisError(
                     "--explain prints the plans of exact counts, as text",
@@ -73,124 +87,171 @@ def count(
         from lapis.stores.load_to_store import place_on
         from lapis.stores.mapped_tables import open_on_engine
 
-        places = {name: options[name] for name in ("engine", "tables", "strict")}
-        with open_on_engine(model, worlds or None, probabilities=False, **places) as opened:
-            inputs, store = opened
+        with open_on_engine(
+            model,
+            worlds or None,
+            options.engine,
+            options.tables,
+            strict=options.strict,
+            probabilities=False,
+        ) as (inputs, store):
             print(explain_counts(inputs.model, inputs.databases, place_on(store)))
         return None
     with progress_bar("counting") as progress:
-        return count_rules(model, worlds or None, progress=progress, **options)
+        return operations.count(model, worlds or None, options, progress)
 
 
-@takes("ground", "grounding")
-def ground(model: Path, worlds: Worlds, **options: Any) -> Result:
+@command("ground", GroundOptions, MODEL, WORLDS, bar="grounding")
+def ground(model: Path, worlds: Worlds, options: GroundOptions, progress: Report | None) -> Result:
     """The ground network: its size, and a file of it (.wcnf, .uai or .json)."""
     from lapis.cli.ground import run_ground
 
-    return run_ground(model, worlds, **options)
+    return run_ground(model, worlds, options, progress)
 
 
-@takes("infer", "sampling")
-def infer(model: Path | Model, worlds: Worlds, posterior: Path | None, **options: Any) -> Result:
+@command("infer", InferOptions, MODEL, WORLDS, bar="sampling")
+def infer(
+    model: Path | Model, worlds: Worlds, options: InferOptions, progress: Report | None
+) -> Result:
     """Marginal probabilities of the unknown query atoms."""
-    from lapis.api import infer as infer_marginals
+    from lapis import operations
 
-    if posterior is None:
-        return infer_marginals(model, worlds or None, **options)
-    from lapis.language.resolution.resolve import read_model
-    from lapis.learning.weight_posterior import WeightPosterior
+    if options.posterior is not None:
+        from lapis.language.resolution.resolve import read_model
+        from lapis.learning.weight_posterior import WeightPosterior
 
-    resolved = read_model(model) if isinstance(model, Path) else model
-    draws = WeightPosterior.read(posterior, resolved)
-    return infer_marginals(draws, worlds or None, **options)
+        resolved = read_model(model) if isinstance(model, Path) else model
+        draws = WeightPosterior.read(options.posterior, resolved)
+        return operations.infer(draws, worlds or None, options, progress)
+    if options.output is not None:
+        return operations.infer_to_store(model, worlds or None, options, options.output, progress)
+    found = operations.infer(model, worlds or None, options, progress)
+    return replace(found, with_plan=options.plan)
 
 
-@takes("map", "most likely world")
-def map_(model: Path | Model, worlds: Worlds, **options: Any) -> Result:
+@command("plan", PlanOptions, MODEL, WORLDS, bar="planning")
+def plan(
+    model: Path | Model, worlds: Worlds, options: PlanOptions, progress: Report | None
+) -> Result:
+    """Which solver takes which components in infer, at what cost and why; nothing is solved."""
+    from lapis import operations
+
+    return operations.plan(model, worlds or None, options, progress)
+
+
+@command("map", MapOptions, MODEL, WORLDS, bar="most likely world")
+def map_(
+    model: Path | Model, worlds: Worlds, options: MapOptions, progress: Report | None
+) -> Result:
     """The most likely world; MODEL may also be a .wcnf file."""
-    from lapis.api import map as most_likely_world
+    from lapis import operations
     from lapis.cli.wcnf import is_wcnf, map_wcnf
 
     if isinstance(model, Path) and is_wcnf(model):
-        return map_wcnf(model, **options)
-    return most_likely_world(model, worlds or None, **options)
+        return map_wcnf(model, options, progress)
+    if options.output is not None:
+        return operations.map_to_store(model, worlds or None, options, options.output, progress)
+    return operations.map(model, worlds or None, options, progress)
 
 
-@takes("lift")
-def lift(
-    model: Path, worlds: Worlds, tree: bool, draw: Path | None, as_json: bool, **options: Any
-) -> Result:
+@command("lift", LiftOptions, MODEL, WORLDS)
+def lift(model: Path, worlds: Worlds, options: LiftOptions) -> Result:
     """log Z and expected counts without grounding, by a first-order circuit."""
-    from lapis.api import lift as lift_model
+    from lapis import operations
+    from lapis.results.graph import check_drawing
 
-    found = lift_model(model, worlds or None, **options)
-    if draw is not None:
-        found.draw(draw)
-    if tree and not as_json:
+    if options.draw is not None:
+        check_drawing(options.draw)
+    found = operations.lift(model, worlds or None, options)
+    if options.draw is not None:
+        found.draw().save(options.draw)
+    if options.tree and not options.as_json:
         print(found.tree)
-    return replace(found, with_tree=tree)
+    return replace(found, with_tree=options.tree)
 
 
-@takes("learn", "learning")
-def learn(
-    model: Path, worlds: Worlds, output: Path | None, posterior: Path | None, **options: Any
-) -> Result:
+@command("learn", LearnOptions, MODEL, WORLDS, bar="learning")
+def learn(model: Path, worlds: Worlds, options: LearnOptions, progress: Report | None) -> Result:
     """Learn the weights of a model's formulas from data."""
-    from lapis.api import learn as learn_weights
+    from lapis import operations
     from lapis.data.whole_path import require_writable
 
-    if not worlds and options["tables"] is None:
+    if not worlds and options.tables is None:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
-    if posterior is not None and options["estimate"] != "mean":
+    if options.posterior is not None and options.estimate != "mean":
         raise LapisError(
             "--posterior writes a posterior, which estimate 'mode' does not find",
             code="unread-option",
             hint="add --estimate mean, or leave out --posterior",
         )
-    require_writable(output)
-    require_writable(posterior)
-    fit = learn_weights(model, worlds or None, **options)
-    if output is not None:
-        fit.save(output)
-    if posterior is not None and fit.posterior is not None:
-        fit.posterior.save(posterior)
+    require_writable(options.output)
+    require_writable(options.posterior)
+    fit = operations.learn(model, worlds or None, options, progress)
+    if options.output is not None:
+        fit.save(options.output)
+    if options.posterior is not None and fit.posterior is not None:
+        fit.posterior.save(options.posterior)
     return fit
 
 
-@takes("score", "scoring")
-def score(model: Path, worlds: Worlds, **options: Any) -> Result:
-    """How well a model explains data: (pseudo-)log-likelihood, CLL and AUC-PR."""
-    from lapis.api import score as score_model
+@command("structure", StructureOptions, MODEL, WORLDS)
+def structure(model: Path, worlds: Worlds, options: StructureOptions) -> Result:
+    """Learn rules from data; MODEL declares the predicates."""
+    from lapis import operations
+    from lapis.cli.progress import progress_bar
+    from lapis.data.whole_path import require_writable
 
-    return score_model(model, worlds or None, **options)
+    if not worlds and (options.tables is None or options.draw is not None):
+        raise LapisError("nothing to learn from", code="no-data", hint="name data files")
+    require_writable(options.output)
+    if options.draw is not None:
+        from lapis.cli.structure import draw_lifted
+        from lapis.results.graph import check_drawing
 
-
-@takes("evaluate", "cross-validation")
-def evaluate(model: Path, worlds: Worlds, **options: Any) -> Result:
-    """Cross-validate: learn on some data files, predict the query in the others, in turn."""
-    from lapis.options import LEARNING
-
-    learning = {option.name: options.pop(option.name) for option in LEARNING}
-    return run_evaluate(model, worlds, learn_options=learning, **options)
-
-
-def run_evaluate(
-    model: Path, worlds: Worlds, query: Sequence[str], *, plot: Path | None = None, **options: Any
-) -> CrossValidation:
-    """Cross-validate, and write the picture asked for."""
-    from lapis.evaluation.cross_validation import cross_validate
-
-    if plot is not None:
-        from lapis.results.plots import check_picture
-
-        check_picture(plot)
-    found = cross_validate(model, worlds, query, **options)
-    if plot is not None:
-        found.plot(plot)
+        check_drawing(options.draw)
+        draw_lifted(model, worlds, options.draw, options)
+    with progress_bar("learning rules") as progress:
+        found = operations.learn_structure(model, worlds or None, options, progress)
+    if options.output is not None:
+        found.save(options.output)
+    if options.explain and not options.as_json:
+        print(found.explain())
     return found
 
 
-BY_NAME = {command.__name__: command for command in (
-    demo, warm, check, count, ground, infer, map_, lift, learn, structure, score, evaluate, *FIELD,
-    *CIRCUIT, *COMPILING,
-)}  # fmt: skip
+@command("score", ScoreOptions, MODEL, WORLDS, bar="scoring")
+def score(model: Path, worlds: Worlds, options: ScoreOptions, progress: Report | None) -> Result:
+    """How well a model explains data: (pseudo-)log-likelihood, CLL and AUC-PR."""
+    from lapis import operations
+
+    return operations.score(model, worlds or None, options, progress)
+
+
+@command("evaluate", EvaluateOptions, MODEL, WORLDS, bar="cross-validation")
+def evaluate(
+    model: Path, worlds: Worlds, options: EvaluateOptions, progress: Report | None
+) -> Result:
+    """Cross-validate: learn on some data files, predict the query in the others, in turn."""
+    from lapis.evaluation.cross_validation import cross_validate
+
+    if options.plot is not None:
+        from lapis.results.plots import check_picture
+
+        check_picture(options.plot)
+    given = keywords(options)
+    learning = {each.name: given.pop(each.name) for each in fields(LearningOptions)}
+    found = cross_validate(model, worlds, learn_options=learning, progress=progress, **given)
+    if options.plot is not None:
+        found.plot(options.plot)
+    return found
+
+
+SHELL = Argument("shell", "SHELL", "bash, zsh or fish.", choices=("bash", "zsh", "fish"))
+
+
+@command("completion", NoOptions, SHELL)
+def completion(shell: str, options: NoOptions) -> None:
+    """Print a script that completes commands, options and methods in a shell."""
+    from lapis.cli.completion import write_script
+
+    print(write_script(shell))

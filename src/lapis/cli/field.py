@@ -4,83 +4,103 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lapis.cli.options import takes
+from lapis.cli.command import FIELD, MODEL, WORLDS, command
 from lapis.errors import LapisError
+from lapis.registry.field_options import (
+    FieldDrawOptions,
+    FieldExtractOptions,
+    FieldFromOptions,
+    FieldInferOptions,
+    FieldLearnOptions,
+    FieldMapOptions,
+    FieldScoreOptions,
+)
+from lapis.registry.option import keywords
 
 if TYPE_CHECKING:
     from lapis.data.database import Database
+    from lapis.progress import Report
     from lapis.results.result import Result
 
     Worlds = Sequence[Database]
 
 
-@takes("field infer", "sampling")
-def infer(field: Path, worlds: Worlds, **options: Any) -> Result:
+@command("field infer", FieldInferOptions, FIELD, WORLDS, bar="sampling")
+def infer(
+    field: Path, worlds: Worlds, options: FieldInferOptions, progress: Report | None
+) -> Result:
     """Marginal probabilities of the unknown query atoms of a field."""
     from lapis import fields
 
-    return fields.infer(field, worlds or None, **options)
+    return fields.infer(field, worlds or None, progress=progress, **keywords(options))
 
 
-@takes("field map", "most likely world")
-def map_(field: Path, worlds: Worlds, **options: Any) -> Result:
+@command("field map", FieldMapOptions, FIELD, WORLDS, bar="most likely world")
+def map_(field: Path, worlds: Worlds, options: FieldMapOptions, progress: Report | None) -> Result:
     """The most likely world of a field: proven where few atoms are unknown."""
     from lapis import fields
 
-    return fields.map(field, worlds or None, **options)
+    return fields.map(field, worlds or None, progress=progress, **keywords(options))
 
 
-@takes("field learn", "learning")
-def learn(field: Path, worlds: Worlds, output: Path | None, **options: Any) -> Result:
+@command("field learn", FieldLearnOptions, FIELD, WORLDS, bar="learning")
+def learn(
+    field: Path, worlds: Worlds, options: FieldLearnOptions, progress: Report | None
+) -> Result:
     """Learn the weights of a field from data."""
     from lapis import fields
     from lapis.data.whole_path import require_writable
 
     if not worlds:
         raise LapisError("nothing to learn from", code="no-data", hint="name data files")
-    require_writable(output)
-    fit = fields.learn(field, worlds, **options)
-    if output is not None:
-        fit.save(output)
+    require_writable(options.output)
+    fit = fields.learn(field, worlds, progress=progress, **keywords(options))
+    if options.output is not None:
+        fit.save(options.output)
     return fit
 
 
-@takes("field score", "predicting")
-def score(field: Path, worlds: Worlds, **options: Any) -> Result:
+@command("field score", FieldScoreOptions, FIELD, WORLDS, bar="predicting")
+def score(
+    field: Path, worlds: Worlds, options: FieldScoreOptions, progress: Report | None
+) -> Result:
     """How well a field explains data: (pseudo-)log-likelihood, CLL, AUC-PR."""
     from lapis import fields
 
-    return fields.score(field, worlds or None, **options)
+    return fields.score(field, worlds or None, progress=progress, **keywords(options))
 
 
-@takes("field from")
-def from_(model: Path, output: Path | None, **options: Any) -> None:
+@command("field from", FieldFromOptions, MODEL)
+def from_(model: Path, options: FieldFromOptions) -> None:
     """The field that mirrors the connectives and quantifiers of a Markov logic model."""
     from lapis import fields
 
-    title = f"from {model}, sharpness {options['sharpness']:g}"
-    write_text(fields.print_field(fields.from_model(model, **options), title), output)
+    title = f"from {model}, sharpness {options.sharpness:g}"
+    field = fields.from_model(model, **keywords(options))
+    write_text(fields.print_field(field, title), options.output)
 
 
-@takes("field extract")
-def extract(field: Path, output: Path | None, threshold: float) -> None:
+@command("field extract", FieldExtractOptions, FIELD)
+def extract(field: Path, options: FieldExtractOptions) -> None:
     """The strongest parts of a field as Markov logic formulas, an approximation."""
     from lapis import fields
     from lapis.language.model_text import print_model
 
+    threshold = options.threshold
     title = f"extracted from {field}: what is weaker than {threshold:g} is left out"
-    write_text(print_model(fields.extract(field, threshold=threshold), title=title), output)
+    found = fields.to_model(field, threshold=threshold)
+    write_text(print_model(found, title=title), options.output)
 
 
-@takes("field draw")
-def draw(field: Path, output: Path | None) -> None:
+@command("field draw", FieldDrawOptions, FIELD)
+def draw(field: Path, options: FieldDrawOptions) -> None:
     """A picture of a field: the root above, atoms below, weights at the edges."""
     from lapis import fields
 
-    path = field.with_suffix(".png") if output is None else output
-    fields.draw(field, path)
+    path = field.with_suffix(".svg") if options.output is None else options.output
+    fields.draw(field).save(path)
     print(f"drawn to {path}")
 
 
@@ -92,6 +112,3 @@ def write_text(text: str, output: Path | None) -> None:
         print(text, end="")
     else:
         write_whole(output, text)
-
-
-FIELD = (from_, infer, map_, learn, score, extract, draw)

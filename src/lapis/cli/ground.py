@@ -10,37 +10,43 @@ from lapis.errors import LapisError
 from lapis.network.network import Network
 from lapis.problem.task import build_task
 from lapis.progress import Report
+from lapis.registry.options import GroundOptions
 from lapis.results.result import Figures
 
 
 def run_ground(
     model: Path,
     worlds: Sequence[Database],
-    *,
-    query: Sequence[str],
-    opened: Sequence[str],
-    output: Path | None,
-    cache: Path | None,
-    max_memory: int | None,
-    strict: bool,
+    options: GroundOptions,
     progress: Report | None,
 ) -> Figures:
     from lapis.grounding import ground
     from lapis.network.export import check_network_file, write_network
 
-    if output is not None:
-        check_network_file(output)
+    if options.output is not None:
+        check_network_file(options.output)
     if len(worlds) > 1:
         raise LapisError("one network is one world", code="several-worlds", hint="use --merge")
     # Weights stand in the file as they do in the model, so alike rules are not gathered.
-    task = build_task(model, worlds or None, query, opened=opened, strict=strict, gather=False)
+    task = build_task(
+        model,
+        worlds or None,
+        options.query,
+        open_predicates=options.open_predicates,
+        strict=options.strict,
+        gather=False,
+    )
     problem = task.worlds[0].problem
     # A network is a network, whether or not a world satisfies it.
     network = ground(
-        problem, progress=progress, cache_dir=cache, max_memory=max_memory, check=False
+        problem,
+        progress=progress,
+        cache_dir=options.cache,
+        max_memory=options.max_memory,
+        check=False,
     )
-    if output is not None:
-        write_network(network, output)
+    if options.output is not None:
+        write_network(network, options.output)
     return summarise(network)
 
 

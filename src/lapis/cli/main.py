@@ -6,10 +6,9 @@ import errno
 import os
 import sys
 import warnings
-from collections.abc import Sequence
 from typing import TextIO
 
-from lapis.cli.arguments import find_command, read_arguments
+from lapis.cli.commands import run
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -47,21 +46,6 @@ def main(arguments: list[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     sys.exit(0)
-
-
-def run(words: Sequence[str]) -> None:
-    """Run the command that the words name, at once where they are plain, else through typer."""
-    command = find_command(words)
-    if command is not None:
-        typed = read_arguments(command, words[len(command.split()) :])
-        if typed is not None:
-            from lapis.cli.commands import BY_NAME
-
-            BY_NAME[command](**typed)
-            return
-    from lapis.cli.app import build_app
-
-    build_app(command)(list(words))
 
 
 def tell(note: str) -> None:

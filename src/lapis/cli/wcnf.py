@@ -8,6 +8,7 @@ import numpy as np
 
 from lapis.data.database import Domain
 from lapis.progress import Report
+from lapis.registry.options import MapOptions
 from lapis.results.atoms import AtomGroup, Atoms
 from lapis.results.most_likely_world import MostLikelyWorld
 
@@ -16,16 +17,13 @@ def is_wcnf(path: Path) -> bool:
     return path.name.endswith((".wcnf", ".wcnf.gz"))
 
 
-def map_wcnf(
-    path: Path, *, method: str, time_limit: float, random_state: int, progress: Report | None,
-    **others: object,
-) -> MostLikelyWorld:  # fmt: skip
+def map_wcnf(path: Path, options: MapOptions, progress: Report | None) -> MostLikelyWorld:
     """The assignment of least cost; `cost` is the weight of the soft clauses it breaks."""
     from lapis.inference.map.wcnf import solve_wcnf
     from lapis.inference.marginals import InferenceOptions
 
-    options = InferenceOptions(time_limit=time_limit, seed=random_state, progress=progress)
-    result = solve_wcnf(path, method, options)
+    limits = InferenceOptions(time_limit=options.time_limit, seed=options.seed, progress=progress)
+    result = solve_wcnf(path, options.method, limits)
     found = result.found
     size = result.network.num_base_atoms
     numbers = Domain("variable", tuple(str(i + 1) for i in range(size)))

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lapis.logic.clauses import Definition
-from lapis.relational.answers import list_rows
 from lapis.relational.compile import Wanted, compile_plan
 from lapis.relational.conjunction import cube_holds
 from lapis.relational.factor import Factor
 from lapis.relational.interpretation import Extension, Interpretation
-from lapis.relational.plan import Plan
+from lapis.relational.plan import Plan, list_rows
 
 
 def extend(world: Interpretation, definitions: Sequence[Definition]) -> Interpretation:

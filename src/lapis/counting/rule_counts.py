@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from lapis.counting.complete_world import closed_world
 from lapis.counting.derived import extend
@@ -18,14 +18,14 @@ from lapis.counting.totals import count_feature, plan_feature
 from lapis.data.database import Database
 from lapis.errors import LapisError
 from lapis.language.model import Model
-from lapis.methods import find_method
 from lapis.problem.problem import Problem, build_problem
 from lapis.progress import Progress, Report
+from lapis.registry.method import find_method
+from lapis.registry.options import CountKind
 from lapis.relational.interpretation import Interpretation
 from lapis.relational.plan import explain
 from lapis.results.counts import Counts, RuleCount
 
-CountKind = Literal["exact", "ijgp"]
 Place = Callable[[Problem], Problem]  # puts the facts of a problem elsewhere, as in a database
 
 

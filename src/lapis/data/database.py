@@ -120,9 +120,25 @@ class Database:
     def read(path: str | Path, *more_paths: str | Path) -> Database:
         """Read facts from `.db` and `.db.gz` files, CSV and Parquet files, or folders of these.
 
-        Several paths are one world. A table (CSV with a header row, or Parquet) is named after
-        its predicate and has a column for each argument; `P.false.csv` and `P.unknown.csv` hold
-        negated and unknown facts.
+        A table (CSV with a header row, or Parquet) is named after its predicate and has a column
+        for each argument; `P.false.csv` and `P.unknown.csv` hold negated and unknown facts.
+
+        Parameters
+        ----------
+        path
+            A file or folder.
+        more_paths
+            Further files and folders of the same world.
+
+        Returns
+        -------
+        Database
+            All facts, as one world.
+
+        Raises
+        ------
+        LapisError
+            If a file is missing or cannot be read, or facts contradict each other.
         """
         from lapis.data.paths import read_paths
 
@@ -130,7 +146,25 @@ class Database:
 
     @staticmethod
     def parse(text: str, name: str = "<data>") -> Database:
-        """The database that a text in the format of `.db` files states."""
+        """Parse facts from a text in the format of `.db` files.
+
+        Parameters
+        ----------
+        text
+            The facts.
+        name
+            Name of the data in messages and results.
+
+        Returns
+        -------
+        Database
+            The facts.
+
+        Raises
+        ------
+        LapisError
+            If the text is wrong; all mistakes are reported together.
+        """
         from dataclasses import replace
 
         from lapis.data.paths import read_text
@@ -139,12 +173,24 @@ class Database:
 
     @staticmethod
     def from_frames(frames: Mapping[str, Frame | RemoteFrame]) -> Database:
-        """Facts from pandas, polars or Arrow tables, one for each predicate.
+        """Read facts from pandas, polars or Arrow tables.
 
-        Frames of Spark and ibis tables are run, and what they give is fetched.
+        Parameters
+        ----------
+        frames
+            A frame for each predicate. Columns are arguments in order, whatever their names; values
+            become constants by their text. Keys `P.false` and `P.unknown` give negated and unknown
+            facts. Frames of Spark and ibis are run, and their rows are fetched.
 
-        Columns are arguments in order, whatever their names; values become constants by their
-        text. Keys `P.false` and `P.unknown` give negated and unknown facts.
+        Returns
+        -------
+        Database
+            The facts, as one world.
+
+        Raises
+        ------
+        LapisError
+            If a value is no frame, or facts contradict each other.
         """
         from lapis.data.formats.frames import from_frames
 
@@ -155,25 +201,68 @@ class Database:
         queries: Mapping[str, str],
         connection: duckdb.DuckDBPyConnection | RemoteConnection | None = None,
     ) -> Database:
-        """Facts from SQL queries, one for each predicate, run by DuckDB.
+        """Read facts from SQL queries.
 
-        A query may read whatever DuckDB does: Parquet globs, CSV, attached databases. With a Spark
-        session or a backend of ibis for a connection, the queries are run there.
+        Parameters
+        ----------
+        queries
+            A query for each predicate, which may read whatever DuckDB does: Parquet globs, CSV,
+            attached databases.
+        connection
+            A DuckDB connection, a Spark session or a backend of ibis that runs the queries; a new
+            DuckDB connection if absent.
+
+        Returns
+        -------
+        Database
+            The facts, as one world.
+
+        Raises
+        ------
+        LapisError
+            If a query fails, or facts contradict each other.
         """
         from lapis.data.formats.table_files import from_sql
 
         return from_sql(queries, connection)
 
     def to_frames(self, kind: Literal["pandas", "polars", "arrow"] = "pandas") -> dict[str, Frame]:
-        """A table of constants for each predicate, in the form that `from_frames` takes."""
+        """Convert the facts to frames, in the form that `from_frames` takes.
+
+        Parameters
+        ----------
+        kind
+            "pandas", "polars" or "arrow".
+
+        Returns
+        -------
+        dict[str, Frame]
+            A table of constants for each predicate.
+
+        Raises
+        ------
+        LapisError
+            If the kind is unknown or its library is not installed.
+        """
         from lapis.data.formats.frames import to_frames
 
         return to_frames(self, kind)
 
     def write(self, path: str | Path, *, format: Literal["csv", "parquet"] | None = None) -> None:
-        """Write `.db`, `.db.gz`, or with a format a folder of tables that did not exist before.
+        """Write the facts; reading the file or folder gives them back.
 
-        The file or folder appears whole or not at all. Reading it gives the same facts back.
+        Parameters
+        ----------
+        path
+            A `.db` or `.db.gz` file, or with a format a folder that does not exist yet. It appears
+            whole or not at all.
+        format
+            "csv" or "parquet" for a folder of tables.
+
+        Raises
+        ------
+        LapisError
+            If the path cannot be written.
         """
         from lapis.data.formats.writing import write_database
 
@@ -185,14 +274,40 @@ class Database:
         return Description(self)
 
     def decode(self, relation: Relation, rows: np.ndarray) -> list[tuple[str, ...]]:
-        """The constants of rows of a relation."""
+        """Name the constants of rows of a relation.
+
+        Parameters
+        ----------
+        relation
+            The relation.
+        rows
+            int32[num_rows, arity], numbers of constants.
+
+        Returns
+        -------
+        list[tuple[str, ...]]
+            The constants of each row.
+        """
         if not relation.arity:
             return [()] * len(rows)
         columns = self.columns(relation, rows)
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def columns(self, relation: Relation, rows: np.ndarray) -> list[np.ndarray]:
-        """The constants of rows of a relation: object[len(rows)] for each argument."""
+        """Name the constants of rows of a relation, argument by argument.
+
+        Parameters
+        ----------
+        relation
+            The relation.
+        rows
+            int32[num_rows, arity], numbers of constants.
+
+        Returns
+        -------
+        list[numpy.ndarray]
+            object[num_rows] for each argument.
+        """
         domains = [self.domains[type_name] for type_name in relation.types]
         return [domain.names[rows[:, i]] for i, domain in enumerate(domains)]
 

@@ -30,12 +30,12 @@ from lapis.evaluation.folds import make_folds
 from lapis.evaluation.predictions import Predictions, join_predictions
 from lapis.evaluation.score import MEASURE_HEADINGS, Quality, measure
 from lapis.inference.marginals import InferenceOptions
-from lapis.methods import check_options
-from lapis.option import seed_of
-from lapis.options import COMMANDS
 from lapis.problem.query import query_predicates
 from lapis.problem.task import ModelLike, WorldLike, open_inputs
 from lapis.progress import Progress, Report, Stop, Wish
+from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.option import options_of
+from lapis.registry.options import EvaluateOptions, LearnOptions
 from lapis.results.result import Columns, Result, View, format_measure, new_view
 
 if TYPE_CHECKING:
@@ -58,7 +58,8 @@ PREDICATE_MEASURES = (
 )  # fmt: skip
 # One for all folds, or of data that is read once.
 NOT_OF_FOLDS = (
-    "checkpoint", "query", "hidden", "listed", "random_state", "engine", "tables", "strict",
+    "checkpoint", "query", "unobserved", "only_listed", "random_state", "engine", "tables",
+    "strict",
 )  # fmt: skip
 
 
@@ -251,6 +252,7 @@ def format_spread(found: Spread) -> str:
     return f"{format_measure(found.mean)}{sd}"
 
 
+@known_keywords
 def cross_validate(
     model: ModelLike,
     databases: Sequence[WorldLike],
@@ -258,10 +260,10 @@ def cross_validate(
     *,
     folds: int | None = None,
     leave_one_out: bool = False,
-    learn_options: Mapping[str, Any] | None = None,
+    learn_options: Mapping[str, object] | None = None,
     generative: bool = False,
-    hidden: Sequence[str] = (),
-    listed: bool = False,
+    unobserved: Sequence[str] = (),
+    only_listed: bool = False,
     method: str = "auto",
     precision: float = 0.01,
     time_limit: float | None = None,
@@ -275,25 +277,93 @@ def cross_validate(
     stop: Wish | threading.Event | None = None,
     learn: Learner = learn_fold,
 ) -> CrossValidation:
-    """Learn and score each fold; Ctrl-C and `stop` keep the folds that are finished.
+    """Cross-validate: learn on some databases, predict the query in the others, in turn.
 
-    `folds` groups of databases, or each database once (`leave_one_out`, and where nothing is
-    said). `learn_options` are those of `lapis.learn` (objective, optimizer, prior, …);
-    learning predicts the query too, unless it is `generative`. `method`, `precision`,
-    `time_limit` (of a fold's predictions) and `max_memory` are those of inference. `likelihood`
-    asks for the exact log-likelihood of all test facts too, which is seldom affordable. `jobs`
-    processes run side by side, by default one for each core; the result does not depend on it.
+    Parameters
+    ----------
+    model
+        A model or the path of one.
+    databases
+        The worlds, or their paths.
+    query
+        Predicates to predict.
+    folds
+        Number of groups of databases that are tested in turn; each database once if absent.
+    leave_one_out
+        Whether to test each database once.
+    learn_options
+        Keywords of `learn`, such as objective, optimizer and prior.
+    generative
+        Whether to learn to explain all atoms, not only the query.
+    unobserved
+        Predicates that the data does not show.
+    only_listed
+        Ask only about the query atoms that the data mentions.
+    method
+        Name of a method (`lapis.methods`); "auto" is exact where that is affordable and samples the
+        rest.
+    precision
+        Standard error wanted on every sampled marginal.
+    time_limit
+        Seconds for the predictions of a fold.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    likelihood
+        Whether to compute the exact log-likelihood of all test facts, which is seldom affordable.
+    pseudo
+        Whether to compute the pseudo-log-likelihood of the test facts.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    jobs
+        Number of processes; one for each core if absent. The result does not depend on it.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the folds that are finished are returned.
+    learn
+        The function that learns on the databases of a fold.
+
+    Returns
+    -------
+    CrossValidation
+        The scores of each fold, their means, and all predictions.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or there are fewer databases than folds.
+    TooLarge
+        If learning or inference of a fold exceeds its limits.
     """
-    options = dict(learn_options or {})
+    options: dict[str, Any] = dict(learn_options or {})
     check_names(options)
-    check_options("evaluate", {**locals(), **options})
+    seed = seed_of(random_state)
+    check_options(
+        EvaluateOptions(
+            query=query,
+            unobserved=unobserved,
+            only_listed=only_listed,
+            method=method,
+            precision=precision,
+            time_limit=time_limit,
+            max_memory=max_memory,
+            strict=strict,
+            jobs=jobs,
+            random_state=seed,
+            folds=folds,
+            leave_one_out=leave_one_out,
+            generative=generative,
+        )
+    )
+    check_options(LearnOptions(**options))
     inputs = open_inputs(model, databases, strict=strict)
     model = inputs.model
     names = tuple(query_predicates(query, model))
     check_query(names)
-    query_predicates(hidden, model)
+    query_predicates(unobserved, model)
     generative = generative or options.get("objective") == "likelihood"
-    seed = seed_of(random_state)
     plan = make_folds(
         model, inputs.databases, names, folds=folds, leave_one_out=leave_one_out, random_state=seed
     )
@@ -309,8 +379,8 @@ def cross_validate(
             tuple(plan.databases[i] for i in plan.test[number]),
             names,
             () if generative else names,
-            tuple(hidden),
-            listed,
+            tuple(unobserved),
+            only_listed,
             options,
             seed,
             inference,
@@ -347,7 +417,11 @@ def cross_validate(
 
 def check_names(options: Mapping[str, Any]) -> None:
     """Refuse learning options that are not those of `lapis.learn`, or not for folds."""
-    known = [o.name for o in COMMANDS["learn"] if o.is_keyword and o.name not in NOT_OF_FOLDS]
+    known = [
+        option.name
+        for option in options_of(LearnOptions)
+        if option.is_keyword and option.name not in NOT_OF_FOLDS
+    ]
     for name in options:
         check_word("learning option", name, known, code="learn-option")
 

@@ -39,8 +39,8 @@ class FoldTask:
     test: tuple[Database, ...]
     query: tuple[str, ...]  # predicted in the test
     learned_query: tuple[str, ...]  # predicted while learning; none: learning is generative
-    hidden: tuple[str, ...] = ()
-    listed: bool = False
+    unobserved: tuple[str, ...] = ()
+    only_listed: bool = False
     learn_options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     inference: InferenceOptions = field(default_factory=InferenceOptions)
@@ -76,18 +76,17 @@ class Fold:
 def learn_fold(task: FoldTask) -> Learned:
     """The learner of the library."""
     from lapis.learning.learn import learn_weights
-    from lapis.learning.options import Options
+    from lapis.registry.options import LearnOptions
 
-    options = {**task.learn_options, "seed": task.seed}
-    units = bool(options.pop("units", False))
+    options = LearnOptions(**{**task.learn_options, "random_state": task.seed})
     fit = learn_weights(
         task.model,
         task.train,
         task.learned_query,
-        Options(**options),
-        hidden=task.hidden,
-        listed=task.listed,
-        units=units,
+        options,
+        unobserved=task.unobserved,
+        only_listed=task.only_listed,
+        unit_formulas=options.unit_formulas,
         stop=task.stop,
     )
     said = ("objective", "optimizer", "prior", "value", "converged", "reason", "iterations")
@@ -108,8 +107,8 @@ def run_fold(task: FoldTask, learn: Learner) -> Fold | None:
         task.test,
         task.query,
         options=replace(task.inference, stop=task.stop),
-        hidden=task.hidden,
-        listed=task.listed,
+        unobserved=task.unobserved,
+        only_listed=task.only_listed,
         **task.scoring,
     )
     if score.interrupted:

@@ -18,8 +18,7 @@ import numpy as np
 
 from lapis.errors import TooLarge
 from lapis.learning.examples import HIDDEN, Example
-from lapis.network.named_atoms import name_atoms
-from lapis.network.network import Network
+from lapis.network.network import Network, name_atoms
 from lapis.problem.problem import Problem
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, join_atoms

@@ -52,8 +52,8 @@ from lapis.results.result import (
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-from lapis.methods import find_method
 from lapis.problem.task import type_sizes
+from lapis.registry.method import find_method
 
 
 class Quality(NamedTuple):
@@ -186,7 +186,23 @@ class Score(Result):
         return list(self.notes)
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """Precision–recall of each query predicate and of all, and their calibration."""
+        """Draw precision-recall and calibration of each query predicate and of all.
+
+        Parameters
+        ----------
+        path
+            Of a picture to write; the figure is shown if absent.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        LapisError
+            If nothing was predicted, or matplotlib is not installed.
+        """
         from lapis.evaluation.plots import plot_quality
 
         if self.predictions is None:
@@ -198,6 +214,23 @@ class Score(Result):
         return plot_quality(series, self.predictions, path)
 
     def of(self, predicate: str) -> PredicateScore:
+        """Select the score of one predicate.
+
+        Parameters
+        ----------
+        predicate
+            Name of the predicate.
+
+        Returns
+        -------
+        PredicateScore
+            Its measures.
+
+        Raises
+        ------
+        KeyError
+            If the predicate was not scored.
+        """
         for part in self.predicates:
             if part.predicate == predicate:
                 return part
@@ -211,14 +244,14 @@ def score_worlds(
     *,
     method: str = "auto",
     options: InferenceOptions | None = None,
-    hidden: Sequence[str] = (),
-    listed: bool = False,
+    unobserved: Sequence[str] = (),
+    only_listed: bool = False,
     likelihood: bool = True,
     pseudo: bool = True,
 ) -> Score:
     """Likelihoods added over independent worlds; CLL and AUC-PR over their pooled atoms.
 
-    `hidden` predicates are unknown in the data. With `listed` only the atoms that the data
+    `unobserved` predicates are unknown in the data. With `only_listed` only the atoms that the data
     mentions are asked, the other atoms of the query predicates being false. A time limit is for
     all worlds together. `likelihood` and `pseudo` may be switched off: with every atom involved
     they can take longer than the predictions.
@@ -233,10 +266,10 @@ def score_worlds(
     find_method("infer", method)
     options = options or InferenceOptions()
     if not query:
-        refuse_unasked(method, options, listed)
+        refuse_unasked(method, options, only_listed)
     notes: list[str] = []
     model = gather_instances(model, type_sizes(model, worlds)).model
-    everything = build_examples(model, worlds, hidden=hidden)
+    everything = build_examples(model, worlds, unobserved=unobserved)
     whole = total_likelihood(everything, method, options, notes) if likelihood else None
     total, stderr_of_total, methods_of_total = whole or (None, None, ())
     method_of_total = "+".join(methods_of_total) or None
@@ -250,7 +283,7 @@ def score_worlds(
             total, plain, weighted, *NOTHING[:4], None, 0, 0, None, None, None, tuple(rows),
             tuple(notes), False, method_of_total, stderr_of_total,
         )  # fmt: skip
-    examples = build_examples(model, worlds, query, hidden=hidden, listed=listed)
+    examples = build_examples(model, worlds, query, unobserved=unobserved, only_listed=only_listed)
     found = predict_examples(examples, method, options, notes)
     names = tuple(dict.fromkeys(query))
     predictions = join_predictions([part.predictions for part in found], names)
@@ -279,10 +312,10 @@ def score_worlds(
     )
 
 
-def refuse_unasked(method: str, options: InferenceOptions, listed: bool) -> None:
+def refuse_unasked(method: str, options: InferenceOptions, only_listed: bool) -> None:
     """Refuse what is said of predictions where nothing is predicted."""
     said = {
-        "--listed": listed,
+        "--only-listed": only_listed,
         f"--method {method}": method not in ("auto", "ais"),
         "--precision": options.precision != InferenceOptions().precision,
     }

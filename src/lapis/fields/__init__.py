@@ -18,27 +18,52 @@
 
 from __future__ import annotations
 
-from lapis.fields.drawing import draw
-from lapis.fields.field import Field
-from lapis.fields.field_text import parse_field as parse
-from lapis.fields.field_text import print_field
-from lapis.fields.field_text import read_field as read
-from lapis.fields.infer import infer, map
-from lapis.fields.learn import learn
-from lapis.fields.logic.from_logic import from_model
-from lapis.fields.logic.to_logic import extract
-from lapis.fields.score import score
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from lapis.fields.drawing import draw
+    from lapis.fields.field import Field
+    from lapis.fields.field_text import parse_field as parse
+    from lapis.fields.field_text import print_field
+    from lapis.fields.field_text import read_field as read
+    from lapis.fields.inference import infer
+    from lapis.fields.inference import map as map
+    from lapis.fields.learning import FieldFit, learn
+    from lapis.fields.logic.from_logic import from_model
+    from lapis.fields.logic.to_logic import to_model
+    from lapis.fields.scoring import FieldScore, score
+
+# Resolved on first use: listing the methods of fields loads this package, and no arrays.
+_HOMES = {
+    "Field": "lapis.fields.field",
+    "FieldFit": "lapis.fields.learning",
+    "FieldScore": "lapis.fields.scoring",
+    "draw": "lapis.fields.drawing",
+    "from_model": "lapis.fields.logic.from_logic",
+    "infer": "lapis.fields.inference",
+    "learn": "lapis.fields.learning",
+    "map": "lapis.fields.inference",
+    "parse": "lapis.fields.field_text:parse_field",
+    "print_field": "lapis.fields.field_text",
+    "read": "lapis.fields.field_text:read_field",
+    "score": "lapis.fields.scoring",
+    "to_model": "lapis.fields.logic.to_logic",
+}
+
+# `map` is left out: `from lapis.fields import *` hides no builtin.
 __all__ = [
-    "Field",
-    "draw",
-    "extract",
-    "from_model",
-    "infer",
-    "learn",
-    "map",
-    "parse",
-    "print_field",
-    "read",
-    "score",
-]
+    "Field", "FieldFit", "FieldScore", "draw", "from_model", "infer", "learn", "parse",
+    "print_field", "read", "score", "to_model",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lapis.fields' has no attribute {name!r}")
+    home, _, attribute = _HOMES[name].partition(":")
+    return getattr(import_module(home), attribute or name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

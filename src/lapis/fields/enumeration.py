@@ -28,7 +28,7 @@ def enumerate_field(
     ground: GroundField, weights: np.ndarray, *, with_gradient: bool = False
 ) -> Enumerated:
     """Raises TooLarge beyond 2^20 worlds."""
-    require_few_worlds(ground, "use --method gibbs")
+    require_few_worlds(ground, "use method gibbs")
     size, states = len(ground.cell), ground.units.num_states
     at_once = max(1, CELLS_AT_ONCE // max(1, ground.num_cells))
     largest, total = -np.inf, 0.0

@@ -103,7 +103,18 @@ class Field:
         return self.by_name[ROOT]
 
     def argument_types(self, target: str) -> tuple[str, ...]:
-        """Of a parfeature or a predicate."""
+        """Types of the arguments of a parfeature or a predicate.
+
+        Parameters
+        ----------
+        target
+            Its name.
+
+        Returns
+        -------
+        tuple[str, ...]
+            A type for each argument.
+        """
         if target not in self.by_name:
             return self.declarations.predicates[target].types
         return self.by_name[target].types
@@ -139,7 +150,18 @@ class Field:
         return np.array([child.fixed for _, child in self.edges()], bool)
 
     def with_weights(self, weights: np.ndarray) -> Field:
-        """The same structure with other weights, float64[num_weights]."""
+        """Replace the weights.
+
+        Parameters
+        ----------
+        weights
+            float64[num_weights], in the order of `edges`.
+
+        Returns
+        -------
+        Field
+            The same structure with these weights.
+        """
         values = iter(weights.tolist())
         parfeatures = tuple(
             replace(

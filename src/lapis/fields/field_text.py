@@ -50,7 +50,23 @@ FieldLike = Field | str | Path
 
 
 def read_field(path: str | Path) -> Field:
-    """A field from a file."""
+    """Read a field from a file.
+
+    Parameters
+    ----------
+    path
+        Of the file, `.rrf`.
+
+    Returns
+    -------
+    Field
+        The field.
+
+    Raises
+    ------
+    LapisError
+        If the file is missing, or its text is wrong.
+    """
     return parse_field(read_text(Path(path)), str(path))
 
 
@@ -59,8 +75,27 @@ def open_field(field: FieldLike) -> Field:
 
 
 def parse_field(text: str, name: str = "<field>") -> Field:
-    """A field from its text; raises all of its mistakes together.
+    """Parse a field from its text.
 
+    Parameters
+    ----------
+    text
+        Declarations and parfeatures.
+    name
+        Name of the text in messages.
+
+    Returns
+    -------
+    Field
+        The field.
+
+    Raises
+    ------
+    LapisError
+        If the text is wrong; all mistakes are reported together.
+
+    Examples
+    --------
     >>> field = parse_field("Smokes(person)\\nroot:\\n 1.5 quiet(x)\\nquiet(x):\\n -2 Smokes(x)")
     >>> field.order, field.weights
     (('quiet', 'root'), array([ 1.5, -2. ]))
@@ -164,7 +199,20 @@ def parse_child(tokens: list[Token], source: Source) -> Child:
 
 
 def print_field(field: Field, title: str = "") -> str:
-    """The text of a field."""
+    """Print a field as a text that `parse` reads.
+
+    Parameters
+    ----------
+    field
+        The field.
+    title
+        A comment at the head.
+
+    Returns
+    -------
+    str
+        The text.
+    """
     parts = [print_model(field.declarations, title=title)]
     for parfeature in field.parfeatures:
         head = call(parfeature.name, parfeature.parameters)

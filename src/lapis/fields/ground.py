@@ -180,7 +180,7 @@ def require_memory(nodes: list[Node], max_memory: int | None) -> None:
             f"the field has {num_cells:,} features, {largest.size:,} of them of {largest.name!r}; "
             f"about {describe_bytes(needed)} is over the limit of {describe_bytes(limit)}",
             code="too-large",
-            hint="give parfeatures fewer parameters, or raise --max-memory",
+            hint="give parfeatures fewer parameters, or raise max_memory",
         )
 
 

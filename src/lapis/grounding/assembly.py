@@ -1,4 +1,9 @@
-"""Rows of literals → the flat arrays of a Network."""
+"""Rows of literals → the flat arrays of a Network.
+
+Auxiliary atoms that no clause uses are dropped. An auxiliary atom a ⇔ l₁ ∨ … ∨ l_k is enforced by
+the clauses a ∨ ¬l_i and ¬a ∨ l₁ ∨ … ∨ l_k. Blocks are groups of unknown atoms, of which at most
+one, or exactly one, is true.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.grounding.atoms import PredicateAtoms, atom_table
-from lapis.grounding.auxiliary import definition_clauses, keep_used
-from lapis.grounding.blocks import network_blocks
 from lapis.grounding.definitions import Auxiliaries
+from lapis.grounding.evidence import block_shape
 from lapis.language.model import Predicate
-from lapis.network.csr import row_starts
+from lapis.network.csr import row_starts, take_rows
 from lapis.network.merge import TAUTOLOGY, MergedRows, merge_rows
-from lapis.network.network import Network
+from lapis.network.network import AtomTable, Network
 from lapis.problem.problem import Problem
 
 HARD = -1
@@ -155,4 +159,98 @@ def merge_clauses(
     return merged._replace(
         coefficient=np.where(merged.weight_id == HARD, 1.0, merged.coefficient),
         merged=merged.merged[: len(rows.length)],
+    )
+
+
+class UsedAuxiliaries(NamedTuple):
+    atoms: AtomTable  # base atoms, then the auxiliary ones
+    literal: np.ndarray  # int32[...], the given literals with the new atom numbers
+    definition_start: np.ndarray  # int64[num_auxiliary + 1]
+    definition_literal: np.ndarray  # int32[...]
+
+
+def keep_used(auxiliaries: Auxiliaries, base: AtomTable, literal: np.ndarray) -> UsedAuxiliaries:
+    """Drop the auxiliary atoms that no literal reaches, directly or through definitions."""
+    first, total = auxiliaries.first, auxiliaries.count
+    used = np.zeros(first + total + 1, bool)
+    used[np.abs(literal)] = True
+    begin = first + total
+    for group in reversed(auxiliaries.groups):  # later groups refer to earlier ones only
+        begin -= len(group.tuples)
+        wanted = used[begin + 1 : begin + 1 + len(group.tuples)]
+        used[np.abs(group.member[np.repeat(wanted, np.diff(group.start))])] = True
+    renumber = np.arange(first + total + 1, dtype=np.int32)
+    renumber[first + 1 :] = first + np.cumsum(used[first + 1 :])
+
+    names, tuples, counts = list(base.predicates), list(base.tuples), []
+    lengths, members = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
+    for group in auxiliaries.groups:
+        wanted = np.flatnonzero(used[begin + 1 : begin + 1 + len(group.tuples)])
+        begin += len(group.tuples)
+        if len(wanted):
+            start, member = take_rows(group.start, group.member, wanted)
+            names.append(group.predicate)
+            tuples.append(group.tuples[wanted])
+            counts.append(len(wanted))
+            lengths.append(np.diff(start))
+            members.append(np.sign(member) * renumber[np.abs(member)])
+    offset = np.concatenate((base.offset, base.offset[-1] + np.cumsum(counts, dtype=np.int64)))
+    return UsedAuxiliaries(
+        AtomTable(tuple(names), offset, tuple(tuples)),
+        np.sign(literal) * renumber[np.abs(literal)],
+        row_starts(np.concatenate(lengths)),
+        np.concatenate(members).astype(np.int32),
+    )
+
+
+def definition_clauses(
+    first: int, start: np.ndarray, member: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """CSR (start, literal) of the clauses that make each auxiliary atom what it stands for."""
+    length = np.diff(start)
+    own = np.arange(first + 1, first + 1 + len(length), dtype=np.int32)
+    pairs = np.stack((np.repeat(own, length), -member), axis=1).ravel()
+    long_start = start[:-1] + np.arange(len(length))  # each long clause has one literal more
+    longs = np.empty(len(member) + len(length), np.int32)
+    longs[long_start] = -own
+    is_member = np.ones(len(longs), bool)
+    is_member[long_start] = False
+    longs[is_member] = member
+    lengths = np.concatenate((np.full(len(member), 2, np.int64), length + 1))
+    return (
+        row_starts(lengths),
+        np.concatenate((pairs, longs)).astype(np.int32),
+    )
+
+
+class Blocks(NamedTuple):
+    start: np.ndarray  # int64[num_blocks + 1]
+    atom: np.ndarray  # int32[...]
+    exact: np.ndarray  # bool[num_blocks]
+
+
+def network_blocks(problem: Problem, atoms: Mapping[str, PredicateAtoms]) -> Blocks:
+    """Unknown atoms grouped by their arguments outside the block positions.
+
+    After `close_blocks` no other atom of such a block is true. An at-most-one block of one atom
+    restricts nothing and is left out.
+    """
+    lengths, members, exact = [np.empty(0, np.int64)], [np.empty(0, np.int32)], []
+    for name, predicate in problem.model.predicates.items():
+        if not predicate.block or atoms[name].num_unknown == 0:
+            continue
+        keys = block_shape(predicate, problem.domains).keys(atoms[name].unknown)
+        order = np.argsort(keys, kind="stable")
+        _, length = np.unique(keys, return_counts=True)
+        atom = (atoms[name].first + order).astype(np.int32)
+        if not predicate.exactly_one:
+            atom = atom[np.repeat(length > 1, length)]
+            length = length[length > 1]
+        lengths.append(length)
+        members.append(atom)
+        exact.append(np.full(len(length), predicate.exactly_one))
+    return Blocks(
+        row_starts(np.concatenate(lengths)),
+        np.concatenate(members),
+        np.concatenate([np.empty(0, bool), *exact]),
     )

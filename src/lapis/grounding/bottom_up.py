@@ -38,10 +38,9 @@ from lapis.grounding.definitions import (
 )
 from lapis.grounding.evidence import close_blocks
 from lapis.grounding.ground_clauses import ground_rows, split_ground
+from lapis.grounding.grounded_world import GroundedWorld, Rows, fetch_rows, variable_codes
 from lapis.grounding.hard_formulas import refuse_contradiction, refuse_falsified
-from lapis.grounding.known_relations import GroundedWorld
 from lapis.grounding.limits import QueryBudget, check_atoms, memory_limit
-from lapis.grounding.rows import Rows, fetch_rows, variable_codes
 from lapis.grounding.templates import (
     PlanLimits,
     Query,
@@ -71,15 +70,36 @@ def ground(
     limits: PlanLimits | None = None,
     check: bool = True,
 ) -> Network:
-    """The ground network of a problem.
+    """Ground a problem: list the clauses that the evidence leaves open.
 
-    With `cache_dir` a network grounded before from the same clauses, domains and evidence is
-    read from there (weights may differ), and a new one is kept there.
+    Parameters
+    ----------
+    problem
+        A model on data (`build_problem`).
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    progress
+        Called with `lapis.progress.Progress` events.
+    cache_dir
+        A folder: a network grounded before from the same clauses, domains and evidence is read from
+        there (weights may differ), and a new one is kept there.
+    limits
+        Below how many groundings a template is taken whole rather than split.
+    check
+        Whether to look for a contradiction among the hard rules by a short search.
 
-    Raises TooLarge (`too-large`) if it is estimated not to fit `max_memory` bytes (default: 70 %
-    of the machine), LapisError (`hard-contradiction`) if evidence falsifies a hard rule,
-    (`block-violated`) if evidence contradicts a block, and, unless `check` is off,
-    (`unsatisfiable`) if a short search shows that no world satisfies the hard rules together.
+    Returns
+    -------
+    Network
+        The ground network.
+
+    Raises
+    ------
+    LapisError
+        `hard-contradiction` if evidence falsifies a hard rule, `block-violated` if it contradicts a
+        block, `unsatisfiable` if no world satisfies the hard rules together.
+    TooLarge
+        If the network is estimated not to fit `max_memory`.
     """
     refuse_unsupported(problem.model)
     if cache_dir is not None:

@@ -29,8 +29,8 @@ import numpy as np
 
 from lapis.data.keys import distinct_keys, pack, unpack
 from lapis.grounding.atoms import PredicateAtoms
-from lapis.grounding.known_relations import GroundedWorld
-from lapis.grounding.rows import (
+from lapis.grounding.grounded_world import (
+    GroundedWorld,
     Rows,
     expect_packable,
     fetch_rows,

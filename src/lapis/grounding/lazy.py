@@ -27,8 +27,8 @@ import numpy as np
 from lapis.grounding.assembly import FlatRows, concatenate_rows, decided_counts, weigh
 from lapis.grounding.atoms import PredicateAtoms
 from lapis.grounding.bottom_up import GroundingSession, PlannedClause
+from lapis.grounding.grounded_world import GroundedWorld
 from lapis.grounding.hard_formulas import refuse_falsified
-from lapis.grounding.known_relations import GroundedWorld
 from lapis.grounding.templates import (
     ChooseFates,
     Fate,

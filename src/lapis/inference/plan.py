@@ -22,7 +22,7 @@ same exact steps as `auto`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -31,11 +31,11 @@ import numpy as np
 from lapis.errors import LapisError, TooLarge
 from lapis.inference.marginals import COUNTS, EXACT, InferenceOptions, Marginals
 from lapis.logic.passes import counts_elements
-from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork, keep_part
 from lapis.problem.problem import Problem
 from lapis.progress import STOPPED, Progress, Stop, tell, work_clock
+from lapis.registry.method import find_method
 from lapis.results.plan_report import PlanReport, PlanRow
 
 if TYPE_CHECKING:
@@ -52,14 +52,19 @@ NEARLY_HARD = 5.0  # a weight beyond which a Gibbs chain rarely crosses
 TRIAL_SHARE = 200  # of the samples: enough to see whether chains agree
 BY_NAME = "asked for by name"
 
-# Guesses of time. Seconds for a unit of work, on one core of a server of 2020, kernels compiled.
-SECONDS_A_STATE = 2e-7  # enumerate: joint states × clauses
-SECONDS_AN_ENTRY = 4e-8  # exact, counts: entries of tables
-SECONDS_AN_ATOM = 4e-6  # exact: planned trees of small components
-SECONDS_A_LITERAL = 2e-8  # samplers: visits of literals
-SECONDS_A_MESSAGE = 1e-7  # bp
+# Guesses of time: seconds for a unit of work, on one core of a server, kernels compiled.
+SECONDS = {
+    "enumerate": 5e-8,  # joint states × clauses
+    "entry": 3e-8,  # of tables, by exact and counts
+    "atom": 5e-7,  # of components that are summed exactly
+    "bp": 4e-6,  # literals
+    "ais": 3e-3,  # literals
+    "gibbs": 2e-8,  # literals × samples; so are the samplers that follow
+    "cluster": 2e-8,
+    "mcsat": 2e-7,
+    "tempering": 3e-7,
+}
 CORRELATED = 8  # samples that are worth an independent one
-PASSES, SWEEPS = 50, 25_000  # of bp, and of all runs of ais
 
 # What becomes of components that are not summed exactly; "leave": the caller takes them.
 Rest = Literal["sample", "ais", "leave", "refuse"]
@@ -173,21 +178,16 @@ def plan_inference(
         from lapis.grounding.hard_formulas import refuse_relaxing
 
         refuse_relaxing(method, options.relax)
-        step = ProblemStep(
-            problem=problem, method=method, may_refuse=False,
-            row=problem_row(problem, method, BY_NAME),
-        )  # fmt: skip
+        names = ("lifted", "cells", "ground") if method == "lifted" else (method,)
+        row = PlanRow(solvers=names, reason=BY_NAME)
+        step = ProblemStep(problem=problem, method=method, row=row, may_refuse=False)
         return InferencePlan(options=options.begin_exact(), steps=[step])
-    if method == "auto" and not options.relax and (reason := is_long(problem)):
-        ground_row = PlanRow(
-            solvers=("ground",), reason="if it cannot be lifted; then planned by components",
-            num_atoms=0, num_components=0, largest=0,
-        )  # fmt: skip
-        return InferencePlan(
-            options=options,
-            steps=[lifted_step(problem, reason), GroundStep(problem=problem, row=ground_row)],
-        )
-    return plan_ground(problem, method, options, may_lift=method == "auto" and not options.relax)
+    may_lift = method == "auto" and not options.relax
+    if may_lift and (reason := is_long(problem)):
+        row = PlanRow(solvers=("ground",), reason="if lifting refuses; then by components")
+        ground_step = GroundStep(problem=problem, row=row)
+        return InferencePlan(options=options, steps=[lifted_step(problem, reason), ground_step])
+    return plan_ground(problem, method, options, may_lift=may_lift)
 
 
 def plan_ground(
@@ -237,20 +237,19 @@ def plan_network(
         raise ValueError(f"{method} starts from a problem, not from a network")
     if method == "auto" and is_tiny(network):  # done before there is anything to ask about time
         unlimited = replace(options, stop=None, exact_until=math.inf)
-        step = method_step(network, "enumerate", "tiny: all joint states", unlimited)
-        return InferencePlan(options=unlimited, network=network, steps=[step])
+        tiny = method_step(network, "enumerate", "tiny: all joint states")
+        return InferencePlan(options=unlimited, network=network, steps=[tiny])
     if method in ("auto", "ais"):
         rest: Rest = "sample" if method == "auto" else "ais"
         return plan_parts(network, options.begin_exact(share=0.5), rest, liftable)
     options = options.begin_exact()
-    plan = InferencePlan(options=options, network=network)
     if method == EXACT:
-        plan.steps += exact_only_steps(network, options)
-    elif chosen.takes == "sampler":
-        plan.steps.append(named_sampler_step(network, method, options))
+        return plan_parts(network, options, "refuse")
+    if chosen.takes == "sampler":
+        step: Step = named_sampler_step(network, method, options)
     else:
-        plan.steps.append(method_step(network, method, BY_NAME, options))
-    return plan
+        step = method_step(network, method, BY_NAME)
+    return InferencePlan(options=options, network=network, steps=[step])
 
 
 def plan_parts(
@@ -258,12 +257,23 @@ def plan_parts(
 ) -> InferencePlan:
     """Exact steps for what fits the memory, and `rest` for what does not."""
     plan = InferencePlan(options=options, network=network, rest=rest, liftable=liftable)
-    found = plan_exact_parts(network, memory_of(options), options.seed, options.exact_stop)
+    memory, stop = memory_of(options), options.exact_stop
+    try:
+        found = plan_exact_parts(
+            network, memory, options.seed, stop, require_complete=rest == "refuse"
+        )
+    except TooLarge as error:
+        if error.code != STOPPED or rest == "refuse":
+            raise
+        half = None if options.time_limit is None else options.time_limit / 2
+        plan.options = replace(options, time_limit=half)
+        atoms = np.arange(network.num_atoms)
+        plan.steps.append(rest_step(network, atoms, "planning exact sums took half of the time"))
+        return plan
     plan.steps += exact_steps(network, found)
     if found.rest.network.num_atoms and rest != "leave":
-        plan.steps.append(rest_step(found.rest.network, found.rest.atom, found.reason, found.width))
-    if not network.num_atoms and found.exact is not None:
-        plan.steps.append(exact_step(found.exact, None))
+        reason = f"too wide for exact: a table of at least 2^{found.width + 1} entries"
+        plan.steps.append(rest_step(found.rest.network, found.rest.atom, reason, found.width))
     return plan
 
 
@@ -271,11 +281,10 @@ class ExactParts(NamedTuple):
     """The components of a network that are summed exactly, and how; atoms as in the whole."""
 
     counts: list[tuple[CountPlan, np.ndarray]]  # with int64[plan.network.num_atoms]
-    exact: ExactPlan | None  # of the components worth planning; some may be refused all the same
+    exact: ExactPlan  # of the components worth planning; some may be refused all the same
     exact_atom: np.ndarray  # int64[exact.network.num_atoms]
     rest: Subnetwork  # what is not summed
-    reason: str = ""  # why the rest is not
-    width: int | None = None  # of the rest, at least
+    width: int = 0  # of the rest, at least
 
 
 def plan_exact_parts(
@@ -284,6 +293,7 @@ def plan_exact_parts(
     seed: int = 0,
     stop: Stop | None = None,
     *,
+    require_complete: bool = False,
     counted_at: Network | None = None,
     table_memory: int | None = None,
 ) -> ExactParts:
@@ -291,102 +301,71 @@ def plan_exact_parts(
 
     Inference and learning sum the same components exactly, because both plan here. Learning plans
     counts at other weights, `counted_at`, where atoms are interchangeable only if they are so at
-    all weights, and may allow junction trees less memory than counts.
+    all weights, and may allow junction trees less memory than counts. Raises TooLarge if the time
+    is up, or if there is a rest where there must be none.
     """
-    from lapis.inference.moments.planning import divide_network
+    from lapis.inference.exact.by_components import plan_exact
+    from lapis.inference.moments.planning import divide_network, least_degree
     from lapis.inference.symmetry.by_counts import plan_components
 
-    counts: list[tuple[CountPlan, np.ndarray]] = []
-    left, left_atom = network, np.arange(network.num_atoms)
-    try:
-        counts += plan_components(counted_at or network, max_memory, seed, stop)
-        if counts:
-            is_left = np.ones(network.num_atoms, bool)
-            is_left[np.concatenate([atom for _, atom in counts])] = False
-            left, left_atom = keep_part(network, is_left)
-        division = divide_network(left, table_memory or max_memory, seed, stop)
-    except TooLarge as error:
-        if error.code != STOPPED:
-            raise
-        none = np.empty(0, np.int64)
-        return ExactParts(counts, None, none, Subnetwork(left, left_atom), "planning took too long")
-    plan, rest = division.plan, division.rest
-    reason, width = "", None
-    if rest.network.num_atoms:
-        width = rest_width(plan, rest.network, table_memory or max_memory)
-        reason = f"too wide for exact: a table of at least 2^{width + 1} entries"
-    return ExactParts(
-        counts, plan, left_atom[division.planned_atom],
-        Subnetwork(rest.network, left_atom[rest.atom]), reason, width,
-    )  # fmt: skip
-
-
-def rest_width(plan: ExactPlan, rest: Network, max_memory: int) -> int:
-    """A lower bound of the width for some component of the rest."""
-    from lapis.inference.moments.planning import least_degree
-
-    refused = max((refusal.width for refusal in plan.refused), default=0)
-    hopeless = rest.num_atoms > sum(refusal.num_atoms for refusal in plan.refused)
-    return max(refused, least_degree(max_memory) if hopeless else 0)
+    memory = table_memory or max_memory
+    counts = list(plan_components(counted_at or network, max_memory, seed, stop))
+    left = Subnetwork(network, np.arange(network.num_atoms))
+    if counts:
+        is_left = np.ones(network.num_atoms, bool)
+        is_left[np.concatenate([atom for _, atom in counts])] = False
+        left = keep_part(network, is_left)
+    if require_complete:
+        plan = plan_exact(left.network, memory, random_state=seed, stop=stop)
+        plan.require_complete()
+        return ExactParts(counts, plan, left.atom, plan.rest())
+    plan, planned, rest = divide_network(left.network, memory, seed, stop)
+    width = max((refusal.width for refusal in plan.refused), default=0)
+    if rest.network.num_atoms > sum(refusal.num_atoms for refusal in plan.refused):
+        width = max(width, least_degree(memory))  # some were refused before any order was tried
+    rest = Subnetwork(rest.network, left.atom[rest.atom])
+    return ExactParts(counts, plan, left.atom[planned], rest, width)
 
 
 def exact_steps(network: Network, found: ExactParts) -> list[Step]:
     """The steps of what is summed exactly."""
     steps: list[Step] = []
     for plan, atom in found.counts:
-        entries, sizes = plan.num_entries, plan.class_sizes
         row = replace(
-            describe(plan.network, (COUNTS,), f"{sum(sizes):,} interchangeable atoms"),
+            describe(plan.network, (COUNTS,), f"{sum(plan.class_sizes):,} interchangeable atoms"),
             width=int(np.diff(plan.tree.scope_start).max(initial=0)),
             num_bytes=plan.tree.num_bytes + plan.reduction.tree.num_bytes,
-            seconds=SECONDS_AN_ENTRY * entries + SECONDS_AN_ATOM * plan.network.num_atoms,
+            seconds=exact_seconds(plan.num_entries, plan.network.num_atoms),
         )
         steps.append(CountStep(network=plan.network, atoms=atom, row=row, plan=plan))
-    if found.exact is not None and found.exact.affordable.any():
-        is_all = found.exact.network is network and not found.rest.network.num_atoms
-        atoms = None if is_all else found.exact_atom
-        steps.append(exact_step(found.exact, atoms))
-    return steps
+    exact = found.exact
+    if not exact.affordable.any() and network.num_atoms:
+        return steps
+    if exact.network is network and exact.is_complete:
+        return [ExactStep(network=network, atoms=None, row=exact_row(exact), plan=exact)]
+    exact = replace(exact, network=without_constants(exact.network))
+    atoms = found.exact_atom[exact.affordable]
+    row = exact_row(exact)
+    return [*steps, ExactStep(network=exact.network, atoms=atoms, row=row, plan=exact)]
 
 
-def exact_step(plan: ExactPlan, atoms: np.ndarray | None) -> ExactStep:
-    """The components that a plan of junction trees solves; `atoms` None: all of the network."""
+def exact_row(plan: ExactPlan) -> PlanRow:
     solved = plan.affordable
-    if atoms is not None:
-        plan = replace(plan, network=without_constants(plan.network))
-        atoms = atoms[solved]
-    component = plan.network.component[solved]
-    sizes = np.bincount(component)
-    row = PlanRow(
+    sizes = np.bincount(plan.network.component[solved], minlength=1)
+    return PlanRow(
         solvers=(EXACT,),
         reason="junction trees fit the memory",
         num_atoms=int(solved[: plan.network.num_base_atoms].sum()),
         num_components=int(np.count_nonzero(sizes)),
-        largest=int(sizes.max(initial=0)),
+        largest=int(sizes.max()),
         width=plan.width,
         num_bytes=float(sum(forest.tree.num_bytes for forest in plan.forests)),
-        seconds=SECONDS_AN_ENTRY * plan.num_entries + SECONDS_AN_ATOM * len(component),
+        seconds=exact_seconds(plan.num_entries, int(solved.sum())),
     )
-    return ExactStep(network=plan.network, atoms=atoms, row=row, plan=plan)
 
 
-def exact_only_steps(network: Network, options: InferenceOptions) -> list[Step]:
-    """The steps of the method `exact`, which refuses what does not fit."""
-    from lapis.inference.exact.by_components import plan_exact
-    from lapis.inference.symmetry.by_counts import plan_components
-
-    memory, stop = memory_of(options), options.exact_stop
-    counts = list(plan_components(network, memory, options.seed, stop))
-    left = Subnetwork(network, np.arange(network.num_atoms))
-    if counts:
-        is_left = np.ones(network.num_atoms, bool)
-        is_left[np.concatenate([atom for _, atom in counts])] = False
-        left = keep_part(network, is_left)
-    plan = plan_exact(left.network, memory, random_state=options.seed, stop=stop)
-    plan.require_complete()
-    nothing = keep_part(network, np.zeros(network.num_atoms, bool))
-    steps = exact_steps(network, ExactParts(counts, plan, left.atom, nothing))
-    return steps or [exact_step(plan, None)]
+def exact_seconds(entries: int, atoms: int) -> float:
+    return SECONDS["entry"] * entries + SECONDS["atom"] * atoms
 
 
 def rest_step(
@@ -402,7 +381,8 @@ def unfold(step: RestStep, plan: InferencePlan) -> list[Step]:
     if plan.rest == "leave":
         return []
     if plan.rest == "ais":
-        row = sampled_row(step.network, ("ais",), step.row, SWEEPS)
+        seconds = SECONDS["ais"] * len(step.network.literal)
+        row = replace(step.row, solvers=("ais",), seconds=seconds)
         return [MethodStep(network=step.network, atoms=step.atoms, row=row, method="ais")]
     steps: list[Step] = []
     if plan.liftable is not None:
@@ -432,7 +412,7 @@ def sample_steps(step: RestStep, options: InferenceOptions) -> list[SampleStep]:
             SampleStep(
                 network=part.network,
                 atoms=step.atoms[part.atom],
-                row=sample_row(reduction, candidates, step.row, options),
+                row=sampled_row(reduction, candidates, step.row, options),
                 reduction=reduction,
                 candidates=tuple(candidates),
                 seed=options.seed + number,
@@ -449,23 +429,18 @@ def named_sampler_step(network: Network, method: str, options: InferenceOptions)
     from lapis.inference.reduction.eliminate import reduce
 
     reduction = reduce(network)
-    row = replace(describe(network, (method,), BY_NAME))
+    row = sampled_row(reduction, [method], PlanRow(solvers=(method,), reason=BY_NAME), options)
     return SampleStep(
-        network=network,
-        atoms=None,
-        row=sample_row(reduction, [method], row, options, named=True),
-        reduction=reduction,
-        candidates=(method,),
+        network=network, atoms=None, row=row, reduction=reduction, candidates=(method,),
         seed=options.seed,
-    )
-
-
-def tempering_step(step: SampleStep, found: Marginals) -> SampleStep:
-    """Chains that exchange temperatures, after those of another sampler did not agree."""
-    row = replace(
-        step.row, solvers=("tempering",), revised=True,
-        reason=f"chains of {found.method} did not agree",
     )  # fmt: skip
+
+
+def tempering_step(step: SampleStep, found: Marginals, options: InferenceOptions) -> SampleStep:
+    """Chains that exchange temperatures, after those of another sampler did not agree."""
+    reason = f"chains of {found.method} did not agree"
+    row = sampled_row(step.reduction, ["tempering"], replace(step.row, reason=reason), options)
+    row = replace(row, revised=True)
     return replace(step, row=row, candidates=("tempering",), patience=None, rival=found)
 
 
@@ -482,22 +457,18 @@ def rest_of(step: CountStep | ExactStep) -> RestStep:
 
 def lifted_step(problem: Problem, reason: str) -> ProblemStep:
     """An attempt to answer all of a problem by lifting."""
-    row = problem_row(problem, "lifted", f"{reason}; the steps that follow if it cannot")
+    row = PlanRow(solvers=("lifted", "cells"), reason=reason)
     return ProblemStep(problem=problem, method="lifted", row=row, may_refuse=True)
 
 
-def method_step(
-    network: Network, method: str, reason: str, options: InferenceOptions
-) -> MethodStep:
+def method_step(network: Network, method: str, reason: str) -> MethodStep:
     """All of a network by a method of the registry."""
-    row = describe(network, (method,), reason)
-    literals = len(network.literal)
-    guesses: dict[str, Callable[[], float]] = {
-        "enumerate": lambda: SECONDS_A_STATE * num_states(network),
-        "bp": lambda: SECONDS_A_MESSAGE * PASSES * literals,
-    }
-    seconds = guesses[method]() if method in guesses else None
-    return MethodStep(network=network, atoms=None, row=replace(row, seconds=seconds), method=method)
+    seconds = None
+    if method in SECONDS:
+        work = num_states(network) if method == "enumerate" else len(network.literal)
+        seconds = SECONDS[method] * work
+    row = replace(describe(network, (method,), reason), seconds=seconds)
+    return MethodStep(network=network, atoms=None, row=row, method=method)
 
 
 def is_tiny(network: Network) -> bool:
@@ -513,8 +484,12 @@ def is_long(problem: Problem) -> str:
     rules = problem.model.rules
     number = sum(problem.num_groundings(rule.variables) for rule in rules)
     if number > MANY_GROUNDINGS:
-        return f"{number:,} groundings"
-    return "formulas count" if any(counts_elements(rule.formula) for rule in rules) else ""
+        return f"before grounding: {number:,} groundings"
+    return (
+        "before grounding: formulas count"
+        if any(counts_elements(rule.formula) for rule in rules)
+        else ""
+    )
 
 
 def divide_components(network: Network) -> np.ndarray:
@@ -580,44 +555,27 @@ def describe(network: Network, solvers: Sequence[str], reason: str) -> PlanRow:
     )
 
 
-def problem_row(problem: Problem, method: str, reason: str) -> PlanRow:
-    """The row of a step about a whole problem; its atoms are not listed, so not counted."""
-    solvers: tuple[str, ...] = (method,)
-    if method == "lifted":
-        solvers = ("lifted", "cells", "ground") if reason == BY_NAME else ("lifted", "cells")
-    return PlanRow(solvers=solvers, reason=reason, num_atoms=0, num_components=0, largest=0)
-
-
-def sample_row(
-    reduction: Reduction,
-    candidates: Sequence[str],
-    rest: PlanRow,
-    options: InferenceOptions,
-    *,
-    named: bool = False,
+def sampled_row(
+    reduction: Reduction, candidates: Sequence[str], rest: PlanRow, options: InferenceOptions
 ) -> PlanRow:
     """The row of chains on a core."""
     core = reduction.core
+    row = describe(reduction.network, candidates, rest.reason)
+    row = replace(row, width=rest.width, revised=rest.revised)
     if not core.num_atoms:
-        solvers = tuple(candidates) if named else (EXACT,)
+        solvers = tuple(candidates) if rest.reason == BY_NAME else (EXACT,)
         reason = f"{rest.reason}; elimination leaves no core"
-        return replace(describe(reduction.network, solvers, reason), seconds=0.0)
+        return replace(row, solvers=solvers, reason=reason, seconds=0.0)
     fits = {"mcsat": "(nearly) hard clauses: mcsat may fit", "cluster": "pairs: cluster may fit"}
-    reasons = [rest.reason, *(fits[name] for name in candidates if name in fits and not named)]
-    whole = replace(rest, reason="; ".join(reasons))
+    if len(candidates) > 1:
+        reasons = [rest.reason, *(fits[name] for name in candidates if name in fits)]
+        row = replace(row, reason="; ".join(reasons))
     samples = min(options.max_samples, CORRELATED * 0.25 / max(options.precision, 1e-6) ** 2)
-    row = sampled_row(core, candidates, whole, samples)
-    own = describe(reduction.network, candidates, row.reason)
-    return replace(own, width=rest.width, num_bytes=row.num_bytes, seconds=row.seconds)
-
-
-def sampled_row(network: Network, solvers: Sequence[str], rest: PlanRow, samples: float) -> PlanRow:
-    """The row of chains that draw so many samples of a network."""
+    dearest = max(SECONDS.get(name, 0.0) for name in candidates)
     return replace(
-        describe(network, solvers, rest.reason),
-        width=rest.width,
-        num_bytes=samples * network.num_atoms / 8,
-        seconds=SECONDS_A_LITERAL * samples * (len(network.literal) + network.num_atoms),
+        row,
+        num_bytes=samples * core.num_atoms / 8,
+        seconds=dearest * samples * (len(core.literal) + core.num_atoms),
     )
 
 

@@ -48,11 +48,11 @@ from lapis.inference.plan import (
     tempering_step,
     unfold,
 )
-from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork, keep_part
 from lapis.problem.problem import Problem
 from lapis.progress import STOPPED, work_clock
+from lapis.registry.method import find_method
 from lapis.results.plan_report import PlanRow
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def carry_out(plan: InferencePlan) -> CarriedOut:
             return CarriedOut(found[0], [PartialAnswer(None, found[1])], rows, plan.notes)
         elif isinstance(step, SampleStep) and needs_tempering(step, found[1], plan.options):
             rows.append(replace(row, status="gave up"))
-            plan.steps.insert(0, tempering_step(step, found[1]))
+            plan.steps.insert(0, tempering_step(step, found[1], plan.options))
         else:
             rows.append(as_done(row, *found))
             parts.append(PartialAnswer(step.atoms, found[1]))

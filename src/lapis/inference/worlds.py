@@ -12,15 +12,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lapis.data.keys import contains
 from lapis.errors import LapisError
 from lapis.grounding.evidence import close_blocks
-from lapis.inference.map.problem import map_problem
-from lapis.inference.map.solver import MapResult
 from lapis.inference.marginals import (
     InferenceOptions,
     Marginals,
@@ -28,6 +26,7 @@ from lapis.inference.marginals import (
     join_names,
     total_figures,
 )
+from lapis.inference.plan import plan_inference
 from lapis.inference.solve import infer_problem
 from lapis.language.printer import print_formula
 from lapis.language.resolution.instances import ground_name, substitute
@@ -41,16 +40,8 @@ from lapis.results.atoms import AtomGroup, Atoms, join_atoms, predicate_group
 from lapis.results.most_likely_world import MostLikelyWorld
 from lapis.results.plan_report import PlanReport, join_plans
 
-
-def refuse_without_engine(**given: object) -> None:
-    """Refuse what only engines read."""
-    for name, value in given.items():
-        if value is not None:
-            raise LapisError(
-                f"{name} is read where an engine does the work",
-                code="no-engine",
-                hint="name one, as in engine='duckdb' (--engine duckdb)",
-            )
+if TYPE_CHECKING:
+    from lapis.inference.map.solver import MapResult
 
 
 def infer_task(task: Task, method: str, options: InferenceOptions) -> Answer:
@@ -61,6 +52,16 @@ def infer_task(task: Task, method: str, options: InferenceOptions) -> Answer:
         if parts[-1].diagnostics.get("interrupted") and options.stop is not None:
             options.stop.press()  # the worlds that follow are not sampled to the end either
     return merge_answers(task, parts)
+
+
+def plan_task(task: Task, method: str, options: InferenceOptions) -> PlanReport:
+    """The plan of inference in each world, not carried out."""
+    plans = []
+    for world in task.worlds:
+        if method == "count-gibbs":
+            refuse_formulas(world)
+        plans.append(plan_inference(world.problem, method, options).report(world.name))
+    return join_plans(plans) or PlanReport(())
 
 
 def infer_world(world: World, method: str, options: InferenceOptions) -> Answer:
@@ -139,6 +140,8 @@ def answer_world(world: World, network: Network, found: Marginals) -> Answer:
 
 def map_task(task: Task, method: str, options: InferenceOptions) -> MostLikelyWorld:
     """A most likely world of each world; the time limit is for each."""
+    from lapis.inference.map.problem import map_problem
+
     parts: list[MostLikelyWorld] = []
     for world in task.worlds:
         network, found = map_problem(world.problem, method, options)

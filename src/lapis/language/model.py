@@ -74,4 +74,16 @@ class Model:
     name: str = field(default="<model>", compare=False)
 
     def with_rules(self, rules: tuple[Rule, ...]) -> Model:
+        """Replace the rules.
+
+        Parameters
+        ----------
+        rules
+            The new rules.
+
+        Returns
+        -------
+        Model
+            The same declarations with these rules.
+        """
         return replace(self, rules=rules)

@@ -9,9 +9,12 @@ from pathlib import Path
 from lapis.errors import LapisError, Note, Source, Span, raise_all
 from lapis.language.formulas import (
     check_brackets,
+    evaluate_weight,
     is_cardinality,
     parse_cardinality,
     parse_formula_tokens,
+    weight_and_period,
+    weight_length,
 )
 from lapis.language.lexer import Token, split_statements, tokenize
 from lapis.language.names import parse_constant
@@ -27,7 +30,6 @@ from lapis.language.syntax import (
     TypeDeclaration,
     WeightedFormula,
 )
-from lapis.language.weights import evaluate_weight, weight_and_period, weight_length
 
 MAX_RANGE = 10_000_000
 SETTINGS = {f"NAME EQ {kinds}" for kinds in ("NAME", "NUMBER", "STRING", "MINUS NUMBER")}

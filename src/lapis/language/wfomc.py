@@ -17,10 +17,13 @@ from collections.abc import Mapping, Sequence
 
 from lapis.errors import LapisError, Source, Span
 from lapis.language.formulas import (
+    evaluate_weight,
     is_cardinality,
     parse_cardinality,
     parse_formula_tokens,
     variable_name,
+    weight_and_period,
+    weight_length,
 )
 from lapis.language.lexer import Token, split_statements, tokenize
 from lapis.language.parser import parse_type
@@ -38,7 +41,6 @@ from lapis.language.syntax import (
     subformulas,
     terms_of,
 )
-from lapis.language.weights import evaluate_weight, weight_and_period, weight_length
 
 SIZE = re.compile(r"^\s*[^\W\d_]\w*\s*=\s*\d+\s*(#.*)?$", re.MULTILINE)
 QUANTIFIED = re.compile(r"\\(?:exists(?:_\{[^}]*\})?|forall)\s+[A-Z]\w*\s*:")

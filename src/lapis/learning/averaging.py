@@ -25,10 +25,11 @@ from lapis.inference.marginals import InferenceOptions, Marginals
 from lapis.inference.solve import infer_network, infer_problem
 from lapis.inference.worlds import answer_world, merge_answers, refuse_formulas, weight_keys
 from lapis.learning.weight_posterior import WeightPosterior
-from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.problem.task import Task, World
 from lapis.progress import STOPPED, Progress, Stop, pressed_by_interrupt, tell, work_clock
+from lapis.registry.method import find_method
+from lapis.registry.options import InferOptions
 from lapis.results.answer import Answer
 
 AVERAGE = "posterior"  # the method's name in answers
@@ -38,10 +39,10 @@ UNREAD: Mapping[str, object] = {
 }  # fmt: skip
 
 
-def refuse_unread(given: Mapping[str, Any]) -> None:
+def refuse_unread(options: InferOptions) -> None:
     """Refuse options that an average over a posterior does not read."""
     for name, absent in UNREAD.items():
-        if given[name] != absent:
+        if getattr(options, name) != absent:
             raise LapisError(
                 f"an average over a posterior does not read {name}",
                 code="unread-option",

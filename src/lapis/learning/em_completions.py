@@ -22,10 +22,10 @@ from lapis.learning.em import Completion
 from lapis.learning.examples import Example
 from lapis.learning.objectives.conditional import AUTO_MEMORY, suited_sampler
 from lapis.learning.parameters import Parameters
-from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork
 from lapis.optimisation.objective import Objective
+from lapis.registry.method import find_method
 
 if TYPE_CHECKING:
     from lapis.inference.moments.persistent_chain import PersistentChain

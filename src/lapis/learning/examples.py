@@ -2,7 +2,7 @@
 
     given     the evidence predicates, closed where the data is silent
     asked     the query atoms: all atoms of the query predicates, or only those that the data
-              mentions (`listed`), the others being false. That is how canopies are given:
+              mentions (`only_listed`), the others being false. That is how canopies are given:
               candidate pairs as facts and negated facts, everything else known to be different
     hidden    atoms the data marks unknown (?) and all atoms of hidden predicates
 
@@ -63,8 +63,8 @@ def build_examples(
     databases: Sequence[Database],
     query: Sequence[str] = (),
     *,
-    hidden: Sequence[str] = (),
-    listed: bool = False,
+    unobserved: Sequence[str] = (),
+    only_listed: bool = False,
 ) -> list[Example]:
     """The model on each database, with and without the answers.
 
@@ -75,18 +75,20 @@ def build_examples(
     >>> example.free.evidence["Cancer"].open, example.complete.evidence["Cancer"].open
     (True, False)
     """
-    names = (*query, *hidden)
+    names = (*query, *unobserved)
     raise_all([unknown_query(name, model) for name in names if name not in model.predicates])
     announce(closed_but_asked(model, query))
-    asked = tuple(dict.fromkeys(query)) or tuple(n for n in model.predicates if n not in hidden)
-    explained = () if query else hidden
+    asked = tuple(dict.fromkeys(query)) or tuple(n for n in model.predicates if n not in unobserved)
+    explained = () if query else unobserved
 
     def build(database: Database) -> Example:
-        complete = build_problem(model, database, (), opened=hidden)
+        complete = build_problem(model, database, (), open_predicates=unobserved)
         if isinstance(database, LazyDatabase):
-            return stored_example(complete, asked, hidden or listed)
-        unsaid = hide(hide(database, explained, listed=False), asked, listed=listed)
-        free = build_problem(model, unsaid, () if listed else asked, opened=hidden)
+            return stored_example(complete, asked, unobserved or only_listed)
+        unsaid = hide(hide(database, explained, listed=False), asked, listed=only_listed)
+        free = build_problem(
+            model, unsaid, () if only_listed else asked, open_predicates=unobserved
+        )
         return Example(complete, replace(free, query=asked), asked)
 
     return [build(database) for database in databases]
@@ -98,7 +100,7 @@ def stored_example(complete: Problem, asked: tuple[str, ...], partial: object) -
         raise LapisError(
             "facts on an engine are the true ones: none is hidden, and no false one is listed",
             code="engine-hidden",
-            hint="leave out --hidden and --listed",
+            hint="leave out --unobserved and --only-listed",
         )
     none = {name: empty_tuples(complete.model.predicates[name].arity) for name in asked}
     opened = {
@@ -124,3 +126,9 @@ def hide(database: Database, names: Sequence[str], *, listed: bool) -> Database:
         for name, relation in database.relations.items()
     }
     return replace(database, relations=relations)
+
+
+def is_generative(example: Example) -> bool:
+    """Whether nothing is given: every predicate is asked or hidden."""
+    hidden = {name for name, known in example.complete.evidence.items() if known.open}
+    return {*example.asked, *hidden} >= set(example.complete.evidence)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from lapis.learning.weight_posterior import WeightPosterior
-    from lapis.optimisation.logbook import CurvePoint
+    from lapis.optimisation.history import CurvePoint
 
 FARTHEST = 100.0  # where any weight is stopped: a factor of 10^43 in the odds
 MAX_NAMED = 5  # weights without bound that are named in a file's heading
@@ -85,9 +85,22 @@ class Fit(Result):
         return print_model(self.model, title=self.title(), notes=self.notes())
 
     def save(self, path: str | Path) -> None:
+        """Write the learned model.
+
+        Parameters
+        ----------
+        path
+            Of the file, `.mln`; for a field `.rrf`.
+
+        Raises
+        ------
+        LapisError
+            If the file cannot be written.
+        """
         write_whole(path, self.text)
 
     def title(self) -> str:
+        """The comment at the head of the learned model."""
         value = "" if self.value is None else f", value {self.value:.6g}"
         how = f"{self.objective}, {self.optimizer}, prior {self.prior}{value}"
         lines = [f"weights learned by {how}"]
@@ -230,7 +243,23 @@ class Fit(Result):
         return found
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """The learning curve: the objective, or the gradient where it has no value."""
+        """Draw the learning curve: the objective, or the gradient where it has no value.
+
+        Parameters
+        ----------
+        axes
+            Matplotlib axes to draw on; new ones if absent.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes with the picture.
+
+        Raises
+        ------
+        LapisError
+            If matplotlib is not installed.
+        """
         return plot_curve(self, axes)
 
 

@@ -1,93 +1,48 @@
-"""What can be asked of a learner, and which choices exclude each other.
+"""Which choices of a learner exclude each other.
 
-The words and numbers by themselves stand in `lapis.methods` and `lapis.options`.
+The options by themselves are in `lapis.registry.options`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any, Literal
-
 import numpy as np
 
 from lapis.counting.ijgp import IjgpSettings
-from lapis.counting.ijgp.propagation import Differences
 from lapis.errors import LapisError
 from lapis.learning.objectives.priors import Prior, parse_prior
-from lapis.methods import check_options, find_method, refuse_unread
+from lapis.registry.check import check_options, refuse_unread
+from lapis.registry.method import find_method
+from lapis.registry.options import LearnOptions
 
-Counts = Literal["exact", "ijgp"]
-ChainStart = Literal["data", "last", "random"]
 CUTTING_PLANE = "cutting-plane"
 OF_THE_MEAN = ("posterior_method", "num_draws", "num_chains", "level")
 PRIOR_WIDTH = {"pseudo": 10.0, "conditional": 5.0, "likelihood": 10.0, "max-margin": 1.0}
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to learn; None stands for what suits the rest."""
-
-    objective: str | None = None
-    optimizer: str | None = None
-    prior: Prior | str | None = None
-    prior_mean: str = "zero"  # or "initial": the weights written in the model
-    expectation: str = "auto"
-    counts: Counts = "exact"
-    measure_error: bool = False  # of ijgp counts, and what it may cost
-    ibound: int = 2
-    ijgp_iterations: int = 50
-    ijgp_tolerance: float = 1e-4
-    ijgp_damping: float = 0.0
-    differences: Differences = "substituted"  # how estimated counts change with an atom
-    num_steps: int | None = None  # of chains by counts, an iteration
-    num_records: int | None = None  # worlds of such a chain whose counts are averaged
-    chain_start: ChainStart | None = None
-    num_samples: int = 5  # of each chain, an iteration
-    rate: float | None = None  # of gradient ascent
-    margin: float = 1.0  # price of a wrong atom in max-margin learning
-    max_iterations: int | None = None
-    tolerance: float | None = None
-    time_limit: float | None = None
-    max_memory: int | None = None
-    seed: int = 0
-    checkpoint: Path | None = None
-    optimizer_options: Mapping[str, float] | None = None  # its own
-    engine: str | None = None  # where classes of atoms are counted
-    estimate: str = "mode"  # of the posterior, or its "mean"
-    posterior_method: str = "nuts"
-    num_draws: int = 1000  # from the posterior, of each chain
-    num_chains: int = 4
-    level: float = 0.9  # of credible intervals
-
-    @property
-    def of_optimizer(self) -> dict[str, float]:
-        """The optimiser's own options, `rate` among them."""
-        rate: dict[str, float] = {} if self.rate is None else {"rate": self.rate}
-        return {**(self.optimizer_options or {}), **rate}
-
-    @property
-    def ijgp(self) -> IjgpSettings:
-        """How counts are estimated, where they are."""
-        return IjgpSettings(
-            self.ibound,
-            self.ijgp_tolerance,
-            self.ijgp_iterations,
-            self.ijgp_damping,
-            self.differences,
-        )
-
-    def by_keyword(self) -> dict[str, Any]:
-        """The values by the keywords of `lapis.learn`."""
-        values = {option.name: getattr(self, option.name) for option in fields(self)}
-        return {"random_state": values.pop("seed"), **values}
+def ijgp_settings(options: LearnOptions) -> IjgpSettings:
+    """How counts are estimated, where they are."""
+    return IjgpSettings(
+        options.ibound,
+        options.ijgp_tolerance,
+        options.ijgp_iterations,
+        options.ijgp_damping,
+        options.differences,
+    )
 
 
-def check_words(options: Options) -> None:
+def given_prior(options: LearnOptions) -> Prior | None:
+    """The prior that was given, if one was."""
+    if isinstance(options.prior, str):
+        return parse_prior(options.prior)
+    if options.prior is not None and not isinstance(options.prior, Prior):
+        raise LapisError(f"{options.prior!r} is not a prior", code="prior")
+    return options.prior
+
+
+def check_words(options: LearnOptions) -> None:
     """Refuse what is wrong whatever the rest."""
-    check_options("learn", options.by_keyword())
-    prior = parse_prior(options.prior) if isinstance(options.prior, str) else options.prior
+    check_options(options)
+    prior = given_prior(options)
     if prior is not None and options.prior_mean == "initial":
         refuse(prior.kind == "none", "no prior has no mean", "leave out --prior-mean")
         refuse(bool(np.any(prior.mean)), "the mean of the prior is given twice", "leave out one")
@@ -97,7 +52,7 @@ def check_words(options: Options) -> None:
         find_method("optimizer", options.optimizer).check_own(options.of_optimizer)
 
 
-def check_together(options: Options, objective: str) -> None:
+def check_together(options: LearnOptions, objective: str) -> None:
     """Refuse choices that exclude each other."""
     is_pseudo = objective in ("pseudo", "weighted-pseudo")
     optimizer = options.optimizer
@@ -144,7 +99,7 @@ def check_together(options: Options, objective: str) -> None:
     if options.estimate == "mode":
         for name in OF_THE_MEAN:
             refuse(
-                getattr(options, name) != getattr(Options, name),
+                getattr(options, name) != getattr(LearnOptions, name),
                 f"{name} is for a posterior, which estimate 'mode' does not need",
                 "add --estimate mean",
             )
@@ -174,7 +129,7 @@ def check_together(options: Options, objective: str) -> None:
         "newton does not climb over the corners of an l1 prior",
         "choose --optimizer lbfgs",
     )
-    refuse_unread("learn", {**options.by_keyword(), "objective": objective})
+    refuse_unread(LearnOptions, {**vars(options), "objective": objective})
 
 
 def refuse(wrong: bool, message: str, hint: str) -> None:

@@ -26,7 +26,7 @@ from lapis.inference.sampling.effective_size import effective_size, rank_rhat
 from lapis.language.model import Model
 from lapis.learning.parameters import WeightKey, weighted_model
 from lapis.optimisation.checkpoint import read_archive, write_archive
-from lapis.results.arviz_data import to_arviz
+from lapis.results.answer import to_arviz
 from lapis.results.columns import as_list
 from lapis.results.plots import COLOUR, finish, label, new_axes, new_figure
 from lapis.results.result import Columns, Result, View, new_view
@@ -124,12 +124,17 @@ class WeightPosterior(Result):
         return not self.reason
 
     def interval(self, level: float | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper ends, float64[num_weights] each, of equal-tailed credible intervals.
+        """Find the ends of equal-tailed credible intervals.
 
         Parameters
         ----------
         level
-            The probability of an interval, between 0 and 1; the posterior's own if absent.
+            Probability of an interval, between 0 and 1; the posterior's own if absent.
+
+        Returns
+        -------
+        tuple[numpy.ndarray, numpy.ndarray]
+            Lower and upper ends, float64[num_weights] each.
 
         Raises
         ------
@@ -158,7 +163,18 @@ class WeightPosterior(Result):
         return found
 
     def thinned(self, number: int) -> np.ndarray:
-        """float64[about number, num_weights], draws at equal distances, as many of each chain."""
+        """Choose draws at equal distances, as many of each chain.
+
+        Parameters
+        ----------
+        number
+            Number of draws wanted.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64[about number, num_weights].
+        """
         each = min(max(1, number // self.num_chains), self.num_draws)
         chosen = np.linspace(0, self.num_draws - 1, each).round().astype(np.int64)
         found: np.ndarray = self.draws[:, chosen].reshape(-1, len(self))
@@ -201,6 +217,7 @@ class WeightPosterior(Result):
         }
 
     def views(self) -> list[View]:
+        """A row for each weight."""
         lower, upper = self.interval()
         rows = [
             (
@@ -224,6 +241,7 @@ class WeightPosterior(Result):
         return [new_view(heads, rows, numbers=["mean", "draws", "R-hat"])]
 
     def summary(self) -> str:
+        """The posterior in a line."""
         chains = f"{self.num_chains} chain{'' if self.num_chains == 1 else 's'}"
         weights = f"{len(self.free):,} weight{'' if len(self.free) == 1 else 's'}"
         state = "converged" if self.converged else f"not converged, {self.reason}"
@@ -234,22 +252,79 @@ class WeightPosterior(Result):
         )
 
     def remarks(self) -> list[str]:
+        """Caveats of the posterior."""
         return [f"caveat: {caveat}" for caveat in self.caveats]
 
     def to_arviz(self) -> Any:
-        """The draws of the weights that vary as an ArviZ object (needs the package arviz)."""
+        """Convert the draws of the weights that vary to an ArviZ object.
+
+        Returns
+        -------
+        arviz.InferenceData
+            A variable for each weight.
+
+        Raises
+        ------
+        LapisError
+            If the package arviz is not installed.
+        """
         return to_arviz({self.formulas[i]: self.draws[:, :, i] for i in self.free.tolist()})
 
     def plot(self, axes: Axes | None = None, limit: int = MAX_PLOTTED) -> Axes:
-        """A forest plot: means with credible intervals, and the mode, of the first weights."""
+        """Draw a forest plot: means with credible intervals, and the modes, of the first weights.
+
+        Parameters
+        ----------
+        axes
+            Matplotlib axes to draw on; new ones if absent.
+        limit
+            Number of weights at most.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes with the picture.
+
+        Raises
+        ------
+        LapisError
+            If matplotlib is not installed.
+        """
         return plot_forest(self, axes, limit)
 
     def plot_densities(self, limit: int = MAX_DENSITIES) -> Figure:
-        """The density of each of the first weights, its mean, mode and interval marked."""
+        """Draw the density of each of the first weights; mean, mode and interval marked.
+
+        Parameters
+        ----------
+        limit
+            Number of weights at most.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        LapisError
+            If matplotlib is not installed.
+        """
         return plot_densities(self, limit)
 
     def save(self, path: str | Path) -> None:
-        """Write the draws and the rules they belong to (.npz)."""
+        """Write the draws and the rules they belong to.
+
+        Parameters
+        ----------
+        path
+            Of the file, `.npz`.
+
+        Raises
+        ------
+        LapisError
+            If the file cannot be written.
+        """
         rules = [[rule.text, rule.hard] for rule in self.model.rules]
         header = {
             "format": FORMAT, "method": self.method, "objective": self.objective,

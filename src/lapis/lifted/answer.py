@@ -8,22 +8,23 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from math import prod
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lapis.data.binding import bind
 from lapis.data.database import Database
-from lapis.data.whole_path import write_whole
 from lapis.errors import LapisError, raise_all
 from lapis.language.model import Model
 from lapis.lifted.compilation.compile import MAX_WORK
-from lapis.lifted.drawing import Drawing
 from lapis.lifted.lift import LiftedProblem, lift_problem, num_constants
-from lapis.methods import find_method
 from lapis.problem.problem import Problem, problem_on
+from lapis.registry.method import find_method
 from lapis.results.result import Columns, Result, View, new_view
+
+if TYPE_CHECKING:
+    from lapis.lifted.drawing import Drawing
+    from lapis.results.graph import Graph
 
 MAX_SHOWN = 10**40  # a larger number of worlds is shown by its logarithm only
 
@@ -57,7 +58,7 @@ class Lifted(Result):
     formulas: tuple[LiftedFormula, ...]
     arithmetic: str = ""
     reasons: tuple[str, ...] = ()  # why types were grounded
-    circuit: Drawing | None = None  # where it has one
+    circuits: tuple[LiftedProblem, ...] = ()  # of the worlds, where they have one
     count: Fraction | None = None  # Z itself, where it is known exactly
     with_tree: bool = False  # in its document
 
@@ -95,7 +96,7 @@ class Lifted(Result):
 
     def remarks(self) -> list[str]:
         if self.formulas and not any(row.groundings for row in self.formulas):
-            return ["there are no constants: name some in the data, or a number (--size type=100)"]
+            return ["there are no constants: name some in the data, or a number (--sizes type=100)"]
         return list(self.reasons)
 
     def document(self) -> dict[str, Any]:
@@ -125,8 +126,11 @@ class Lifted(Result):
 
     @property
     def drawing(self) -> Drawing:
-        if self.circuit is not None:
-            return self.circuit
+        from lapis.lifted.drawing import Drawing
+
+        found = [Drawing(one.root, one.encoding) for one in self.circuits]
+        if found and len({one.text() for one in found}) == 1:
+            return found[0]
         if self.method == "circuit":
             raise LapisError(
                 "each of these worlds has a circuit of its own",
@@ -139,12 +143,20 @@ class Lifted(Result):
             hint="use the method 'circuit'",
         )
 
-    def draw(self, path: str | Path) -> None:
-        """Write the circuit as SVG."""
-        text = self.drawing.svg()
-        if Path(path).suffix != ".svg":
-            raise LapisError(f"{path}: circuits are drawn as .svg files", code="drawing-format")
-        write_whole(path, text)
+    def draw(self) -> Graph:
+        """Draw the circuit.
+
+        Returns
+        -------
+        Graph
+            The picture: notebooks show it, `save` writes it as `.svg`, `.dot`, `.png` or `.pdf`.
+
+        Raises
+        ------
+        LapisError
+            If the method has no circuit, or each world one of its own.
+        """
+        return self.drawing.graph()
 
 
 def all_digits(number: Fraction) -> str:
@@ -191,10 +203,9 @@ def add_worlds(parts: Sequence[Lifted]) -> Lifted:
             counts[weight] = counts.get(weight, 0.0) + count
     weights = sorted(counts, key=lambda weight: weight[0])  # a later world may have new constants
     log_partition = math.fsum(part.log_partition for part in parts)
-    drawn = {part.circuit.text() for part in parts if part.circuit is not None}
     return replace(
         parts[0],
-        circuit=parts[0].circuit if len(drawn) == 1 else None,
+        circuits=tuple(one for part in parts for one in part.circuits),
         liftable=all(part.liftable for part in parts),
         log_partition=log_partition,
         error_bound=sum(part.error_bound for part in parts) + rounding_of(log_partition),
@@ -245,7 +256,6 @@ def lift_by_circuit(
     )
     found = lifted.columns_at()
     counts = lifted.by_weight(found.expected_count)
-    rules = lifted.problem.model.rules
     rows = class_rows(lifted, found.expected_count) if classes else all_rows(lifted, counts)
     return Lifted(
         "circuit",
@@ -257,7 +267,7 @@ def lift_by_circuit(
         tuple(rows),
         found.arithmetic,
         lifted.reasons,
-        Drawing(lifted.root, lifted.encoding, [f"w{i + 1}" for i in range(len(rules))]),
+        (lifted,),
     )
 
 

@@ -1,4 +1,4 @@
-"""First-order circuits for people: a tree of lines, as text or as SVG.
+"""First-order circuits for people: a tree of lines, as text or as a graph.
 
 Sizes of regions are letters: n for a type, m₁, m₂, … for the numbers that are summed over. A part
 that is used again is drawn once, with a number that later uses refer to.
@@ -6,9 +6,10 @@ that is used again is drawn once, with a number that later uses refer to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from textwrap import wrap
 from typing import NamedTuple
-from xml.sax.saxutils import escape as escape_xml
 
 from lapis.lifted.compilation.circuit import (
     Call,
@@ -28,10 +29,11 @@ from lapis.lifted.compilation.circuit import (
 )
 from lapis.lifted.compilation.regions import Region, Size
 from lapis.lifted.encode import Encoding
+from lapis.results.graph import Graph, GraphEdge, GraphNode
 
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-INK = {"Σ": "#b5542a", "∏": "#2a6fb5", "^": "#3a8f4f", "f": "#7d4fa8"}  # by what a line begins with
-ROW, INDENT, LETTER, MARGIN = 26, 28, 7.3, 14  # pixels
+WIDTH = 30  # characters of a node
+FILL = {"Σ": "#fbe3d6", "∏": "#dbe8f6", "^": "#dcf0e0", "f": "#eadff5"}  # by a line's sign
 
 
 class Line(NamedTuple):
@@ -41,19 +43,24 @@ class Line(NamedTuple):
 
 
 class Drawing:
-    """The lines of a circuit, in the order of the tree."""
+    """A circuit to be drawn, when it is asked for."""
 
-    def __init__(self, root: Node, encoding: Encoding, rule_names: Sequence[str]) -> None:
-        self.encoding = encoding
-        self.rule_names = rule_names
+    def __init__(self, root: Node, encoding: Encoding) -> None:
+        self.root, self.encoding = root, encoding
         self.numbers: dict[int, int] = {}  # of nodes that are used again
         self.shown: set[int] = set()
         self.num_counts = 0
-        self.uses = uses_of(root)
-        kinds = encoding.kinds
-        several = len(kinds.names) > 1
-        letters = {r: f"n_{name}" if several else "n" for r, name in enumerate(kinds.names)}
-        self.lines = list(self.draw(root, 0, letters, ""))
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The lines of the circuit, in the order of the tree."""
+        names = self.encoding.kinds.names
+        letters = {r: f"n_{name}" if len(names) > 1 else "n" for r, name in enumerate(names)}
+        return list(self.draw(self.root, 0, letters, ""))
+
+    @cached_property
+    def uses(self) -> dict[int, int]:
+        return uses_of(self.root)
 
     def draw(self, node: Node, depth: int, size: dict[Region, str], lead: str) -> Iterator[Line]:
         if isinstance(node, Rest):
@@ -156,36 +163,22 @@ class Drawing:
 
     def weight_text(self, column: int) -> str:
         rule = self.encoding.columns[column].rule
-        return self.rule_names[rule].translate(SUBSCRIPTS) if rule >= 0 else "0"
+        return f"w{rule + 1}".translate(SUBSCRIPTS) if rule >= 0 else "0"
 
     def text(self) -> str:
         return "\n".join(f"{'  ' * d}{s + ' ' if s else ''}{text}" for d, s, text in self.lines)
 
-    def svg(self) -> str:
-        """A row for each line, elbows from each part to what it is a part of."""
-        width = max(2 * MARGIN + d * INDENT + LETTER * (len(t) + 4) for d, _, t in self.lines)
-        height = 2 * MARGIN + ROW * len(self.lines)
-        out = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
-            f'viewBox="0 0 {width:.0f} {height}" font-family="monospace" font-size="12">',
-            f'<rect width="{width:.0f}" height="{height}" fill="white"/>',
-        ]
-        last: dict[int, int] = {}  # the row of the latest line at each depth
-        for row, (depth, sign, text) in enumerate(self.lines):
-            x, y = MARGIN + depth * INDENT, MARGIN + ROW * row + ROW / 2
+    def graph(self) -> Graph:
+        """A node for each line, an edge from each part to what it is a part of."""
+        nodes, edges = [], []
+        latest: dict[int, int] = {}  # the line before at each depth
+        for number, (depth, sign, text) in enumerate(self.lines):
+            label = "\n".join(wrap(f"{sign} {text}", WIDTH, break_long_words=False))
+            nodes.append(GraphNode(label, FILL.get(sign, "#ffffff")))
             if depth:
-                top = MARGIN + ROW * last[depth - 1] + ROW / 2 + 9
-                left = x - INDENT + 9
-                out.append(f'<path d="M{left} {top} V{y} H{x - 1}" fill="none" stroke="#bbbbbb"/>')
-            last[depth] = row
-            colour = INK.get(sign, "#555555")
-            mark = {"f": "↻", "∏": "×", "": "·"}.get(sign, sign)  # what every font has
-            out.append(f'<circle cx="{x + 9}" cy="{y}" r="9" fill="{colour}"/>')
-            out.append(
-                f'<text x="{x + 9}" y="{y + 4}" fill="white" text-anchor="middle">{mark}</text>'
-            )
-            out.append(f'<text x="{x + 24}" y="{y + 4}" fill="#222222">{escape_xml(text)}</text>')
-        return "\n".join([*out, "</svg>", ""])
+                edges.append(GraphEdge(latest[depth - 1], number))
+            latest[depth] = number
+        return Graph(tuple(nodes), tuple(edges))
 
 
 def uses_of(root: Node) -> dict[int, int]:

@@ -40,8 +40,25 @@ MAX_CLAUSES = 1_000  # of a formula
 
 
 def clausal(model: Model) -> Model:
-    """The model with a rule for each clause of its formulas.
+    """Convert every formula of a model to clauses, as Alchemy does.
 
+    Parameters
+    ----------
+    model
+        The model.
+
+    Returns
+    -------
+    Model
+        A rule for each clause; those of a formula share its weight equally.
+
+    Raises
+    ------
+    TooLarge
+        If a formula has more than a thousand clauses.
+
+    Examples
+    --------
     >>> import lapis
     >>> model = lapis.parse("H(t)\\nS(t)\\n1 H(x) <=> S(x)")
     >>> [(rule.weight, rule.text) for rule in lapis.clausal(model).rules]

@@ -1,8 +1,8 @@
 """A problem: a model on data, with every ground atom known true, known false, or unknown.
 
 This is where the closed-world assumption is made. A predicate is open when it is queried (or
-opened on request): its atoms are unknown except where the data speaks. Every other predicate
-is closed: its atoms are false except the facts given, and except those marked ?.
+named in `open_predicates`): its atoms are unknown except where the data speaks. Every other
+predicate is closed: its atoms are false except the facts given, and except those marked ?.
 """
 
 from __future__ import annotations
@@ -84,11 +84,33 @@ class Problem:
     weights: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     def with_weights(self, weights: np.ndarray) -> Problem:
-        """The same problem with other weights float64[num_weights]."""
+        """Replace the weights.
+
+        Parameters
+        ----------
+        weights
+            float64[num_weights], in the order of `weight_table`.
+
+        Returns
+        -------
+        Problem
+            The same problem with these weights.
+        """
         return replace(self, weights=weights)
 
     def num_groundings(self, variables: tuple[TypedVariable, ...]) -> int:
-        """Π |domain| over the variables' types."""
+        """Count groundings: Π |domain| over the types of variables.
+
+        Parameters
+        ----------
+        variables
+            The variables with their types.
+
+        Returns
+        -------
+        int
+            The number of groundings.
+        """
         product = 1
         for _, type_name in variables:
             product *= len(self.domains[type_name])
@@ -109,11 +131,29 @@ class Problem:
         return WeightTable(offset, shapes, value if self.weights is None else self.weights)
 
     def plus_shape(self, rule: Rule) -> tuple[int, ...]:
+        """Sizes of the domains of a rule's + variables.
+
+        Parameters
+        ----------
+        rule
+            The rule.
+
+        Returns
+        -------
+        tuple[int, ...]
+            A size for each + variable.
+        """
         types = dict(rule.variables)
         return tuple(len(self.domains[types[name]]) for name in rule.plus)
 
     def require_complete(self) -> None:
-        """Refuse data with facts marked unknown, where all must be known."""
+        """Refuse data with facts marked unknown, where all must be known.
+
+        Raises
+        ------
+        LapisError
+            If the data marks facts unknown.
+        """
         for evidence in self.evidence.values():
             if len(evidence.unknown):
                 raise LapisError(
@@ -123,6 +163,18 @@ class Problem:
                 )
 
     def rule_weight_names(self, rule: Rule) -> list[str]:
+        """Name each weight of a rule by the formula with its + variables' constants.
+
+        Parameters
+        ----------
+        rule
+            The rule.
+
+        Returns
+        -------
+        list[str]
+            A name for each weight; none of a hard rule.
+        """
         if rule.hard:
             return []
         if not rule.plus:
@@ -160,10 +212,33 @@ def build_problem(
     database: Database | None = None,
     query: Sequence[str] = (),
     *,
-    opened: Sequence[str] = (),
+    open_predicates: Sequence[str] = (),
 ) -> Problem:
-    """Put a model on data. Predicates in `query` and `opened` are open, all others closed.
+    """Put a model on data; predicates that are neither asked nor open are closed.
 
+    Parameters
+    ----------
+    model
+        The model.
+    database
+        The facts of one world.
+    query
+        Predicates that are asked, and open.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+
+    Returns
+    -------
+    Problem
+        Model, domains and evidence.
+
+    Raises
+    ------
+    LapisError
+        If a predicate is unknown, or data and model contradict each other.
+
+    Examples
+    --------
     >>> from lapis.language import parse_model
     >>> model = parse_model("person = {Anna, Bob}\\nSmokes(person)\\n1 Smokes(x)")
     >>> build_problem(model, query=["Smokes"]).num_groundings(model.rules[0].variables)
@@ -173,7 +248,7 @@ def build_problem(
 
     [known], warnings = keep_known([database if database is not None else Database({}, {})], model)
     announce(warnings)
-    return problem_on(model, bind(known, model), query, opened=opened)
+    return problem_on(model, bind(known, model), query, open_predicates=open_predicates)
 
 
 def problem_on(
@@ -181,7 +256,7 @@ def problem_on(
     bound: Database,
     query: Sequence[str] = (),
     *,
-    opened: Sequence[str] = (),
+    open_predicates: Sequence[str] = (),
     unknown: Mapping[str, np.ndarray] | None = None,
     normal_form: NormalForm | None = None,
 ) -> Problem:
@@ -189,8 +264,11 @@ def problem_on(
 
     The model may have predicates of its own beside those that the data was bound to.
     """
-    names = (*query, *opened)
-    places = [*((name, "the query") for name in query), *((name, "--open") for name in opened)]
+    names = (*query, *open_predicates)
+    places = [
+        *((name, "the query") for name in query),
+        *((name, "--open") for name in open_predicates),
+    ]
     raise_all([unknown_query(n, model, where) for n, where in places if n not in model.predicates])
     normal_form = normalize(model) if normal_form is None else normal_form
     raise_all(check_numbers(model, bound.domains))

@@ -34,11 +34,11 @@ class Belief(NamedTuple):
 
 
 def resolve_beliefs(
-    model: Model, worlds: Sequence[Database], stated: Mapping[str, float], opened: Set[str]
+    model: Model, worlds: Sequence[Database], stated: Mapping[str, float], open_predicates: Set[str]
 ) -> tuple[Belief, ...]:
     """The atoms believed, each unknown in every world that has its constants.
 
-    `opened` are the predicates that are unknown where the data is silent.
+    `open_predicates` are the predicates that are unknown where the data is silent.
     """
     beliefs: dict[str, Belief] = {}
     for text, probability in stated.items():
@@ -53,7 +53,9 @@ def resolve_beliefs(
     for belief in beliefs.values():
         predicate = model.predicates[belief.predicate]
         for world in worlds if predicate.block else ():
-            refuse_decided(belief, predicate, world, beliefs.values(), predicate.name in opened)
+            refuse_decided(
+                belief, predicate, world, beliefs.values(), predicate.name in open_predicates
+            )
     return tuple(beliefs.values())
 
 

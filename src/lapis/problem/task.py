@@ -165,7 +165,7 @@ def build_task(
     data: DataLike = None,
     query: Sequence[str] | str = (),
     *,
-    opened: Sequence[str] = (),
+    open_predicates: Sequence[str] = (),
     soft_evidence: Mapping[str, float] | None = None,
     strict: bool = False,
     gather: bool = True,
@@ -182,8 +182,8 @@ def build_task(
     bound = [bind(database, inputs.model) for database in inputs.databases]
     domains = [database.domains for database in bound]
     queries = resolve_queries(inputs.model, domains, parse_queries(query))
-    opened = [*opened, *opened_by_formulas(inputs.model, queries)]
-    unknown = {*opened, *(query.predicate for query in queries)}
+    open_predicates = [*open_predicates, *opened_by_formulas(inputs.model, queries)]
+    unknown = {*open_predicates, *(query.predicate for query in queries)}
     warnings = closed_but_asked(inputs.model, [query.predicate for query in queries])
     announce(warnings)
     beliefs = resolve_beliefs(inputs.model, bound, soft_evidence or {}, unknown)
@@ -192,7 +192,7 @@ def build_task(
         gathered = gather_instances(
             inputs.model, type_sizes(inputs.model, bound), over_constants=False
         )
-    worlds = build_worlds(inputs.model, gathered, bound, queries, beliefs, opened)
+    worlds = build_worlds(inputs.model, gathered, bound, queries, beliefs, open_predicates)
     if not queries and not any(has_unknown(world.problem) for world in worlds):
         raise LapisError(
             "nothing is asked: every atom is known",
@@ -221,7 +221,7 @@ def build_worlds(
     bound: Sequence[Database],
     queries: Sequence[Query],
     beliefs: Sequence[Belief],
-    opened: Sequence[str],
+    open_predicates: Sequence[str],
 ) -> tuple[World, ...]:
     worlds: list[World] = []
     extended = normal_form = last = None
@@ -238,7 +238,7 @@ def build_worlds(
             extended,
             database,
             names,
-            opened=opened,
+            open_predicates=open_predicates,
             unknown=unknown_rows(believed, database),
             normal_form=normal_form,
         )
@@ -266,8 +266,8 @@ def written_weights(gathered: Gathered, problem: Problem) -> np.ndarray:
     return np.array(found, np.int64)
 
 
-def is_elsewhere(task: Task) -> bool:
-    """Whether facts of the task are on a store."""
+def has_lazy_facts(task: Task) -> bool:
+    """Whether facts of the task are read on first use, as those in a database are."""
     problems = [world.problem for world in task.worlds]
     return any(isinstance(e, LazyEvidence) for p in problems for e in p.evidence.values())
 

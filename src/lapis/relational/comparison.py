@@ -1,4 +1,9 @@
-"""Evaluate comparisons over columns of constants' codes."""
+"""Comparisons over columns of constants' codes, and joins through them.
+
+Σ left · right · [a < b + offset]: sort the right rows by their number; each left row then meets a
+prefix or a suffix of them. When one side keeps no variable, only sums over these ranges matter, and
+running sums give them without looking at pairs: counting pairs a < b of n constants costs n log n.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +17,8 @@ from lapis.data.database import Domain
 from lapis.language.syntax import Constant
 from lapis.logic.clauses import SimpleTerm
 from lapis.relational.algebra import Matches, Test
-from lapis.relational.exact_sums import Runs, list_pairs
-from lapis.relational.factor import Factor, indicator
+from lapis.relational.exact_sums import Runs, list_pairs, multiply_exactly, narrow, running_sums
+from lapis.relational.factor import Factor, indicator, join_runs, project
 
 COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {  # numbers, or arrays of them
     "=": operator.eq,
@@ -115,3 +120,44 @@ def _names(test: Test, domains: Domains) -> Callable[[Domain], np.ndarray]:
         return np.array([base.index.get(name, -1) for name in domain.constants], np.int64)
 
     return read
+
+
+_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+def join_range(
+    left: Factor,
+    right: Factor,
+    test: Test,
+    keep: tuple[str, ...],
+    domains: Mapping[str, Domain],  # of the variables
+) -> Factor:
+    """Σ over the variables not in `keep` of left·right·[test]; the test's left side is in left."""
+    condition = test.condition
+    one, two = condition.left.name, condition.right.name
+    number = domains[one].numeric[left.column(one)]
+    other = domains[two].numeric[right.column(two)] + condition.offset
+    operator: str = condition.operator
+    if set(keep).isdisjoint(left.variables):
+        left, number, right, other = right, other, left, number
+        operator = _MIRRORED[operator]
+    # What is not a number compares with nothing.
+    left, number = left.take(~np.isnan(number)), number[~np.isnan(number)]
+    right, other = right.take(~np.isnan(other)), other[~np.isnan(other)]
+    order = np.argsort(other, kind="stable")
+    right, runs = right.take(order), _runs(number, operator, other[order])
+    if set(keep).isdisjoint(right.variables):
+        sums = running_sums(right.value)
+        value = multiply_exactly(left.value, narrow(sums[runs.stop] - sums[runs.start]))
+        met = Factor(left.variables, left.rows, value)
+        return project(met.take(value != 0), keep)
+    return join_runs(left, right, runs, keep)
+
+
+def _runs(number: np.ndarray, operator: str, ranked: np.ndarray) -> Runs:
+    """For each number the range of ranked ones that it stands in the relation to."""
+    # number < other begins after all equal ones, number <= other before them; > and >= end so.
+    edge = np.searchsorted(ranked, number, "right" if operator in ("<", ">=") else "left")
+    if operator in ("<", "<="):
+        return Runs(edge, np.full(len(number), len(ranked)))
+    return Runs(np.zeros(len(number), np.int64), edge)

@@ -36,10 +36,9 @@ from lapis.relational.conjunction import (
     substitute,
     unify,
 )
-from lapis.relational.cost import Shape
 from lapis.relational.elimination import Contraction, contract
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.plan import Plan, Term
+from lapis.relational.plan import Plan, Shape, Term
 
 FEW = 10_000  # groundings up to which choosing costs more than any choice can save
 MOST_TERMS = 256  # of one conjunction, and sixteen times that of all conjunctions of a plan

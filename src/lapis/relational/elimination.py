@@ -29,7 +29,7 @@ from lapis.relational.algebra import (
     Test,
     Without,
 )
-from lapis.relational.cost import OVERHEAD, Shape, joined, summed
+from lapis.relational.plan import OVERHEAD, Shape, joined, summed
 
 T = TypeVar("T")
 Name = TypeVar("Name")

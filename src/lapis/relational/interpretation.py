@@ -18,11 +18,9 @@ import numpy as np
 
 from lapis.data.database import Domain, empty_tuples
 from lapis.language.model import Predicate
-from lapis.relational.answers import Product, tabulate
-from lapis.relational.cost import Shape, count_distinct, matching
 from lapis.relational.factor import Factor, add_rows, indicator, multiply, select
 from lapis.relational.memory import run_plans
-from lapis.relational.plan import Plan
+from lapis.relational.plan import Plan, Product, Shape, count_distinct, matching, tabulate
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,8 +28,7 @@ from lapis.relational.algebra import (
     Universe,
     Without,
 )
-from lapis.relational.answers import Product, fold_numbers
-from lapis.relational.comparison import list_matches, passes
+from lapis.relational.comparison import join_range, list_matches, passes
 from lapis.relational.factor import (
     Factor,
     JoinTooLarge,
@@ -41,8 +40,7 @@ from lapis.relational.factor import (
     project,
     select,
 )
-from lapis.relational.plan import Plan
-from lapis.relational.range_join import join_range
+from lapis.relational.plan import Plan, Product, fold_numbers
 
 if TYPE_CHECKING:
     from lapis.relational.interpretation import Interpretation

@@ -3,15 +3,26 @@
     n(k) = Σ_terms coefficient · multiplier · Π_parts expression(k)
 
 over the assignments k of the kept variables. A plan is a value: it can be printed (`explain`),
-priced, and run by any engine. The expressions of its terms share subexpressions.
+priced, and run in memory or in a database. The expressions of its terms share subexpressions. The
+answer to a term is a `Product`; answers add up to a number, a table over the kept variables, or
+rows.
+
+Join orders, filters and refusals are decided from one estimate of sizes. Sizes are estimated from
+the rows n and the distinct values d of each column, as in relational optimisers (Selinger et al.
+1979): |f ⋈ g| ≈ |f|·|g| / Π_shared max(d_f, d_g). They are off on skewed data, which is why
+executors also check while they run.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
+from typing import NamedTuple
+
+import numpy as np
 
 from lapis.data.database import Domain
 from lapis.logic.clauses import TypedVariable
@@ -28,6 +39,8 @@ from lapis.relational.algebra import (
     Without,
     parts,
 )
+from lapis.relational.exact_sums import largest_integer
+from lapis.relational.factor import Factor, add_rows, multiply, scalar, sort_rows
 
 
 @dataclass(frozen=True)
@@ -150,3 +163,128 @@ def _show_test(test: Test) -> str:
     offset = f" {condition.offset:+d}" if condition.offset else ""
     text = f"{condition.left.name} {condition.operator} {condition.right.name}{offset}"
     return text if test.expected else f"not ({text})"
+
+
+class Product(NamedTuple):
+    """scale · Π factors: the answer to one term."""
+
+    scale: int
+    factors: tuple[Factor, ...] = ()  # none of them over no variables
+
+    @property
+    def factor(self) -> Factor | None:
+        """Π factors, None if there are none."""
+        return reduce(multiply, self.factors) if self.factors else None
+
+
+def fold_numbers(scale: int, factors: Sequence[Factor]) -> Product:
+    """The product with the factors over no variables multiplied into the scale."""
+    for factor in factors:
+        if not factor.variables:
+            scale *= factor.total()
+    return Product(scale, tuple(factor for factor in factors if factor.variables))
+
+
+def total(plan: Plan, answers: Sequence[Product]) -> int:
+    """Σ of the answers over all values of the kept variables."""
+    found = 0
+    for answer in answers:
+        factor = answer.factor
+        value = answer.scale if factor is None else answer.scale * factor.total()
+        for name, size in zip(plan.keep, plan.shape, strict=True):
+            if factor is None or name not in factor.variables:
+                value *= size
+        found += value
+    return found
+
+
+def tabulate(plan: Plan, answers: Sequence[Product]) -> np.ndarray:
+    """int64 or object[plan.shape], Σ of the answers, the same along variables that one lacks."""
+    parts = [(answer.scale, answer.factor) for answer in answers]
+    # Every partial sum is at most Σ |scale|·max|factor|.
+    bound = sum(
+        abs(scale) * (1 if factor is None else largest_integer(factor.value))
+        for scale, factor in parts
+    )
+    table = np.zeros(plan.shape, np.int64 if bound < 2**63 else object)
+    for scale, factor in parts:
+        if factor is None:
+            table += scale
+            continue
+        held = [name in factor.variables for name in plan.keep]
+        part = np.zeros(
+            tuple(size if has else 1 for has, size in zip(held, plan.shape, strict=True)),
+            table.dtype,
+        )
+        index = tuple(
+            factor.column(name) if has else 0 for has, name in zip(held, plan.keep, strict=True)
+        )
+        part[index] = factor.value.astype(table.dtype) * scale
+        table += part
+    return table
+
+
+def list_rows(plan: Plan, answers: Sequence[Product]) -> Factor:
+    """Σ of the answers as one factor over the kept variables, which all of them must list.
+
+    Rows are sorted and without zeros, so that every engine answers alike.
+    """
+    found = []
+    for answer in answers:
+        factor = answer.factor
+        found.append((scalar(1) if factor is None else factor).scale(answer.scale))
+    if len(found) == 1:
+        return sort_rows(found[0].reorder(plan.keep))
+    return add_rows(plan.keep, found)
+
+
+OVERHEAD = 300.0  # the price of one operation on nothing, in rows
+
+
+class Shape(NamedTuple):
+    """The estimated size of a factor."""
+
+    rows: float
+    distinct: Mapping[str, float]  # values taken by each variable
+
+
+def joined(left: Shape, right: Shape) -> Shape:
+    """The size of left · right over the variables of both."""
+    rows = left.rows * right.rows
+    distinct = dict(left.distinct)
+    for name, count in right.distinct.items():
+        if name in distinct:
+            rows /= max(1.0, distinct[name], count)
+            distinct[name] = min(distinct[name], count)
+        else:
+            distinct[name] = count
+    return Shape(min(rows, math.prod(distinct.values())), distinct)
+
+
+def summed(shape: Shape, keep: tuple[str, ...]) -> Shape:
+    """The size after summing out all variables but `keep`."""
+    distinct = {name: min(shape.distinct[name], shape.rows) for name in keep}
+    return Shape(min(shape.rows, math.prod(distinct.values())), distinct)
+
+
+def matching(rows: int, distinct: tuple[int, ...], terms: tuple[str | int, ...]) -> Shape:
+    """The size of the tuples that match terms, of a relation with so many rows and values."""
+    found = float(rows)
+    values: dict[str, float] = {}
+    for term, count in zip(terms, distinct, strict=True):
+        if isinstance(term, int):
+            found /= max(1, count)
+        elif term in values:
+            found /= max(1, count)
+            values[term] = min(values[term], count)
+        else:
+            values[term] = float(count)
+    return Shape(found, {name: min(count, found) for name, count in values.items()})
+
+
+def count_distinct(column: np.ndarray) -> int:
+    if len(column) == 0:
+        return 0
+    seen = np.zeros(int(column.max()) + 1, bool)
+    seen[column] = True
+    return int(np.count_nonzero(seen))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lapis.errors import LapisError
-from lapis.results.arviz_data import to_arviz
 from lapis.results.atom_result import AtomResult
 from lapis.results.atoms import Atoms, Key
 from lapis.results.columns import Coded, Entries, as_objects
@@ -21,6 +21,7 @@ from lapis.results.result import MAX_ROWS, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 ENOUGH = 100  # effective samples a chain
 MAX_BROKEN = 10  # hard formulas shown that were relaxed
@@ -44,6 +45,7 @@ class Answer(AtomResult):
     lower: np.ndarray | None = None  # float64[num_atoms], certified; None where nobody asked
     upper: np.ndarray | None = None  # float64[num_atoms]
     plan: PlanReport | None = None  # as it was carried out
+    with_plan: bool = False  # in tables and JSON
 
     @property
     def method(self) -> str:
@@ -68,7 +70,18 @@ class Answer(AtomResult):
         return np.full(len(self), 0.0 if self.exact else np.nan)
 
     def method_of(self, index: int) -> str:
-        """The method that answered an atom."""
+        """Name the method that answered an atom.
+
+        Parameters
+        ----------
+        index
+            Place of the atom in the answer.
+
+        Returns
+        -------
+        str
+            The name of the method.
+        """
         return self.methods[0 if self.method_id is None else self.method_id[index]]
 
     @cached_property
@@ -81,12 +94,14 @@ class Answer(AtomResult):
         return float(self.probability[self.asked.find(key)])
 
     def measured(self) -> dict[str, np.ndarray]:
+        """Probabilities and standard errors of the atoms, and bounds where there are some."""
         found = {"probability": self.probability, "stderr": self.errors}
         if self.lower is not None and self.upper is not None:
             found |= {"lower": self.lower, "upper": self.upper}
         return found
 
     def rows(self) -> Iterator[tuple[str, float, float | None]]:
+        """Yield the name, probability and standard error of each atom."""
         errors = [None] * len(self) if self.stderr is None else self.stderr.tolist()
         yield from zip(self.asked, self.probability.tolist(), errors, strict=True)
 
@@ -99,6 +114,7 @@ class Answer(AtomResult):
             "atoms": self.answered(),
             "expected_counts": self.expected_counts.tolist(),
             **self.diagnostics,
+            **({"plan": self.plan.document()} if self.with_plan and self.plan else {}),
         }
 
     def answered(self) -> Entries:
@@ -125,9 +141,11 @@ class Answer(AtomResult):
         if self.lower is not None and self.upper is not None:
             ends = zip(self.lower[order].tolist(), self.upper[order].tolist(), strict=True)
             columns["certified"] = [say_between(lower, upper) for lower, upper in ends]
-        return [self.ranked_view(order, columns)]
+        plans = self.plan.views() if self.with_plan and self.plan else []
+        return [*plans, self.ranked_view(order, columns)]
 
     def summary(self) -> str:
+        """The answer in a line."""
         where = f" of {len(self.asked.worlds)} worlds" if self.asked.is_divided else ""
         number = f"{len(self):,} atom{'' if len(self) == 1 else 's'}{where}"
         total = "" if self.log_partition is None else f"; log partition {self.log_partition:.6g}"
@@ -139,6 +157,7 @@ class Answer(AtomResult):
         return f"{number}, {how}{total}"
 
     def remarks(self) -> list[str]:
+        """Caveats: what the diagnostics say against the answer."""
         found = []
         if not len(self):
             found.append("nothing asked for is unknown (lapis check MODEL DATA may say why)")
@@ -151,7 +170,25 @@ class Answer(AtomResult):
         return [*found, *quality_remarks(self.diagnostics)]
 
     def plot(self, axes: Axes | None = None, limit: int = 30) -> Axes:
-        """Bars of the most likely atoms, with error bars where the answer is not exact."""
+        """Draw bars of the most likely atoms, with error bars where the answer is not exact.
+
+        Parameters
+        ----------
+        axes
+            Matplotlib axes to draw on; new ones if absent.
+        limit
+            Number of atoms at most.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes with the picture.
+
+        Raises
+        ------
+        LapisError
+            If matplotlib is not installed.
+        """
         order = self.ranking(limit)
         errors = None if self.stderr is None else self.stderr[order]
         names = [": ".join(row) for row in self.named_rows(order)]
@@ -161,7 +198,23 @@ class Answer(AtomResult):
         )  # fmt: skip
 
     def plot_chains(self, axes: Axes | None = None) -> Axes:
-        """The chains of the slowest atoms: they should look alike and wander over one range."""
+        """Draw the running means of the slowest atom in each chain, which should agree.
+
+        Parameters
+        ----------
+        axes
+            Matplotlib axes to draw on; new ones if absent.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes with the picture.
+
+        Raises
+        ------
+        LapisError
+            If the answer has no chains, or matplotlib is not installed.
+        """
         found = new_axes(axes, (7, 3))
         for chain, draws in enumerate(self.require_chains()):
             smooth = np.cumsum(draws[:, 0]) / np.arange(1, len(draws) + 1)
@@ -172,11 +225,34 @@ class Answer(AtomResult):
         return finish(found)
 
     def to_arviz(self) -> Any:
-        """The chains of the slowest atoms as an ArviZ object (needs the package arviz)."""
+        """Convert the chains of the slowest atoms to an ArviZ object.
+
+        Returns
+        -------
+        arviz.InferenceData
+            A variable for each atom.
+
+        Raises
+        ------
+        LapisError
+            If the answer has no chains, or the package arviz is not installed.
+        """
         trace = self.require_chains()
         return to_arviz({name: trace[:, :, i] for i, name in enumerate(self.traced)})
 
     def require_chains(self) -> np.ndarray:
+        """Return the recorded chains.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64[num_chains, num_draws, num_traced].
+
+        Raises
+        ------
+        LapisError
+            If the answer has no chains.
+        """
         if self.trace is None:
             raise LapisError(
                 "this answer has no chains", code="no-chains", hint=f"it is {self.summary()}"
@@ -263,3 +339,20 @@ def convergence_remarks(diagnostics: Mapping[str, Any]) -> list[str]:
             "are wanted): the standard errors are rough; a smaller --precision samples more"
         ]
     return []
+
+
+def to_arviz(draws: Mapping[str, np.ndarray]) -> Any:
+    """An ArviZ object of draws by name, float[num_chains, num_draws] each."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # that ArviZ 1.0 is coming
+            import arviz
+    except ImportError:
+        raise LapisError(
+            "this needs arviz, which is not installed",
+            code="missing-package",
+            hint="pip install arviz",
+        ) from None
+    # Called convert_to_datatree from ArviZ 1.0 on.
+    old = getattr(arviz, "convert_to_inference_data", None)
+    return (old or arviz.convert_to_datatree)(dict(draws))

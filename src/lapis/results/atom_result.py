@@ -72,7 +72,23 @@ class AtomResult(Result):
         return same_for_all(self.asked, [group.world for group in self.asked.groups])
 
     def table(self, predicate: str) -> Table:
-        """The atoms of one predicate (or formula), with a column for each argument."""
+        """Select the atoms of one predicate or formula.
+
+        Parameters
+        ----------
+        predicate
+            Name of the predicate, or the formula as it was asked.
+
+        Returns
+        -------
+        Table
+            A column for each argument and for each value.
+
+        Raises
+        ------
+        LapisError
+            If the predicate was not asked.
+        """
         chosen = self.asked.by_predicate
         check_word("predicate", predicate, list(chosen), code="not-asked")
         groups = [group for group in self.asked.groups if group.predicate == predicate]
@@ -87,13 +103,37 @@ class AtomResult(Result):
         return Table(found | {name: value[rows] for name, value in values.items()})
 
     def frames(self, kind: FrameKind = "pandas") -> dict[str, Any]:
-        """A frame for each predicate, of its `table`."""
+        """Make a frame for each predicate, of its `table`.
+
+        Parameters
+        ----------
+        kind
+            "pandas", "polars" or "arrow".
+
+        Returns
+        -------
+        dict[str, Any]
+            The frames by predicate.
+
+        Raises
+        ------
+        LapisError
+            If the library is not installed.
+        """
         return {name: frame_of(self.table(name), kind) for name in self.asked.by_predicate}
 
     def entries(self, **fields: np.ndarray | Coded | None) -> Entries:
-        """An entry for each atom: its name, what is measured, its world, and `fields`.
+        """List an entry for each atom: its name, its values and its world.
 
-        Fields that are measured too stand in their place.
+        Parameters
+        ----------
+        fields
+            Further values; they replace values of the same name.
+
+        Returns
+        -------
+        Entries
+            The entries, made one after another.
         """
         found: dict[str, np.ndarray | Coded | None] = {**self.measured()}
         if self.asked.is_divided:
@@ -101,11 +141,33 @@ class AtomResult(Result):
         return Entries(self.asked, found | fields)
 
     def by_key(self, values: np.ndarray) -> dict[Any, Any]:
-        """Values by the atoms' names, or by world and name where there are several."""
+        """Key values by the names of the atoms.
+
+        Parameters
+        ----------
+        values
+            One value for each atom.
+
+        Returns
+        -------
+        dict[Any, Any]
+            Values by name, or by world and name where there are several worlds.
+        """
         return dict(zip(self.keys, values.tolist(), strict=True))
 
     def named_rows(self, chosen: np.ndarray) -> list[tuple[str, ...]]:
-        """World (where there are several) and name of some atoms, for a view."""
+        """Name some atoms for a view.
+
+        Parameters
+        ----------
+        chosen
+            int64[num_chosen], places of the atoms.
+
+        Returns
+        -------
+        list[tuple[str, ...]]
+            The world (where there are several) and the name of each.
+        """
         names = self.asked.take(chosen)
         if not self.asked.is_divided:
             return [(name,) for name in names]
@@ -114,11 +176,35 @@ class AtomResult(Result):
         return [(groups[g].world, name) for g, name in zip(owner, names, strict=True)]
 
     def ranking(self, limit: int) -> np.ndarray:
-        """int64[at most limit], the most likely atoms first."""
+        """Rank the atoms by probability.
+
+        Parameters
+        ----------
+        limit
+            Number of atoms at most.
+
+        Returns
+        -------
+        numpy.ndarray
+            int64[at most limit], the most likely first.
+        """
         return np.argsort(-self.measured()["probability"], kind="stable")[:limit]
 
     def ranked_view(self, order: np.ndarray, cells: Mapping[str, Sequence[str]]) -> View:
-        """Atoms in an order, texts beside them, and a bar for each probability."""
+        """Show atoms in an order, with texts and a bar for each probability.
+
+        Parameters
+        ----------
+        order
+            int64[num_shown], places of the atoms.
+        cells
+            The texts of each further column.
+
+        Returns
+        -------
+        View
+            The table.
+        """
         rows = zip(self.named_rows(order), *cells.values(), strict=True)
         return new_view(
             (*self.name_headings, *cells),

@@ -50,6 +50,7 @@ class MostLikelyWorld(AtomResult):
         return self.asked.take(np.flatnonzero(self.value))
 
     def measured(self) -> dict[str, np.ndarray]:
+        """The truth values of the atoms."""
         return {"value": self.value}
 
     def document(self) -> dict[str, Any]:
@@ -63,11 +64,13 @@ class MostLikelyWorld(AtomResult):
         }
 
     def views(self) -> list[View]:
+        """The true atoms."""
         true = np.flatnonzero(self.value)
         headings = (*self.name_headings[:-1], "true in the most likely world")
         return [new_view(headings, self.named_rows(true[:MAX_ROWS]), num_rows=len(true))]
 
     def summary(self) -> str:
+        """The world in a line."""
         kind = "proven most likely" if self.optimal else "best found"
         where = f" in {len(self.asked.worlds)} worlds" if self.asked.is_divided else ""
         return (
@@ -76,10 +79,27 @@ class MostLikelyWorld(AtomResult):
         )
 
     def remarks(self) -> list[str]:
+        """Caveats: what the diagnostics say against the world."""
         return quality_remarks(self.diagnostics)
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Bars of the share of true atoms of each predicate."""
+        """Draw bars of the share of true atoms of each predicate.
+
+        Parameters
+        ----------
+        axes
+            Matplotlib axes to draw on; new ones if absent.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The axes with the picture.
+
+        Raises
+        ------
+        LapisError
+            If matplotlib is not installed.
+        """
         chosen = self.asked.by_predicate
         share = np.array(
             [self.value[rows].mean() if len(rows) else 0.0 for rows in chosen.values()]

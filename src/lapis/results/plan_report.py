@@ -20,10 +20,10 @@ class PlanRow:
 
     solvers: tuple[str, ...]  # methods that may answer, the first choice first
     reason: str
-    num_atoms: int
-    num_components: int
-    largest: int  # atoms of the largest component
-    width: int | None = None  # variables of the largest table; of what is sampled at least so many
+    num_atoms: int = 0  # 0 where they are not listed
+    num_components: int = 0
+    largest: int = 0  # atoms of the largest component
+    width: int | None = None  # variables of the largest table, less one; if sampled, at least
     num_bytes: float = 0.0  # of tables, or of kept samples
     seconds: float | None = None  # a guess; None where there is nothing to guess from
     world: str = ""
@@ -84,11 +84,10 @@ class PlanReport(Result):
         headings.append("reason")
         rows = []
         for row in self.rows:
+            sizes = (row.num_atoms, row.num_components, row.largest)
             cells = [
                 " or ".join(row.solvers),
-                f"{row.num_atoms:,}",
-                f"{row.num_components:,}",
-                f"{row.largest:,}",
+                *(f"{size:,}" if size else "" for size in sizes),
                 "" if row.width is None else str(row.width),
                 describe_memory(row.num_bytes),
                 describe_seconds(row.seconds),
@@ -107,16 +106,23 @@ class PlanReport(Result):
     def summary(self) -> str:
         guessed = [row.seconds for row in self.rows if not row.revised and row.seconds is not None]
         text = f"{len(self.rows)} step{'' if len(self.rows) == 1 else 's'}"
-        text += f", about {describe_seconds(sum(guessed))} (a guess)"
+        if guessed:
+            text += f", about {describe_seconds(sum(guessed))} (a guess)"
         if self.is_carried_out:
             text += f", took {describe_seconds(sum(row.measured or 0.0 for row in self.rows))}"
         return text
 
     def remarks(self) -> list[str]:
+        found = []
+        if not self.is_carried_out and any("gibbs" in row.solvers for row in self.rows):
+            found.append(
+                "pilots choose between the samplers of a step; tempering follows if chains do not "
+                "agree"
+            )
         revised = sum(row.revised for row in self.rows)
-        if not revised:
-            return []
-        return [f"{revised} of the steps {'was' if revised == 1 else 'were'} added on the way"]
+        if revised:
+            found.append(f"{revised} step{'' if revised == 1 else 's'} added on the way")
+        return found
 
 
 def join_plans(plans: Sequence[PlanReport | None]) -> PlanReport | None:

@@ -207,23 +207,59 @@ class Result(ABC):
         return self.summary()
 
     def remarks(self) -> list[str]:
-        """What a reader should know before believing it."""
+        """Caveats of the result."""
         return []
 
     def to_json(self) -> dict[str, Any]:
-        """The contract of the command's --json."""
+        """The JSON of the command with --json, as a dictionary."""
         found = self.document()
         return {k: list(v) if isinstance(v, Iterator) else v for k, v in found.items()}
 
     def to_pandas(self) -> pandas.DataFrame:
+        """Convert the columns to a pandas frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each entry of the columns.
+
+        Raises
+        ------
+        LapisError
+            If pandas is not installed.
+        """
         columns = {name: as_array(values) for name, values in self.columns().items()}
         return require("pandas").DataFrame(columns)
 
     def to_polars(self) -> polars.DataFrame:
+        """Convert the columns to a polars frame.
+
+        Returns
+        -------
+        polars.DataFrame
+            A row for each entry of the columns.
+
+        Raises
+        ------
+        LapisError
+            If polars is not installed.
+        """
         polars = require("polars")
         return polars.DataFrame([as_polars(polars, *column) for column in self.columns().items()])
 
     def to_arrow(self) -> pyarrow.Table:
+        """Convert the columns to a PyArrow table.
+
+        Returns
+        -------
+        pyarrow.Table
+            A row for each entry of the columns.
+
+        Raises
+        ------
+        LapisError
+            If pyarrow is not installed.
+        """
         arrow = require("pyarrow")
         return arrow.table({name: as_arrow(arrow, v) for name, v in self.columns().items()})
 
@@ -272,6 +308,9 @@ class Figures(Result):
     """Named figures, such as the sizes of a network."""
 
     values: Mapping[str, float | int | str | None]
+
+    def __getitem__(self, name: str) -> float | int | str | None:
+        return self.values[name]
 
     def columns(self) -> Columns:
         return {name: [value] for name, value in self.values.items()}

@@ -97,7 +97,7 @@ class TableNames(LazyNames):
         return names
 
     def find(self, name: str) -> int | None:
-        with Scratch(self.store) as scratch:
+        with ScratchTables(self.store) as scratch:
             asked = scratch.load({"name": np.array([name], object)})
             query = f"SELECT d.code AS code FROM {self.table} d JOIN {asked} a ON a.name = d.name"
             found = fetch_all(self.store, query)["code"]
@@ -169,7 +169,7 @@ class StoredExtension(Extension):
         return fetch_number(store, f"SELECT count(*) AS n FROM {table}{where}") > 0
 
 
-class Scratch:
+class ScratchTables:
     """Tables for one piece of work, dropped at its end."""
 
     def __init__(self, store: Store) -> None:

@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from lapis.data.database import Database
 from lapis.data.formats.table_files import TYPE_MARK
@@ -57,15 +57,21 @@ def open_on_engine(
         yield open_inputs(known, data, strict=strict, probabilities=probabilities), store
 
 
-def ask_in_place(ask: Callable[..., Answered], given: Mapping[str, Any]) -> Answered:
-    """What `infer` or `map` answers on the tables of an engine; `given` are its keywords."""
-    options = dict(given)
-    model = options.pop("model")
-    engine, tables = options.pop("engine"), options.pop("tables")
+def ask_on_engine(
+    ask: Callable[[ModelLike, DataLike, str | None], Answered],
+    model: ModelLike,
+    data: DataLike,
+    engine: str | None,
+    tables: str | None,
+    max_memory: int | None,
+) -> Answered:
+    """What `ask` answers by an engine, with its tables as the data where they are named."""
+    refuse_together(data, engine, tables)
+    if tables is None or engine is None:
+        return ask(model, data, engine)
     known = model if isinstance(model, Model) else read_model(model)
-    with open_store(engine, options["max_memory"]) as store:
-        options["data"] = read_in_place(store, tables, known)
-        answer = ask(known, **options)
+    with open_store(engine, max_memory) as store:
+        answer = ask(known, read_in_place(store, tables, known), None)
         if isinstance(answer, AtomResult):
             for group in answer.asked.groups:
                 for domain in group.domains:

@@ -43,7 +43,7 @@ from lapis.stores.dialect import Dialect
 from lapis.stores.store import Table
 
 
-class Tables(Protocol):
+class TableLookup(Protocol):
     """Where a world is on a store."""
 
     @property
@@ -66,12 +66,12 @@ class Integer(NamedTuple):
 def write_parts(
     expressions: Sequence[Expression],
     plan: Plan,
-    tables: Tables,
+    tables: TableLookup,
     dialect: Dialect,
     integer: Integer,
 ) -> str:
     """One statement: (number of the part, its variables' codes, 0 for none, and the value)."""
-    writer = Writer(plan, tables, dialect, integer)
+    writer = SqlWriter(plan, tables, dialect, integer)
     width = max(len(part.variables) for part in expressions)
     selects = []
     for number, part in enumerate(expressions):
@@ -112,10 +112,10 @@ def bound(expression: Expression, plan: Plan, world: Interpretation) -> int:
     return most(expression)[0]
 
 
-class Writer:
+class SqlWriter:
     """Names expressions and writes each as a common table expression once."""
 
-    def __init__(self, plan: Plan, tables: Tables, dialect: Dialect, integer: Integer) -> None:
+    def __init__(self, plan: Plan, tables: TableLookup, dialect: Dialect, integer: Integer) -> None:
         self.shared = plan.shared
         self.types = dict(plan.variables)
         self.tables = tables

@@ -1,9 +1,8 @@
-"""A store: one SQL engine, with a corner of its own for our tables.
+"""A store: one SQL engine, with a scratch schema for our tables.
 
-Whatever we load or compute there lives in a schema that nobody else has a name for, and goes when
-the store is closed, on failure and on Ctrl-C too (`with open_store(url) as store`). A result that
-people asked for is built there as well and becomes theirs in one step at the end (`publish`), so
-that half a table is never seen.
+Whatever we load or compute there is in a schema with a unique name. It is dropped when the store is
+closed, on failure and on Ctrl-C too (`with open_store(url) as store`). A result is built there as
+well and published in one step at the end (`publish`), so that no incomplete table is visible.
 
 Statements are texts over `Table`s, which write themselves quoted: f"SELECT n FROM {table}". No
 text of the data is ever part of one: constants are codes.

@@ -9,11 +9,10 @@ import numpy as np
 from lapis.data.lazy_database import LazyDomain
 from lapis.errors import TooLarge
 from lapis.relational.algebra import Expression
-from lapis.relational.answers import Product, fold_numbers
 from lapis.relational.exact_sums import narrow
 from lapis.relational.factor import Factor
 from lapis.relational.interpretation import Interpretation
-from lapis.relational.plan import Plan
+from lapis.relational.plan import Plan, Product, fold_numbers
 from lapis.stores.dialect import Dialect
 from lapis.stores.load_to_store import (
     LoadedNames,
@@ -22,7 +21,7 @@ from lapis.stores.load_to_store import (
     TableNames,
 )
 from lapis.stores.residues import combine, moduli
-from lapis.stores.sql import Integer, Writer, bound, write_parts
+from lapis.stores.sql import Integer, SqlWriter, bound, write_parts
 from lapis.stores.store import Columns, Store, Table, fetch_all
 
 
@@ -53,7 +52,7 @@ class StoreEngine:
     def source(self, part: Expression, plan: Plan) -> str:
         """A query in parentheses for the rows of one part: c0, c1, … and n."""
         integer = exact_type(self._bound([part], plan), self.store.dialect)
-        writer = Writer(plan, self, self.store.dialect, Integer(integer))
+        writer = SqlWriter(plan, self, self.store.dialect, Integer(integer))
         name = writer.name(part)
         return f"({writer.definitions()}SELECT * FROM {name})"
 

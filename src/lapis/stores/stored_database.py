@@ -32,7 +32,7 @@ from lapis.stores.dialect import Dialect
 from lapis.stores.load_to_store import (
     LoadedNames,
     LoadedRows,
-    Scratch,
+    ScratchTables,
     TableNames,
     TableRows,
     fresh_name,
@@ -44,7 +44,7 @@ QUERY = re.compile(r"(SELECT|WITH|FROM|TABLE)\b|VALUES\s*\(|\(", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Source:
+class TableSource:
     """A table or query of the user's."""
 
     text: str  # as a statement names it: a table, or a query in parentheses
@@ -61,7 +61,7 @@ class Source:
 class _SourceRows(LazyRows):
     """Rows that are not numbered yet: they can be counted, no more."""
 
-    def __init__(self, store: Store, source: Source) -> None:
+    def __init__(self, store: Store, source: TableSource) -> None:
         self.store, self.source, self.arity = store, source, len(source.columns)
 
     @cached_property
@@ -80,9 +80,9 @@ class StoredDatabase(LazyDatabase):
     """Relations that are tables of a store."""
 
     store: Store | None = field(default=None, compare=False, repr=False)
-    sources: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
+    sources: Mapping[str, TableSource] = field(default_factory=dict, compare=False, repr=False)
     # More constants of a type, by the type's name.
-    constants: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
+    constants: Mapping[str, TableSource] = field(default_factory=dict, compare=False, repr=False)
 
     def bind(self, model: Model) -> Database:
         assert self.store is not None
@@ -94,8 +94,8 @@ def open_tables(store: Store, tables: Mapping[str, str], name: str = "<store>") 
 
     As for files, `t.type` holds constants of the type t, whether or not a fact mentions them.
     """
-    sources: dict[str, Source] = {}
-    constants: dict[str, Source] = {}
+    sources: dict[str, TableSource] = {}
+    constants: dict[str, TableSource] = {}
     relations: dict[str, Relation] = {}
     for table, text in tables.items():
         source = _open_source(store, table, text)
@@ -123,7 +123,7 @@ def open_tables(store: Store, tables: Mapping[str, str], name: str = "<store>") 
     )
 
 
-def _open_source(store: Store, table: str, text: str) -> Source:
+def _open_source(store: Store, table: str, text: str) -> TableSource:
     text = text.strip().rstrip(";")
     # The parenthesis is on a line of its own: a query may end in a comment.
     place = f"({text}\n)" if QUERY.match(text) else text
@@ -144,7 +144,7 @@ def _open_source(store: Store, table: str, text: str) -> Source:
         for name, each in columns.items()
     )
     reals = tuple(each.dtype.kind == "f" for each in columns.values())
-    return Source(place, tuple(columns), integers, reals)
+    return TableSource(place, tuple(columns), integers, reals)
 
 
 def _is_castable(store: Store, place: str, column: str) -> bool:
@@ -164,7 +164,7 @@ class _Binding:
         self.store, self.database, self.model = store, database, model
 
     def bind(self) -> Database:
-        places: dict[str, list[tuple[Source, int]]] = {name: [] for name in self.model.types}
+        places: dict[str, list[tuple[TableSource, int]]] = {name: [] for name in self.model.types}
         for name in self.database.relations:
             source, predicate = self.database.sources[name], self.model.predicates[name]
             self._check_arity(predicate, source)
@@ -181,7 +181,7 @@ class _Binding:
         domains = {name: each.domain for name, each in numbered.items()}
         return Database(domains, relations, self.database.name)
 
-    def _check_arity(self, predicate: Predicate, source: Source) -> None:
+    def _check_arity(self, predicate: Predicate, source: TableSource) -> None:
         if predicate.arity and len(source.columns) != predicate.arity:  # P() is true of any row
             raise LapisError(
                 f"{predicate.name} has {predicate.arity} argument{'s' * (predicate.arity != 1)}, "
@@ -191,7 +191,7 @@ class _Binding:
                 hint="name a query that selects a column, with its own name, for each argument",
             )
 
-    def _check_type(self, type_name: str, source: Source) -> None:
+    def _check_type(self, type_name: str, source: TableSource) -> None:
         if type_name not in self.model.types:
             raise LapisError(
                 f"data for an unknown type {type_name!r}",
@@ -204,7 +204,7 @@ class _Binding:
                 code="data-arity",
             )
 
-    def _number(self, type_name: str, places: Sequence[tuple[Source, int]]) -> _Numbered:
+    def _number(self, type_name: str, places: Sequence[tuple[TableSource, int]]) -> _Numbered:
         """The constants of a type, with codes."""
         dialect = self.store.dialect
         named = (*self.model.types[type_name], *self.database.declared.get(type_name, ()))
@@ -223,7 +223,7 @@ class _Binding:
             f"SELECT {value} AS v FROM {source.text} t"
             for value, (source, _) in zip(values_of, places, strict=True)
         ]
-        with Scratch(self.store) as scratch:
+        with ScratchTables(self.store) as scratch:
             if integers and not named:
                 numbered = self._number_range(type_name, selects, scratch)
                 if numbered is not None:
@@ -247,7 +247,7 @@ class _Binding:
             return self._numbered(type_name, f"SELECT {code} AS code, v FROM {listed} t", integers)
 
     def _number_range(
-        self, type_name: str, selects: list[str], scratch: Scratch
+        self, type_name: str, selects: list[str], scratch: ScratchTables
     ) -> _Numbered | None:
         """Integers without gaps: codes are values less the smallest.
 

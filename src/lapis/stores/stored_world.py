@@ -17,9 +17,8 @@ from lapis.counting.weight_keys import WeightKeys
 from lapis.logic.clauses import Feature
 from lapis.problem.problem import LazyEvidence, Problem
 from lapis.relational.algebra import Expression, Join, Project, Universe
-from lapis.relational.answers import Product
 from lapis.relational.interpretation import Extension, Interpretation
-from lapis.relational.plan import Plan, Term
+from lapis.relational.plan import Plan, Product, Term
 from lapis.stores.load_to_store import StoredExtension, TableRows, fresh_name, store_extension
 from lapis.stores.sql import bound
 from lapis.stores.store import Store

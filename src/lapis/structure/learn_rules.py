@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,12 @@ from lapis.language.model_text import print_model
 from lapis.language.resolution.resolve import parse_model
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Literal
-from lapis.methods import find_method
+from lapis.optimisation.checkpoint import CheckpointFile, foreign
+from lapis.optimisation.replay_log import ReplayMismatchError, open_log
 from lapis.problem.problem import build_problem
 from lapis.progress import Report, Stop, pressed_by_interrupt
+from lapis.registry.method import find_method
+from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import (
     Candidate,
@@ -29,43 +32,38 @@ from lapis.structure.clauses import (
     write_clause,
     write_failure,
 )
-from lapis.structure.dangling_choice import run_learner
+from lapis.structure.dangling_choice import learn_best_way
 from lapis.structure.explain import examples, say_clause
 from lapis.structure.learned_rules import CONDITIONAL, PSEUDO, LearnedRules, Penalty, Rule
 from lapis.structure.learners.lift_graph import ClusterModel
 from lapis.structure.paths.path_differences import Joins, PartSums
 from lapis.structure.scores import Scorer, draw_atoms
 from lapis.structure.select import Selection
-from lapis.structure.tape import Tape, fingerprint
 from lapis.structure.training_data import TrainingData, join_worlds
 
 
 def learn_rules(
     model: Model,
     databases: Sequence[Database],
-    targets: Sequence[str] = (),
+    targets: Sequence[str],
+    options: StructureOptions,
     *,
-    method: str = "lapis",
-    given: str | None = None,
-    together: Sequence[Sequence[str]] = (),
-    sample_share: float = 1.0,
+    joint_targets: Sequence[Sequence[str]] = (),
     jobs: int = 1,
-    seed: int = 0,
-    checkpoint: str | Path | None = None,
     open_joins: Callable[[TrainingData], Joins[Any]] | None = None,
     progress: Report | None = None,
     stop: Stop | None = None,
-    **options: Any,
 ) -> LearnedRules:
     """Rules for the predicates of a model, learned from complete worlds.
 
     `targets` are the predicates to predict (all without any); every rule then mentions one. Each
-    atom is explained `given` all other atoms, or all other predicates, but those that are asked
-    `together` with its own. Without a word `lapis` explains targets by the other predicates.
-    `options` are those of the method. A checkpoint that exists is continued.
-    `open_joins` gives the joins that clauses are scored on, where these are not in memory.
+    atom is explained from all other atoms, or from all other predicates (`options.conditioning`)
+    but those in the same group of `joint_targets`. Where nothing is given, `lapis` explains targets
+    by the other predicates. A checkpoint that exists is continued. `open_joins` gives the joins
+    that clauses are scored on, where these are not in memory.
     """
     started = time.monotonic()
+    conditioning = options.conditioning
     if open_joins is not None and jobs > 1:
         raise LapisError(
             "clauses are scored on the engine, which one process asks",
@@ -73,65 +71,77 @@ def learn_rules(
             hint="leave out --engine, or --jobs",
         )
     refuse_blocks(model)
-    model = leave_rules_out(model)
+    model, method = leave_rules_out(model), options.method
     names = choose_targets(model, targets, method)
     problems = [build_problem(model, database) for database in databases]
-    if given is None and method == "lapis" and targets:
-        given = "predicates"  # what is asked is asked as a whole
-    groups = group_targets(names, given, together)
-    data = join_worlds(model, problems, names, groups)
+    if conditioning is None and method == "lapis" and targets:
+        conditioning = "predicates"  # what is asked is asked as a whole
+    data = join_worlds(model, problems, names, group_targets(names, conditioning, joint_targets))
     if not any(data.num_atoms[name] for name in names):
         raise LapisError(
             "there are no atoms to explain: the data names no constants",
             code="no-atoms",
             hint="lapis check MODEL DATA says what was read",
         )
-    chosen = find_method("structure", method)
-    own = {name: options[name] for name in chosen.options if options.get(name) is not None}
-    if method in ("lapis", "lhl"):
-        own["seed"] = seed
     sample = None
-    if sample_share < 1.0:
-        sample = draw_atoms(data, sample_share, np.random.default_rng(seed))
+    if options.sample_share < 1.0:
+        sample = draw_atoms(data, options.sample_share, np.random.default_rng(options.seed))
     wish = stop if stop is not None else Stop()
-    tape = Tape(
-        None if checkpoint is None else Path(checkpoint),
-        fingerprint(
-            data, method, {**own, "seed": seed, "sample_share": sample_share, "groups": groups}
-        ),
-        wish,
-    )
+    file = CheckpointFile(options.checkpoint, method, fingerprint(data, options))
+    log = open_log(file, wish)
     scorer = Scorer(data, sample, None if open_joins is None else open_joins(data))
-    search = Search(model, databases, scorer, jobs, started, progress, wish, tape)
+    search = Search(model, databases, scorer, jobs, started, progress, wish, log)
     with pressed_by_interrupt(wish):
         try:
-            found = run_learner(chosen.load(), search, own)
+            learner = find_method("structure", method).load()
+            if options.dangling == "best":
+                found = learn_best_way(learner, search, options)
+            else:
+                found = learner(search, options)
+        except ReplayMismatchError:
+            assert file.path is not None
+            raise foreign(file.path, "another search, or of another version") from None
         finally:
-            tape.save()
+            file.write()
     seconds = time.monotonic() - started
     if isinstance(found, ClusterModel):
         return account_clusters(model, found, method, seconds)
     return account(model, data, search.scorer.sums, found, method, seconds)
 
 
+def fingerprint(data: TrainingData, options: StructureOptions) -> str:
+    """Names what is learned from what, so that the log of another search is not replayed."""
+    names = ("sample_share", "seed", *find_method("structure", options.method).options)
+    how = [(name, getattr(options, name)) for name in sorted(set(names))]
+    found = hashlib.sha256(repr((options.method, how, data.targets, data.groups)).encode())
+    for name, offset in data.offset.items():
+        found.update(f"{name} {offset.tolist()}".encode())
+    for name, predicate in data.predicates.items():
+        found.update(f"{name} {predicate.types}".encode())
+        found.update(np.ascontiguousarray(data.tuples[name]).tobytes())
+        if not predicate.arity:
+            found.update(data.holds(name).tobytes())
+    return found.hexdigest()[:16]
+
+
 def group_targets(
-    targets: Sequence[str], given: str | None, together: Sequence[Sequence[str]]
+    targets: Sequence[str], conditioning: str | None, joint_targets: Sequence[Sequence[str]]
 ) -> list[tuple[str, ...]]:
     """The targets that are unknown at once; none where an atom is explained by all others."""
-    joined = [name for group in together for name in group]
+    joined = [name for group in joint_targets for name in group]
     for name in joined:
-        if given == "atoms" or name not in targets or joined.count(name) > 1:
+        if conditioning == "atoms" or name not in targets or joined.count(name) > 1:
             why = "no target" if name not in targets else "in two groups"
             raise LapisError(
                 "predicates are asked together only where others are given, not other atoms"
-                if given == "atoms"
+                if conditioning == "atoms"
                 else f"{name!r} cannot be asked together with others: it is {why}",
                 code="together",
-                hint="say --given predicates" if given == "atoms" else None,
+                hint="say --conditioning predicates" if conditioning == "atoms" else None,
             )
-    if given != "predicates" and not joined:
+    if conditioning != "predicates" and not joined:
         return []
-    return [*map(tuple, together), *((name,) for name in targets if name not in joined)]
+    return [*map(tuple, joint_targets), *((name,) for name in targets if name not in joined)]
 
 
 def refuse_blocks(model: Model) -> None:

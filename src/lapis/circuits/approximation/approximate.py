@@ -117,7 +117,7 @@ def find_structure(
         raise TooLarge(
             f"no circuit of at most {max_edges:,} edges was found; the smallest has {num_edges:,}",
             code="circuit-too-large",
-            hint="raise --edges-max",
+            hint="raise max_edges",
         )
     if num_edges > max_edges or thinned is None:
         return learned if thinned is None else thinned

@@ -157,12 +157,12 @@ def impossible() -> LapisError:
 def too_large(order: Order, max_edges: int) -> TooLarge:
     more = "" if order.is_complete else " or more"
     fits = order.is_complete and order.entries <= MARGINAL_ENTRIES
-    other = "marginals` (exact, no circuit)" if fits else "approximate`"
+    other = "circuit marginals (exact, no circuit)" if fits else "circuit approximate"
     return TooLarge(
         f"no circuit of at most {max_edges:,} edges was found: elimination would join "
         f"{order.width + 1} variables in a table and need {order.entries:.1e} entries{more}",
         code="circuit-too-large",
-        hint=f"give evidence, raise --edges-max, or use `lapis circuit {other}",
+        hint=f"give evidence, raise max_edges, or use {other}",
     )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lapis.circuits.factors.factor_graph import FactorGraph
-from lapis.inference.exact.elimination_order import Order, best_order
-from lapis.inference.exact.elimination_order_sparse import low_degree_order
+from lapis.inference.exact.elimination_order import Order, best_order, low_degree_order
 from lapis.inference.exact.junction_tree import build_tree
 from lapis.network.cubes import Cubes
 from lapis.progress import Stop

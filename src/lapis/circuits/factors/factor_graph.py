@@ -43,30 +43,85 @@ class FactorGraph:
         return len(self.scope_start) - 1
 
     def variables_of(self, factor: int) -> np.ndarray:
+        """Return the scope of a factor.
+
+        Parameters
+        ----------
+        factor
+            Number of the factor.
+
+        Returns
+        -------
+        numpy.ndarray
+            int32[scope size], variables.
+        """
         return self.scope[self.scope_start[factor] : self.scope_start[factor + 1]]
 
     def table(self, factor: int) -> np.ndarray:
-        """float64[size of each variable of the scope], the logarithms of a factor."""
+        """Return the table of a factor.
+
+        Parameters
+        ----------
+        factor
+            Number of the factor.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64[size of each variable of the scope], logarithms.
+        """
         flat = self.log_value[self.table_start[factor] : self.table_start[factor + 1]]
         return flat.reshape([len(self.states[v]) for v in self.variables_of(factor)])
 
     def log_score(self, worlds: np.ndarray) -> np.ndarray:
-        """float64[num_worlds], Σ_f log f(x) of worlds, int32[num_worlds, num_variables]."""
+        """Score worlds: Σ_f log f(x).
+
+        Parameters
+        ----------
+        worlds
+            int32[num_worlds, num_variables], states.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64[num_worlds].
+        """
         total = np.zeros(len(worlds))
         for factor in range(self.num_factors):
             total += self.table(factor)[tuple(worlds[:, self.variables_of(factor)].T)]
         return total
 
     def given(self, row: np.ndarray) -> FactorGraph:
-        """The model with the states of a row in its tables, negative where nothing is known."""
+        """Condition on the states of a row.
+
+        Parameters
+        ----------
+        row
+            int32[num_variables], states; negative where nothing is known.
+
+        Returns
+        -------
+        FactorGraph
+            The model with these states in its tables.
+        """
         seen = np.flatnonzero(row >= 0)
         return self.condition({int(v): int(row[v]) for v in seen}) if len(seen) else self
 
     def condition(self, evidence: Mapping[int, int]) -> FactorGraph:
-        """The same product where variables are in the states observed.
+        """Condition on the states of some variables.
 
         Tables are cut down to these states, and an observed variable gets a table of its own that
         forbids the others.
+
+        Parameters
+        ----------
+        evidence
+            State of each observed variable, by numbers.
+
+        Returns
+        -------
+        FactorGraph
+            The same product where variables have these states.
         """
         tables = []
         for factor in range(self.num_factors):

@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +24,8 @@ from lapis.circuits.learning.tuning import Fit, Trial, choose_costs
 from lapis.circuits.merging import merge_close, merge_nodes
 from lapis.errors import LapisError, TooLarge
 from lapis.progress import Report, Stop, pressed_by_interrupt
+from lapis.registry.circuit_options import CircuitLearner
 
-AnyMethod = Literal["greedy", "quick", "tree"]
 NUM_HIDDEN = 16  # states of a hidden variable
 EDGE_COSTS, PARAMETER_COSTS = (0.1,), (0.0,)
 
@@ -65,7 +66,7 @@ def learn_rows(
     edge_costs: Sequence[float] = EDGE_COSTS,
     parameter_costs: Sequence[float] = PARAMETER_COSTS,
     prior: str | float = "libra",
-    method: AnyMethod = "quick",
+    method: CircuitLearner = "quick",
     num_components: int | None = None,
     num_starts: int = 1,
     max_edges: int | None = None,
@@ -111,42 +112,38 @@ def learn_rows(
     TooLarge
         If even without splits the circuit has more than `max_edges` edges.
     """
-    has_choice = len(set(edge_costs)) * len(set(parameter_costs)) > 1
     task = RowTask(
         train, valid if valid is not None and len(valid) else None, names, states,
         parse_counts(prior), num_components, num_starts, max_edges, seed, progress, stop or Stop(),
     )  # fmt: skip
+    costs = edge_costs, parameter_costs
+    has_choice = len(set(edge_costs)) * len(set(parameter_costs)) > 1
     if has_choice and task.valid is None:
         raise LapisError(
             "several costs need held-out rows to choose between them",
             code="option-value",
-            hint="give rows to hold out (--valid), or one edge cost and one parameter cost",
+            hint="give valid, or one edge cost and one parameter cost",
+        )
+    if method == "tree" and tuple(map(tuple, costs)) != (EDGE_COSTS, PARAMETER_COSTS):
+        raise LapisError(
+            "method 'tree' does not read costs of edges and parameters",
+            code="unread-option",
+            hint="they belong to greedy, quick",
         )
     began = time.monotonic()
-    if method == "tree":
-        if (*edge_costs, *parameter_costs) != EDGE_COSTS + PARAMETER_COSTS:
-            raise LapisError(
-                "method 'tree' does not read costs of edges and parameters",
-                code="unread-option",
-                hint="they belong to greedy, quick",
-            )
-        with pressed_by_interrupt(task.stop):
-            fit = learn_trees(task)
-        return Outcome(finish_fit(fit, task), None, None, [], time.monotonic() - began)
-
-    def learn(edge_cost: float, parameter_cost: float) -> Fit:
-        return learn_splits(task, method, edge_cost, parameter_cost)
-
-    chosen = edge_costs[0], parameter_costs[0]
     trials: list[Trial] = []
+    chosen: tuple[float | None, float | None] = (None, None)
     with pressed_by_interrupt(task.stop):
-        if task.valid is not None and has_choice:
-            fit, best, trials = choose_costs(
-                learn, edge_costs, parameter_costs, task.valid, task.stop, progress
-            )
-            chosen = best.edge_cost, best.parameter_cost
-        if not trials or (num_starts > 1 and not task.stop.is_over()):
-            fit = learn_splits(task, method, *chosen, num_starts)
+        if method == "tree":
+            fit = learn_trees(task)
+        else:
+            chosen = best = edge_costs[0], parameter_costs[0]
+            if task.valid is not None and has_choice:
+                learn = partial(learn_splits, task, method)
+                fit, trial, trials = choose_costs(learn, *costs, task.valid, task.stop, progress)
+                chosen = best = trial.edge_cost, trial.parameter_cost
+            if not trials or (num_starts > 1 and not task.stop.is_over()):
+                fit = learn_splits(task, method, *best, num_starts)
     return Outcome(finish_fit(fit, task), *chosen, trials, time.monotonic() - began)
 
 

@@ -48,7 +48,7 @@ def parse_counts(prior: str | float) -> str | float:
         raise LapisError(
             f"prior must be {names}, or a number above 0, not {prior!r}",
             code="option-value",
-            hint=hint or "as in --prior 0.5: counts added to a distribution, in total",
+            hint=hint or "as in 0.5: counts added to a distribution, in total",
         )
     return number
 

@@ -89,7 +89,7 @@ def compile_network(
             f"splits fit, the next gives {reached:,} edges; treewidth at most "
             f"{network.treewidth()}",
             code="circuit-too-large",
-            hint="give evidence, raise --edges-max, query the network by Gibbs sampling, or learn "
+            hint="give evidence, raise max_edges, query the network by Gibbs sampling, or learn "
             "with an edge cost above 0",
         )
     return min(found, key=lambda one: one.circuit.num_edges)

@@ -36,7 +36,18 @@ class TreeNetwork:
     log_parameter: np.ndarray  # float64[num_parameters]
 
     def log_likelihoods(self, rows: np.ndarray) -> np.ndarray:
-        """float64[num_rows], log P of complete rows, int[num_rows, num_variables]."""
+        """Score complete rows.
+
+        Parameters
+        ----------
+        rows
+            int[num_rows, num_variables], states.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64[num_rows], log P.
+        """
         return _log_likelihoods(
             np.ascontiguousarray(rows, np.int32), self.split_on, self.first_child,
             self.first_parameter, self.log_parameter,
@@ -60,10 +71,20 @@ class TreeNetwork:
         return len(self.log_parameter)
 
     def given(self, row: np.ndarray) -> TreeNetwork:
-        """Fix the variables that a row of states knows; negative states are unknown.
+        """Fix the variables that a row of states knows.
 
         Nodes that are split on a known variable take the place of their child. The other states of
         a known variable get the parameter 0, so the sum over all worlds is P(row).
+
+        Parameters
+        ----------
+        row
+            int[num_variables], states; negative where unknown.
+
+        Returns
+        -------
+        TreeNetwork
+            The network with these states.
         """
         if (row < 0).all():
             return self
@@ -102,7 +123,20 @@ class TreeNetwork:
         )  # fmt: skip
 
     def skip_known(self, node: int, row: np.ndarray) -> int:
-        """Go down from a node as long as it is split on a variable whose state is known."""
+        """Go down from a node as long as it is split on a variable whose state is known.
+
+        Parameters
+        ----------
+        node
+            Where to start.
+        row
+            int[num_variables], states; negative where unknown.
+
+        Returns
+        -------
+        int
+            The node that is reached.
+        """
         while self.split_on[node] >= 0 and row[self.split_on[node]] >= 0:
             node = int(self.first_child[node] + row[self.split_on[node]])
         return node
@@ -113,6 +147,7 @@ class TreeNetwork:
         return np.array([*sorter.static_order()], np.int32)
 
     def is_cyclic(self) -> bool:
+        """Whether variables depend on each other in a circle."""
         try:
             self.order()
         except CycleError:
@@ -120,7 +155,20 @@ class TreeNetwork:
         return False
 
     def draw_samples(self, num_samples: int, seed: int) -> np.ndarray:
-        """int32[num_samples, num_variables], independent samples; parents are drawn first."""
+        """Draw independent samples; parents are drawn first.
+
+        Parameters
+        ----------
+        num_samples
+            Number of samples.
+        seed
+            Seed of the random numbers.
+
+        Returns
+        -------
+        numpy.ndarray
+            int32[num_samples, num_variables], states.
+        """
         found = np.empty((num_samples, len(self.names)), np.int32)
         size = np.array([len(states) for states in self.states], np.int32)
         _sample(

@@ -41,7 +41,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -49,8 +48,8 @@ from lapis.counting.ijgp.contraction import contract, dense, total
 from lapis.counting.ijgp.join_graph import JoinGraph
 from lapis.counting.ijgp.table import Scope, Table, align, full, merge_scopes, pack
 from lapis.errors import LapisError
+from lapis.registry.options import CountDifferences
 
-Differences = Literal["substituted", "subtracted"]
 Message = dict[Scope, Table]  # a product of tables over parts of the separator; empty: all ones
 
 _EXACT_SUM = 2.0**53  # integers below this are exact in float64
@@ -67,7 +66,7 @@ class IjgpSettings:
     tolerance: float = 1e-4  # largest relative change of a message at convergence
     max_iterations: int = 50  # updates per message
     damping: float = 0.0  # share of the old message that is kept at each update
-    differences: Differences = "substituted"  # how a count's change with an atom is estimated
+    differences: CountDifferences = "substituted"  # how a count's change with an atom is estimated
 
     def __post_init__(self) -> None:
         for name, valid, rule in (

@@ -88,7 +88,8 @@ def explain_mistake(text: str, mistake: Mistake | Unfinished) -> Reason:
             start,
             number.end(),
             "a number before a fact (soft evidence) is not supported",
-            'mark the fact unknown, ?Fact(A), and give its probability with --soft "Fact(A)=0.7"',
+            "mark the fact unknown, ?Fact(A), and give its probability with "
+            '--soft-evidence "Fact(A)=0.7"',
         )
     position = start + 1 if text[start] in "!?" else start
     position = _skip(text, position)

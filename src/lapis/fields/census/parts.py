@@ -30,8 +30,8 @@ import numpy as np
 from lapis.data.keys import share_keys
 from lapis.errors import TooLarge
 from lapis.fields.census.combinations import Combinations, Numbering
-from lapis.relational.cost import Shape, count_distinct, joined
 from lapis.relational.factor import Factor, join, project, select
+from lapis.relational.plan import Shape, count_distinct, joined
 
 FLIP = "<flip>"  # the variable that tells flips apart
 ALIKE, LISTED, CHANGED = 0, 1, 2  # what a part contributes: δ_0, δ_l − δ_0, δ_l' − δ_l
@@ -209,7 +209,7 @@ def require_pairs(left: Factor, right: Factor, most_pairs: int) -> None:
             f"what flips change in the field takes a join of {num_pairs:,} rows, more than the "
             f"{most_pairs:,} that fit the memory",
             code="too-large",
-            hint="give parfeatures fewer parameters, or raise --max-memory",
+            hint="give parfeatures fewer parameters, or raise max_memory",
         )
 
 

@@ -51,8 +51,9 @@ from lapis.language.syntax import (
     terms_of,
 )
 from lapis.logic.passes import normalize_comparisons, simplify, spell_out_counts
-from lapis.methods import check_options
 from lapis.problem.problem import refuse_unsupported
+from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.field_options import FieldFromOptions
 
 SHARPNESS = 8.0
 SMALL = 0.01  # standard deviation of the weights that theory revision starts from
@@ -71,6 +72,7 @@ Leaf = Atom | Comparison | Group
 Part = tuple[int, Leaf]  # 1: holds, −1: does not, 0: whether it does is left open
 
 
+@known_keywords
 def from_model(
     model: Model | str | Path,
     *,
@@ -79,12 +81,35 @@ def from_model(
     num_random: int = 0,
     random_state: int | np.random.Generator = 0,
 ) -> Field:
-    """The field of a Markov logic network, of a stated sharpness.
+    """Build the field that mirrors the connectives and quantifiers of a Markov logic model.
 
-    For theory revision, `others` gives every parfeature all predicates as children that it does
-    not have, and `num_random` adds parfeatures of all predicates; their weights are small and
-    random, and learning finds which matter.
+    Parameters
+    ----------
+    model
+        A Markov logic model or the path of one.
+    sharpness
+        How hard connectives are: the weights below the root.
+    others
+        For theory revision: give every parfeature all predicates as children that it does not have,
+        with small random weights.
+    num_random
+        For theory revision: number of further parfeatures of all predicates, with small random
+        weights.
+    random_state
+        Seed of everything random, or a generator to draw one from.
 
+    Returns
+    -------
+    Field
+        The field.
+
+    Raises
+    ------
+    LapisError
+        If the model or an option is wrong, or a formula has no field.
+
+    Examples
+    --------
     >>> import lapis
     >>> from lapis import fields
     >>> model = lapis.parse("Fr(p, p)\\nSm(p)\\n1.5 EXIST y Fr(x, y) ^ Sm(y)")
@@ -103,7 +128,13 @@ def from_model(
       9          Sm(y)
     <BLANKLINE>
     """
-    check_options("field from", locals())
+    options = FieldFromOptions(
+        sharpness=sharpness,
+        others=others,
+        num_random=num_random,
+        random_state=seed_of(random_state),
+    )
+    check_options(options)
     resolved = model if isinstance(model, Model) else read_model(model)
     refuse_unsupported(resolved)
     declarations = replace(resolved, rules=(), constraints=(), warnings=())
@@ -116,7 +147,7 @@ def from_model(
             code="empty-field",
             hint="write at least one formula, P(x) say",
         )
-    rng = np.random.default_rng(random_state)
+    rng = np.random.default_rng(options.seed)
     field = build_field(declarations, [writer.root, *writer.headers], resolved.name)
     if others or num_random:
         headers = [header_of(field, name) for name in field.by_name]

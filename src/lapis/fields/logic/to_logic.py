@@ -34,14 +34,35 @@ from lapis.language.syntax import (
     subformulas,
 )
 from lapis.logic.passes import conjunction, negated, push_negations, simplify
-from lapis.methods import check_options
+from lapis.registry.check import check_options, known_keywords
+from lapis.registry.field_options import FieldExtractOptions
 
 THRESHOLD = 1.0
 
 
-def extract(source: FieldLike, *, threshold: float = THRESHOLD) -> Model:
-    """Formulas for the children of the root, the strongest first.
+@known_keywords
+def to_model(field: FieldLike, *, threshold: float = THRESHOLD) -> Model:
+    """Read the strongest parts of a field as Markov logic formulas, an approximation.
 
+    Parameters
+    ----------
+    field
+        A field or the path of one.
+    threshold
+        Weights below it, within a parfeature, are left out.
+
+    Returns
+    -------
+    Model
+        Formulas for the children of the root, the strongest first.
+
+    Raises
+    ------
+    LapisError
+        If the field or the threshold is wrong, or no weight reaches the threshold.
+
+    Examples
+    --------
     >>> from lapis import fields
     >>> field = fields.parse('''
     ... Sm(p)
@@ -52,11 +73,11 @@ def extract(source: FieldLike, *, threshold: float = THRESHOLD) -> Model:
     ...   5     Sm(x)
     ...   -4    Ca(x)
     ... ''')
-    >>> [(rule.weight, rule.text) for rule in fields.extract(field).rules]
+    >>> [(rule.weight, rule.text) for rule in fields.to_model(field).rules]
     [(1.4, '!Sm(x) v Ca(x)')]
     """
-    check_options("field extract", {"threshold": threshold})
-    found = open_field(source)
+    check_options(FieldExtractOptions(threshold=threshold))
+    found = open_field(field)
     reader = Reader(found, threshold)
     formulas = []
     for child in sorted(found.root.children, key=lambda child: -abs(child.weight)):
@@ -70,7 +91,7 @@ def extract(source: FieldLike, *, threshold: float = THRESHOLD) -> Model:
         formulas.append(WeightedFormula(reader.with_types(formula, child.variables), weight))
     if not formulas:
         raise LapisError(
-            "nothing in the field is as strong as that",
+            "no weight reaches the threshold",
             code="nothing-extracted",
             hint=f"lower the threshold, which is {threshold:g}",
         )

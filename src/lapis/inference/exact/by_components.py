@@ -12,6 +12,20 @@ Long clauses are first kept whole up to `WHOLE_MEMBERS` variables; components re
 planned again with every clause above three variables cut into a chain, which narrows some
 networks and widens others. Enumeration has no case of its own: a component of a few atoms is a
 tree of a few small tables, and a million such components are one call.
+
+Atoms that no clause or block connects to another have a closed form, a logistic function each:
+
+    P(a) = e¹ / (e⁰ + e¹),   e¹ and e⁰ the exponentiated scores of the unit clauses a and ¬a
+
+There may be millions of them (every cell of an open relation that the rules only weigh).
+
+Copies of components, equal atom by atom and clause by clause, are found by hashing. Each
+component is written as a row of numbers: how many clauses, literals and blocks it has, then its
+clauses (weight, coefficient, literals) and blocks in order, atoms numbered from 0 within the
+component. Rows are hashed by position, and a component whose hash was met before is compared
+number by number with the first one that had it. Grounding numbers atoms and clauses the same way
+for each tuple of constants, so copies come out equal without a search for isomorphisms, which
+this is not: components equal up to renumbering may be missed, and then cost their time again.
 """
 
 from __future__ import annotations
@@ -19,13 +33,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from lapis.errors import TooLarge
 from lapis.grounding.limits import describe_bytes
-from lapis.inference.exact.closed_form import SingleAtoms, single_atoms, solve_single_atoms
-from lapis.inference.exact.duplicates import Duplicates, find_duplicates, no_duplicates
 from lapis.inference.exact.junction_tree import (
     ROOT,
     Potentials,
@@ -36,14 +49,167 @@ from lapis.inference.exact.junction_tree import (
     sample_states,
 )
 from lapis.inference.exact.planning import Forest, Refusal, plan_forest
-from lapis.inference.exact.whole_parts import split_scores
+from lapis.inference.exact.whole_parts import any_large, split_scores
 from lapis.inference.marginals import state_log_odds
-from lapis.network.csr import row_starts
+from lapis.inference.random_numbers import mix_all
+from lapis.network.csr import row_starts, take_rows
 from lapis.network.cubes import Cubes, cube_weights, penalties, sum_by_weight
 from lapis.network.network import Network
 from lapis.network.parts import Subnetwork, keep_part
 from lapis.network.satisfiability import contradiction
 from lapis.progress import Stop
+
+
+class SingleAtoms(NamedTuple):
+    atom: np.ndarray  # int64[num_single]
+    base: np.ndarray  # float64[num_single], whole parts that were taken out of log_partition
+    log_partition: np.ndarray  # float64[num_single], −∞ where the hard clauses contradict
+    probability: np.ndarray  # float64[num_single], that the atom is true
+    score: np.ndarray  # float64[num_single, 2], of false and true, up to a number
+    clause: np.ndarray  # int64[num_units], the unit clauses over them
+    falsified: np.ndarray  # float64[num_units], probability that each is false
+
+
+def single_atoms(network: Network) -> np.ndarray:
+    """bool[num_atoms]: in no block, and only in clauses of one literal."""
+    single = np.ones(network.num_atoms, bool)
+    length = np.diff(network.clause_start)
+    single[np.abs(network.literal[np.repeat(length > 1, length)]) - 1] = False
+    single[network.block_atom] = False
+    return single
+
+
+def solve_single_atoms(network: Network, single: np.ndarray, weights: np.ndarray) -> SingleAtoms:
+    atom = np.flatnonzero(single)
+    units = np.flatnonzero(np.diff(network.clause_start) == 1)
+    units = units[single[np.abs(network.literal[network.clause_start[units]]) - 1]]
+    literal = network.literal[network.clause_start[units]]
+    place = np.searchsorted(atom, np.abs(literal) - 1)
+    lost_when = (literal < 0).astype(np.int64)  # the value that makes the clause false
+    weight_id = network.weight_id[units]
+    hard = weight_id < 0
+    weight = np.append(-weights, 0.0)[weight_id]
+    loss = weight * network.coefficient[units]
+    score, base = np.zeros((len(atom), 2)), np.zeros(len(atom))
+    if any_large(loss):
+        whole, loss = split_scores(weight, network.coefficient[units])
+        np.add.at(score, (place, lost_when), whole)
+        base = score.max(axis=1)
+        score -= base[:, np.newaxis]
+    np.add.at(score, (place, lost_when), loss)
+    score[place[hard], lost_when[hard]] = -np.inf
+    log_partition = np.logaddexp(score[:, 0], score[:, 1])
+    possible = np.where(log_partition > -np.inf, log_partition, 0.0)
+    probability = np.exp(score - possible[:, np.newaxis])
+    return SingleAtoms(
+        atom, base, log_partition, probability[:, 1], score, units, probability[place, lost_when]
+    )
+
+
+class Duplicates(NamedTuple):
+    first: np.ndarray  # int64[num_components], the first component equal to each
+    first_atom: np.ndarray  # int64[num_atoms], the atom in that one which stands for each
+    copies: np.ndarray  # float64[num_components], how many a first one stands for; else 0
+
+
+def no_duplicates(network: Network) -> Duplicates:
+    components = np.arange(network.num_components)
+    return Duplicates(components, np.arange(network.num_atoms), np.ones(len(components)))
+
+
+def find_duplicates(network: Network, ignored: np.ndarray) -> Duplicates:
+    """Copies among the components of atoms that are not ignored, bool[num_atoms]."""
+    label, num_components = network.component, network.num_components
+    considered = have_twins(network, ignored)
+    if not considered.any():
+        return no_duplicates(network)
+    by_component = np.argsort(label, kind="stable")
+    atom_start = row_starts(np.bincount(label, minlength=num_components))
+    local = np.empty(network.num_atoms, np.int64)
+    local[by_component] = np.arange(network.num_atoms) - np.repeat(
+        atom_start[:-1], np.diff(atom_start)
+    )
+    owner, value = component_words(network, local, considered)
+    start = row_starts(np.bincount(owner, minlength=num_components))
+    first = np.where(considered, first_equal(start, value), np.arange(num_components))
+    return Duplicates(
+        first,
+        by_component[atom_start[first[label]] + local],
+        np.bincount(first, minlength=num_components).astype(np.float64),
+    )
+
+
+def have_twins(network: Network, ignored: np.ndarray) -> np.ndarray:
+    """bool[num_components], whether another has as many atoms and clauses; only these compare."""
+    label = network.component
+    clause_label = label[network.first_atom]
+    num_components = network.num_components
+    shape = np.bincount(label, minlength=num_components) * (network.num_clauses + 1)
+    shape += np.bincount(clause_label, minlength=num_components)
+    shape[label[ignored]] = -1
+    _, back, times = np.unique(shape, return_inverse=True, return_counts=True)
+    return (times[back] > 1) & (shape >= 0)
+
+
+def component_words(
+    network: Network, local: np.ndarray, considered: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """int64[num_words] each: the component that a word belongs to, in order, and the word."""
+    label = network.component
+    owners: list[np.ndarray] = []
+    values: list[np.ndarray] = []
+
+    def add_rows(
+        start: np.ndarray, literal: np.ndarray, rows: np.ndarray, features: list[np.ndarray]
+    ) -> None:
+        """The number of rows and literals of each component, then the rows themselves."""
+        start, literal = take_rows(start, literal, rows)
+        atom = np.abs(literal) - 1
+        owner: np.ndarray = label[atom[start[:-1]]].astype(np.int64)
+        literal_owner = label[atom].astype(np.int64)
+        for labels in (owner, literal_owner):
+            owners.append(np.flatnonzero(considered))
+            values.append(np.bincount(labels, minlength=len(considered))[considered])
+        owners.extend([literal_owner, owner] + [owner] * len(features))
+        values.extend([(local[atom] + 1) * np.sign(literal), np.diff(start)])
+        values.extend(feature[rows].astype(np.int64) for feature in features)
+
+    add_rows(
+        network.clause_start,
+        network.literal,
+        np.flatnonzero(considered[label[network.first_atom]]),
+        [network.weight_id, network.coefficient.view(np.int64)],
+    )
+    first = network.block_atom[network.block_start[:-1]]
+    add_rows(
+        network.block_start,
+        network.block_atom + 1,
+        np.flatnonzero(considered[label[first]]),
+        [network.block_exact],
+    )
+    all_owners = np.concatenate(owners)
+    order = np.argsort(all_owners, kind="stable")
+    return all_owners[order], np.concatenate(values)[order]
+
+
+def first_equal(start: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """int64[num_rows], the first row with the same values."""
+    length = np.diff(start)
+    row = np.repeat(np.arange(len(length)), length)
+    position = np.arange(len(value)) - start[row]
+    word = mix_all(value.view(np.uint64) + mix_all(position.astype(np.uint64)))
+    summed = np.concatenate((np.zeros(1, np.uint64), np.cumsum(word)))
+    digest = summed[start[1:]] - summed[start[:-1]]
+    digest = mix_all(digest + mix_all(length.astype(np.uint64)))
+    _, where, back = np.unique(digest, return_index=True, return_inverse=True)
+    first = where[back]
+    same = length == length[first]
+    comparable = same[row]
+    other = start[first[row[comparable]]] + position[comparable]
+    differs = value[comparable] != value[other]
+    same[row[comparable][differs]] = False
+    return np.where(same, first, np.arange(len(length)))
+
 
 DEFAULT_MEMORY = 1 << 30  # bytes of tables: about 25 binary variables in the largest clique
 WHOLE_MEMBERS = 10

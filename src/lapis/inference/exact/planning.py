@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.exact.elimination_order import MAX_DENSE, Order, best_order
-from lapis.inference.exact.elimination_order_sparse import low_degree_order
+from lapis.inference.exact.elimination_order import MAX_DENSE, Order, best_order, low_degree_order
 from lapis.inference.exact.enumerate import grouped
 from lapis.inference.exact.junction_tree import CORE, Tree, build_tree
 from lapis.network.csr import take_rows

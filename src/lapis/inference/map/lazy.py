@@ -46,7 +46,7 @@ def most_likely_world_lazily(
 
 def starting_world(lazy: LazyGrounding, problem: Problem) -> np.ndarray:
     """All false, but for the first candidate of each block that needs one."""
-    from lapis.grounding.blocks import network_blocks
+    from lapis.grounding.assembly import network_blocks
 
     atoms = lazy.session.world.atoms
     base = {name: found for name, found in atoms.items() if name in problem.model.predicates}

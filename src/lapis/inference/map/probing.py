@@ -7,8 +7,9 @@ constraints written with counters, or supports `u=a → v=b ∨ v=c`, hide most 
 programs live from them, since cliques of conflicts are rows Σ x ≤ 1 (Savelsbergh, Preprocessing
 and Probing Techniques for Mixed Integer Programming Problems, 1994).
 
-Literals are numbered 2·atom for the atom and 2·atom + 1 for its negation. Probing stops when its
-budget is spent; what it has found by then is still true.
+Propagation is that of the solver of `network.satisfiability`. Literals are numbered 2·atom for the
+atom and 2·atom + 1 for its negation. Probing stops when its budget is spent; the conflicts found by
+then hold.
 """
 
 from __future__ import annotations
@@ -18,11 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.map.objective import Objective
-from lapis.network.csr import row_starts, take_rows
-from lapis.runtime.kernels import allocating_entry, inner
+from lapis.network.csr import take_rows
+from lapis.network.satisfiability import HardRows, load, to_clauses
 
-MAX_STEPS = 30_000_000  # clauses looked at
-MAX_CONFLICTS = 1_000_000
+MAX_IMPLIED = 1_000_000  # literals, of all probes together
 
 
 class Probe(NamedTuple):
@@ -34,19 +34,31 @@ class Probe(NamedTuple):
 def probe(objective: Objective) -> Probe:
     """Forced atoms and conflicts among literals."""
     hard = np.flatnonzero(objective.hard)
-    start, literal = hard_rows(objective, hard)
-    possible, value, pairs = _probe(
+    rows = HardRows(
         objective.num_atoms,
-        start,
-        literal,
-        *occurrences(start, literal, 2 * objective.num_atoms),
+        *take_rows(objective.clause_start, objective.literal, hard),
         objective.block_start,
-        objective.block_atom.astype(np.int32),
-        objective.block_of,
-        MAX_STEPS,
-        MAX_CONFLICTS,
+        objective.block_atom,
+        objective.block_exact,
     )
-    return Probe(bool(possible), value, pairs)
+    solver = load(to_clauses(rows).clause)
+    value = np.full(objective.num_atoms, -1, np.int8)
+    assumed: list[int] = []  # literals ±(atom + 1)
+    implied: list[int] = []  # as many
+    atoms = np.union1d(np.abs(rows.literal) - 1, rows.block_atom)
+    for literal in np.column_stack((atoms + 1, -atoms - 1)).reshape(-1).tolist():
+        if len(implied) > MAX_IMPLIED:
+            break
+        holds, found = solver.propagate([literal])
+        if holds:
+            assumed += [literal] * (len(found) - 1)
+            implied += found[1:]
+        else:
+            value[abs(literal) - 1] = literal < 0
+            solver.add_clause([-literal])
+    conflict = np.column_stack((assumed, implied)).astype(np.int32).reshape(-1, 2)
+    conflict = conflict[np.abs(conflict[:, 1]) <= objective.num_atoms]  # others are of blocks
+    return Probe(solver.propagate([])[0], value, literal_code(conflict * (1, -1)))
 
 
 def literal_code(literal: np.ndarray) -> np.ndarray:
@@ -64,120 +76,3 @@ def hard_rows(objective: Objective, hard: np.ndarray) -> tuple[np.ndarray, np.nd
         np.concatenate((start, block_start[1:] + start[-1])),
         np.concatenate((literal_code(literal), 2 * block_atom)).astype(np.int32),
     )
-
-
-def occurrences(
-    start: np.ndarray, literal: np.ndarray, num_literals: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """CSR of the rows in which each literal occurs."""
-    row = np.repeat(np.arange(len(start) - 1, dtype=np.int32), np.diff(start))
-    order = np.argsort(literal, kind="stable")
-    return row_starts(np.bincount(literal, minlength=num_literals)), row[order]
-
-
-@allocating_entry
-def _probe(  # type: ignore[no-untyped-def]
-    num_atoms, start, literal, occur_start, occur, block_start, block_atom, block_of,
-    max_steps, max_conflicts,
-):  # fmt: skip
-    value = np.full(num_atoms, -1, np.int8)
-    trail = np.empty(num_atoms, np.int32)
-    size = 0
-    for row in range(len(start) - 1):
-        if start[row + 1] - start[row] == 1:
-            size = _assume(value, trail, size, literal[start[row]])
-            if size < 0:
-                return False, value, np.empty((0, 2), np.int32)
-    size, steps = _propagate(
-        value, trail, 0, size, start, literal, occur_start, occur, block_start, block_atom, block_of
-    )
-    pairs = np.empty((1024, 2), np.int32)
-    count = 0
-    fixed = size
-    for code in range(2 * num_atoms):
-        if fixed < 0 or steps > max_steps or count > max_conflicts:
-            break
-        if value[code >> 1] >= 0:
-            continue
-        if occur_start[code ^ 1] == occur_start[(code ^ 1) + 1] and (
-            code & 1 or block_of[code >> 1] < 0
-        ):
-            continue
-        size = _assume(value, trail, fixed, code)
-        size, used = _propagate(
-            value, trail, fixed, size, start, literal, occur_start, occur,
-            block_start, block_atom, block_of,
-        )  # fmt: skip
-        steps += used
-        failed = size < 0
-        if failed:
-            size = -size
-        if not failed:
-            while count + size > len(pairs):
-                larger = np.empty((2 * len(pairs), 2), np.int32)
-                larger[:count] = pairs[:count]
-                pairs = larger
-            for at in range(fixed + 1, size):
-                pairs[count, 0] = code
-                pairs[count, 1] = trail[at] ^ 1
-                count += 1
-        for at in range(fixed, size):
-            value[trail[at] >> 1] = -1
-        if failed:
-            size = _assume(value, trail, fixed, code ^ 1)
-            fixed, used = _propagate(
-                value, trail, fixed, size, start, literal, occur_start, occur,
-                block_start, block_atom, block_of,
-            )  # fmt: skip
-            steps += used
-    return fixed >= 0, value, pairs[:count]
-
-
-@inner
-def _assume(value, trail, size, code):  # type: ignore[no-untyped-def]
-    """Put a literal on the trail; −1 if its negation holds."""
-    wanted = 1 - (code & 1)
-    if value[code >> 1] < 0:
-        value[code >> 1] = wanted
-        trail[size] = code
-        return size + 1
-    return size if value[code >> 1] == wanted else -1
-
-
-@inner
-def _propagate(  # type: ignore[no-untyped-def]
-    value, trail, first, size, start, literal, occur_start, occur, block_start, block_atom, block_of
-):
-    """(size of the trail, steps); the size is negative where the assumptions contradict."""
-    steps = 0
-    at = first
-    while at < size:
-        code = trail[at]
-        at += 1
-        if code & 1 == 0 and block_of[code >> 1] >= 0:
-            block = block_of[code >> 1]
-            for k in range(block_start[block], block_start[block + 1]):
-                if block_atom[k] != code >> 1:
-                    grown = _assume(value, trail, size, 2 * block_atom[k] + 1)
-                    if grown < 0:
-                        return -size, steps
-                    size = grown
-        for i in range(occur_start[code ^ 1], occur_start[(code ^ 1) + 1]):
-            row = occur[i]
-            steps += 1
-            unit, open_literals = -1, 0
-            for k in range(start[row], start[row + 1]):
-                other = literal[k]
-                if value[other >> 1] < 0:
-                    open_literals += 1
-                    unit = other
-                    if open_literals > 1:
-                        break
-                elif value[other >> 1] == 1 - (other & 1):
-                    open_literals = 2
-                    break
-            if open_literals == 0:
-                return -size, steps
-            if open_literals == 1:
-                size = _assume(value, trail, size, unit)
-    return size, steps

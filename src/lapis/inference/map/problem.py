@@ -13,9 +13,9 @@ from lapis.grounding.hard_formulas import CONTRADICTIONS, refuse_relaxing
 from lapis.inference.map.solver import MapResult, most_likely_world
 from lapis.inference.marginals import InferenceOptions
 from lapis.inference.plan import is_tiny
-from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.problem.problem import Problem
+from lapis.registry.method import find_method
 
 
 def map_problem(

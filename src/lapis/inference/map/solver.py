@@ -29,9 +29,9 @@ from lapis.errors import LapisError, TooLarge
 from lapis.inference.map.component import Found, improve, prove
 from lapis.inference.map.objective import Objective, Part, objective_of, split_components
 from lapis.inference.marginals import InferenceOptions
-from lapis.methods import find_method
 from lapis.network.network import Network
 from lapis.progress import Progress, Report, Stop, tell, work_clock
+from lapis.registry.method import find_method
 
 ELIMINATED_SCOPE = 2  # neighbours of an atom that is maximised over in front
 SMALL_COMPONENT = 300  # atoms; beyond this no elimination order is looked for

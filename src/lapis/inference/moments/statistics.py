@@ -81,7 +81,7 @@ def gather_statistics(
     """The statistics of a ground network, whose weights are parameters int64[num_weights]."""
     from scipy.sparse import csr_array, vstack
 
-    from lapis.inference.exact.closed_form import single_atoms
+    from lapis.inference.exact.by_components import single_atoms
 
     is_soft = network.weight_id >= 0
     is_unit = is_soft & (np.diff(network.clause_start) == 1)
@@ -122,7 +122,7 @@ def unit_fields(
     """
     from scipy.sparse import csr_array
 
-    from lapis.inference.exact.duplicates import first_equal
+    from lapis.inference.exact.by_components import first_equal
 
     literal = network.literal[network.clause_start[:-1][is_unit]]
     parameter = parameter_of_weight[network.weight_id[is_unit]]

@@ -30,7 +30,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from lapis.freed_memory import give_back
-from lapis.inference.exact.elimination_order_sparse import low_degree_order
+from lapis.inference.exact.elimination_order import low_degree_order
 from lapis.inference.exact.junction_tree import (
     CORE,
     ROOT,

@@ -27,8 +27,8 @@ import numpy as np
 from lapis.counting.differences.sparse_vectors import gather_ranges
 from lapis.counting.ijgp import IjgpSettings
 from lapis.errors import LapisError
+from lapis.grounding.assembly import network_blocks
 from lapis.grounding.atoms import atom_table, number_atoms
-from lapis.grounding.blocks import network_blocks
 from lapis.grounding.evidence import close_blocks
 from lapis.grounding.limits import check_atoms, memory_limit
 from lapis.inference.sampling.counted_world import Blocks, CountedWorld, count_world

@@ -55,8 +55,27 @@ DATA_SUFFIXES = (".db", ".db.gz", ".csv", ".csv.gz", ".parquet")
 
 @collector_paused
 def parse_model(text: str, name: str = "<text>") -> Model:
-    """A model from its text.
+    """Parse a Markov logic model from its text.
 
+    Parameters
+    ----------
+    text
+        Declarations and weighted formulas.
+    name
+        Name of the text in messages.
+
+    Returns
+    -------
+    Model
+        The model.
+
+    Raises
+    ------
+    LapisError
+        If the text is wrong; all mistakes are reported together.
+
+    Examples
+    --------
     >>> model = parse_model("Smokes(person)\\nCancer(person)\\n1.5 Smokes(x) => Cancer(x)")
     >>> model.rules[0].variables
     (('x', 'person'),)
@@ -66,7 +85,23 @@ def parse_model(text: str, name: str = "<text>") -> Model:
 
 @collector_paused
 def read_model(path: str | Path) -> Model:
-    """A model from a file; includes are read relative to it."""
+    """Read a Markov logic model from a file.
+
+    Parameters
+    ----------
+    path
+        Of the file, `.mln`; includes are read relative to it.
+
+    Returns
+    -------
+    Model
+        The model.
+
+    Raises
+    ------
+    LapisError
+        If the file is missing, or its text is wrong.
+    """
     path = Path(path)
     if path.name.endswith(DATA_SUFFIXES):
         raise misplaced(path, "data", "a model")

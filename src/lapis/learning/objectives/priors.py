@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from lapis.errors import LapisError
+from lapis.optimisation.objective import Objective
+from lapis.optimisation.penalized import PenalizedObjective
 
 KINDS = ("none", "gaussian", "l1")
 DEFAULT_STRENGTH = {"none": 0.0, "gaussian": 10.0, "l1": 1.0}
@@ -48,26 +50,106 @@ class Prior:
         return f"{self.kind}:{strength}"
 
     def precision(self, size: int) -> np.ndarray:
-        """float64[size], 1/s² of a Gaussian, otherwise 0."""
+        """Precisions of a Gaussian prior.
+
+        Parameters
+        ----------
+        size
+            Number of weights.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64[size], 1/s²; 0 for other priors.
+
+        Raises
+        ------
+        LapisError
+            If the prior has numbers of its own for another number of weights.
+        """
         if self.kind != "gaussian":
             return np.zeros(size)
         return 1.0 / self._each(self.strength, size) ** 2
 
     def slope(self, size: int) -> np.ndarray | None:
-        """float64[size], the λ of l1; None for other priors."""
+        """Strengths of an l1 prior.
+
+        Parameters
+        ----------
+        size
+            Number of weights.
+
+        Returns
+        -------
+        numpy.ndarray or None
+            float64[size], λ; None for other priors.
+
+        Raises
+        ------
+        LapisError
+            If the prior has numbers of its own for another number of weights.
+        """
         return self._each(self.strength, size) if self.kind == "l1" else None
 
     def holds(self, size: int) -> np.ndarray:
-        """bool[size], the weights that it keeps finite whatever the data says."""
+        """Find the weights that the prior keeps finite whatever the data says.
+
+        Parameters
+        ----------
+        size
+            Number of weights.
+
+        Returns
+        -------
+        numpy.ndarray
+            bool[size].
+
+        Raises
+        ------
+        LapisError
+            If the prior has numbers of its own for another number of weights.
+        """
         slope = self.slope(size)
         return np.full(size, self.kind == "gaussian") if slope is None else slope > 0
 
     def means(self, size: int) -> np.ndarray:
-        """float64[size]."""
+        """Means of the prior.
+
+        Parameters
+        ----------
+        size
+            Number of weights.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64[size].
+
+        Raises
+        ------
+        LapisError
+            If the prior has numbers of its own for another number of weights.
+        """
         return self._each(self.mean, size)
 
     def origin(self, size: int) -> np.ndarray:
-        """float64[size], the weights that optimisers see as 0: those at the corners of l1."""
+        """Weights that optimisers see as 0: the corners of l1.
+
+        Parameters
+        ----------
+        size
+            Number of weights.
+
+        Returns
+        -------
+        numpy.ndarray
+            float64[size].
+
+        Raises
+        ------
+        LapisError
+            If the prior has numbers of its own for another number of weights.
+        """
         return self.means(size) if self.kind == "l1" else np.zeros(size)
 
     def _each(self, number: Numbers, size: int) -> np.ndarray:
@@ -91,6 +173,28 @@ def parse_prior(text: str) -> Prior:
     if (kind == "none" and number) or (kind != "none" and not 0 < strength < np.inf):
         raise bad_prior(text)
     return Prior(kind, strength)
+
+
+def with_prior(
+    objective: Objective, prior: Prior, base: np.ndarray, fixed: np.ndarray
+) -> PenalizedObjective:
+    """The objective with a prior, of the parameters that are not fixed.
+
+    `base` float64[num_parameters] holds the fixed weights, `fixed` bool[num_parameters] says
+    which they are; the prior's numbers are those of all parameters.
+    """
+    size = len(base)
+    free = np.flatnonzero(~fixed)
+    slope = prior.slope(size)
+    return PenalizedObjective(
+        objective,
+        free,
+        base.copy(),
+        prior.precision(size)[free],
+        prior.means(size)[free],
+        prior.origin(size)[free],
+        None if slope is None else slope[free],
+    )
 
 
 def bad_prior(text: str) -> LapisError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -15,9 +16,9 @@ from lapis.problem.problem import LazyEvidence
 from lapis.problem.task import Task, World
 from lapis.results.answer import Answer
 from lapis.results.most_likely_world import MostLikelyWorld
-from lapis.stores.components.packing import Limits
+from lapis.stores.components.packing import StoreLimits
 from lapis.stores.components.published import check_place, check_target, publish_answers
-from lapis.stores.components.scratch_schema import corner_of
+from lapis.stores.components.scratch_schema import scratch_schema_of
 from lapis.stores.components.solve_on_store import Solved, fetch_marginals, fetch_world, solve_there
 from lapis.stores.components.solving import Question
 from lapis.stores.load_to_store import TableRows
@@ -26,20 +27,16 @@ from lapis.stores.stored_answer import StoredAnswer
 from lapis.stores.urls import open_store
 
 
-def infer_on_engine(
+def infer_on_store(
     task: Task,
     url: str | None,
     method: str,
     options: InferenceOptions,
-    *,
-    output: str | None = None,
-    limits: Limits | None = None,
-) -> Answer | StoredAnswer:
+    limits: StoreLimits | None = None,
+) -> Answer:
     """Marginals, by the engine at a URL, or by the one that has the facts."""
     refuse_options(options)
     asked = Question("infer", method, np.empty(0), options)
-    if output is not None:
-        return leave_there(task, url, asked, output, limits)
     parts: list[Answer] = []
     for world in task.worlds:
         with store_for(world, url, options.max_memory) as store:
@@ -48,20 +45,16 @@ def infer_on_engine(
     return merge_answers(task, parts)
 
 
-def map_on_engine(
+def map_on_store(
     task: Task,
     url: str | None,
     method: str,
     options: InferenceOptions,
-    *,
-    output: str | None = None,
-    limits: Limits | None = None,
-) -> MostLikelyWorld | StoredAnswer:
+    limits: StoreLimits | None = None,
+) -> MostLikelyWorld:
     """A most likely world, by the engine at a URL; the time limit is for each component."""
     refuse_options(options)
     asked = Question("map", method, np.empty(0), options)
-    if output is not None:
-        return leave_there(task, url, asked, output, limits)
     parts: list[MostLikelyWorld] = []
     for world in task.worlds:
         with store_for(world, url, options.max_memory) as store:
@@ -70,10 +63,18 @@ def map_on_engine(
     return merge_worlds(task, parts)
 
 
-def leave_there(
-    task: Task, url: str | None, asked: Question, output: str, limits: Limits | None
+def answer_to_store(
+    command: Literal["infer", "map"],
+    task: Task,
+    url: str | None,
+    method: str,
+    options: InferenceOptions,
+    output: str,
+    limits: StoreLimits | None = None,
 ) -> StoredAnswer:
     """Answers of all worlds at one target."""
+    refuse_options(options)
+    asked = Question(command, method, np.empty(0), options)
     check_target(output)
     refuse_worlds(task)
     (world,) = task.worlds
@@ -91,9 +92,9 @@ def leave_there(
     )
 
 
-def ask(world: World, store: Store, asked: Question, limits: Limits | None) -> Solved:
+def ask(world: World, store: Store, asked: Question, limits: StoreLimits | None) -> Solved:
     options = asked.options
-    limits = replace(limits or Limits(), progress=options.progress, stop=options.stop)
+    limits = replace(limits or StoreLimits(), progress=options.progress, stop=options.stop)
     options = replace(options, progress=None, stop=None)
     asked = replace(asked, weights=world.problem.weight_table.value, options=options)
     return solve_there(world.problem, store, asked, limits)
@@ -104,8 +105,8 @@ def store_for(world: World, url: str | None, max_memory: int | None) -> Iterator
     """Where the facts of a world are already, or the engine that a URL names."""
     found = store_of(world)
     if found is not None:
-        with corner_of(found) as corner:
-            yield corner
+        with scratch_schema_of(found) as schema:
+            yield schema
         return
     if url is None:
         raise LapisError(

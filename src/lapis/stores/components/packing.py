@@ -25,7 +25,7 @@ LITERALS_DEFINED = 4  # of the definition and the hard clauses that each of its 
 
 
 @dataclass(frozen=True)
-class Limits:
+class StoreLimits:
     """How work is divided, who hears of it and who may end it; answers do not depend on it."""
 
     parcel_literals: int = PARCEL_LITERALS
@@ -46,7 +46,11 @@ class Packed:
 
 
 def pack(
-    store: Store, ground: GroundTables, problem: Problem, max_memory: int | None, limits: Limits
+    store: Store,
+    ground: GroundTables,
+    problem: Problem,
+    max_memory: int | None,
+    limits: StoreLimits,
 ) -> Packed:
     """Find components and give each a parcel.
 

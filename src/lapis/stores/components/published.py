@@ -4,8 +4,8 @@
     predicate, arg1, arg2, …, value                    of a most likely world, 0 or 1
 
 Arguments are constants as the data writes them; a predicate of fewer arguments has NULL in the
-others, and so has an error that the method does not know. The table is built in the store's own
-corner and handed over in one step at the end.
+others, and so has an error that the method does not know. The table is built in the store's
+scratch schema and published in one step at the end.
 """
 
 from __future__ import annotations

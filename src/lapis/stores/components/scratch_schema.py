@@ -1,7 +1,6 @@
-"""A store seen by one question: its tables have names of their own, and go when it is answered.
+"""A store with a unique table prefix for each query; the tables are dropped afterwards.
 
-A store that holds the user's facts is asked many things, one after another; what the first leaves
-behind must not stand in the way of the second.
+One store may answer many queries. Tables of one query must not collide with those of another.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from lapis.stores.load_to_store import fresh_name
 from lapis.stores.store import Columns, MapColumns, Store, Table, TaskStore
 
 
-class Corner(Store):
+class ScratchSchema(Store):
     def __init__(self, store: Store) -> None:
         self.store = store
         self._label = fresh_name("q")
@@ -57,7 +56,7 @@ class Corner(Store):
         return self.store.parquet(path)
 
     def close(self) -> None:
-        """Drop what this question made; the store stays open."""
+        """Drop the tables of this query; the store stays open."""
         while self._made:
             self.store.drop(self._made.popitem()[0])
 
@@ -68,8 +67,8 @@ class Corner(Store):
         return own
 
 
-class TaskCorner(Corner, TaskStore):
-    """The same, of an engine with tasks."""
+class TaskScratchSchema(ScratchSchema, TaskStore):
+    """The same for an engine with tasks."""
 
     store: TaskStore
 
@@ -85,5 +84,5 @@ class TaskCorner(Corner, TaskStore):
         self.store.write_folder(rows, target)
 
 
-def corner_of(store: Store) -> Corner:
-    return TaskCorner(store) if isinstance(store, TaskStore) else Corner(store)
+def scratch_schema_of(store: Store) -> ScratchSchema:
+    return TaskScratchSchema(store) if isinstance(store, TaskStore) else ScratchSchema(store)

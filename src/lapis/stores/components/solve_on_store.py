@@ -1,6 +1,6 @@
 """Marginals and most likely worlds of a problem on a store: the stages from facts to answers.
 
-    ground      rows of clauses in tables                 (`grounding.stored`)
+    ground      rows of clauses in tables                 (`stores.grounding`)
     connect     components, on the engine                 (`contraction`)
     pack        components into parcels                   (`packing`)
     solve       parcels, by tasks of the engine or by processes here (`solving`, `workers`)
@@ -25,11 +25,11 @@ from lapis.inference.map.problem import broken_weight
 from lapis.inference.map.solver import MapResult
 from lapis.inference.marginals import Marginals, total_figures
 from lapis.language.names import format_atom
-from lapis.methods import find_method
 from lapis.network.csr import row_starts
 from lapis.network.network import AtomTable, Network, network_of_atoms
 from lapis.problem.problem import Problem
-from lapis.stores.components.packing import Limits, Packed, pack
+from lapis.registry.method import find_method
+from lapis.stores.components.packing import Packed, StoreLimits, pack
 from lapis.stores.components.solving import (
     ATOM,
     CONTRADICTED,
@@ -81,7 +81,7 @@ class Solved:
         return 0.5 if self.question.command == "infer" else 0.0
 
 
-def solve_there(problem: Problem, store: Store, question: Question, limits: Limits) -> Solved:
+def solve_there(problem: Problem, store: Store, question: Question, limits: StoreLimits) -> Solved:
     """All stages. Raises what `infer_network` and `most_likely_world` would."""
     refuse_methods(question)
     refuse_jobs(store, limits.jobs)

@@ -41,10 +41,10 @@ from lapis.inference.marginals import (
 )
 from lapis.inference.plan import is_tiny, plan_parts
 from lapis.inference.solve import CarriedOut, carry_out, infer_network
-from lapis.methods import find_method, methods_of
 from lapis.network.network import Network
 from lapis.network.parts import keep_part
 from lapis.network.satisfiability import find_core, row_atoms
+from lapis.registry.method import find_method, methods_of
 from lapis.stores.components.rows import ParcelNetwork, ParcelRows, build_network
 
 ATOM, SAMPLED_ATOM, COUNT, TOTAL, NO_TOTAL, FIGURE, METHOD, CONTRADICTED, REFUSED = range(9)

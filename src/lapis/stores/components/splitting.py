@@ -30,7 +30,7 @@ class Largest(NamedTuple):
     literals: int
 
 
-class Split(NamedTuple):
+class ComponentSplit(NamedTuple):
     """What would split a component, and the atoms of the largest one that would be left."""
 
     text: str
@@ -74,19 +74,21 @@ def refuse_large(
     )
 
 
-def find_splits(store: Store, ground: GroundTables, problem: Problem, rows: Table) -> list[Split]:
+def find_splits(
+    store: Store, ground: GroundTables, problem: Problem, rows: Table
+) -> list[ComponentSplit]:
     """What each predicate's evidence, and each rule's absence, would leave."""
-    found: list[Split] = []
+    found: list[ComponentSplit] = []
     for name, listing in list(ground.unknown.items())[:MOST_TRIED]:
         first, last = listing.numbers.start + 1, listing.numbers.stop
         left = largest_left(store, ground, rows, f"abs({{}}) NOT BETWEEN {first} AND {last}", "")
-        found.append(Split(f"evidence on '{name}'", left))
+        found.append(ComponentSplit(f"evidence on '{name}'", left))
     offset = problem.weight_table.offset
     soft = [number for number, rule in enumerate(problem.model.rules) if not rule.hard]
     for number in soft[:MOST_TRIED]:
         own = f" AND weight NOT BETWEEN {offset[number]} AND {offset[number + 1] - 1}"
         left = largest_left(store, ground, rows, "{} <> 0", own)
-        found.append(Split(f"leaving out '{problem.model.rules[number].text}'", left))
+        found.append(ComponentSplit(f"leaving out '{problem.model.rules[number].text}'", left))
     return found
 
 

@@ -21,7 +21,7 @@ from lapis.cores import num_cores
 from lapis.errors import LapisError
 from lapis.progress import Progress, tell
 from lapis.runtime.processes import worker_pool
-from lapis.stores.components.packing import Limits, Packed
+from lapis.stores.components.packing import Packed, StoreLimits
 from lapis.stores.components.rows import Columns, ParcelRows, read_columns
 from lapis.stores.components.solving import ANSWER_COLUMNS, Question, solve_parcel
 from lapis.stores.store import Store, Table, TaskStore
@@ -34,7 +34,7 @@ MOST_TASKS = 10_000
 FEW_PARCELS = 2  # are solved in this process: starting others takes longer
 
 
-def run_workers(store: Store, packed: Packed, question: Question, limits: Limits) -> Table:
+def run_workers(store: Store, packed: Packed, question: Question, limits: StoreLimits) -> Table:
     """A table of answers to all parcels: by the engine's tasks, if it has them, or by processes."""
     if isinstance(store, TaskStore) and packed.rows is not None:
         event = Progress("solving", 0, packed.num_parcels, text="in tasks of the engine")

@@ -42,13 +42,13 @@ from lapis.stores.counting.signatures import (
     StoredFunction,
     unite_functions,
 )
-from lapis.stores.load_to_store import Scratch
+from lapis.stores.load_to_store import ScratchTables
 from lapis.stores.store import Table
 from lapis.stores.store_engine import StoreEngine
 from lapis.stores.stored_world import StoredWorld
 
 
-class Group(NamedTuple):
+class StoredGroup(NamedTuple):
     """One factor of some terms, on the store."""
 
     positions: tuple[int, ...]
@@ -68,9 +68,9 @@ class StoredTerm(NamedTuple):
 class StoredTerms:
     """Puts the groups of terms on a store, equal ones once."""
 
-    def __init__(self, engine: StoreEngine, scratch: Scratch, target: Target) -> None:
+    def __init__(self, engine: StoreEngine, scratch: ScratchTables, target: Target) -> None:
         self.engine, self.scratch, self.target = engine, scratch, target
-        self.groups: list[Group] = []
+        self.groups: list[StoredGroup] = []
         self._known: dict[tuple[Expression, tuple[str, ...], tuple[int, ...]], int] = {}
 
     def evaluate(
@@ -112,20 +112,20 @@ class StoredTerms:
 
     def _number(
         self, part: Expression, source: str, plus: tuple[str, ...], shape: tuple[int, ...]
-    ) -> Group:
+    ) -> StoredGroup:
         """The factor as a function of positions, with one value at each point."""
         group, names = f"g{len(self.groups)}", self.target.positions
         positions = tuple(place for place, name in enumerate(names) if name in part.variables)
         points = [f"c{part.variables.index(names[place])} AS p{place}" for place in positions]
         if not plus:
             query = f"(SELECT {', '.join([*points, f'n AS {group}'])} FROM {source} t)"
-            return Group(positions, (), query, None)
+            return StoredGroup(positions, (), query, None)
         column = "CAST(0 AS BIGINT)"
         for name, size in zip(plus, shape, strict=True):
             column = f"({column}) * {size} + c{part.variables.index(name)}"
         entries = f"(SELECT {', '.join([*points, f'{column} AS w', 'n'])} FROM {source} t)"
         if not positions:
-            return Group((), plus, "", self._fetch_entries(entries))
+            return StoredGroup((), plus, "", self._fetch_entries(entries))
         dialect = self.engine.store.dialect
         keys = ", ".join(f"p{place}" for place in positions)
         entry = f"{dialect.as_text('w')} || ':' || {dialect.as_text('n')}"
@@ -137,7 +137,7 @@ class StoredTerms:
         )
         numbered = ", ".join([*(f"t.p{place}" for place in positions), f"d.g AS {group}"])
         query = f"(SELECT {numbered} FROM {texts} t JOIN {distinct} d ON d.v = t.v)"
-        return Group(positions, plus, query, self._fetch_vectors(distinct))
+        return StoredGroup(positions, plus, query, self._fetch_vectors(distinct))
 
     def _fetch_entries(self, entries: str) -> SparseVectors:
         """The empty vector, and the one that a group without positions has everywhere."""
@@ -170,11 +170,11 @@ class StoredDifferences:
 
     world: StoredWorld
     engine: StoreEngine
-    scratch: Scratch
+    scratch: ScratchTables
     target: Target
     features: tuple[Feature, ...]
     keys: WeightKeys
-    groups: tuple[Group, ...]
+    groups: tuple[StoredGroup, ...]
     when_false: tuple[StoredTerm, ...]
     when_true: tuple[StoredTerm, ...]
     violated: tuple[int, ...]  # hard rules that the data breaks
@@ -300,7 +300,7 @@ def stored_differences(
 ) -> StoredDifferences:
     """The differences of features that all are direct."""
     engine = StoreEngine(world, world.store)
-    scratch = Scratch(engine.store)
+    scratch = ScratchTables(engine.store)
     terms = StoredTerms(engine, scratch, target)
     when_false: list[StoredTerm] = []
     when_true: list[StoredTerm] = []

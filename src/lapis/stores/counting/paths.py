@@ -26,7 +26,7 @@ from lapis.stores.counting.signatures import (
 )
 from lapis.stores.load_to_store import (
     LoadedRows,
-    Scratch,
+    ScratchTables,
     StoredExtension,
 )
 from lapis.stores.store import Store, fetch_number
@@ -67,7 +67,7 @@ class StoredJoins(Joins[StoredColumn]):
 
     def __init__(self, data: TrainingData, store: Store) -> None:
         super().__init__(data)
-        self.scratch = Scratch(store)
+        self.scratch = ScratchTables(store)
         self.world = StoredWorld(
             {
                 name: LazyDomain(name, _Numbered(int(offset[-1])))
@@ -142,7 +142,7 @@ class StoredPath(PathDifferences):
 
     def count_values(self, world: int) -> tuple[np.ndarray, np.ndarray]:
         sizes = dict(enumerate(self.data.sizes(self.predicate, world)))
-        with Scratch(self.store) as scratch:
+        with ScratchTables(self.store) as scratch:
             counter = SignatureCounter(scratch, len(self.columns))
             found = counter.count_everywhere(self._functions(scratch, world), sizes)
         values = self._values(counter, found.value)
@@ -151,14 +151,14 @@ class StoredPath(PathDifferences):
         return values[order], found.multiplicity[order].astype(np.float64)
 
     def values_at(self, rows: np.ndarray) -> np.ndarray:
-        with Scratch(self.store) as scratch:
+        with ScratchTables(self.store) as scratch:
             counter = SignatureCounter(scratch, len(self.columns))
             places = {f"p{place}": rows[:, place] for place in range(rows.shape[1])}
             listed = scratch.load({"i": np.arange(len(rows)), **places})
             codes = counter.look_up(str(listed), len(rows), self._functions(scratch, None))
         return self._values(counter, codes)
 
-    def _functions(self, scratch: Scratch, world: int | None) -> list[StoredFunction]:
+    def _functions(self, scratch: ScratchTables, world: int | None) -> list[StoredFunction]:
         """Columns of the same axes as one function; of one world, if it is said which."""
         types = self.data.predicates[self.predicate].types
         found = []

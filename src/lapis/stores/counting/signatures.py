@@ -32,7 +32,7 @@ from lapis.counting.differences.argument_classes import (
     outer_counts,
     too_many_classes,
 )
-from lapis.stores.load_to_store import Scratch
+from lapis.stores.load_to_store import ScratchTables
 
 
 class StoredFunction(NamedTuple):
@@ -74,7 +74,7 @@ class _Block(NamedTuple):
 class SignatureCounter:
     """Counts signatures over some groups on one store."""
 
-    def __init__(self, scratch: Scratch, num_groups: int) -> None:
+    def __init__(self, scratch: ScratchTables, num_groups: int) -> None:
         self.scratch = scratch
         self.num_groups = num_groups
         self.codes = ValueCodes(num_groups)
@@ -238,7 +238,7 @@ def _cover(function: StoredFunction, joint: StoredFunction) -> StoredFunction:
     )
 
 
-def unite_functions(scratch: Scratch, functions: Sequence[StoredFunction]) -> StoredFunction:
+def unite_functions(scratch: ScratchTables, functions: Sequence[StoredFunction]) -> StoredFunction:
     """Functions of the same positions as one."""
     if len(functions) == 1:
         return functions[0]

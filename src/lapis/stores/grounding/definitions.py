@@ -29,14 +29,14 @@ from typing import NamedTuple
 
 from lapis.errors import TooLarge
 from lapis.grounding.definitions import MOST_REPEATED
-from lapis.grounding.rows import expect_packable
+from lapis.grounding.grounded_world import expect_packable
 from lapis.grounding.templates import Query, cube_templates
 from lapis.language.syntax import Variable
 from lapis.logic.clauses import Definition
 from lapis.relational.conjunction import Atom
 from lapis.stores.grounding.atoms import MOST_NUMBER, columns_of, spell
 from lapis.stores.grounding.literals import (
-    Instances,
+    InstanceTables,
     LiteralWriter,
     QueryRows,
     Written,
@@ -178,13 +178,13 @@ class StoredDefinitions:
                 if rows.rows:
                     yield QueryRows(kept, str(rows))
 
-    def _decide(self, definition: Definition, cubes: Sequence[QueryRows]) -> Instances:
+    def _decide(self, definition: Definition, cubes: Sequence[QueryRows]) -> InstanceTables:
         """What each instance is, from the cubes that are left of it."""
         name, sizes = definition.predicate.name, self._sizes(definition)
         pairs = [self._select_pairs(definition, rows) for rows in cubes]
         first = self._allocate(sizes, name)
         if not pairs:
-            return Instances(first, sizes, None, None)
+            return InstanceTables(first, sizes, None, None)
         union = " UNION ALL ".join(pairs)
         spelled = f"SELECT {first} + code AS atom, literal FROM ({union}) p"
         members = self.store.create(
@@ -198,7 +198,7 @@ class StoredDefinitions:
             "THEN 0 WHEN count(*) = 1 THEN min(low) ELSE atom + 1 END AS literal, "
             f"count(*) AS length FROM {members} GROUP BY atom",
         )
-        return Instances(first, sizes, decided, members)
+        return InstanceTables(first, sizes, decided, members)
 
     def _select_pairs(self, definition: Definition, rows: QueryRows) -> str:
         """(code, literal) of each cube that is left: the literal that says that it holds."""

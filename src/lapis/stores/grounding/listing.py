@@ -7,10 +7,10 @@ import math
 from lapis.errors import TooLarge
 from lapis.relational.plan import Plan, Term
 from lapis.stores.dialect import Dialect
-from lapis.stores.sql import Integer, Tables, Writer, bound
+from lapis.stores.sql import Integer, SqlWriter, TableLookup, bound
 
 
-def write_rows(plan: Plan, tables: Tables, dialect: Dialect) -> str:
+def write_rows(plan: Plan, tables: TableLookup, dialect: Dialect) -> str:
     """Columns c0, c1, … for the kept variables, which every term must list, and n ≠ 0.
 
     Raises TooLarge where the dialect has no integers for the counts.
@@ -27,7 +27,7 @@ def write_rows(plan: Plan, tables: Tables, dialect: Dialect) -> str:
             code="too-large",
             hint="write the formula with fewer unconnected variables",
         )
-    writer = Writer(plan, tables, dialect, Integer(integer))
+    writer = SqlWriter(plan, tables, dialect, Integer(integer))
     selects = [_select_term(plan, term, writer, integer) for term in plan.terms]
     text = writer.definitions() if writer.expressions else ""
     if len(selects) == 1:
@@ -42,7 +42,7 @@ def write_rows(plan: Plan, tables: Tables, dialect: Dialect) -> str:
     )
 
 
-def _select_term(plan: Plan, term: Term, writer: Writer, integer: str) -> str:
+def _select_term(plan: Plan, term: Term, writer: SqlWriter, integer: str) -> str:
     """coefficient · multiplier · Π parts, row by row."""
     where: dict[str, str] = {}  # the column of each variable
     sources: list[str] = []

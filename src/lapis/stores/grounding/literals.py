@@ -36,7 +36,7 @@ MOST_SPLIT = 6  # literals of one template over predicates that are partly known
 EVERYWHERE = PlanLimits(split_above=-1, most_split=MOST_SPLIT)
 
 
-class Instances(NamedTuple):
+class InstanceTables(NamedTuple):
     """The instances of a derived predicate that rows refer to."""
 
     first: int  # number of the one whose arguments all have code 0
@@ -75,7 +75,7 @@ class Written(NamedTuple):
 @dataclass(frozen=True)
 class LiteralWriter:
     world: KnownTables
-    resolved: dict[str, Instances]  # of derived predicates, as far as they are
+    resolved: dict[str, InstanceTables]  # of derived predicates, as far as they are
 
     def plan(self, template: Template) -> list[KeptQuery]:
         """The queries of a template. Raises TooLarge where they are estimated to be hopeless."""

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import inf
-from typing import Any
 
+from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, is_condensed, is_range_restricted
 from lapis.structure.coupled_groups import is_summable, refit_groups
@@ -46,6 +46,7 @@ from lapis.structure.select import (
     Selection,
     finish_selection,
     new_ensemble,
+    own_options,
     rank,
     retain,
     select,
@@ -60,11 +61,11 @@ class ForwardOptions(Criteria):
     seed: int = 0
 
 
-def learn_forward(search: Search, **own: Any) -> Selection:
+def learn_forward(search: Search, given: StructureOptions) -> Selection:
     """Rules by exact scores and forward selection."""
-    options = ForwardOptions(**own)
+    options = own_options(ForwardOptions, given)
     width = WIDTH if options.shrinkage is None else inf
-    if "penalty" in own or options.final != "lazy":
+    if given.penalty is not None or options.final != "lazy":
         priced = search.with_pricing(Pricing(flat_pricing(search.data).worth, width))
         return select(priced, score_candidates(priced, options), options)
     search = search.with_pricing(nat_pricing(search.data, width=width))
@@ -104,11 +105,11 @@ def find_candidates(search: Search, options: ForwardOptions) -> Candidates:
 def score_candidates(search: Search, options: ForwardOptions) -> list[ClauseScore]:
     """All connected clauses of up to three literals, longer ones along paths of the data."""
     paths: dict[Path, None] = {}
-    for path in connected_paths(search, min(3, options.max_length), options.max_variables):
+    for path in connected_paths(search, min(3, options.max_literals), options.max_variables):
         paths[path] = None
-    if options.max_length > 3:
+    if options.max_literals > 3:
         found = find_paths(
-            ground_graph(search.data), options.max_length, max_variables=options.max_variables,
+            ground_graph(search.data), options.max_literals, max_variables=options.max_variables,
             progress=search.progress, stop=search.stop,
         )  # fmt: skip
         paths.update((each.path, None) for each in found)

@@ -25,18 +25,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
 from lapis.data.keys import contains
 from lapis.errors import Warning, announce
+from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import Path, sign_patterns
 from lapis.structure.lift_graph import PRIOR, LiftedGraph, ground_graph, lift_graph
 from lapis.structure.paths.find_paths import FoundPath, find_paths
 from lapis.structure.scores import AtomSample, Sample, fit_unit
-from lapis.structure.select import Criteria, Selection, select
+from lapis.structure.select import Criteria, Selection, own_options, select
 from lapis.structure.training_data import TrainingData
 
 GROUND_EXAMPLES = 1000
@@ -46,7 +46,7 @@ GROUND_EXAMPLES = 1000
 class LhlOptions(Criteria):
     """The paper's parameters; the penalty is π."""
 
-    max_length: int = 5  # ω, literals
+    max_literals: int = 5  # ω, literals
     max_variables: int = 0  # of a path; 0: no limit
     max_examples: int | None = None  # paths that one with variables is extended from; 0: all
     dangling: str = "drop"
@@ -66,9 +66,9 @@ class LhlOptions(Criteria):
         return self.max_examples
 
 
-def learn_lhl(search: Search, **own: Any) -> Selection:
+def learn_lhl(search: Search, given: StructureOptions) -> Selection:
     """Rules by LHL."""
-    options = LhlOptions(**own)
+    options = own_options(LhlOptions, given)
     data = search.data
     search.tell("lifting", 0, None)
     graph = (
@@ -78,7 +78,7 @@ def learn_lhl(search: Search, **own: Any) -> Selection:
     )
     found = find_paths(
         graph,
-        options.max_length,
+        options.max_literals,
         max_variables=options.max_variables,
         max_examples=options.num_examples,
         keeps_dangling=options.dangling == "keep",
@@ -94,7 +94,7 @@ def learn_lhl(search: Search, **own: Any) -> Selection:
             break
         generator = np.random.default_rng((options.seed, done))
         trial = partial(try_path, search, graph, each, options, generator)
-        if search.tape.ask(each.path, trial) == [1.0]:
+        if search.log.call(each.path, trial) == [1.0]:
             paths.append(each.path)
         search.tell("trying paths", done, len(supported), kept=len(paths))
     scores = search.score_paths(paths, options.flips)
@@ -114,7 +114,7 @@ def warn_of_support(num_paths: int, least: int) -> None:
                 f"none of the {num_paths} paths has {least} true atoms for each of its literals, "
                 "so no rule is tried",
                 "no-support",
-                hint="--support N asks for fewer, 0 for none",
+                hint="--min-support N asks for fewer, 0 for none",
             )
         ]
     )

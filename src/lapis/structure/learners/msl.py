@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
+from lapis.registry.options import StructureOptions
 from lapis.structure.candidates import Search
 from lapis.structure.clauses import (
     Candidate,
@@ -29,7 +29,7 @@ from lapis.structure.clauses import (
 )
 from lapis.structure.ensemble import Ensemble
 from lapis.structure.scores import ClauseScore
-from lapis.structure.select import Criteria, Selection, finish_selection
+from lapis.structure.select import Criteria, Selection, finish_selection, own_options
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class Bounds:
         return beam
 
 
-def learn_msl(search: Search, **own: Any) -> Selection:
+def learn_msl(search: Search, given: StructureOptions) -> Selection:
     """Rules by beam search."""
-    options = MslOptions(**own)
+    options = own_options(MslOptions, given)
     ensemble = Ensemble(search.data, search.scorer.joins)
     unit_value = ensemble.value
     bounds = Bounds(search, options)
@@ -118,7 +118,7 @@ def search_clause(
         found = choose(beam, options)
         if found is not None and (best is None or found[0] > best[0]):
             best = found
-        elif all(len(c) >= options.max_length for _, c in beam):
+        elif all(len(c) >= options.max_literals for _, c in beam):
             break
     return None if best is None else best[1]
 
@@ -140,13 +140,13 @@ def pairs(search: Search, options: MslOptions) -> Iterator[Candidate]:
             yield canonical(path, positive)
 
 
-def connected_paths(search: Search, max_length: int, max_variables: int) -> Iterator[Path]:
-    """All connected paths of 2 … max_length atoms in the language, shortest first."""
+def connected_paths(search: Search, max_literals: int, max_variables: int) -> Iterator[Path]:
+    """All connected paths of 2 … max_literals atoms in the language, shortest first."""
     level = {
         canonical((PathAtom(name, tuple(range(predicate.arity))),)).path: None
         for name, predicate in search.data.predicates.items()
     }
-    for _ in range(max_length - 1):
+    for _ in range(max_literals - 1):
         level = {
             canonical(longer).path: None
             for path in level
@@ -166,7 +166,7 @@ def neighbours(search: Search, clause: Candidate, options: MslOptions) -> Iterat
             low = clause.positive & (1 << bit) - 1
             if is_connected(path):
                 yield canonical(path, low | clause.positive >> bit + 1 << bit)
-    if size < options.max_length:
+    if size < options.max_literals:
         for path in extensions(search, clause.path, options.max_variables):
             for sign in (0, 1):
                 yield canonical(path, clause.positive | sign << size)

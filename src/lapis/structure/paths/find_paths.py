@@ -49,7 +49,7 @@ class PathExamples:
 
 def find_paths(
     graph: LiftedGraph,
-    max_length: int,
+    max_literals: int,
     *,
     max_variables: int = MAX_VARIABLES,
     max_examples: int = MAX_EXAMPLES,
@@ -57,13 +57,13 @@ def find_paths(
     progress: Report | None = None,
     stop: Stop | None = None,
 ) -> list[FoundPath]:
-    """All paths of 2 … max_length hyperedges, up to renaming, shortest first.
+    """All paths of 2 … max_literals hyperedges, up to renaming, shortest first.
 
     Parameters
     ----------
     graph
         The hypergraph to search.
-    max_length
+    max_literals
         Hyperedges of a path at most (ω).
     max_variables
         Variables of a path at most; 0 for no limit.
@@ -91,8 +91,8 @@ def find_paths(
             add_example(level[path], nodes, (edge,), max_examples)
     found: list[FoundPath] = []
     max_arity = max((len(edge.nodes) for edge in graph.edges), default=0)
-    for length in range(2, max_length + 1):
-        left = max_length - length
+    for length in range(2, max_literals + 1):
+        left = max_literals - length
         limits = PathLimits(
             max_variables,
             max_examples if left else -1,
@@ -105,7 +105,7 @@ def find_paths(
             if keeps_dangling or not has_dangling(path)
         ]
         if progress is not None:
-            progress(Progress("finding paths", length, max_length, 0.0, {"paths": len(found)}))
+            progress(Progress("finding paths", length, max_literals, 0.0, {"paths": len(found)}))
         if stop is not None and stop():
             break
     return found

@@ -30,10 +30,11 @@ from typing import NamedTuple
 import numpy as np
 
 from lapis.inference.sampling import gibbs
-from lapis.inference.sampling.couplings.pairs import Coupled, CoupledSampler
+from lapis.inference.sampling.couplings.pairs import Coupled, couple
 from lapis.inference.sampling.gibbs import Gibbs
 from lapis.inference.sampling.kernels.cluster import Clusters, new_clusters, run_clusters
 from lapis.inference.sampling.kernels.tally import Tallies
+from lapis.network.network import Network
 
 PAIR_WORK, ATOM_WORK = 2.2, 5.0  # literals of a sweep that a pair and an atom cost, as measured
 
@@ -53,10 +54,16 @@ class Info(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cluster(CoupledSampler):
+class Cluster:
     """Swendsen–Wang moves and Gibbs sweeps; one sample is one of each, or a sweep alone."""
 
     name: str = "cluster"
+
+    def prepare(self, network: Network) -> Coupled:
+        return couple(Gibbs().prepare(network))
+
+    def start(self, plan: Coupled, chain: int, rng: np.ndarray) -> np.ndarray:
+        return Gibbs().start(plan.gibbs, chain, rng)
 
     def init(self, plan: Coupled, world: np.ndarray, rng: np.ndarray) -> State:
         state = Gibbs().init(plan.gibbs, world, rng)
@@ -73,3 +80,13 @@ class Cluster(CoupledSampler):
     def work(self, plan: Coupled, state: State) -> float:
         moves = PAIR_WORK * len(plan.pairs.one) + ATOM_WORK * len(plan.pairs.field)
         return plan.sweep_work + moves
+
+    def reweigh(self, plan: Coupled, state: State, weights: np.ndarray) -> tuple[Coupled, State]:
+        after, chain = Gibbs().reweigh(plan.gibbs, state.gibbs, weights)
+        return couple(after), state._replace(gibbs=chain)
+
+    def counts(self, state: State) -> np.ndarray:
+        return Gibbs().counts(state.gibbs)
+
+    def world(self, state: State) -> np.ndarray:
+        return Gibbs().world(state.gibbs)

@@ -11,11 +11,11 @@ signs. Samplers that move many atoms at once walk on these numbers; the clauses 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.sampling.gibbs import Gibbs, Plan, sweep_work
+from lapis.inference.sampling.gibbs import Plan, sweep_work
 from lapis.inference.sampling.kernels.clause_graph import ClauseGraph
 from lapis.inference.sampling.kernels.cluster import Neighbours, Pairs
 from lapis.network.csr import row_starts
@@ -55,26 +55,6 @@ def couple(plan: Plan) -> Coupled:
     order = np.flatnonzero(~plain).astype(np.int32)
     freeze = -np.sign(pairs.coupling) * np.expm1(-2.0 * np.abs(pairs.coupling))
     return Coupled(plan, pairs, find_neighbours(pairs), single[plain], order, freeze)
-
-
-class CoupledSampler:
-    """What samplers have in common whose chains are those of Gibbs, moved by couplings too."""
-
-    def prepare(self, network: Network) -> Coupled:
-        return couple(Gibbs().prepare(network))
-
-    def start(self, plan: Coupled, chain: int, rng: np.ndarray) -> np.ndarray:
-        return Gibbs().start(plan.gibbs, chain, rng)
-
-    def reweigh(self, plan: Coupled, state: Any, weights: np.ndarray) -> tuple[Coupled, Any]:
-        after, chain = Gibbs().reweigh(plan.gibbs, state.gibbs, weights)
-        return couple(after), state._replace(gibbs=chain)
-
-    def counts(self, state: Any) -> np.ndarray:
-        return Gibbs().counts(state.gibbs)
-
-    def world(self, state: Any) -> np.ndarray:
-        return Gibbs().world(state.gibbs)
 
 
 def find_neighbours(pairs: Pairs) -> Neighbours:

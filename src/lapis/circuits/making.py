@@ -1,0 +1,385 @@
+"""Making circuits: `learn` from rows, `compile` and `approximate` models.
+
+A model is one of Markov logic, a network in a `.bif`, `.uai` or `.tbn` file, or a `FactorGraph`.
+Rows are a path, a NumPy array or a frame. States of variables are given by name: `{"rain": "yes"}`,
+or "rain=yes" as on the command line.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lapis.circuits.approximation import approximate as approximation
+from lapis.circuits.circuit import Circuit
+from lapis.circuits.compilation.compile import MAX_EDGES, compile_factors
+from lapis.circuits.compilation.partition import cheap_partition
+from lapis.circuits.factors.factor_graph import FactorGraph
+from lapis.circuits.inputs import (
+    known_row,
+    open_factors,
+    open_trees,
+)
+from lapis.circuits.learning.learner import EDGE_COSTS, PARAMETER_COSTS, learn_rows
+from lapis.circuits.queries import (
+    log_partition,
+)
+from lapis.circuits.results import (
+    CircuitFigures,
+    LearnedCircuit,
+)
+from lapis.circuits.table import RowsLike, open_rows, rows_of, variables_of
+from lapis.circuits.tree_networks.compiling import compile_network
+from lapis.circuits.tree_networks.tree_network import TreeNetwork
+from lapis.circuits.typed_states import StatesLike
+from lapis.errors import LapisError
+from lapis.progress import Report, Stop, Wish, work_clock
+from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.circuit_options import (
+    CircuitApproximateOptions,
+    CircuitCompileOptions,
+    CircuitLearner,
+    CircuitLearnOptions,
+    CircuitParameters,
+    Header,
+)
+
+if TYPE_CHECKING:
+    import threading
+
+    from lapis.problem.task import DataLike, ModelLike
+
+
+@known_keywords
+def learn(
+    rows: RowsLike,
+    *,
+    valid: RowsLike | None = None,
+    names: Sequence[str] | None = None,
+    edge_costs: Sequence[float] = EDGE_COSTS,
+    parameter_costs: Sequence[float] = PARAMETER_COSTS,
+    prior: str | float = "libra",
+    method: CircuitLearner = "quick",
+    num_components: int | None = None,
+    num_starts: int = 1,
+    max_edges: int | None = None,
+    time_limit: float | None = None,
+    header: Header = "auto",
+    random_state: int | np.random.Generator = 0,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> LearnedCircuit:
+    """Learn a circuit from rows of discrete values, paying for its edges.
+
+    Parameters
+    ----------
+    rows
+        A table with a column for each variable; an empty cell, a null or a negative number is
+        missing.
+    valid
+        Held-out rows: they choose between costs, end EM and limit what is merged.
+    names
+        Of the columns of an array, or of a file without a header; x0, x1, … otherwise.
+    edge_costs
+        Cost of an edge in nats (k_e); of several, `valid` chooses. With 0 no circuit is kept, only
+        the network with decision trees.
+    parameter_costs
+        Cost of a parameter in nats (k_p), in the same way.
+    prior
+        Counts added to a distribution: "thesis" (1 for each state), "libra" (1 in total) or a
+        number in total.
+    method
+        "greedy" makes the best split in every step, "quick" nearly so, "tree" learns a tree of
+        hidden variables by EM.
+    num_components
+        Circuits in a mixture (1); of a tree the states of a hidden variable (16).
+    num_starts
+        Number of results from different starts that are averaged.
+    max_edges
+        Upper limit of the edges.
+    time_limit
+        Seconds after which the circuit so far is the result.
+    header
+        Whether the first row of a CSV file names its columns: "auto", "yes" or "no".
+    random_state
+        Seed of everything random.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the circuit so far is the result.
+
+    Returns
+    -------
+    LearnedCircuit
+        `circuit`, `network`, the figures by name, and the costs that were tried.
+
+    Raises
+    ------
+    LapisError
+        If the rows cannot be read or learned from, or options contradict each other.
+    TooLarge
+        If even without splits the circuit has more than `max_edges` edges.
+
+    Examples
+    --------
+    >>> import lapis, numpy as np
+    >>> rows = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], [40, 4, 5, 11], axis=0)
+    >>> found = lapis.circuits.learn(rows, names=["smokes", "cancer"])
+    >>> found.circuit
+    <Circuit: 2 variables, 19 nodes, 20 edges, 6 parameters>
+    >>> answer = lapis.circuits.query(found.circuit, "cancer", evidence={"smokes": 1})
+    >>> round(answer["cancer"]["1"], 3)
+    0.672
+    """
+    seed = seed_of(random_state)
+    options = CircuitLearnOptions(
+        edge_costs=tuple(edge_costs), parameter_costs=tuple(parameter_costs), method=method,
+        num_components=num_components, num_starts=num_starts, max_edges=max_edges,
+        time_limit=time_limit, header=header, random_state=seed,
+    )  # fmt: skip
+    check_options(options)
+    if max_edges is not None and not any(edge_costs):
+        raise LapisError(
+            "max_edges limits a circuit, and with an edge cost of 0 no circuit is kept",
+            code="option-value",
+            hint="leave it out, or give it to compile, which makes a circuit of the network",
+        )
+    tables = [open_rows(rows, "rows", names, header)]
+    if valid is not None:
+        tables.append(open_rows(valid, "valid", None, header))
+    names, states = variables_of(tables)
+    train, *others = (rows_of(one, names, states) for one in tables)
+    held_out = others[0] if others else None
+    found = learn_rows(
+        train, held_out, names, states, edge_costs=edge_costs, parameter_costs=parameter_costs,
+        prior=prior, method=method, num_components=num_components, num_starts=num_starts,
+        max_edges=max_edges, seed=seed, progress=progress,
+        stop=stop_within(stop, time_limit),
+    )  # fmt: skip
+    fit = found.fit
+    model = fit.network if fit.circuit is None else fit.circuit
+    assert model is not None
+    figures: dict[str, float | int | str | None] = {
+        "edges": fit.num_edges,
+        "parameters": model.num_parameters,
+        "leaves": None if fit.network is None else fit.network.num_leaves,
+        "splits": fit.num_splits,
+        "train_log_likelihood": mean(fit.log_likelihoods(train)),
+        "valid_log_likelihood": None if held_out is None else mean(fit.log_likelihoods(held_out)),
+        "seconds": found.seconds,
+        "converged": fit.converged,
+        "edge_cost": found.edge_cost,
+        "parameter_cost": found.parameter_cost,
+    }
+    return LearnedCircuit(figures, fit.circuit, fit.network, found.trials)
+
+
+@known_keywords
+def compile(
+    model: ModelLike | TreeNetwork | FactorGraph,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    open_predicates: Sequence[str] = (),
+    evidence: StatesLike = (),
+    max_edges: int = MAX_EDGES,
+    time_limit: float | None = None,
+    strict: bool = False,
+    random_state: int | np.random.Generator = 0,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> CircuitFigures:
+    """Compile a model to a circuit that computes it exactly.
+
+    Parameters
+    ----------
+    model
+        A Markov logic model, a network (`.bif`, `.uai`, `.tbn`), or a table of factors.
+    data
+        Facts, one world of them, of a Markov logic model; `.evid` files of a network.
+    query
+        Predicates, atoms or formulas of a Markov logic model that are asked.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+    evidence
+        States of a network's variables, as in `{"smoke": "yes"}` or "smoke=yes".
+    max_edges
+        Upper limit of the edges.
+    time_limit
+        Seconds after which to give up.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    random_state
+        Seed of the search for an elimination order.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event that ends the search.
+
+    Returns
+    -------
+    CircuitFigures
+        The `circuit`, and figures by name: its sizes, `method`, `width` and `log_partition`.
+
+    Raises
+    ------
+    LapisError
+        If the model has no possible state, or inputs do not go together.
+    TooLarge
+        If no circuit of at most `max_edges` edges is found.
+
+    Examples
+    --------
+    >>> import lapis
+    >>> model = lapis.parse("t = {A}\\nP(t)\\nQ(t)\\n1 P(x) => Q(x)")
+    >>> found = lapis.circuits.compile(model, query=["P", "Q"])
+    >>> found["variables"], round(found["log_partition"], 4)
+    (2, 2.2143)
+    """
+    options = CircuitCompileOptions(
+        query=query, open_predicates=open_predicates, max_edges=max_edges,
+        time_limit=time_limit, strict=strict,
+        random_state=seed_of(random_state),
+    )  # fmt: skip
+    check_options(options)
+    began, seed = time.monotonic(), options.seed
+    limit = stop_within(stop, time_limit)
+    network = open_trees(model, data, query, open_predicates)
+    if network is not None:
+        fixed = network.given(known_row(network, evidence))
+        compiled = compile_network(fixed, max_edges, seed, limit, progress)
+        circuit, method, width = compiled.circuit, compiled.method, fixed.treewidth()
+        network = network if fixed is network else None
+    else:
+        graph, row, _ = open_factors(model, data, query, open_predicates, evidence, strict)
+        found = compile_factors(graph.given(row), max_edges, seed, limit, progress)
+        circuit, method, width = found.circuit, found.method, found.width
+    figures: dict[str, float | int | str | None] = {
+        "method": method,
+        **sizes(circuit),
+        "width": width,
+        "log_partition": log_partition(circuit),
+        "seconds": time.monotonic() - began,
+    }
+    return CircuitFigures(figures, circuit, network)
+
+
+@known_keywords
+def approximate(
+    model: ModelLike | TreeNetwork | FactorGraph,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    open_predicates: Sequence[str] = (),
+    evidence: StatesLike = (),
+    max_edges: int = approximation.MAX_EDGES,
+    parameters: CircuitParameters = "auto",
+    num_samples: int = approximation.NUM_SAMPLES,
+    time_limit: float | None = None,
+    strict: bool = False,
+    random_state: int | np.random.Generator = 0,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> CircuitFigures:
+    """Find the circuit within a budget of edges that is closest to a model, given evidence.
+
+    Parameters
+    ----------
+    model
+        As of `compile`.
+    data
+        As of `compile`.
+    query
+        As of `compile`.
+    open_predicates
+        As of `compile`.
+    evidence
+        As of `compile`.
+    max_edges
+        Upper limit of the edges.
+    parameters
+        How parameters are found: "F" (learned), "G" (Gibbs samples), "V" (variational), "VI" (V,
+        its worlds weighed), "E" (drawn exactly) or "P" (particles); "auto" takes E where that
+        fits, else P or VI, whichever is surer.
+    num_samples
+        Number of samples that the structure is learned from.
+    time_limit
+        Seconds after which the best so far is the result.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    random_state
+        Seed of everything random.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the best so far is the result.
+
+    Returns
+    -------
+    CircuitFigures
+        The `circuit`, normalised, which stands for P(· | evidence), and figures by name: sizes,
+        bounds and estimates of log Z, `effective` and `interrupted`.
+
+    Raises
+    ------
+    LapisError
+        If the model has no possible state, or inputs do not go together.
+    TooLarge
+        If no circuit of at most `max_edges` edges is found.
+
+    Examples
+    --------
+    >>> import lapis
+    >>> model = lapis.parse("t = {A}\\nP(t)\\nQ(t)\\n1 P(x) => Q(x)")
+    >>> found = lapis.circuits.approximate(model, query=["P", "Q"], max_edges=30)
+    >>> found["edges"] <= 30, round(found["log_partition"], 4)
+    (True, 2.2143)
+    """
+    options = CircuitApproximateOptions(
+        query=query, open_predicates=open_predicates, max_edges=max_edges,
+        parameters=parameters, num_samples=num_samples, time_limit=time_limit, strict=strict,
+        random_state=seed_of(random_state),
+    )  # fmt: skip
+    check_options(options)
+    graph, row, _ = open_factors(model, data, query, open_predicates, evidence, strict)
+    began, seed = time.monotonic(), options.seed
+    limit = stop_within(stop, time_limit)
+    structure = approximation.find_structure(
+        graph, row, max_edges, num_samples, seed, limit, progress
+    )
+    found = approximation.approximate(graph, structure, row, parameters, seed, limit, progress)
+    exact = found.parameters == "E"
+    figures: dict[str, float | int | str | None] = {
+        "parameters_by": found.parameters,
+        **sizes(found.circuit),
+        "log_partition": found.log_partition if exact else cheap_partition(graph.given(row), limit),
+        "log_partition_bound": found.bound,
+        "log_partition_upper": found.upper,
+        "log_partition_estimate": found.log_partition,
+        "log_partition_stderr": found.log_partition_stderr,
+        "effective": found.effective,
+        "interrupted": limit.is_over(),
+        "seconds": time.monotonic() - began,
+    }
+    return CircuitFigures(figures, found.circuit, None)
+
+
+def mean(values: np.ndarray) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def stop_within(stop: Wish | threading.Event | None, time_limit: float | None) -> Stop:
+    return Stop(stop, math.inf if time_limit is None else work_clock() + time_limit)
+
+
+def sizes(circuit: Circuit) -> dict[str, int]:
+    return {
+        "variables": circuit.num_variables,
+        "nodes": circuit.num_nodes,
+        "edges": circuit.num_edges,
+        "parameters": circuit.num_parameters,
+    }

@@ -1,0 +1,19 @@
+"""Methods of counting."""
+
+from __future__ import annotations
+
+from lapis.registry.method import Method
+
+RULE_COUNTS = "lapis.counting.rule_counts"
+METHODS = (
+    Method(
+        "counts", "exact", "sums over true tuples", f"{RULE_COUNTS}:exact_counts", "problem",
+        "always",
+    ),
+    Method(
+        "counts", "ijgp", "estimates by iterative join-graph propagation",
+        f"{RULE_COUNTS}:estimated_counts", "problem", "where a cluster holds the formula",
+        ("ibound", "ijgp_iterations", "ijgp_tolerance", "ijgp_damping", "measure_error",
+         "differences"),
+    ),
+)  # fmt: skip

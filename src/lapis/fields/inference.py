@@ -1,0 +1,378 @@
+"""Marginals and most likely worlds of a field: the same answers as of a Markov logic model.
+
+Worlds are built, queries are read and answers are put together as everywhere; in between, a ground
+field takes the place of a network. Up to 2^20 worlds are enumerated, which is exact; beyond that
+Gibbs chains and ICM are what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from lapis.errors import LapisError
+from lapis.fields.enumeration import MAX_STATES, enumerate_field
+from lapis.fields.field import Field
+from lapis.fields.field_text import FieldLike, open_field
+from lapis.fields.gibbs import FieldGibbs
+from lapis.fields.ground import GroundField, ground_field
+from lapis.fields.icm import find_mode
+from lapis.fields.kernels.cached import CachedField
+from lapis.inference.marginals import (
+    InferenceOptions,
+    Marginals,
+    describe_chains,
+    sampled_marginals,
+)
+from lapis.inference.worlds import answer_world, merge_answers, merge_worlds, select_atoms
+from lapis.problem.task import DataLike, Task, World, build_task
+from lapis.progress import Report, Stop, Wish
+from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.field_options import FieldInferOptions, FieldMapOptions
+from lapis.registry.method import find_method
+from lapis.results.answer import Answer
+from lapis.results.most_likely_world import MostLikelyWorld
+
+if TYPE_CHECKING:
+    import threading
+
+QUICK_STATES = 1 << 22  # cells of all worlds that are enumerated without being asked to
+
+
+@known_keywords
+def infer(
+    field: FieldLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    open_predicates: Sequence[str] = (),
+    method: str = "auto",
+    precision: float = 0.01,
+    time_limit: float | None = None,
+    max_samples: int = 400_000,
+    num_chains: int = 4,
+    random_state: int | np.random.Generator = 0,
+    max_memory: int | None = None,
+    strict: bool = False,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> Answer:
+    """Infer marginal probabilities of the unknown query atoms of a field.
+
+    Parameters
+    ----------
+    field
+        A field or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates or single atoms; without a query all atoms that the data marks unknown.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+    method
+        "auto" (all worlds where they are few, Gibbs chains elsewhere) or the name of a method.
+    precision
+        Standard error wanted on every sampled marginal.
+    time_limit
+        Seconds after which the result so far is returned, marked interrupted.
+    max_samples
+        Samples in all chains after warm-up.
+    num_chains
+        Number of chains, run on all cores.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
+
+    Returns
+    -------
+    Answer
+        A probability for each atom; `expected_counts` are those of the root, E Σ f of each of its
+        children.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or a formula is asked.
+    TooLarge
+        If the ground field does not fit in memory, or has too many worlds to enumerate.
+
+    Examples
+    --------
+    >>> from lapis import fields
+    >>> field = fields.parse("t = {A, B}\\nP(t)\\nroot:\\n 2 both\\nboth:\\n 3 P(x)")
+    >>> answer = fields.infer(field, query="P")
+    >>> answer.exact, round(answer["P(A)"], 4)
+    (True, 0.801)
+    """
+    options = FieldInferOptions(
+        query=query,
+        open_predicates=open_predicates,
+        method=method,
+        precision=precision,
+        time_limit=time_limit,
+        max_samples=max_samples,
+        num_chains=num_chains,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+    )
+    check_options(options)
+    resolved = open_field(field)
+    task = field_task(resolved, data, query, open_predicates, strict)
+    limits = InferenceOptions(
+        precision=precision,
+        max_samples=max_samples,
+        num_chains=num_chains,
+        time_limit=time_limit,
+        seed=options.seed,
+        max_memory=max_memory,
+        progress=progress,
+        stop=Stop(stop),
+    )
+    parts: list[Answer] = []
+    for world, ground, found in solve_worlds("field infer", resolved, task, method, limits):
+        own = world._replace(weight_ids=np.arange(len(ground.root_edges)))
+        parts.append(answer_world(own, ground.network, found))
+    return join_answers(task, parts)
+
+
+def solve_worlds(
+    command: Literal["field infer", "field map"],
+    field: Field,
+    task: Task,
+    method: str,
+    options: InferenceOptions,
+) -> Iterator[tuple[World, GroundField, Any]]:
+    """What the method found in each world; when the user stops one, the others end at once."""
+    chosen = find_method(command, method).load()
+    for world in task.worlds:
+        ground = ground_field(field, world.problem, options.max_memory)
+        found = chosen(ground, field.weights, options)
+        if found.diagnostics.get("interrupted") and options.stop is not None:
+            options.stop.press()
+        yield world, ground, found
+
+
+def by_best_method(
+    ground: GroundField, weights: np.ndarray, options: InferenceOptions
+) -> Marginals:
+    chosen = by_enumeration if is_quick(ground) else by_gibbs
+    return chosen(ground, weights, options)
+
+
+def is_quick(ground: GroundField) -> bool:
+    """Whether all worlds can be enumerated in no time."""
+    states = ground.units.num_states
+    return states <= MAX_STATES and ground.num_cells * states <= QUICK_STATES
+
+
+def by_enumeration(
+    ground: GroundField, weights: np.ndarray, options: InferenceOptions
+) -> Marginals:
+    found = enumerate_field(ground, weights)
+    return Marginals.by(
+        "enumerate",
+        exact=True,
+        log_partition=found.log_partition,
+        marginal=found.marginal,
+        log_odds=found.log_odds,
+        expected_count=found.expected_sums,
+        diagnostics={"states": ground.units.num_states},
+    )
+
+
+def by_gibbs(
+    ground: GroundField,
+    weights: np.ndarray,
+    options: InferenceOptions,
+    *,
+    start_at_modes: bool = False,
+) -> Marginals:
+    from lapis.inference.sampling.chains import run_chains
+
+    name = "icm-gibbs" if start_at_modes else "gibbs"
+    found = run_chains(
+        ground.network,
+        FieldGibbs(CachedField(ground), weights, start_at_modes, name),
+        **options.chain_options,
+    )
+    return sampled_marginals(name, found, describe_chains(found))
+
+
+def by_gibbs_from_modes(
+    ground: GroundField, weights: np.ndarray, options: InferenceOptions
+) -> Marginals:
+    return by_gibbs(ground, weights, options, start_at_modes=True)
+
+
+@known_keywords
+def map(
+    field: FieldLike,
+    data: DataLike = None,
+    query: Sequence[str] | str = (),
+    *,
+    open_predicates: Sequence[str] = (),
+    method: str = "auto",
+    time_limit: float = 60.0,
+    random_state: int | np.random.Generator = 0,
+    max_memory: int | None = None,
+    strict: bool = False,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> MostLikelyWorld:
+    """Find a most likely truth assignment to the unknown atoms of a field.
+
+    Parameters
+    ----------
+    field
+        A field or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates or single atoms; without a query all atoms that the data marks unknown.
+    open_predicates
+        Further predicates that are unknown where the data is silent.
+    method
+        "auto" (all worlds where they are few, ICM elsewhere) or the name of a method.
+    time_limit
+        Seconds after which the best world so far is returned.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
+
+    Returns
+    -------
+    MostLikelyWorld
+        The world; it is proven where all worlds are enumerated.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, or a formula is asked.
+    TooLarge
+        If the ground field does not fit in memory, or has too many worlds to enumerate.
+
+    Examples
+    --------
+    >>> from lapis import fields
+    >>> field = fields.parse("t = {A, B}\\nP(t)\\nroot:\\n 2 both\\nboth:\\n 3 P(x)")
+    >>> fields.map(field, query="P").true_atoms
+    ['P(A)', 'P(B)']
+    """
+    options = FieldMapOptions(
+        query=query,
+        open_predicates=open_predicates,
+        method=method,
+        time_limit=time_limit,
+        random_state=seed_of(random_state),
+        max_memory=max_memory,
+        strict=strict,
+    )
+    check_options(options)
+    resolved = open_field(field)
+    task = field_task(resolved, data, query, open_predicates, strict)
+    limits = InferenceOptions(
+        time_limit=time_limit,
+        seed=options.seed,
+        max_memory=max_memory,
+        progress=progress,
+        stop=Stop(stop),
+    )
+    parts = []
+    for world, ground, found in solve_worlds("field map", resolved, task, method, limits):
+        asked = select_atoms(ground.network, world)
+        value = asked.values(found.world.astype(float)) > 0
+        parts.append(
+            MostLikelyWorld(
+                found.method, found.optimal, found.score, asked.atoms, value,
+                diagnostics=found.diagnostics,
+            )
+        )  # fmt: skip
+    return merge_worlds(task, parts)
+
+
+class Best(NamedTuple):
+    """A world of high probability."""
+
+    method: str
+    optimal: bool
+    score: float  # Σ w Σ f of the root: the log of its unnormalised probability
+    world: np.ndarray  # bool[num_unknown]
+    diagnostics: dict[str, Any]
+
+
+def map_best(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> Best:
+    chosen = map_enumerated if is_quick(ground) else map_icm
+    return chosen(ground, weights, options)
+
+
+def map_enumerated(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> Best:
+    found = enumerate_field(ground, weights)
+    notes = {"bound": found.best_score, "gap": 0.0, "interrupted": False}
+    return Best("enumerate", True, found.best_score, found.best, notes)
+
+
+def map_icm(ground: GroundField, weights: np.ndarray, options: InferenceOptions) -> Best:
+    stop, progress = options.begin_map(), options.progress
+    mode = find_mode(CachedField(ground), weights, seed=options.seed, stop=stop, progress=progress)
+    notes = {"starts": mode.starts, "interrupted": mode.interrupted}
+    return Best("icm", False, mode.score, mode.world, notes)
+
+
+def field_task(
+    field: Field,
+    data: DataLike,
+    query: Sequence[str] | str,
+    open_predicates: Sequence[str],
+    strict: bool,
+) -> Task:
+    task = build_task(
+        field.declarations, data, query, open_predicates=open_predicates, strict=strict
+    )
+    for asked in task.queries:
+        if asked.rule is not None:
+            raise LapisError(
+                "a field answers predicates and atoms, not formulas",
+                code="query",
+                hint="ask for the atoms, or add a parfeature",
+            )
+    return task
+
+
+def join_answers(task: Task, parts: Sequence[Answer]) -> Answer:
+    """The answers of the worlds; the root's expected sums add up."""
+    if len(parts) == 1:
+        return parts[0]
+    total = np.sum([part.expected_counts for part in parts], axis=0)
+    without = [
+        replace(
+            part,
+            expected_counts=np.empty(0),
+            diagnostics={
+                k: v for k, v in part.diagnostics.items() if k != "expected_counts_stderr"
+            },
+        )
+        for part in parts
+    ]
+    return replace(merge_answers(task, without), expected_counts=total)

@@ -1,0 +1,411 @@
+"""Learning the weights of a field, by back-propagation and the optimisers of everything else.
+
+The objectives are not concave (an inner weight and the weight of its parfeature in the parent may
+trade places), so the climb is repeated from `restarts` other weights and the best is kept: those of
+the field, each multiplied by a random factor, since it is the scale of the inner weights (how sharp
+a connective is) that local optima differ in. Which of two climbs is better is told by the value, or
+by the pseudo-likelihood where contrastive divergence has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from lapis.errors import LapisError
+from lapis.fields.field import ROOT, Field
+from lapis.fields.field_example import FieldExample, make_field_example
+from lapis.fields.field_text import FieldLike, call, open_field, print_field, print_target
+from lapis.fields.objectives import (
+    MostLikelyDerivatives,
+    PseudoLikelihood,
+    likelihood_objective,
+)
+from lapis.learning.examples import build_examples
+from lapis.learning.fit import Fit
+from lapis.learning.learning_run import choose_objective
+from lapis.learning.objectives.priors import Prior, parse_prior, with_prior
+from lapis.learning.parameters import Parameters
+from lapis.optimisation.maximize import Trajectory, make_optimizer, maximize
+from lapis.optimisation.penalized import EDGE, PenalizedObjective
+from lapis.optimisation.ray import find_length
+from lapis.problem.query import query_predicates
+from lapis.problem.task import DataLike, open_inputs
+from lapis.progress import Report, Stop, Wish, work_clock
+from lapis.registry.check import check_options, known_keywords, seed_of
+from lapis.registry.field_options import FieldExpectation, FieldLearnOptions, FieldOptimizer
+from lapis.registry.method import find_method
+from lapis.registry.options import LearnOptions
+
+if TYPE_CHECKING:
+    import threading
+
+    from lapis.optimisation.objective import Objective
+
+PRIOR = Prior("gaussian", 10.0)
+TOLERANCE = 1e-6  # of the gradient, for each atom
+SPREAD = 1.0  # standard deviation of the log of a restart's factors
+BY_CURVATURE = ("lbfgs", "dn", "scg", "pscg")
+SHIFT = 0.05  # and of what is added, so that a weight of 0 is not stuck there
+
+
+@dataclass(frozen=True)
+class FieldParameters(Parameters):
+    """One for each child of each parfeature."""
+
+    field: Field
+
+    def names(self) -> list[str]:
+        return [
+            f"{call(parfeature.name, parfeature.parameters)}: {print_target(child)}"
+            for parfeature, child in self.field.edges()
+        ]
+
+
+@dataclass(frozen=True, repr=False)
+class FieldFit(Fit):
+    """Learned weights of a field."""
+
+    @property
+    def field(self) -> Field:
+        """The field with the learned weights."""
+        assert isinstance(self.parameters, FieldParameters)
+        return self.parameters.field.with_weights(self.weights)
+
+    @property
+    def text(self) -> str:
+        return print_field(self.field, self.title())
+
+
+@known_keywords
+def learn(
+    field: FieldLike,
+    data: DataLike,
+    query: Sequence[str] | str = (),
+    *,
+    unobserved: Sequence[str] = (),
+    objective: str = "pseudo",
+    optimizer: FieldOptimizer | None = None,
+    expectation: FieldExpectation = "auto",
+    prior: Prior | str | None = None,
+    prior_mean: Literal["zero", "initial"] = "zero",
+    num_samples: int = 5,
+    rate: float | None = None,
+    restarts: int = 0,
+    max_iterations: int | None = None,
+    tolerance: float | None = None,
+    time_limit: float | None = None,
+    max_memory: int | None = None,
+    random_state: int | np.random.Generator = 0,
+    checkpoint: str | Path | None = None,
+    strict: bool = False,
+    progress: Report | None = None,
+    stop: Wish | threading.Event | None = None,
+) -> FieldFit:
+    """Learn the weights of a field from data; those marked @fixed keep theirs.
+
+    The climb starts at the weights of the field. Atoms of `unobserved` predicates, and those the
+    data marks unknown, are summed out by a likelihood.
+
+    Parameters
+    ----------
+    field
+        A field or the path of one.
+    data
+        A database, the path of one, None, or a list of these: several are several independent
+        worlds, each with its own constants. Facts of undeclared predicates are ignored with a
+        warning.
+    query
+        Predicates that are predicted from the others; without a query all atoms are explained.
+    unobserved
+        Predicates that the data does not show.
+    objective
+        "pseudo", "likelihood" or "conditional".
+    optimizer
+        Name of the optimiser; "lbfgs" where values are exact and "adam" elsewhere if absent.
+    expectation
+        How expected derivatives are found: "exact", "gibbs", "map", or "auto" for all worlds where
+        they are few and chains elsewhere.
+    prior
+        A prior, or a text: "none", "gaussian[:width]" or "l1[:strength]".
+    prior_mean
+        Centre of the prior: "zero", or "initial" for the weights in the field.
+    num_samples
+        Samples of each chain in an iteration.
+    rate
+        Learning rate of vp, cd, vp-pw, cd-pw, adam and adagrad.
+    restarts
+        Number of climbs from other weights; the best is kept.
+    max_iterations
+        Upper limit of the iterations of a climb.
+    tolerance
+        Largest component of the gradient at convergence; 1e-6 for each atom if absent.
+    time_limit
+        Seconds after which the result so far is returned, marked interrupted.
+    max_memory
+        Limit in bytes; 70 % of the machine if absent.
+    random_state
+        Seed of everything random, or a generator to draw one from.
+    checkpoint
+        A file that keeps the state; the work resumes from it if it exists.
+    strict
+        Refuse facts of predicates that the model does not declare.
+    progress
+        Called with `lapis.progress.Progress` events.
+    stop
+        A callable or an event; where it is true the result so far is returned, marked interrupted.
+
+    Returns
+    -------
+    FieldFit
+        The learned field, its weights, the curve, and how each climb ended.
+
+    Raises
+    ------
+    LapisError
+        If an input or an option is wrong, options do not go together, or the data is empty.
+    TooLarge
+        If the ground field does not fit in memory, or has too many worlds to enumerate.
+
+    Examples
+    --------
+    >>> from lapis import Database, fields
+    >>> field = fields.parse("P(t)\\nroot:\\n 1 P(x)")
+    >>> fit = fields.learn(field, Database.parse("P(A) P(B) P(C) !P(D)"), prior="none")
+    >>> round(fit["root: P(x)"], 4)  # log 3: three of four
+    1.0986
+    """
+    options = FieldLearnOptions(
+        query=query,
+        unobserved=unobserved,
+        objective=objective,
+        optimizer=optimizer,
+        expectation=expectation,
+        prior=prior,
+        prior_mean=prior_mean,
+        num_samples=num_samples,
+        rate=rate,
+        restarts=restarts,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        time_limit=time_limit,
+        max_memory=max_memory,
+        random_state=seed_of(random_state),
+        checkpoint=Path(checkpoint) if isinstance(checkpoint, str) else checkpoint,
+        strict=strict,
+    )
+    check_options(options)
+    resolved, seed = open_field(field), options.seed
+    inputs = open_inputs(resolved.declarations, data, strict=strict)
+    asked = query_predicates(query, inputs.model)
+    choose_objective(LearnOptions(objective=objective), asked)  # refuses what does not go together
+    began = work_clock()
+    field_examples = [
+        make_field_example(resolved, example, max_memory, progress)
+        for example in build_examples(inputs.model, inputs.databases, asked, unobserved=unobserved)
+    ]
+    atoms = sum(len(field_example.world) for field_example in field_examples)
+    if not atoms:
+        raise LapisError(
+            "there is nothing to learn from: the data names no constants of what is asked",
+            code="empty-data",
+            hint="give facts, or list the constants of the types in the field",
+        )
+    target = find_method("field objective", objective).load()(
+        field_examples, num_samples, seed, choose_expectation(objective, optimizer, expectation)
+    )
+    chosen = choose_prior(prior, prior_mean, resolved)
+    name = optimizer or ("lbfgs" if target.is_fixed else "adam")
+    own = {} if rate is None else {"rate": rate}
+    if tolerance is None and target.is_fixed:
+        tolerance = TOLERANCE * atoms
+    posterior = with_prior(target, chosen, resolved.weights, resolved.fixed)
+    corners = inner_weights(resolved)[posterior.free] & (posterior.origin == 0)
+    posterior = replace(posterior, corners=corners)
+    judge = posterior if target.is_fixed else judge_of(field_examples, posterior, restarts)
+    wish, rng = Stop(stop), np.random.default_rng(seed)
+    best: tuple[float, Trajectory] | None = None
+    starts: list[dict[str, object]] = []
+    how = objective, asked, sorted(unobserved), expectation, num_samples, rate, seed, chosen.kind
+    for number in range(restarts + 1):
+        left = None if time_limit is None else time_limit - (work_clock() - began)
+        if best is not None and (wish() or (left is not None and left <= 0)):
+            break
+        start = resolved.weights if number == 0 else other_start(resolved, rng)
+        trajectory = maximize(
+            posterior,
+            make_optimizer(name, **own),
+            posterior.free_weights(start),
+            max_iterations=max_iterations,
+            tolerance=tolerance,
+            time_limit=left,
+            progress=progress,
+            should_stop=wish,
+            checkpoint=None if checkpoint is None else restart_path(Path(checkpoint), number),
+            fingerprint=fingerprint(resolved, field_examples, (*how, number), chosen),
+        )
+        if (
+            isinstance(target, MostLikelyDerivatives)
+            and rate is None
+            and not trajectory.interrupted
+        ):
+            likelihood = likelihood_objective(field_examples, num_samples, seed, "auto")
+            trajectory = give_length(
+                trajectory, replace(posterior, objective=likelihood), resolved, wish
+            )
+        value = None if judge is None else value_of(judge, trajectory)
+        starts.append(
+            {"value": value, "converged": trajectory.converged, "reason": trajectory.reason}
+        )
+        if best is None or (value is not None and value > best[0]):
+            best = value or 0.0, trajectory
+        if trajectory.interrupted:
+            break
+    assert best is not None
+    return account(resolved, posterior, best[1], name, chosen, objective, starts, began, atoms)
+
+
+def choose_expectation(objective: str, optimizer: str | None, expectation: str) -> str:
+    """The expectation asked for, or what the optimiser's name implies."""
+    if expectation == "auto" and objective != "pseudo" and optimizer in ("vp", "vp-pw"):
+        expectation = "map"
+    if expectation == "map" and optimizer in BY_CURVATURE:
+        raise LapisError(
+            f"{optimizer} needs variances, which most likely worlds do not have",
+            code="needs-curvature",
+            hint="choose vp, vp-pw or adam, or expectation gibbs",
+        )
+    return expectation
+
+
+def choose_prior(prior: Prior | str | None, mean: str, field: Field) -> Prior:
+    chosen = parse_prior(prior) if isinstance(prior, str) else prior or PRIOR
+    return replace(chosen, mean=field.weights) if mean == "initial" else chosen
+
+
+def give_length(
+    trajectory: Trajectory, posterior: PenalizedObjective, field: Field, stop: Stop
+) -> Trajectory:
+    """A perceptron's weights, those of the root at the length of greatest likelihood.
+
+    A most likely world stays one when all weights of the root are multiplied by one number, so that
+    most likely worlds do not tell long weights from short ones.
+    """
+    root = ~inner_weights(field)[posterior.free]
+    weights, origin = posterior.all_weights(trajectory.weights), posterior.origin
+    longest = np.abs(trajectory.weights[root]).max(initial=0.0)
+    if longest == 0.0 or origin.any() or posterior.mean.any():
+        return trajectory
+    along = replace(
+        posterior,
+        free=posterior.free[root],
+        base=weights,
+        precision=posterior.precision[root],
+        mean=posterior.mean[root],
+        l1=None if posterior.l1 is None else posterior.l1[root],
+        origin=origin[root],
+        corners=None,
+    )
+    direction = trajectory.weights[root] / longest
+    length = find_length(along, direction, should_stop=stop)
+    found = trajectory.weights.copy()
+    found[root] = length * direction
+    return trajectory._replace(weights=found)
+
+
+def judge_of(
+    field_examples: Sequence[FieldExample], posterior: PenalizedObjective, restarts: int
+) -> PenalizedObjective | None:
+    """The pseudo-likelihood with the same prior, for objectives without a value."""
+    if any(field_example.has_hidden for field_example in field_examples):
+        if restarts:
+            raise LapisError(
+                "climbs cannot be compared: where atoms are hidden and worlds are many there is "
+                "neither a likelihood nor a pseudo-likelihood",
+                code="no-value",
+                hint="learn without restarts, from different seeds",
+            )
+        return None
+    return replace(posterior, objective=PseudoLikelihood(tuple(field_examples), "pseudo"))
+
+
+def value_of(judge: PenalizedObjective, trajectory: Trajectory) -> float:
+    """With the prior."""
+    value = judge.objective.evaluate(judge.all_weights(trajectory.weights)).value
+    assert value is not None
+    return value + judge.log_prior(trajectory.weights)
+
+
+def other_start(field: Field, rng: np.random.Generator) -> np.ndarray:
+    """float64[num_weights], the field's weights by random factors."""
+    weights = field.weights
+    factor = np.exp(rng.normal(-SPREAD / 2, SPREAD, len(weights)))
+    return weights * factor + rng.normal(0.0, SHIFT, len(weights))
+
+
+def inner_weights(field: Field) -> np.ndarray:
+    """bool[num_weights], those below the root, where log Z has a corner at zero (`field`)."""
+    return np.array([parfeature.name != ROOT for parfeature, _ in field.edges()], bool)
+
+
+def restart_path(path: Path, number: int) -> Path:
+    return path if number == 0 else path.with_name(f"{path.name}.{number}")
+
+
+def fingerprint(
+    field: Field, field_examples: Sequence[FieldExample], how: tuple[object, ...], prior: Prior
+) -> str:
+    """Names what is learned from what and how, so that only its own checkpoint is resumed."""
+    found = hashlib.sha256(repr((print_field(field), field.weights.tolist(), how)).encode())
+    for numbers in (
+        prior.strength,
+        prior.mean,
+        *(field_example.answer for field_example in field_examples),
+    ):
+        found.update(np.ascontiguousarray(numbers).tobytes())
+    return found.hexdigest()[:16]
+
+
+def account(
+    field: Field,
+    posterior: PenalizedObjective,
+    trajectory: Trajectory,
+    optimizer: str,
+    prior: Prior,
+    objective: str,
+    starts: list[dict[str, object]],
+    began: float,
+    atoms: int,
+) -> FieldFit:
+    weights = posterior.all_weights(trajectory.weights)
+    weights[np.abs(weights) <= EDGE] = 0.0
+    size = len(weights)
+    target: Objective = posterior.objective
+    value = target.evaluate(weights).value if target.is_fixed else None
+    parameters = FieldParameters(
+        field.declarations, (), np.array([0, size]), (), field.weights, field.fixed, field
+    )
+    return FieldFit(
+        objective,
+        optimizer,
+        str(prior),
+        value,
+        posterior.log_prior(trajectory.weights),
+        target.is_exact,
+        trajectory.converged,
+        trajectory.interrupted,
+        trajectory.reason,
+        trajectory.iterations,
+        trajectory.gradient_norm,
+        parameters,
+        weights,
+        None,
+        trajectory.curve,
+        {"learning": work_clock() - began},
+        details={"starts": starts, "atoms": atoms},
+    )

@@ -1,0 +1,53 @@
+"""Methods of recursive random fields."""
+
+from __future__ import annotations
+
+from lapis.registry.method import Method
+
+SAMPLING = ("precision", "max_samples", "num_chains", "time_limit")
+FIELDS = "lapis.fields.inference"
+METHODS = (
+    Method(
+        "field infer", "auto", "all worlds where they are few, Gibbs chains elsewhere",
+        f"{FIELDS}:by_best_method", "network", "where affordable", SAMPLING,
+    ),
+    Method(
+        "field infer", "enumerate", "all worlds, up to 2^20", f"{FIELDS}:by_enumeration", "network",
+        "always",
+    ),
+    Method(
+        "field infer", "gibbs", "Gibbs chains from random worlds, with cached feature sums",
+        f"{FIELDS}:by_gibbs", "network", "never", SAMPLING,
+    ),
+    Method(
+        "field infer", "icm-gibbs", "Gibbs chains from local modes",
+        f"{FIELDS}:by_gibbs_from_modes", "network", "never", SAMPLING,
+    ),
+    Method(
+        "field map", "auto", "all worlds where they are few, ICM elsewhere",
+        f"{FIELDS}:map_best", "network", "where affordable", ("time_limit",),
+    ),
+    Method(
+        "field map", "enumerate", "all worlds, up to 2^20", f"{FIELDS}:map_enumerated", "network",
+        "always",
+    ),
+    Method(
+        "field map", "icm", "iterated conditional modes from several worlds", f"{FIELDS}:map_icm",
+        "network", "never", ("time_limit",),
+    ),
+    Method(
+        "field objective", "pseudo", "Σ log P(atom given all others), by flips",
+        "lapis.fields.objectives:pseudo_objective", "network", "always",
+    ),
+    Method(
+        "field objective", "likelihood", "log P(all atoms): by all worlds where they are few, by "
+        "contrastive divergence elsewhere",
+        "lapis.fields.objectives:likelihood_objective", "network", "where affordable",
+        ("num_samples",),
+    ),
+    Method(
+        "field objective", "conditional", "log P(query atoms given the rest), in the same way",
+        "lapis.fields.objectives:likelihood_objective", "network", "where affordable",
+        ("num_samples",),
+    ),
+)  # fmt: skip

@@ -1,0 +1,94 @@
+"""Methods of inference: marginals and most likely worlds."""
+
+from __future__ import annotations
+
+from lapis.registry.method import Method
+
+SAMPLING = ("precision", "max_samples", "num_chains", "time_limit")
+CHAINS = (*SAMPLING, "max_memory", "bounds")
+SOLVE = "lapis.inference.solve"
+INFER = (
+    Method(
+        "infer", "auto", "exact where that is affordable, sampled where it is not",
+        exact="where affordable", options=CHAINS,
+    ),
+    Method(
+        "infer", "exact", "closed form for single atoms, junction trees for the rest; refuses what "
+        "is too wide", exact="always", options=("time_limit", "max_memory"),
+    ),
+    Method(
+        "infer", "enumerate", "all joint states of each component, up to 2^20",
+        f"{SOLVE}:by_enumeration", "network", "always", ("time_limit", "max_memory"),
+    ),
+    Method(
+        "infer", "gibbs", "blocked, Rao–Blackwellised Gibbs chains",
+        "lapis.inference.sampling.gibbs:Gibbs", "sampler", "never", CHAINS,
+    ),
+    Method(
+        "infer", "mcsat", "slice sampling for hard and nearly hard clauses",
+        "lapis.inference.sampling.mcsat:MCSAT", "sampler", "never", CHAINS,
+    ),
+    Method(
+        "infer", "tempering", "parallel tempering, for networks with several modes",
+        "lapis.inference.sampling.tempering:Tempering", "sampler", "never",
+        CHAINS,
+    ),
+    Method(
+        "infer", "cluster", "cluster moves (Swendsen–Wang), for atoms that want to agree",
+        "lapis.inference.sampling.couplings.cluster:Cluster", "sampler", "never",
+        CHAINS,
+    ),
+    Method(
+        "infer", "ais", "annealed importance sampling: an estimate of log Z with a standard error",
+        f"{SOLVE}:by_annealing", "network", "where affordable",
+        ("precision", "max_samples", "time_limit", "max_memory", "bounds"),
+    ),
+    Method(
+        "infer", "bp", "loopy belief propagation, the cheap estimate",
+        f"{SOLVE}:by_belief_propagation", "network", "on forests", ("max_memory", "bounds"),
+    ),
+    Method(
+        "infer", "count-gibbs", "Gibbs from counts, for networks too large to ground; `ibound` "
+        "estimates them by IJGP", f"{SOLVE}:by_count_gibbs", "problem", "never",
+        (*SAMPLING, "ibound"),
+    ),
+)  # fmt: skip
+
+SOLVER = "lapis.inference.map.solver"
+MAP = (
+    Method(
+        "map", "auto", "minimum cuts, elimination for small components, search and then proofs for "
+        "the rest", f"{SOLVER}:solve_by_components", "network", "if time allows", ("time_limit",),
+    ),
+    Method(
+        "map", "flow", "minimum cuts and elimination; local search for atoms that they leave open",
+        f"{SOLVER}:solve_by_components", "network", "if attractive", ("time_limit",),
+    ),
+    Method(
+        "map", "ilp", "search, then integer programming on every component",
+        f"{SOLVER}:solve_by_components", "network", "if time allows", ("time_limit",),
+    ),
+    Method(
+        "map", "lazy", "cutting planes over a network that is grounded on demand",
+        "lapis.inference.map.lazy:most_likely_world_lazily", "problem", "if time allows",
+        ("time_limit",),
+    ),
+    Method(
+        "map", "maxwalksat", "local search alone",
+        f"{SOLVER}:solve_by_components", "network", "if nothing is violated", ("time_limit",),
+    ),
+    Method(
+        "map", "icm", "greedy ascent from the likeliest literals",
+        f"{SOLVER}:solve_by_components", "network", "if nothing is violated", ("time_limit",),
+    ),
+    Method(
+        "map", "exact", "max-product on junction trees; refuses what is too wide",
+        f"{SOLVER}:solve_whole", "network", "always", ("time_limit",),
+    ),
+    Method(
+        "map", "enumerate", "all joint states of each component, up to 2^20",
+        f"{SOLVER}:solve_whole", "network", "always", ("time_limit",),
+    ),
+)  # fmt: skip
+
+METHODS = (*INFER, *MAP)

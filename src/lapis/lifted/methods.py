@@ -1,0 +1,35 @@
+"""Methods of lifted inference."""
+
+from __future__ import annotations
+
+from lapis.registry.method import Method
+
+INFER = (
+    Method(
+        "infer", "lifted", "a first-order circuit, cells or a small ground network, for models and "
+        "evidence that leave most constants alike", "lapis.lifted.marginals:by_lifting", "problem",
+        "always", ("time_limit",),
+    ),
+)  # fmt: skip
+
+LIFT = (
+    Method(
+        "lift", "auto", "a circuit, cells or the ground network, by what the formulas are and what "
+        "they cost", "lapis.lifted.choice:lift_by_choice", "problem", "always", ("classes",),
+    ),
+    Method(
+        "lift", "circuit", "a first-order circuit, compiled once for any weights and sizes",
+        "lapis.lifted.answer:lift_by_circuit", "problem", "always", ("classes",),
+    ),
+    Method(
+        "lift", "cells", "kinds of elements and pairs, for formulas of two variables; also with "
+        "cardinality constraints, linear orders and larger counting quantifiers",
+        "lapis.lifted.cells.answer:lift_by_cells", "problem", "always",
+    ),
+    Method(
+        "lift", "ground", "the ground network, for few unknown atoms, whatever the formulas are",
+        "lapis.lifted.ground:lift_by_ground", "problem", "always",
+    ),
+)  # fmt: skip
+
+METHODS = (*INFER, *LIFT)

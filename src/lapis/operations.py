@@ -1,0 +1,406 @@
+"""What the functions of `lapis.api` and the commands do, given options that are checked."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from lapis.errors import LapisError
+from lapis.language.model import Model
+from lapis.problem.query import query_predicates
+from lapis.problem.task import DataLike, ModelLike, Task, build_task, has_lazy_facts, open_inputs
+from lapis.progress import Report, Stop, Wish, work_clock
+from lapis.registry.options import (
+    CountOptions,
+    InferOptions,
+    LearnOptions,
+    LiftOptions,
+    MapOptions,
+    PlanOptions,
+    ScoreOptions,
+    StructureOptions,
+)
+
+if TYPE_CHECKING:
+    from lapis.evaluation.score import Score
+    from lapis.inference.marginals import InferenceOptions
+    from lapis.learning.fit import Fit
+    from lapis.learning.weight_posterior import WeightPosterior
+    from lapis.lifted.answer import Lifted
+    from lapis.results.answer import Answer
+    from lapis.results.counts import Counts
+    from lapis.results.most_likely_world import MostLikelyWorld
+    from lapis.results.plan_report import PlanReport
+    from lapis.stores.stored_answer import StoredAnswer
+    from lapis.structure.learned_rules import LearnedRules
+
+T = TypeVar("T")
+StopLike = Wish | threading.Event | None
+
+
+def infer(
+    model: ModelLike | WeightPosterior,
+    data: DataLike,
+    options: InferOptions,
+    progress: Report | None = None,
+    stop: StopLike = None,
+) -> Answer:
+    limits = infer_limits(options, progress, stop)
+    if not isinstance(model, Model | str | Path):
+        from lapis.learning.weight_posterior import WeightPosterior
+
+        if isinstance(model, WeightPosterior):
+            return average(model, data, options, limits)
+    refuse_draws(options)
+
+    def here(task: Task) -> Answer:
+        from lapis.inference.worlds import infer_task
+
+        return infer_task(task, options.method, limits)
+
+    def there(task: Task, engine: str | None) -> Answer:
+        from lapis.stores.components.answers import infer_on_store
+        from lapis.stores.components.packing import StoreLimits
+
+        return infer_on_store(task, engine, options.method, limits, StoreLimits(jobs=options.jobs))
+
+    return ask(model, data, options, here, there)
+
+
+def plan(
+    model: ModelLike, data: DataLike, options: PlanOptions, progress: Report | None = None
+) -> PlanReport:
+    from lapis.inference.marginals import InferenceOptions
+    from lapis.inference.worlds import plan_task
+
+    limits = InferenceOptions(
+        precision=options.precision,
+        max_samples=options.max_samples,
+        num_chains=options.num_chains,
+        time_limit=options.time_limit,
+        seed=options.random_state,
+        max_memory=options.max_memory,
+        progress=progress,
+        relax=options.relax,
+    )
+    task = build_task(
+        model,
+        data,
+        options.query,
+        open_predicates=options.open_predicates,
+        soft_evidence=options.soft_evidence,
+        strict=options.strict,
+    )
+    if has_lazy_facts(task):
+        raise LapisError(
+            "only inference in memory is planned, and the data is on an engine",
+            code="engine-plan",
+            hint="read it from files",
+        )
+    return plan_task(task, options.method, limits)
+
+
+def map(
+    model: ModelLike,
+    data: DataLike,
+    options: MapOptions,
+    progress: Report | None = None,
+    stop: StopLike = None,
+) -> MostLikelyWorld:
+    limits = map_limits(options, progress, stop)
+
+    def here(task: Task) -> MostLikelyWorld:
+        from lapis.inference.worlds import map_task
+
+        return map_task(task, options.method, limits)
+
+    def there(task: Task, engine: str | None) -> MostLikelyWorld:
+        from lapis.stores.components.answers import map_on_store
+        from lapis.stores.components.packing import StoreLimits
+
+        return map_on_store(task, engine, options.method, limits, StoreLimits(jobs=options.jobs))
+
+    return ask(model, data, options, here, there)
+
+
+def infer_to_store(
+    model: ModelLike,
+    data: DataLike,
+    options: InferOptions,
+    output: str,
+    progress: Report | None = None,
+    stop: StopLike = None,
+) -> StoredAnswer:
+    refuse_draws(options)
+    return to_store("infer", model, data, options, infer_limits(options, progress, stop), output)
+
+
+def map_to_store(
+    model: ModelLike,
+    data: DataLike,
+    options: MapOptions,
+    output: str,
+    progress: Report | None = None,
+    stop: StopLike = None,
+) -> StoredAnswer:
+    return to_store("map", model, data, options, map_limits(options, progress, stop), output)
+
+
+def to_store(
+    command: Literal["infer", "map"],
+    model: ModelLike,
+    data: DataLike,
+    options: InferOptions | MapOptions,
+    limits: InferenceOptions,
+    output: str,
+) -> StoredAnswer:
+    """Answers that stay in the store, or are written to files from there."""
+
+    def here(task: Task) -> StoredAnswer:
+        raise needs_engine("output")
+
+    def there(task: Task, engine: str | None) -> StoredAnswer:
+        from lapis.stores.components.answers import answer_to_store
+        from lapis.stores.components.packing import StoreLimits
+
+        jobs = StoreLimits(jobs=options.jobs)
+        return answer_to_store(command, task, engine, options.method, limits, output, jobs)
+
+    return ask(model, data, options, here, there)
+
+
+def ask(
+    model: ModelLike,
+    data: DataLike,
+    options: InferOptions | MapOptions,
+    here: Callable[[Task], T],
+    there: Callable[[Task, str | None], T],
+) -> T:
+    """Answer in this process, or where the data or the engine is."""
+
+    def answer(model: ModelLike, data: DataLike, engine: str | None) -> T:
+        task = build_task(
+            model,
+            data,
+            options.query,
+            open_predicates=options.open_predicates,
+            soft_evidence=options.soft_evidence,
+            strict=options.strict,
+        )
+        if engine is not None or has_lazy_facts(task):
+            return there(task, engine)
+        if options.jobs is not None:
+            raise needs_engine("jobs")
+        return here(task)
+
+    if options.engine is None and options.tables is None:
+        return answer(model, data, None)
+    from lapis.stores.mapped_tables import ask_on_engine
+
+    return ask_on_engine(answer, model, data, options.engine, options.tables, options.max_memory)
+
+
+def needs_engine(name: str) -> LapisError:
+    return LapisError(
+        f"{name} requires an engine",
+        code="no-engine",
+        hint="name one, as in engine='duckdb' (--engine duckdb)",
+    )
+
+
+def infer_limits(
+    options: InferOptions, progress: Report | None, stop: StopLike
+) -> InferenceOptions:
+    from lapis.inference.marginals import InferenceOptions
+
+    return InferenceOptions(
+        precision=options.precision,
+        max_samples=options.max_samples,
+        num_chains=options.num_chains,
+        time_limit=options.time_limit,
+        seed=options.random_state,
+        max_memory=options.max_memory,
+        ibound=options.ibound,
+        progress=progress,
+        stop=Stop(stop),
+        relax=options.relax,
+        bounds=options.bounds,
+    )
+
+
+def map_limits(options: MapOptions, progress: Report | None, stop: StopLike) -> InferenceOptions:
+    from lapis.inference.marginals import InferenceOptions
+
+    return InferenceOptions(
+        time_limit=options.time_limit,
+        seed=options.random_state,
+        max_memory=options.max_memory,
+        progress=progress,
+        stop=Stop(stop),
+        relax=options.relax,
+    )
+
+
+def average(
+    posterior: WeightPosterior, data: DataLike, options: InferOptions, limits: InferenceOptions
+) -> Answer:
+    """Marginals averaged over draws of the weights."""
+    from lapis.learning.averaging import infer_average, refuse_unread
+
+    refuse_unread(options)
+    task = build_task(
+        posterior.model,
+        data,
+        options.query,
+        open_predicates=options.open_predicates,
+        soft_evidence=options.soft_evidence,
+        strict=options.strict,
+    )
+    return infer_average(posterior, task, options.method, limits, options.num_draws)
+
+
+def refuse_draws(options: InferOptions) -> None:
+    if options.num_draws != InferOptions.num_draws:
+        raise LapisError(
+            "num_draws is for a posterior, and a model has one set of weights",
+            code="unread-option",
+            hint="give a posterior (fit.posterior, --posterior FILE), or leave out num_draws",
+        )
+
+
+def lift(model: ModelLike, data: DataLike, options: LiftOptions) -> Lifted:
+    from lapis.lifted.answer import lift_worlds
+
+    inputs = open_inputs(model, data, strict=options.strict, probabilities=False)
+    return lift_worlds(
+        inputs.model,
+        inputs.databases,
+        query_predicates(options.query, inputs.model),
+        method=options.method,
+        sizes=options.sizes or {},
+        classes=options.classes,
+    )
+
+
+def count(
+    model: ModelLike, data: DataLike, options: CountOptions, progress: Report | None = None
+) -> Counts:
+    from lapis.counting.ijgp import IjgpSettings
+    from lapis.counting.rule_counts import count_rules
+    from lapis.stores.load_to_store import place_on
+    from lapis.stores.mapped_tables import open_on_engine
+
+    ijgp = IjgpSettings(
+        options.ibound, options.ijgp_tolerance, options.ijgp_iterations, options.ijgp_damping
+    )
+    with open_on_engine(
+        model, data, options.engine, options.tables, strict=options.strict, probabilities=False
+    ) as (inputs, store):
+        return count_rules(
+            inputs.model,
+            inputs.databases,
+            counts=options.counts,
+            ijgp=ijgp,
+            measure_error=options.measure_error,
+            place=place_on(store),
+            progress=progress,
+        )
+
+
+def score(
+    model: ModelLike,
+    data: DataLike,
+    options: ScoreOptions,
+    progress: Report | None = None,
+    stop: StopLike = None,
+) -> Score:
+    from lapis.evaluation.score import score_worlds
+    from lapis.inference.marginals import InferenceOptions
+
+    inputs = open_inputs(model, data, strict=options.strict)
+    return score_worlds(
+        inputs.model,
+        inputs.databases,
+        query_predicates(options.query, inputs.model),
+        method=options.method,
+        options=InferenceOptions(
+            precision=options.precision,
+            time_limit=options.time_limit,
+            seed=options.random_state,
+            max_memory=options.max_memory,
+            progress=progress,
+            stop=Stop(stop),
+        ),
+        unobserved=options.unobserved,
+        only_listed=options.only_listed,
+        likelihood=options.likelihood,
+    )
+
+
+def learn(
+    model: ModelLike,
+    data: DataLike,
+    options: LearnOptions,
+    progress: Report | None = None,
+    stop: StopLike = None,
+) -> Fit:
+    from lapis.learning.learn import learn_weights
+    from lapis.stores.load_to_store import place_on
+    from lapis.stores.mapped_tables import open_on_engine
+
+    with open_on_engine(
+        model,
+        data,
+        options.engine,
+        options.tables,
+        strict=options.strict,
+        max_memory=options.max_memory,
+    ) as (inputs, store):
+        return learn_weights(
+            inputs.model,
+            inputs.databases,
+            query_predicates(options.query, inputs.model),
+            options,
+            unobserved=options.unobserved,
+            only_listed=options.only_listed,
+            unit_formulas=options.unit_formulas,
+            place=place_on(store),
+            progress=progress,
+            stop=Stop(stop),
+        )
+
+
+def learn_structure(
+    model: ModelLike,
+    data: DataLike,
+    options: StructureOptions,
+    progress: Report | None = None,
+    stop: StopLike = None,
+) -> LearnedRules:
+    from lapis.cores import num_cores
+    from lapis.stores.counting.paths import joins_on
+    from lapis.stores.mapped_tables import open_on_engine
+    from lapis.structure.learn_rules import learn_rules
+
+    joint = options.joint_targets or ()
+    texts = [joint] if isinstance(joint, str) else joint
+    limit = options.time_limit
+    deadline = math.inf if limit is None else work_clock() + limit
+    with open_on_engine(model, data, options.engine, options.tables, strict=options.strict) as (
+        inputs,
+        store,
+    ):
+        return learn_rules(
+            inputs.model,
+            inputs.databases,
+            query_predicates(options.query, inputs.model),
+            options,
+            joint_targets=[query_predicates(text, inputs.model) for text in texts],
+            jobs=options.jobs or (num_cores() if store is None else 1),
+            open_joins=joins_on(store),
+            progress=progress,
+            stop=Stop(stop, deadline),
+        )

@@ -1,0 +1,330 @@
+"""Graphs as pictures: one value, written as DOT, as SVG, or by matplotlib.
+
+The layout is layered (Sugiyama, Tagawa and Toda 1981). A node stands one layer below its lowest
+parent, and an edge across several layers is bent at an invisible node in each. Sweeps up and down
+sort each layer by the means of the neighbours' places. A node then stands as near to that mean as
+sizes allow: Σ w (x − mean)² is minimised subject to the distances, an isotonic regression.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from lapis.data.whole_path import require_writable, write_whole
+from lapis.errors import TooLarge
+from lapis.results.plots import check_picture, new_figure, save_picture
+from lapis.results.result import escape, text_width, visible
+
+Point = tuple[float, float]
+Box = tuple[float, float, float, float]  # x and y of the middle, width and height
+
+FONT, LETTER = 12, 7.0  # pixels: size and width of a letter
+LINE, PAD, GAP, MARGIN = 15.0, 9.0, 16.0, 16.0  # of a text, within a box, between, around all
+LAYER = {"down": 50.0, "right": 60.0}  # between layers
+SWEEPS = 24  # half of them also sort
+STRAIGHT = 8.0  # weight of an invisible node, so that long edges are straight
+ALONG = 0.6  # of the last curve of an edge, where labels of neighbours do not meet
+GREY = "#9aa0a6"
+MAX_NODES = 1000  # of a picture
+
+
+class GraphNode(NamedTuple):
+    label: str
+    fill: str = "#ffffff"
+    ink: str = "#222222"
+    is_round: bool = False
+    layer: int | None = None  # None: below its parents; given for all nodes or for none
+
+
+class GraphEdge(NamedTuple):
+    source: int  # the number of the node
+    target: int
+    label: str = ""
+    colour: str = GREY
+    width: float = 1.0
+    title: str = ""  # shown where a mouse points
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A graph to be drawn, without cycles unless its nodes have layers."""
+
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+    direction: Literal["down", "right"] = "down"
+
+    def dot(self) -> str:
+        """The graph as DOT.
+
+        >>> print(Graph((GraphNode("a"), GraphNode('"b"')), (GraphEdge(0, 1, "2"),)).dot(), end="")
+        digraph {
+          rankdir=TB; node [shape=box, style="rounded,filled"]; edge [arrowhead=none];
+          n0 [label="a", fillcolor="#ffffff", fontcolor="#222222"];
+          n1 [label="\\"b\\"", fillcolor="#ffffff", fontcolor="#222222"];
+          n0 -> n1 [label="2", color="#9aa0a6", penwidth=1, tooltip=""];
+        }
+        """
+        lines = [
+            f"digraph {{\n  rankdir={'TB' if self.direction == 'down' else 'LR'}; "
+            'node [shape=box, style="rounded,filled"]; edge [arrowhead=none];'
+        ]
+        for number, node in enumerate(self.nodes):
+            shape = ", shape=circle" * node.is_round
+            lines.append(
+                f'  n{number} [label={quote(node.label)}, fillcolor="{node.fill}", '
+                f'fontcolor="{node.ink}"{shape}];'
+            )
+        for layer in sorted({node.layer for node in self.nodes if node.layer is not None}):
+            same = (f"n{n}" for n, node in enumerate(self.nodes) if node.layer == layer)
+            lines.append(f"  {{ rank=same; {'; '.join(same)} }}")
+        lines += (
+            f"  n{edge.source} -> n{edge.target} [label={quote(edge.label)}, "
+            f'color="{edge.colour}", penwidth={edge.width:.3g}, tooltip={quote(edge.title)}];'
+            for edge in self.edges
+        )
+        return "\n".join([*lines, "}", ""])
+
+    def svg(self) -> str:
+        """The graph as an SVG picture."""
+        boxes, curves = lay_out(self)
+        width, height = (f"{size:.0f}" for size in frame_of(boxes, curves))
+        out = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, sans-serif" '
+            f'font-size="{FONT}" text-anchor="middle">',
+            f'<rect width="{width}" height="{height}" fill="white"/>',
+        ]
+        for edge, curve in zip(self.edges, curves, strict=True):
+            points = [f"{x:.1f} {y:.1f}" for x, y in curve]
+            out.append(
+                f'<path d="M{points[0]} C{" ".join(points[1:])}" fill="none" '
+                f'stroke="{edge.colour}" stroke-width="{edge.width:.3g}">'
+                f"<title>{escape(edge.title or edge.label, 'html')}</title></path>"
+            )
+        for edge, curve in zip(self.edges, curves, strict=True):
+            if edge.label:
+                x, y = along_curve(curve)
+                wide = LETTER * text_width(edge.label)
+                out.append(draw_box(x, y, wide, 14, "white", "none", 2))
+                out.append(draw_text(x, y, edge.label, edge.colour))
+        for node, (x, y, wide, high) in zip(self.nodes, boxes, strict=True):
+            radius = high / 2 if node.is_round else 6
+            out.append(draw_box(x, y, wide, high, node.fill, GREY, radius))
+            out.append(draw_text(x, y, node.label, node.ink))
+        return "\n".join([*out, "</svg>", ""])
+
+    def save(self, path: str | Path) -> None:
+        """Write the graph.
+
+        Parameters
+        ----------
+        path
+            `.dot` or `.svg`; or `.png`, `.pdf` and what else matplotlib writes.
+
+        Raises
+        ------
+        LapisError
+            If the ending is unknown, the file cannot be written, or matplotlib is missing.
+        """
+        path = Path(path)
+        check_drawing(path)
+        if path.suffix == ".dot":
+            write_whole(path, self.dot())
+        elif path.suffix == ".svg":
+            write_whole(path, self.svg())
+        else:
+            paint(self, path)
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+
+def check_drawing(path: Path) -> None:
+    """Refuse a drawing that could not be written, before the work it is to show."""
+    require_writable(path)
+    if path.suffix not in (".dot", ".svg"):
+        check_picture(path)
+
+
+def paint(graph: Graph, path: Path) -> None:
+    """Write the picture by matplotlib, which knows PNG, PDF and more."""
+    from matplotlib.patches import FancyBboxPatch, PathPatch
+    from matplotlib.path import Path as Outline
+
+    boxes, curves = lay_out(graph)
+    width, height = frame_of(boxes, curves)
+    figure = new_figure((width / 72, height / 72), shown=False)
+    axes = figure.subplots()
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.set_axis_off()
+    middle: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": FONT - 2}
+    for edge, curve in zip(graph.edges, curves, strict=True):
+        line = Outline(curve, [Outline.MOVETO, *[Outline.CURVE4] * (len(curve) - 1)])
+        axes.add_patch(PathPatch(line, fill=False, ec=edge.colour, lw=edge.width))
+        if edge.label:
+            back = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none"}
+            text = escape(edge.label, "plot")
+            axes.text(*along_curve(curve), text, color=edge.colour, bbox=back, **middle)
+    for node, (x, y, wide, high) in zip(graph.nodes, boxes, strict=True):
+        style = f"round,pad=0,rounding_size={high / 2 if node.is_round else 6}"
+        corner = x - wide / 2, y - high / 2
+        axes.add_patch(FancyBboxPatch(corner, wide, high, style, fc=node.fill, ec=GREY))
+        axes.text(x, y, escape(node.label, "plot"), color=node.ink, **middle)
+    save_picture(figure, path)
+
+
+def frame_of(boxes: Sequence[Box], curves: Sequence[Sequence[Point]]) -> Point:
+    """The size of the picture."""
+    corners = [(x + wide / 2, y + high / 2) for x, y, wide, high in boxes]
+    corners += [point for curve in curves for point in curve]
+    width, height = (max((corner[i] for corner in corners), default=0.0) + MARGIN for i in (0, 1))
+    return width, height
+
+
+def quote(text: str) -> str:
+    return json.dumps(visible(text), ensure_ascii=False)
+
+
+def draw_box(
+    x: float, y: float, wide: float, high: float, fill: str, line: str, radius: float
+) -> str:
+    return (
+        f'<rect x="{x - wide / 2:.1f}" y="{y - high / 2:.1f}" width="{wide:.1f}" '
+        f'height="{high:.1f}" rx="{radius:g}" fill="{fill}" stroke="{line}"/>'
+    )
+
+
+def draw_text(x: float, y: float, text: str, ink: str) -> str:
+    lines = escape(text, "html").split("\n")
+    top = y + FONT / 3 - LINE * (len(lines) - 1) / 2
+    return "".join(
+        f'<text x="{x:.1f}" y="{top + LINE * row:.1f}" fill="{ink}">{line}</text>'
+        for row, line in enumerate(lines)
+    )
+
+
+def along_curve(points: Sequence[Point]) -> Point:
+    """Where the label of an edge stands."""
+    t, s = ALONG, 1 - ALONG
+    share = np.array([s**3, 3 * s * s * t, 3 * s * t * t, t**3])
+    x, y = share @ np.array(points[-4:])
+    return float(x), float(y)
+
+
+def lay_out(graph: Graph) -> tuple[list[Box], list[list[Point]]]:
+    """The middle and width of each node, and each edge as cubic Bézier curves."""
+    if len(graph.nodes) > MAX_NODES:
+        raise TooLarge(
+            f"{len(graph.nodes):,} nodes are too many to draw",
+            code="too-large",
+            hint=f"pictures have at most {MAX_NODES:,}; write .dot, and let Graphviz try",
+        )
+    if not graph.nodes:
+        return [], []
+    down = graph.direction == "down"
+    size = [size_of(node) for node in graph.nodes]
+    layer = layers_of(graph)
+    chains = [bend_edge(edge, layer) for edge in graph.edges]
+    extent = np.array(size + [(0.0, 0.0)] * (len(layer) - len(size)))
+    across, along = extent.T if down else extent.T[::-1]
+    u = place_nodes(layer, chains, across, len(size))
+    thick = [along[np.array(layer) == at].max() for at in range(max(layer) + 1)]
+    begin = np.cumsum([MARGIN, *(size + LAYER[graph.direction] for size in thick)])
+    v = begin[layer] + (np.array(thick)[layer] if down else along) / 2
+    curves = []
+    for chain in chains:
+        points = [(float(u[n]), float(v[n])) for n in chain]
+        for at, bend in zip(range(len(chain) - 2, 0, -1), chain[-2:0:-1], strict=True):
+            first = float(begin[layer[bend]])  # straight across its layer
+            points[at : at + 1] = [
+                (points[at][0], first + far) for far in (0.0, thick[layer[bend]])
+            ]
+        out, into = along[chain[0]] / 2, along[chain[-1]] / 2
+        curve = curve_through(points, out, into, layer[chain[0]] == layer[chain[-1]])
+        curves.append(curve if down else [(y, x) for x, y in curve])
+    places = zip(*((u, v) if down else (v, u)), size, strict=False)
+    return [(float(x), float(y), *own) for x, y, own in places], curves
+
+
+def size_of(node: GraphNode) -> Point:
+    lines = visible(node.label).split("\n")
+    height = LINE * len(lines) + PAD
+    return max(LETTER * max(map(text_width, lines)) + 2 * PAD, height), height
+
+
+def layers_of(graph: Graph) -> list[int]:
+    """The layer of each node: given, or below all parents."""
+    if all(node.layer is not None for node in graph.nodes):
+        used = sorted({node.layer or 0 for node in graph.nodes})
+        return [used.index(node.layer or 0) for node in graph.nodes]
+    parents: dict[int, list[int]] = {number: [] for number in range(len(graph.nodes))}
+    for edge in graph.edges:
+        parents[edge.target].append(edge.source)
+    layer = [0] * len(graph.nodes)
+    for number in TopologicalSorter(parents).static_order():
+        layer[number] = max((layer[parent] + 1 for parent in parents[number]), default=0)
+    return layer
+
+
+def bend_edge(edge: GraphEdge, layer: list[int]) -> list[int]:
+    """An edge as the nodes it passes, downwards; invisible ones are added to `layer`."""
+    first, last = sorted((edge.source, edge.target), key=lambda node: layer[node])
+    between = range(layer[first] + 1, layer[last])
+    bends = range(len(layer), len(layer) + len(between))
+    layer += between
+    return [first, *bends, last]
+
+
+def place_nodes(
+    layer: Sequence[int], chains: Sequence[Sequence[int]], across: np.ndarray, num_nodes: int
+) -> np.ndarray:
+    """float64[num_places], the middle of each node within its layer."""
+    from scipy.optimize import isotonic_regression
+
+    near: list[list[list[int]]] = [[[] for _ in layer] for _ in range(2)]  # above, below
+    for chain in chains:
+        for upper, lower in pairwise(chain):
+            if layer[upper] < layer[lower]:
+                near[0][lower].append(upper)
+                near[1][upper].append(lower)
+    weight = np.where(np.arange(len(layer)) < num_nodes, 1.0, STRAIGHT)
+    rows = [np.flatnonzero(np.array(layer) == at) for at in range(max(layer) + 1)]
+    u = np.zeros(len(layer))
+    for row in rows:
+        u[row] = np.arange(len(row)) * GAP
+    for sweep in range(SWEEPS):
+        for at in range(len(rows))[:: 1 - 2 * (sweep % 2)]:
+            row = rows[at]
+            sorts = sweep < SWEEPS // 2
+            own = [near[sweep % 2][n] if sorts else near[0][n] + near[1][n] for n in row]
+            want = np.array([u[m].mean() if m else u[n] for n, m in zip(row, own, strict=True)])
+            if sorts:
+                order = np.argsort(want, kind="stable")
+                rows[at] = row = row[order]
+                want = want[order]
+            half = across[row] / 2
+            offset = np.cumsum([0.0, *(half[:-1] + half[1:] + GAP)])
+            u[row] = isotonic_regression(want - offset, weights=weight[row]).x + offset
+    return u + MARGIN - (u - across / 2).min()
+
+
+def curve_through(points: list[Point], out: float, into: float, within: bool) -> list[Point]:
+    """An edge from below its first node to above its last; one within a layer bulges below it."""
+    (a, b), (c, d) = points[0], points[-1]
+    if within:
+        shift = PAD * (a == c)
+        far = max(b + out, d + into) + LAYER["down"] / 2
+        return [(a - shift, b + out), (a - shift, far), (c + shift, far), (c + shift, d + into)]
+    points = [(a, b + out), *points[1:-1], (c, d - into)]
+    found = points[:1]
+    for (a, b), (c, d) in pairwise(points):
+        found += [(a, (b + d) / 2), (c, (b + d) / 2), (c, d)]
+    return found
