@@ -111,7 +111,7 @@ def refuse_unbounded(
 ) -> Trajectory:
     """A trajectory that has not converged where the objective has no maximum.
 
-    Weights float64[num_parameters] that stand where the climb stops all weights have none either.
+    Weights float64[num_parameters] at the bound that stops all weights have none either.
     """
     loose = ~fixed & ~prior.holds(len(weights)) & (np.abs(weights) >= FARTHEST)
     loose[[weight.parameter for weight in unbounded]] = True
