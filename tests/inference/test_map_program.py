@@ -156,7 +156,7 @@ def test_programs_find_the_least_cost(max_integral: int, cuts: bool | None, seed
         patch.setattr(program, "MAX_INTEGRAL", max_integral)
         found = ilp.solve(objective, cuts=cuts)
     if expected == np.inf:
-        assert not found.feasible
+        assert not found.possible
         assert found.world is None
         return
     assert objective.is_proven(found.cost, found.bound)
@@ -235,7 +235,7 @@ def test_programs_at_length(seed: int) -> None:
     expected = least_cost(objective)
     for cuts in (False, True):
         found = ilp.solve(objective, cuts=cuts)
-        assert found.feasible == (expected < np.inf)
-        if found.feasible:
+        assert found.possible == (expected < np.inf)
+        if found.possible:
             assert objective.is_proven(found.cost, found.bound)
             assert found.cost == pytest.approx(expected, abs=1e-6)

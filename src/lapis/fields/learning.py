@@ -1,9 +1,9 @@
 """Learning the weights of a field, by back-propagation and the optimisers of everything else.
 
 The objectives are not concave (an inner weight and the weight of its parfeature in the parent may
-trade places), so the climb is repeated from `restarts` other weights and the best is kept: those of
-the field, each multiplied by a random factor, since it is the scale of the inner weights (how sharp
-a connective is) that local optima differ in. Which of two climbs is better is told by the value, or
+trade places), so the optimiser is run again from `restarts` other weights and the best is kept:
+those of the field, each multiplied by a random factor, since it is the scale of the inner weights
+(how sharp a connective is) that local optima differ in. Runs are compared by their values, or
 by the pseudo-likelihood where contrastive divergence has none.
 """
 
@@ -109,7 +109,7 @@ def learn(
 ) -> FieldFit:
     """Learn the weights of a field from data; those marked @fixed keep theirs.
 
-    The climb starts at the weights of the field. Atoms of `unobserved` predicates, and those the
+    It starts at the weights of the field. Atoms of `unobserved` predicates, and those the
     data marks unknown, are summed out by a likelihood.
 
     Parameters
@@ -140,9 +140,9 @@ def learn(
     rate
         Learning rate of vp, cd, vp-pw, cd-pw, adam and adagrad.
     restarts
-        Number of climbs from other weights; the best is kept.
+        Number of runs from other weights; the best is kept.
     max_iterations
-        Upper limit of the iterations of a climb.
+        Upper limit of the iterations of a run.
     tolerance
         Largest component of the gradient at convergence; 1e-6 for each atom if absent.
     time_limit
@@ -163,7 +163,7 @@ def learn(
     Returns
     -------
     FieldFit
-        The learned field, its weights, the curve, and how each climb ended.
+        The learned field, its weights, the curve, and how each run ended.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def learn(
         if trajectory.interrupted:
             break
     assert best is not None
-    return account(resolved, posterior, best[1], name, chosen, objective, starts, began, atoms)
+    return build_fit(resolved, posterior, best[1], name, chosen, objective, starts, began, atoms)
 
 
 def choose_expectation(objective: str, optimizer: str | None, expectation: str) -> str:
@@ -371,7 +371,7 @@ def fingerprint(
     return found.hexdigest()[:16]
 
 
-def account(
+def build_fit(
     field: Field,
     posterior: PenalizedObjective,
     trajectory: Trajectory,

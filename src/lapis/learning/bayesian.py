@@ -1,12 +1,12 @@
 """The posterior Pr(w | data) ∝ Pr(data | w) Pr(w) of the weights: by Laplace, or by NUTS.
 
 The notes on Markov logic, section "Bayesian Weight Learning", name two estimates under a prior: the
-most likely weights, which a climb finds, and the expected weights, which this file finds. Both
+most likely weights, which an optimiser finds, and the expected weights, which this file finds. Both
 methods start at the mode ŵ, with C = −∇² log Pr(w | data) there:
 
     laplace   Pr(w | data) ≈ N(ŵ, C⁻¹); the mean is the mode
     nuts      draws by the no-U-turn sampler (Hoffman & Gelman 2014; Betancourt 2017), as
-              nutpie has it, from the values and gradients that the climb used
+              nutpie has it, from the values and gradients that the optimiser used
 
 NUTS walks in z with w = ŵ + A z and A Aᵀ = C⁻¹, in which a Gaussian posterior is isotropic: nutpie
 then adapts a step size and has no correlations to learn, so that `WARM_UP` draws suffice. Its
@@ -17,7 +17,7 @@ variates, Mira, Solgi & Imparato 2013): E[g] = 0 under the posterior, so that z�
 regression of z on g, has the same expectation as z̄. For a Gaussian g = −z, and nothing of the error
 is left; on ten atoms and one weight the standard error is a ninth of that of z̄.
 
-Where C is not what the climb had: with hidden atoms the curvature of an objective is that of the
+Where C is not that of the optimiser: with hidden atoms the curvature of an objective is that of the
 M-step, which is too large; here it is the central difference of exact gradients. A Laplace prior
 (l1) has a corner, which a Gaussian cannot follow, so that `laplace` refuses it; NUTS is exact with
 any force that is a function of the place, and takes the one-sided slope. The whitening then counts
@@ -42,11 +42,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
-from lapis.learning.fit import Fit
+from lapis.learning.fit import Fit, name_some
 from lapis.learning.learning_run import BY_COUNTS, LearningRun
 from lapis.learning.objectives.priors import Prior
 from lapis.learning.reliability import MAX_FULL, curvature_matrix
-from lapis.learning.separability import name_some
 from lapis.learning.weight_posterior import WeightPosterior
 from lapis.optimisation.penalized import PenalizedObjective
 from lapis.progress import Progress, Report, Stop, pressed_by_interrupt, tell, work_clock

@@ -7,7 +7,7 @@ and maximises the objective of the completed data (M). With an exact likelihood,
     M    w' maximises Q(w') = w'·n̄ − log Z(given)
 
 and log P(asked | given) = Q(w) + H at the current weights, which no round lowers; its gradient
-there is that of Q (Fisher's identity), so convergence is seen as in any climb. Every second round
+there is that of Q (Fisher's identity), so convergence is judged by it. Every second round
 is followed by a leap along the path of the last two (SQUAREM: Varadhan & Roland 2008, step S3),
 taken back where the likelihood fell. On mixtures of two classes this took 13 rounds instead of 23
 where the classes are plain, 27 instead of 128 where they overlap.
@@ -228,7 +228,7 @@ class EmRun:
             self.path = []
 
     def look(self, weights: np.ndarray) -> tuple[PenalizedObjective, Point, float | None]:
-        """The E-step at free weights: what the M-step climbs, where, and the observed value."""
+        """The E-step at free weights: what the M-step maximises, where, and the observed value."""
         completion = self.completer.complete(self.all_weights(weights))
         fixed = self.parameters.fixed
         posterior = with_prior(completion.objective, self.prior, self.start, fixed)

@@ -2,7 +2,7 @@
 
 Objectives and optimisers are separate and combine (`methods` lists both; `run` says what is
 chosen where nothing is said). Where atoms are hidden and the likelihood is exact, rounds of EM
-take the place of one climb; max-margin weights have cutting planes of their own.
+take the place of one maximisation; max-margin weights have cutting planes of their own.
 
 A weight that the data drives to infinity is found and kept within bounds (`reliability`); without
 a prior it would end wherever the optimiser got tired.
@@ -30,7 +30,7 @@ from lapis.learning.em import (
     start_weights,
 )
 from lapis.learning.examples import Example, build_examples
-from lapis.learning.fit import FARTHEST, Fit, Unbounded
+from lapis.learning.fit import FARTHEST, Fit, Unbounded, name_some
 from lapis.learning.learning_run import (
     LearningRun,
     Notes,
@@ -44,7 +44,6 @@ from lapis.learning.objectives.priors import Prior, with_prior
 from lapis.learning.options import CUTTING_PLANE, check_together, check_words
 from lapis.learning.parameters import Parameters, share_parameters
 from lapis.learning.reliability import FAR, build_fit, build_margin_fit, find_unbounded
-from lapis.learning.separability import name_some
 from lapis.optimisation.checkpoint import CheckpointFile
 from lapis.optimisation.penalized import PenalizedObjective
 from lapis.problem.problem import Problem
@@ -119,12 +118,12 @@ def learn(run: LearningRun) -> Fit:
     if run.objective == "max-margin":
         return learn_margin(run)
     if run.has_hidden and run.is_pseudo:
-        return learn_by_rounds(run, sampled_completer(run))
+        return learn_by_em(run, sampled_completer(run))
     with run.notes.phase("objective"):
         objective = build_or_refuse(run)
     if run.has_hidden and isinstance(objective, ConditionalObjective) and objective.is_exact:
-        return learn_by_rounds(run, ExpectedCounts(objective))
-    return learn_by_climbing(run, objective)
+        return learn_by_em(run, ExpectedCounts(objective))
+    return learn_by_maximizing(run, objective)
 
 
 def build_or_refuse(run: LearningRun) -> Objective:
@@ -139,7 +138,7 @@ def build_or_refuse(run: LearningRun) -> Objective:
         raise too_large_to_sum(error) from None
 
 
-def learn_by_climbing(run: LearningRun, objective: Objective) -> Fit:
+def learn_by_maximizing(run: LearningRun, objective: Objective) -> Fit:
     prior = choose_prior(run, objective)
     optimizer = choose_optimizer(run, objective, prior)
     posterior = posterior_of(run, objective, prior)
@@ -170,10 +169,10 @@ def estimate(run: LearningRun, posterior: PenalizedObjective, prior: Prior, fit:
     return estimate_mean(run, posterior, prior, fit)
 
 
-def learn_by_rounds(run: LearningRun, completer: Completer) -> Fit:
-    """Rounds of EM; each M-step is a climb of its own.
+def learn_by_em(run: LearningRun, completer: Completer) -> Fit:
+    """Rounds of EM; each M-step is a maximisation of its own.
 
-    A sampled likelihood is climbed directly instead: its gradient, the expected counts with
+    A sampled likelihood is maximised directly instead: its gradient, the expected counts with
     the answers less those without, is all that an M-step would use of the samples.
     """
     options, notes = run.options, run.notes
@@ -205,7 +204,7 @@ def learn_by_rounds(run: LearningRun, completer: Completer) -> Fit:
             should_stop=run.stop,
             checkpoint=CheckpointFile(options.checkpoint, f"em+{optimizer}", run.fingerprint),
         )
-    # What was climbed where it has a value, the last completions where it has none.
+    # The objective of the observed data if it has a value, else the last completions.
     observed = completer.observed or completer.complete(trajectory.weights).objective
     posterior = posterior_of(run, observed, prior)
     notes.details["em"] = True

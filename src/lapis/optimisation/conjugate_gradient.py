@@ -8,7 +8,7 @@ Thesis section 4.2.5, from Møller (1993). Each direction keeps what the earlier
 the curvature, as `trust_region` says, instead of a line search. A rejected step is redone along
 the same direction with a larger λ.
 
-Conjugacy is about one metric and one set of weights that may move. So the climb restarts from z
+Conjugacy is about one metric and one set of weights that may move. So the search restarts from z
 when d does not ascend, when an L1 penalty or a bound has changed which weights are held, and after
 `PERIOD` accepted steps, or four times as many as there are weights: restarting after as many as
 there are weights, as textbooks have it, took five times as long on quadratics of condition 1e6,

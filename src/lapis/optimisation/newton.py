@@ -3,7 +3,7 @@
     s = (H + μ D)⁻¹ g,   w += s, s/2, s/4, … the first that goes up
 
 D is the diagonal of H and μ so small that it matters only where H is singular (formulas that the
-data cannot tell apart). A concave objective is climbed from anywhere, in about ten evaluations of
+data cannot tell apart). A concave objective is maximised from anywhere, in about ten evaluations of
 the value and the curvature; forming H costs a product for each weight, which is cheap where the
 atoms stand in classes and dear where inference is behind it. L-BFGS would need twice as many
 evaluations, and half a second before the first of them: loading scipy's optimisers takes longer

@@ -7,7 +7,7 @@ small ones. So the length is that of greatest likelihood,
 
     c maximises f(c·d),      derivative d·∇f(c·d),      curvature dᵀH d,
 
-one concave problem in one unknown, climbed by Newton's method on exact or sampled counts. The
+one concave problem in one unknown, maximised by Newton's method on exact or sampled counts. The
 thesis chooses the rate by validation (4.2.1), which is the same choice, made by trying.
 """
 

@@ -55,7 +55,7 @@ class Trial(NamedTuple):
     """A step that was tried."""
 
     accepted: bool
-    point: Point  # where the climb stands afterwards
+    point: Point  # the current point afterwards
     damping: float  # λ for the next step
 
 

@@ -105,8 +105,8 @@ def learn_rules(
             file.write()
     seconds = time.monotonic() - started
     if isinstance(found, ClusterModel):
-        return account_clusters(model, found, method, seconds)
-    return account(model, data, search.scorer.sums, found, method, seconds)
+        return build_cluster_result(model, found, method, seconds)
+    return build_result(model, data, search.scorer.sums, found, method, seconds)
 
 
 def fingerprint(data: TrainingData, options: StructureOptions) -> str:
@@ -198,7 +198,7 @@ def leave_rules_out(model: Model) -> Model:
     return model.with_rules(())
 
 
-def account(
+def build_result(
     model: Model,
     data: TrainingData,
     sums: PartSums,
@@ -251,7 +251,7 @@ def warn_of_loss(found: Selection) -> Iterator[str]:
         )
 
 
-def account_clusters(
+def build_cluster_result(
     model: Model, found: ClusterModel, method: str, seconds: float
 ) -> LearnedRules:
     learned = with_learned(model, found.rules, found.declarations)
