@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lapis.inference.map import integer_program as ilp
+from lapis.inference.map import program
 from lapis.inference.map.cliques import build_graph, grow_cliques, soft_cliques
 from lapis.inference.map.objective import Objective, objective_of, split_components
 from lapis.inference.map.probing import literal_code, probe
-from lapis.inference.map.program import Program, analyse, joined
+from lapis.inference.map.program import Program, Structure, analyse, joined
 from lapis.network.network import Network
 from lapis.progress import Stop
 
@@ -111,15 +112,22 @@ def test_what_probing_says_holds_in_every_world(seed: int) -> None:
         assert not holds.all(axis=1).any()
 
 
+@pytest.mark.parametrize("max_integral", [0, program.MAX_INTEGRAL])
 @given(seed=SEEDS)
 @settings(max_examples=60)
-def test_a_program_says_what_its_objective_says(seed: int) -> None:
+def test_a_program_says_what_its_objective_says(max_integral: int, seed: int) -> None:
     """A world satisfies the rows exactly if it is feasible, and costs the same there."""
     objective = objective_of(any_network(seed))
     structure = analyse(objective)
     if not structure.found.possible:
         return
-    program = Program(structure, np.ones(objective.num_clauses, bool))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(program, "MAX_INTEGRAL", max_integral)
+        written = Program(structure, np.ones(objective.num_clauses, bool))
+    check_program(objective, structure, written)
+
+
+def check_program(objective: Objective, structure: Structure, program: Program) -> None:
     index, value = joined(program.index, np.int64), joined(program.value, np.float64)
     row = np.repeat(
         np.arange(len(joined(program.lower, np.float64))), joined(program.length, np.int64)
@@ -137,15 +145,18 @@ def test_a_program_says_what_its_objective_says(seed: int) -> None:
             assert program.offset + np.concatenate(program.cost) @ columns == pytest.approx(cost)
 
 
+@pytest.mark.parametrize("max_integral", [0, program.MAX_INTEGRAL])
 @pytest.mark.parametrize("cuts", [False, True, None])
 @given(seed=SEEDS)
 @settings(max_examples=40)
-def test_programs_find_the_least_cost(cuts: bool | None, seed: int) -> None:
+def test_programs_find_the_least_cost(max_integral: int, cuts: bool | None, seed: int) -> None:
     objective = objective_of(any_network(seed))
     expected = least_cost(objective)
-    found = ilp.solve(objective, cuts=cuts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(program, "MAX_INTEGRAL", max_integral)
+        found = ilp.solve(objective, cuts=cuts)
     if expected == np.inf:
-        assert not found.feasible
+        assert not found.possible
         assert found.world is None
         return
     assert objective.is_proven(found.cost, found.bound)
@@ -224,7 +235,7 @@ def test_programs_at_length(seed: int) -> None:
     expected = least_cost(objective)
     for cuts in (False, True):
         found = ilp.solve(objective, cuts=cuts)
-        assert found.feasible == (expected < np.inf)
-        if found.feasible:
+        assert found.possible == (expected < np.inf)
+        if found.possible:
             assert objective.is_proven(found.cost, found.bound)
             assert found.cost == pytest.approx(expected, abs=1e-6)

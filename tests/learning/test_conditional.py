@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import lapis
 import oracle
 from lapis.grounding import ground
-from lapis.inference.map.maxwalksat import SearchResult
+from lapis.inference.map.objective import ComponentResult
 from lapis.inference.moments import most_likely as expectation_map
 from lapis.inference.moments import planning as expectation_planning
 from lapis.learning.examples import Example, build_examples
@@ -309,7 +309,9 @@ class TestMostLikelyWorld:
 
     def test_a_start_that_only_the_data_know(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
-            expectation_map, "search", lambda *_, **options: SearchResult(None, np.inf, 0)
+            expectation_map,
+            "search",
+            lambda *_, **options: ComponentResult(None, np.inf, "maxwalksat"),
         )
         model = lapis.parse("thing = {A, B}\nP(thing)\nP(A) v P(B).\n(P(x))")
         network = ground(lapis.build_problem(model, query=["P"]))

@@ -6,32 +6,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from lapis.inference.map.objective import Objective
+from lapis.inference.map.objective import ComponentResult, Objective
 from lapis.progress import Stop
 
 SEARCH_SHARE = 0.3  # of a component's time for the search of an independent set
 LONG_TRIES = 10  # of MaxWalkSAT where nothing follows it
 
 
-@dataclass(frozen=True)
-class Found:
-    """What is known of a component."""
-
-    world: np.ndarray | None  # bool[num_atoms]
-    cost: float  # +inf without a world
-    bound: float  # no world costs less
-    method: str
-    flips: int = 0
-    possible: bool = True  # False if proven that the hard clauses contradict each other
-
-
 def improve(
     objective: Objective, start: np.ndarray, method: str, seed: int, seconds: float, stop: Stop
-) -> Found:
+) -> ComponentResult:
     """A good world by local search; Ctrl-C ends it with the best so far."""
     from lapis.inference.map.icm import climb
     from lapis.inference.map.maxwalksat import search
@@ -60,10 +48,12 @@ def improve(
                 world, cost = found.world, found.cost
     except KeyboardInterrupt:
         stop.press()
-    return Found(world, cost, 0.0, name, flips)
+    return ComponentResult(world, cost, name, flips=flips)
 
 
-def prove(objective: Objective, found: Found, method: str, seconds: float, stop: Stop) -> Found:
+def prove(
+    objective: Objective, found: ComponentResult, method: str, seconds: float, stop: Stop
+) -> ComponentResult:
     """Prove the world to be the best, or find a better one."""
     from lapis.inference.map import integer_program as ilp
     from lapis.inference.map.independent_set import (
@@ -78,16 +68,13 @@ def prove(objective: Objective, found: Found, method: str, seconds: float, stop:
         if conflicts is not None and len(conflicts.vertex) <= MAX_VERTICES:
             search = stop.within(SEARCH_SHARE * seconds)
             best = solve_independent_set(objective, conflicts, start=found.world, stop=search)
-            found = replace(
-                found, world=best.world, cost=best.cost, bound=best.bound, method="branch-and-bound"
-            )
+            found = replace(best, flips=found.flips)
         if objective.is_proven(found.cost, found.bound) or stop.is_over():
             return found
         solution = ilp.solve(objective, start=found.world, stop=own)
     except KeyboardInterrupt:
         stop.press()
         return found
-    if solution.interrupted:
+    if own.pressed:
         stop.press()
-    bound = max(found.bound, solution.bound)
-    return Found(solution.world, solution.cost, bound, "ilp", found.flips, solution.feasible)
+    return replace(solution, bound=max(found.bound, solution.bound), flips=found.flips)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lapis.inference.map.maxwalksat import SearchResult, initial_world, prepare, search
-from lapis.inference.map.objective import Objective
+from lapis.inference.map.maxwalksat import initial_world, prepare, search
+from lapis.inference.map.objective import ComponentResult, Objective
 from lapis.progress import Stop
 
 
@@ -23,7 +23,7 @@ def climb(
     max_flips: int = 1_000_000,
     start: np.ndarray | None = None,
     stop: Stop | None = None,
-) -> SearchResult:
+) -> ComponentResult:
     """A local optimum near `start`; no world if no feasible one to start from was found."""
     from lapis.inference.map.maxwalksat_kernel import begin, descend
 
@@ -40,4 +40,5 @@ def climb(
     begin(clauses, walk, 1.0 + float(np.abs(clauses.weight).sum()))
     while descend(clauses, walk) and not (stop and stop.is_over()):
         pass
-    return SearchResult(walk.world, objective.cost(walk.world), flips + int(walk.flips[0]))
+    flips += int(walk.flips[0])
+    return ComponentResult(walk.world, objective.cost(walk.world), "icm", flips=flips)

@@ -21,20 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lapis.inference.map.objective import RESOLUTION, Objective
+from lapis.inference.map.objective import RESOLUTION, ComponentResult, Objective
 from lapis.progress import Stop
-from lapis.runtime.kernels import entry, inner
+from lapis.runtime.kernels import allocating_entry, allocating_inner, inner
 
 MAX_VERTICES = 1500
 CHUNK = 20_000  # nodes between two looks at the clock
 SLACK = RESOLUTION  # what a better set must gain; weights are scaled to at most 1
-
-
-class IndependentSet(NamedTuple):
-    world: np.ndarray  # bool[num_atoms]
-    cost: float
-    bound: float  # no world costs less
-    nodes: int
 
 
 @dataclass(frozen=True)
@@ -78,7 +71,7 @@ def solve_independent_set(
     *,
     start: np.ndarray | None = None,
     stop: Stop | None = None,
-) -> IndependentSet:
+) -> ComponentResult:
     """The best world; nothing beats its cost if the search has come to an end."""
     stop = stop or Stop()
     order, compatible = compatible_bits(conflicts)
@@ -110,7 +103,7 @@ def solve_independent_set(
     cost = objective.cost(world)
     left = cost if done else (float(weight.sum()) - search.weight[1]) / objective.scale
     bound = min(cost, objective.least_cost(left))
-    return IndependentSet(world, cost, bound, int(search.position[1]))
+    return ComponentResult(world, cost, "branch-and-bound", bound)
 
 
 def compatible_bits(conflicts: Conflicts) -> tuple[np.ndarray, np.ndarray]:
@@ -151,7 +144,7 @@ class Search(NamedTuple):
     position: np.ndarray  # int64[2], depth and nodes
 
 
-@entry
+@allocating_entry
 def begin(compatible, weight, search):  # type: ignore[no-untyped-def]
     for v in range(len(weight)):
         search.candidate[0, v >> 6] |= np.uint64(1) << np.uint64(v & 63)
@@ -161,7 +154,7 @@ def begin(compatible, weight, search):  # type: ignore[no-untyped-def]
     search.weight[1] = max(search.weight[1], search.weight[0])
 
 
-@entry
+@allocating_entry
 def advance(compatible, weight, search, max_nodes):  # type: ignore[no-untyped-def]
     """Visit up to `max_nodes` sets; true when there are no more."""
     num_words = compatible.shape[1]
@@ -210,7 +203,7 @@ def _lowest_bit(word):  # type: ignore[no-untyped-def]
     return place
 
 
-@inner
+@allocating_inner
 def _colour(compatible, weight, search, depth):  # type: ignore[no-untyped-def]
     """Split the candidates' weight over classes; list those that could improve on the best."""
     num_words = compatible.shape[1]

@@ -17,28 +17,18 @@ after two rounds).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lapis.inference.map.objective import Objective
+from lapis.inference.map.objective import ComponentResult, Objective
 from lapis.inference.map.program import Program, analyse
 from lapis.progress import Stop, work_clock
 
 ALL_AT_ONCE = 200_000  # optional clauses; below this the whole program is solved at once
 RANGE = 2.0**20  # the largest cost passed on: a millionth is then the resolution
 POLL = 0.1  # seconds between two looks at whether to stop
-
-
-@dataclass(frozen=True)
-class IntegerSolution:
-    world: np.ndarray | None  # bool[num_atoms]; None if none was found
-    cost: float  # +inf if none was found
-    bound: float  # no world costs less
-    feasible: bool  # False only if proven that no world satisfies the hard clauses
-    interrupted: bool
-    rounds: int
+IMPOSSIBLE = ComponentResult(None, math.inf, "ilp", math.inf, possible=False)
 
 
 def solve(
@@ -47,12 +37,12 @@ def solve(
     start: np.ndarray | None = None,
     cuts: bool | None = None,
     stop: Stop | None = None,
-) -> IntegerSolution:
+) -> ComponentResult:
     """Minimise the cost; `start` is a world to begin with."""
     stop = stop or Stop()
     structure = analyse(objective)
     if not structure.found.possible:
-        return IntegerSolution(None, math.inf, math.inf, False, False, 0)
+        return IMPOSSIBLE
     use_cuts = int(structure.optional.sum()) > ALL_AT_ONCE if cuts is None else cuts
     active = ~structure.optional if use_cuts else np.ones(objective.num_clauses, bool)
     best, cost = start, math.inf if start is None else objective.cost(start)
@@ -61,35 +51,28 @@ def solve(
         rounds += 1
         program = Program(structure, active)
         found = minimise(program, best if cost < math.inf else None, stop)
-        if found.infeasible:
-            return IntegerSolution(None, math.inf, math.inf, False, False, rounds)
+        if not found.possible:
+            return found
         bound = max(bound, objective.least_cost(found.bound))
-        if found.world is not None:
-            new_cost = objective.cost(found.world)
-            if new_cost < cost:
-                best, cost = found.world, new_cost
-        over = found.interrupted or work_clock() > stop.deadline
-        if found.world is None or over or objective.is_proven(cost, bound) or active.all():
+        if found.cost < cost:
+            best, cost = found.world, found.cost
+        if (
+            found.world is None
+            or stop.is_over()
+            or objective.is_proven(cost, bound)
+            or active.all()
+        ):
             break
         violated = objective.is_satisfied(found.world) != (objective.weight > 0)
         missing = ~active & violated
         if not missing.any():
             break
         active |= missing
-    if cost == math.inf:
-        best = None
-    return IntegerSolution(best, cost, min(bound, cost), True, found.interrupted, rounds)
+    world = best if cost < math.inf else None
+    return ComponentResult(world, cost, "ilp", min(bound, cost), rounds=rounds)
 
 
-@dataclass(frozen=True)
-class ProgramResult:
-    world: np.ndarray | None
-    bound: float
-    infeasible: bool
-    interrupted: bool
-
-
-def minimise(program: Program, start: np.ndarray | None, stop: Stop) -> ProgramResult:
+def minimise(program: Program, start: np.ndarray | None, stop: Stop) -> ComponentResult:
     """Run HiGHS; Ctrl-C and `stop` end it with what it has."""
     import highspy
 
@@ -107,31 +90,30 @@ def minimise(program: Program, start: np.ndarray | None, stop: Stop) -> ProgramR
         solution = highspy.HighsSolution()
         solution.col_value = program.columns_of(start)
         solver.setSolution(solution)
-    interrupted = run(solver, stop)
+    run(solver, stop)
     status = solver.getModelStatus()
     if status in (
         highspy.HighsModelStatus.kInfeasible,
         highspy.HighsModelStatus.kUnboundedOrInfeasible,
     ):
-        return ProgramResult(None, math.inf, True, interrupted)
+        return IMPOSSIBLE
     info = solver.getInfo()
-    world = None
+    world, cost = None, math.inf
     if info.primal_solution_status == 2:
         world = np.asarray(solver.getSolution().col_value)[: objective.num_atoms] > 0.5
-    return ProgramResult(world, max(0.0, info.mip_dual_bound / scale), False, interrupted)
+        cost = objective.cost(world)
+    return ComponentResult(world, cost, "ilp", max(0.0, info.mip_dual_bound / scale))
 
 
-def run(solver: Any, stop: Stop) -> bool:
-    """Solve in a thread of its own; returns whether it was interrupted."""
+def run(solver: Any, stop: Stop) -> None:
+    """Solve in a thread of its own; Ctrl-C presses the stop, which ends it."""
     solver.HandleUserInterrupt = True
     solver.startSolve()
-    interrupted = False
     while True:
         try:
             if solver.wait(POLL)[0]:
-                return interrupted
-            if stop():
-                raise KeyboardInterrupt
+                return
         except KeyboardInterrupt:
-            interrupted = True
+            stop.press()
+        if stop():
             solver.cancelSolve()

@@ -22,11 +22,11 @@ for it all the same: a feasible world is found from few seeds only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lapis.inference.map.objective import Objective
+from lapis.inference.map.objective import ComponentResult, Objective
 from lapis.progress import Stop
 
 if TYPE_CHECKING:
@@ -38,12 +38,6 @@ TABU = 4
 REDRAWN = 0.1  # share of atoms redrawn at a restart
 
 
-class SearchResult(NamedTuple):
-    world: np.ndarray | None  # bool[num_atoms]; None if no feasible world was found
-    cost: float  # +inf if none was found
-    flips: int
-
-
 def search(
     objective: Objective,
     *,
@@ -53,7 +47,7 @@ def search(
     start: np.ndarray | None = None,
     first_feasible: bool = False,
     stop: Stop | None = None,
-) -> SearchResult:
+) -> ComponentResult:
     """The best world found within `restarts` tries of `max_flips` flips each.
 
     `first_feasible` ends the search at the first world without a violated hard clause.
@@ -82,8 +76,8 @@ def search(
         walk.world[:] = redraw(objective, best, rng)
     flips = int(walk.flips[0])
     if walk.cost[1] == np.inf:
-        return SearchResult(None, np.inf, flips)
-    return SearchResult(walk.best, objective.cost(walk.best), flips)
+        return ComponentResult(None, np.inf, "maxwalksat", flips=flips)
+    return ComponentResult(walk.best, objective.cost(walk.best), "maxwalksat", flips=flips)
 
 
 def initial_world(objective: Objective) -> np.ndarray:

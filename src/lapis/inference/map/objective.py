@@ -122,6 +122,19 @@ class Objective:
         return self.ceiling - self.cost(world)
 
 
+@dataclass(frozen=True)
+class ComponentResult:
+    """A world of an objective, and what a method has proven about it."""
+
+    world: np.ndarray | None  # bool[num_atoms]; None if no feasible world was found
+    cost: float  # +inf without a world
+    method: str
+    bound: float = 0.0  # no world costs less
+    possible: bool = True  # False if proven that the hard clauses contradict each other
+    flips: int = 0  # of local search
+    rounds: int = 0  # of cutting planes
+
+
 class Part(NamedTuple):
     """A connected component of an objective."""
 

@@ -26,8 +26,14 @@ from typing import Any
 import numpy as np
 
 from lapis.errors import LapisError, TooLarge
-from lapis.inference.map.component import Found, improve, prove
-from lapis.inference.map.objective import Objective, Part, objective_of, split_components
+from lapis.inference.map.component import improve, prove
+from lapis.inference.map.objective import (
+    ComponentResult,
+    Objective,
+    Part,
+    objective_of,
+    split_components,
+)
 from lapis.inference.marginals import InferenceOptions
 from lapis.network.network import Network
 from lapis.progress import Progress, Report, Stop, tell, work_clock
@@ -142,7 +148,7 @@ def solve_rest(
 
 
 @dataclass(frozen=True)
-class Settled:
+class MapPartial:
     """A network of which some atoms are known, and the network of the others."""
 
     value: np.ndarray  # int8[num_atoms], −1 where open
@@ -161,14 +167,14 @@ class Settled:
         return whole
 
 
-def leave_open(network: Network) -> Settled:
+def leave_open(network: Network) -> MapPartial:
     everything = np.arange(network.num_atoms)
-    return Settled(np.full(network.num_atoms, -1, np.int8), network, everything, 0.0)
+    return MapPartial(np.full(network.num_atoms, -1, np.int8), network, everything, 0.0)
 
 
 def settle_by_cuts(
     network: Network, objective: Objective, stop: Stop, progress: Report | None
-) -> Settled:
+) -> MapPartial:
     """The atoms that minimum cuts settle; none if time is up first."""
     from lapis.inference.map.flow.persistency import find_persistent
     from lapis.network.parts import fix_atoms
@@ -189,7 +195,7 @@ def settle_by_cuts(
     if (value < 0).all():
         return leave_open(network)
     rest, atom = fix_atoms(network, value)
-    return Settled(value, rest, atom, gap)
+    return MapPartial(value, rest, atom, gap)
 
 
 def solve_whole(network: Network, method: str, options: InferenceOptions) -> MapResult:
@@ -234,11 +240,11 @@ def unsolved_parts(core: Network, solved: np.ndarray) -> list[Part]:
 
 def solve_parts(
     core: Network, parts: list[Part], method: str, options: InferenceOptions, stop: Stop
-) -> list[Found]:
+) -> list[ComponentResult]:
     """A world for each component first, then proofs as long as there is time."""
     seeds = np.random.SeedSequence(options.seed).generate_state(len(parts))
     began = work_clock()
-    found: list[Found] = []
+    found: list[ComponentResult] = []
 
     def tell_proofs(number: int) -> None:
         if options.progress is not None:
@@ -269,7 +275,7 @@ def solve_parts(
     return found
 
 
-def is_proven(part: Part, found: Found) -> bool:
+def is_proven(part: Part, found: ComponentResult) -> bool:
     return part.objective.is_proven(found.cost, found.bound)
 
 
@@ -292,7 +298,7 @@ def define_auxiliaries(core: Network, part: Part) -> np.ndarray:
     return core.complete(whole[: core.num_base_atoms])[part.atom]
 
 
-def refuse_infeasible(parts: list[Part], found: list[Found], stop: Stop) -> None:
+def refuse_infeasible(parts: list[Part], found: list[ComponentResult], stop: Stop) -> None:
     missing = [p.objective for p, result in zip(parts, found, strict=True) if result.world is None]
     if not missing:
         return
